@@ -14,9 +14,10 @@
 //! own, `portcullis_filters`, which can do no I/O.
 //!
 //! Reading order: [`proxy`], [`mod@http`], [`gateway`], [`relay`], [`sidecar`], [`node`],
-//! [`fleet`], [`store`], [`reply`], then [`config`], [`secrets`], [`io`], [`fetch`], [`process`],
-//! [`telemetry`], [`admin`], [`cli`].
+//! [`fleet`], [`store`], [`reply`], then [`config`], [`secrets`], [`io`], [`fetch`], [`acme`],
+//! [`process`], [`telemetry`], [`admin`], [`cli`].
 
+pub mod acme;
 pub mod admin;
 pub mod cli;
 pub mod config;

@@ -10,7 +10,6 @@
 
 mod access;
 pub mod documents;
-mod errors;
 mod events;
 mod history;
 mod journal;
@@ -20,14 +19,13 @@ mod seen;
 mod snapshot;
 
 pub use access::Access;
-pub use errors::AdminErrors;
 pub use history::{History, Sampler};
 pub use seen::Seen;
 
 use crate::config::AppliedConfig;
 use crate::config::Listen;
 use crate::http::context::ServerContext;
-use crate::http::{Handoff, Request, X_REQUEST_ID};
+use crate::http::{Handoff, Request, TextErrors, X_REQUEST_ID};
 use crate::io::MemoryPool;
 use crate::io::clock;
 use crate::node::Node;
@@ -93,6 +91,11 @@ pub struct Admin {
     pub ready_needs_node: bool,
     /// Whether limits are shared with other instances.
     pub is_in_fleet: bool,
+}
+
+/// The error responder of the admin listener.
+pub fn errors(process: ServerContext) -> TextErrors {
+    TextErrors { process, surface: Surface::Admin, guard: page::guarded }
 }
 
 /// The admin listener's app.

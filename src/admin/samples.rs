@@ -3,6 +3,7 @@
 use super::Admin;
 use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
+use crate::http::tls::Identity;
 use crate::io::MemoryPool;
 use crate::node::LeftOut;
 use crate::proxy::Surfaces;
@@ -36,19 +37,36 @@ pub(super) fn registry(admin: &Admin) -> Registry {
         "Log lines dropped because stderr was not read or could not be written.",
     );
     registry.sample(dropped, move |counter| raise(counter, log.dropped()));
-    let identities = admin.surfaces.tls.clone();
-    let name = "portcullis_tls_certificate_not_after_seconds";
-    let ends = Opts::new(name, "When the active certificate expires, in seconds since 1970.");
-    registry.sample(IntGaugeVec::new(ends, &["surface"]), move |gauges| {
-        // a surface whose certificate was removed has no series
-        gauges.reset();
-        for surface in Surface::ALL {
-            if let Some(identity) = identities.of(surface) {
-                gauges.with_label_values(&[surface.name()]).set(as_gauge(identity.not_after));
-            }
-        }
-    });
+    certificates(&registry, &admin.surfaces);
     registry
+}
+
+/// When the certificates begin and end.
+fn certificates(registry: &Registry, surfaces: &Surfaces) {
+    let times: [Gauge<Identity, u64>; 2] = [
+        (
+            "portcullis_tls_certificate_not_before_seconds",
+            "When the active certificate begins to be valid, in seconds since 1970.",
+            |identity| identity.not_before,
+        ),
+        (
+            "portcullis_tls_certificate_not_after_seconds",
+            "When the active certificate expires, in seconds since 1970.",
+            |identity| identity.not_after,
+        ),
+    ];
+    for (name, help, read) in times {
+        let identities = surfaces.tls.clone();
+        registry.sample(IntGaugeVec::new(Opts::new(name, help), &["surface"]), move |gauges| {
+            // a surface whose certificate was removed has no series
+            gauges.reset();
+            for surface in Surface::ALL {
+                if let Some(identity) = identities.of(surface) {
+                    gauges.with_label_values(&[surface.name()]).set(as_gauge(read(&identity)));
+                }
+            }
+        });
+    }
 }
 
 fn node(registry: &Registry, admin: &Admin) {

@@ -98,7 +98,7 @@ impl Admin {
                 let limits = limits(&sidecar.running);
                 (&metrics.sidecar.requests, (&metrics.sidecar.calls, "function"), limits)
             }
-            Surface::Admin => return None,
+            Surface::Admin | Surface::Acme => return None,
         };
         let [accepted, refused] = &metrics.connections_total[listener.surface as usize];
         let (failed, rejected): (Vec<_>, Vec<_>) =
@@ -236,7 +236,7 @@ fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
         (Condition::Configuration, _) => false,
-        (Condition::Fleet, surface) => surface != Surface::Admin,
+        (Condition::Fleet, surface) => !matches!(surface, Surface::Admin | Surface::Acme),
         (Condition::Certificate | Condition::Requests, surface) => {
             trouble.finding.subject == surface.name()
         }

@@ -84,6 +84,11 @@ impl Listen {
         }
     }
 
+    /// Whether only a privileged process can bind it: ip(7).
+    pub(crate) fn is_privileged(&self) -> bool {
+        matches!(self, Self::Tcp(address) if (1..1024).contains(&address.port()))
+    }
+
     /// Whether the two cannot be bound at once.
     pub(crate) fn collides(&self, other: &Self) -> bool {
         match (self, other) {

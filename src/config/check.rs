@@ -1,13 +1,15 @@
 //! The whole configuration, and what no key can decide alone: defaults that follow from other keys,
 //! and keys that conflict.
 
+use super::acme;
 use super::error::Origin;
 use super::keys;
 use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
-    AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY, NodeConfig,
-    RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls, TraceConfig,
+    AcmeConfig, AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY,
+    NodeConfig, RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls,
+    TraceConfig,
 };
 use portcullis_filters::felt::Felt;
 
@@ -25,6 +27,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         fleet: reader.has("fleet").then(|| FleetConfig::read(reader)),
         trace: reader.has("trace").then(|| TraceConfig::read(reader)),
         admin: reader.has("admin").then(|| AdminConfig::read(reader)),
+        acme: reader.has("tls.acme").then(|| AcmeConfig::read(reader)),
         values: reader.texts(),
         warnings: Vec::new(),
     };
@@ -36,6 +39,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     {
         pins.faucet = pins.owner;
     }
+    acme::certificates(&mut config, reader);
     listeners(&config, reader);
     memory(&config, reader);
     balancers(&config, reader);
@@ -53,10 +57,8 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
 }
 
 fn listeners(config: &Config, reader: &mut Reader<'_>) {
-    let key = |section: &str| keys::find(&format!("{section}.listen")).map_or("", |key| key.path);
-    let listeners: Vec<_> =
-        config.listeners().map(|(section, listen)| (key(section), listen)).collect();
-    if listeners.is_empty() {
+    let listeners: Vec<_> = config.listeners().collect();
+    if listeners.iter().all(|(key, _)| !key.ends_with(".listen")) {
         let message = "expected [gateway], [relay], [sidecar] or [admin]: without them \
                        nothing is served";
         reader.report("gateway", Origin::Absent, message.to_owned());

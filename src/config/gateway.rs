@@ -157,6 +157,9 @@ impl ConnectionsConfig {
     /// Those of the sidecar's listener: feed readers and crawlers.
     pub const PUBLIC: Self = Self { max: 10_000, max_per_client: 256, ..Self::BACKEND };
 
+    /// Those of the listener of ACME challenges: an authority, and people without https.
+    pub const CHALLENGES: Self = Self { max: 256, max_per_client: 32, ..Self::OPERATOR };
+
     /// Those of the operator's listener: a few local clients with small requests.
     pub const OPERATOR: Self = Self {
         max: 256,

@@ -1,14 +1,15 @@
 //! A configuration key: its path, its default, its text, and whether a reload applies it.
 //!
 //! Each section is written once, as rows of [`section!`] next to the struct they fill:
-//! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and `trace.rs`.
+//! `acme.rs`, `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and
+//! `trace.rs`.
 //! The rows make the fields, the [`Key`]s by which the reader knows names and defaults, the code
 //! that reads them, and `conf/portcullis.toml` ([`example`]).
 
 use std::fmt::Write as _;
 
 use super::error::{closest, distance};
-use super::{fleet, gateway, process, relay, sidecar, surface, trace};
+use super::{acme, fleet, gateway, process, relay, sidecar, surface, trace};
 
 /// The start of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
@@ -52,7 +53,7 @@ pub(super) enum DefaultValue {
 }
 
 /// All sections, in the order of the example file.
-pub(super) const SECTIONS: [Section; 29] = [
+pub(super) const SECTIONS: [Section; 30] = [
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
     process::NodeConfig::SECTION,
@@ -82,6 +83,7 @@ pub(super) const SECTIONS: [Section; 29] = [
     trace::TraceConfig::SECTION,
     process::AdminConfig::SECTION,
     surface::ADMIN_TLS,
+    acme::AcmeConfig::SECTION,
 ];
 
 /// Rows of keys: `name = Default(literal) live;` under the lines of its comment. A key without
@@ -182,6 +184,11 @@ pub(super) fn of_standard(variable: &str) -> Option<&'static Key> {
 pub(super) fn sections() -> impl Iterator<Item = &'static str> {
     let named = const { &SECTIONS }.iter().filter(|section| !section.about.is_empty());
     named.map(|section| section.path)
+}
+
+/// Whether this is no section, but the first part of the names of some, such as `tls`.
+pub(super) fn is_around_section(path: &str) -> bool {
+    sections().any(|section| section.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The environment variable that overrides the key of this path.

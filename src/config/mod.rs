@@ -4,10 +4,12 @@
 //! or [`Errors`]: every mistake at once, each with its key, its place and what is accepted.
 //! It opens one file, and resolves, binds and starts nothing.
 //!
-//! Each key is one row of its section, in `process.rs`, `fleet.rs`, `gateway.rs`, `relay.rs`,
-//! `sidecar.rs`, `surface.rs` or `trace.rs`. `keys.rs` defines rows, `check.rs` relates keys to
-//! each other, `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs` convert them.
+//! Each key is one row of its section, in `acme.rs`, `process.rs`, `fleet.rs`, `gateway.rs`,
+//! `relay.rs`, `sidecar.rs`, `surface.rs` or `trace.rs`. `keys.rs` defines rows, `check.rs`
+//! relates keys to each other, `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs`
+//! convert them.
 
+mod acme;
 mod address;
 mod applied;
 mod check;
@@ -31,6 +33,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use acme::AcmeConfig;
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty, Scheme};
 pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
@@ -94,6 +97,8 @@ pub struct Config {
     pub trace: Option<TraceConfig>,
     /// The operator's page, metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
+    /// How certificates are ordered, if any are.
+    pub acme: Option<AcmeConfig>,
     /// Each key's value as text, to show what a reload changes.
     pub values: Values,
     /// Values that are accepted, but most likely not meant.
@@ -101,15 +106,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// Each listener's section, and where it listens.
+    /// The key of each listener, and where it listens.
     pub fn listeners(&self) -> impl Iterator<Item = (&'static str, &Listen)> {
         let listeners = [
-            ("gateway", self.gateway.as_ref().map(|gateway| &gateway.listen)),
-            ("relay", self.relay.as_ref().map(|relay| &relay.listen)),
-            ("sidecar", self.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
-            ("admin", self.admin.as_ref().map(|admin| &admin.listen)),
+            ("gateway.listen", self.gateway.as_ref().map(|gateway| &gateway.listen)),
+            ("relay.listen", self.relay.as_ref().map(|relay| &relay.listen)),
+            ("sidecar.listen", self.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
+            ("admin.listen", self.admin.as_ref().map(|admin| &admin.listen)),
+            (
+                "tls.acme.http_address",
+                self.acme.as_ref().and_then(|acme| acme.http_address.as_ref()),
+            ),
         ];
-        listeners.into_iter().filter_map(|(section, listen)| Some((section, listen?)))
+        listeners.into_iter().filter_map(|(key, listen)| Some((key, listen?)))
     }
 
     /// The section of each surface that has clients, with their limits.

@@ -126,6 +126,11 @@ impl<'t> Reader<'t> {
                     let message = expected(&format!("a table written as [{path}]"), &value);
                     self.report(&path, origin, message);
                 }
+            } else if known.is_some_and(keys::is_around_section)
+                && matches!(value.get_ref(), DeValue::Table(_))
+            {
+                let DeValue::Table(table) = value.into_inner() else { continue };
+                self.read_table(&path, table);
             } else if let Some(key) = known.and_then(keys::find) {
                 let origin = self.position(value.span().start);
                 self.values.insert(key.path, RawValue { value, origin });
@@ -186,6 +191,11 @@ impl<'t> Reader<'t> {
     /// Whether the file or the environment names this section.
     pub(super) fn has(&self, section: &str) -> bool {
         self.sections.contains(section)
+    }
+
+    /// Whether the file or the environment sets this key.
+    pub(super) fn is_set(&self, path: &str) -> bool {
+        self.values.get(path).is_some_and(|raw| raw.origin != Origin::Absent)
     }
 
     /// The value of a key, converted; or that of its literal, with the mistakes recorded.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::WHY_MEMORY;
+use super::acme::{self, DOMAIN_FORM, MAX_DOMAINS, WHY_DOMAINS};
 use super::address;
-use super::keys::{Section, keys};
+use super::keys::{self, Section, keys};
 use super::reader::Reader;
 use super::values::{flag, integer, list, path, text};
 
@@ -46,6 +47,8 @@ pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
 /// The certificate of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
+    /// The domains of a certificate that is ordered by ACME; empty for files of the operator.
+    pub domains: Vec<String>,
     /// The certificate in PEM, followed by its intermediate certificates.
     pub certificate_file: PathBuf,
     /// Its private key in PEM.
@@ -54,14 +57,45 @@ pub struct TlsConfig {
     pub http2: bool,
 }
 
-/// Reads the section of a surface; without it the listener serves plain HTTP.
+impl TlsConfig {
+    /// Whether the certificate is ordered by ACME, and both files are the one that holds it.
+    pub fn is_ordered(&self) -> bool {
+        !self.domains.is_empty()
+    }
+}
+
+/// Reads the section of a surface; without it the listener serves plain HTTP. The file of a
+/// certificate that is ordered is filled in by `acme`.
 pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
-    let key = |name: &str| format!("{surface}.tls.{name}");
-    reader.has(&format!("{surface}.tls")).then(|| TlsConfig {
-        certificate_file: reader.take(&key("certificate_file"), text("a path", path)),
-        key_file: reader.take(&key("key_file"), text("a path", path)),
-        http2: reader.take(&key("http2"), flag),
-    })
+    if !reader.has(&format!("{surface}.tls")) {
+        return None;
+    }
+    let key = |name: &str| {
+        let path = format!("{surface}.tls.{name}");
+        keys::find(&path).map_or("", |key| key.path)
+    };
+    let domain = text(DOMAIN_FORM, acme::domain);
+    let domains = list(domain, 0..=MAX_DOMAINS, WHY_DOMAINS);
+    let is_ordered = reader.is_set(key("domains"));
+    let domains = reader.take(key("domains"), domains);
+    let mut file = |name| {
+        if is_ordered && !reader.is_set(key(name)) {
+            return PathBuf::new();
+        }
+        if !domains.is_empty() {
+            let message = "expected certificate_file and key_file, or domains; found both";
+            reader.conflict(key("domains"), key(name), message.to_owned());
+        }
+        reader.take(key(name), text("a path", path))
+    };
+    let (certificate_file, key_file) = (file("certificate_file"), file("key_file"));
+    let http2 = reader.take(key("http2"), flag);
+    if domains.is_empty() && certificate_file.as_os_str().is_empty() {
+        let message = "expected at least one domain, or certificate_file and key_file";
+        reader.conflict(key("domains"), key("certificate_file"), message.to_owned());
+        return None;
+    }
+    Some(TlsConfig { domains, certificate_file, key_file, http2 })
 }
 
 macro_rules! tls_section {
@@ -77,10 +111,16 @@ macro_rules! tls_section {
                 " Relative paths are first looked up in $CREDENTIALS_DIRECTORY.",
             ],
             keys: keys! { $section:
-                /// Required. The certificate in PEM, followed by its intermediate certificates.
+                /// Names of a certificate that is ordered and renewed as [tls.acme] says, instead
+                /// of both files; [] for none.
+                /// Why: either the files are yours, or the names are.
+                domains = Default([]) live;
+                /// Required without domains. The certificate in PEM, followed by its intermediate
+                /// certificates.
                 /// Why: certificate renewal writes files, and SIGHUP applies them.
                 certificate_file = Required($certificate) live;
-                /// Required. Its private key in PEM, unencrypted; mode 0600 or stricter.
+                /// Required without domains. Its private key in PEM, unencrypted; mode 0600 or
+                /// stricter.
                 /// Why: a file appears in no process list, and only its owner can read it.
                 key_file = Required($key) live;
                 /// Clients may negotiate HTTP/2 by ALPN; false serves HTTP/1.1 only.

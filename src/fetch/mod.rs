@@ -1,4 +1,5 @@
-//! Requests to other servers, bounded: for health checks, session keys, DID documents and traces.
+//! Requests to other servers, bounded: for health checks, session keys, DID documents, traces and
+//! certificates.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
@@ -10,7 +11,7 @@
 pub mod address;
 mod probe;
 
-pub use probe::{Roots, probe};
+pub use probe::{Roots, exchange, probe};
 
 use crate::io::within;
 use bytes::Bytes;

@@ -1,17 +1,24 @@
-//! A GET whose failure is explained in words, for a person or a supervisor.
+//! Requests whose failure is explained in words, for a person or a supervisor.
 
-use super::{RUNNING, Trust, agent_with, on_thread};
+use super::{MAX_DOCUMENT, RUNNING, Trust, agent_with, on_thread};
 use crate::secrets::certificates::{self, Remedies};
+use bytes::Bytes;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Error;
+use ureq::http::uri::Scheme;
+use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 const NO_ADDRESS: &str = "the name has no address";
 const REMEDIES: Remedies = Remedies {
     authority: "name its authority's certificate with --ca-file",
     name: "use a name that it lists",
+};
+const OF_ACME: Remedies = Remedies {
+    authority: "name the certificate that signed it with tls.acme.ca_file",
+    name: "use a name that it lists in tls.acme.directory",
 };
 
 /// The certificates that a server's is signed by; the public authorities if there are none.
@@ -37,23 +44,57 @@ impl Roots {
 pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, String> {
     let url = url.to_owned();
     let request = move |left| {
-        let mut tls = TlsConfig::builder();
-        if let Some(roots) = roots.0 {
-            tls = tls.root_certs(RootCerts::Specific(roots));
-        }
-        let response = agent_with(Trust::Operator, left, tls.build()).get(&url).call();
-        Ok(response.map(|response| response.status().as_u16()).map_err(|error| cause(&error)))
+        let response = agent_with(Trust::Operator, left, tls(roots)).get(&url).call();
+        let status = response.map(|response| response.status().as_u16());
+        Ok(status.map_err(|error| cause(&error, &REMEDIES)))
     };
     on_thread(&RUNNING, timeout, request).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn cause(error: &Error) -> String {
+/// The response of an ACME authority to a request over https, with a body of at most
+/// `MAX_DOCUMENT`.
+///
+/// # Errors
+/// Why there is no such response within `timeout`, with a remedy where there is one.
+pub async fn exchange(
+    request: Request<Bytes>,
+    roots: Roots,
+    timeout: Duration,
+) -> Result<Response<Bytes>, String> {
+    let exchanged = move |left| {
+        let run = || {
+            if request.uri().scheme() != Some(&Scheme::HTTPS) {
+                return Err(Error::RequireHttpsOnly(request.uri().to_string()));
+            }
+            let agent = agent_with(Trust::Operator, left, tls(roots));
+            let response = match request.body().is_empty() {
+                true => agent.run(request.map(|_| ()))?,
+                false => agent.run(request.map(|body| body.to_vec()))?,
+            };
+            let (head, mut body) = response.into_parts();
+            // the limit is the first byte that fails
+            let body = body.with_config().limit(MAX_DOCUMENT as u64 + 1).read_to_vec()?;
+            Ok(Response::from_parts(head, Bytes::from(body)))
+        };
+        Ok(run().map_err(|error| cause(&error, &OF_ACME)))
+    };
+    on_thread(&RUNNING, timeout, exchanged).await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+fn tls(roots: Roots) -> TlsConfig {
+    match roots.0 {
+        Some(roots) => TlsConfig::builder().root_certs(RootCerts::Specific(roots)).build(),
+        None => TlsConfig::default(),
+    }
+}
+
+fn cause(error: &Error, remedies: &Remedies) -> String {
     match error {
         Error::Timeout(_) => "no answer in time".to_owned(),
         Error::HostNotFound => NO_ADDRESS.to_owned(),
-        Error::Rustls(error) => tls_cause(error),
+        Error::Rustls(error) => tls_cause(error, remedies),
         Error::Io(error) => match error.get_ref().and_then(|inner| inner.downcast_ref()) {
-            Some(error) => tls_cause(error),
+            Some(error) => tls_cause(error, remedies),
             None => io_cause(error),
         },
         Error::ConnectionFailed => "no connection".to_owned(),
@@ -79,10 +120,10 @@ fn io_cause(error: &io::Error) -> String {
     }
 }
 
-fn tls_cause(error: &rustls::Error) -> String {
+fn tls_cause(error: &rustls::Error, remedies: &Remedies) -> String {
     match error {
         rustls::Error::InvalidCertificate(error) => {
-            format!("certificate: {}", certificates::refusal_with(error, &REMEDIES))
+            format!("certificate: {}", certificates::refusal_with(error, remedies))
         }
         rustls::Error::InvalidMessage(_) => "it does not speak TLS; use http://".to_owned(),
         _ => format!("TLS: {error}"),

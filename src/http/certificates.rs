@@ -1,32 +1,101 @@
-//! The certificates of new handshakes. A reload replaces them, and one that was unusable at the
-//! start is read again until it can be used.
+//! The certificates of new handshakes. A reload or a renewal replaces them, and one that was
+//! unusable at the start is read again until it can be used.
 
+use super::challenges::Challenges;
 use super::tls::{Identities, Identity, Presented, TlsError};
+use crate::config::TlsConfig;
 use crate::telemetry::{BySurface, Surface};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The certificates in force. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Certificates(Arc<BySurface<ArcSwap<Presented>>>);
+pub struct Certificates {
+    presented: Arc<BySurface<ArcSwap<Presented>>>,
+    /// The challenges by which new ones are ordered.
+    pub challenges: Challenges,
+    /// What is reported of orders, by the file of the certificate.
+    orders: Arc<Mutex<HashMap<PathBuf, OrderStatus>>>,
+    /// Counts reloads.
+    reloads: watch::Sender<u64>,
+}
+
+/// What is reported of a certificate that is ordered.
+#[derive(Clone, Debug, Default)]
+pub struct OrderStatus {
+    /// What is waited for, or why the last attempt failed and when the next one is; empty if the
+    /// certificate is there.
+    pub words: String,
+    /// Whether the last attempt failed.
+    pub has_failed: bool,
+}
 
 impl Certificates {
     /// Puts these in the place of those before, for every handshake from now on. Returns the
-    /// surfaces that have another certificate now.
+    /// surfaces that have another certificate now. One that is ordered replaces its predecessor
+    /// once it is there.
     pub fn change(&self, identities: &Identities) -> Vec<(Surface, Arc<Identity>)> {
-        let places = Surface::ALL.into_iter().zip(self.0.iter()).zip(&identities.0);
+        let places = Surface::ALL.into_iter().zip(self.presented.iter()).zip(&identities.0);
         let changed = places.filter_map(|((surface, place), presented)| {
-            let before = place.swap(Arc::clone(presented));
+            let presented = presented.or_previous(&place.load());
+            let before = place.swap(Arc::clone(&presented));
             let identity = presented.identity()?;
             let is_same = before.identity().is_some_and(|before| before.is_same(identity));
             (!is_same).then(|| (surface, Arc::clone(identity)))
         });
-        changed.collect()
+        let changed = changed.collect();
+        self.reloads.send_modify(|count| *count += 1);
+        changed
+    }
+
+    /// Changes with each reload.
+    pub fn reloads(&self) -> watch::Receiver<u64> {
+        self.reloads.subscribe()
+    }
+
+    /// Reports on the order of the certificate in `file`.
+    pub fn report(&self, file: &Path, status: OrderStatus) {
+        self.orders.lock().insert(file.to_owned(), status);
+    }
+
+    /// What was reported on the certificate of a surface; `None` if it is not ordered.
+    pub(crate) fn order(&self, surface: Surface) -> Option<OrderStatus> {
+        let presented = self.presented(surface);
+        let config = presented.config().filter(|config| config.is_ordered())?;
+        Some(self.orders.lock().get(&config.certificate_file).cloned().unwrap_or_default())
+    }
+
+    /// The listeners whose certificates are ordered, each with its configuration.
+    pub fn ordered(&self) -> Vec<(Surface, TlsConfig)> {
+        let all = Surface::ALL.into_iter().filter_map(|surface| {
+            let config = self.presented(surface).config().filter(|of| of.is_ordered()).cloned();
+            Some((surface, config?))
+        });
+        all.collect()
+    }
+
+    /// Reads the certificate in `file` again, for every listener that has it.
+    pub(crate) fn read_again(&self, file: &Path) {
+        for (surface, config) in self.ordered() {
+            if config.certificate_file == file {
+                let before = self.presented(surface);
+                let (presented, errors) = Presented::load(surface, &config);
+                if errors.is_empty() {
+                    // a reload meanwhile knows better
+                    let place = &self.presented[surface as usize];
+                    place.compare_and_swap(&before, Arc::new(presented));
+                }
+            }
+        }
     }
 
     /// The treatment of new connections at the listener of a surface.
     pub(super) fn presented(&self, surface: Surface) -> Arc<Presented> {
-        self.0[surface as usize].load_full()
+        self.presented[surface as usize].load_full()
     }
 
     /// The certificate of a surface; `None` if it speaks in the clear, or has no usable one.
@@ -49,7 +118,7 @@ impl Certificates {
             (usable, _) => {
                 log::info!(surface = surface.name(); "the certificate can be used now");
                 // a reload meanwhile knows better
-                self.0[surface as usize].compare_and_swap(&presented, Arc::new(usable));
+                self.presented[surface as usize].compare_and_swap(&presented, Arc::new(usable));
                 None
             }
         }

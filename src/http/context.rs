@@ -43,13 +43,13 @@ pub struct ServerContext {
 }
 
 impl ServerContext {
-    /// Counts and logs a request. Those of the operator are logged only.
+    /// Counts and logs a request. Those of the operator and of challenges are logged only.
     pub fn log_request(&self, line: &RequestLine<'_>) {
         match line.surface {
             Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
             Surface::Relay => self.metrics.relay.requests.count(line.reason, line.total),
             Surface::Sidecar => self.metrics.sidecar.requests.count(line.reason, line.total),
-            Surface::Admin => {}
+            Surface::Admin | Surface::Acme => {}
         }
         self.log.request(line);
     }

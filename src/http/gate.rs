@@ -6,6 +6,7 @@
 //! hands where there is a certificate, and then reads heads whole and in time (`http1`, `http2`).
 //! Next: `proxy`, whose phases answer each request.
 
+use super::challenges;
 use super::http1::{Connection, Limits};
 use super::http2::{self, Sender};
 use super::peer::{self, Peer, TrustedPeers};
@@ -25,7 +26,7 @@ use async_trait::async_trait;
 use http::{HeaderMap, Version};
 use parking_lot::Mutex;
 use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::protocols::Stream;
+use pingora::protocols::{Shutdown, Stream};
 use pingora::server::ShutdownWatch;
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::Reason;
@@ -282,20 +283,34 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
     async fn serve_secured(
         self: Arc<Self>,
         stream: Stream,
-        identity: Arc<Identity>,
+        identity: Option<Arc<Identity>>,
         mut peer: Peer,
         sender: Sender,
         drain: ConnectionGuard,
         shutdown: &ShutdownWatch,
     ) {
-        let config = Arc::clone(&identity.config);
-        let stream = match Secured::accept(stream, config, self.limits.header_timeout).await {
+        let config = identity.map(|identity| Arc::clone(&identity.config));
+        let limit = self.limits.header_timeout;
+        let accepted = match (self.tls.challenges.pending(), config) {
+            (None, Some(config)) => Secured::accept(stream, config, limit).await,
+            (Some(pending), config) => {
+                Secured::accept_challenged(stream, config, &pending, limit).await
+            }
+            // its last challenge is just over
+            (None, None) => return,
+        };
+        let mut stream = match accepted {
             Ok(stream) => stream,
             Err((outcome, error)) => {
                 peer.log_handshake(outcome.meaning(), &error);
                 return self.process.metrics.handshake(self.surface, outcome);
             }
         };
+        if challenges::is_challenge(stream.protocol()) {
+            self.process.metrics.handshake(self.surface, Handshake::Challenge);
+            // RFC 8737, section 3: the handshake is the answer
+            return Shutdown::shutdown(&mut stream).await;
+        }
         self.process.metrics.handshake(self.surface, Handshake::Ok);
         let is_http2 = tls::is_http2(stream.protocol());
         let stream: Stream = Box::new(stream);
@@ -357,7 +372,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
             Some(closed) => cold(self.enter_proxied(&mut stream, peer, closed)).await?,
         };
         let tls = self.tls.presented(self.surface);
-        let permit = permit.filter(|_| !matches!(*tls, Presented::Unusable(_)));
+        let is_open = !matches!(*tls, Presented::Unusable(_));
+        let permit = permit.filter(|_| is_open || self.tls.challenges.pending().is_some());
         let outcome = match permit {
             Some(_) => ConnectionOutcome::Accepted,
             None => ConnectionOutcome::Refused,
@@ -374,13 +390,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let drain = self.process.drain.watch(task);
         // between requests the proxy ends an old connection; this ends one that never gets there
         let limit = self.limits.lifetime + LAST_REQUEST;
-        let _ = match tls.identity().cloned() {
-            None => {
+        let _ = match &*tls {
+            Presented::Nothing => {
                 let connection = self.connection(stream, peer, drain);
                 lifetime(limit, self.serve_http1(connection, shutdown)).await
             }
-            Some(identity) => {
-                let gate = Arc::clone(self);
+            secured => {
+                let (gate, identity) = (Arc::clone(self), secured.identity().cloned());
                 let served = gate.serve_secured(stream, identity, peer, sender, drain, shutdown);
                 lifetime(limit, cold(served)).await
             }

@@ -5,8 +5,10 @@
 //! Knows nothing of surfaces or of the node.
 
 pub mod certificates;
+pub mod challenges;
 pub mod clients;
 pub mod context;
+mod errors;
 pub mod gate;
 mod http1;
 mod http2;
@@ -20,6 +22,7 @@ pub mod tls;
 pub mod waiting;
 
 pub use context::{RequestId, RequestIds, X_REQUEST_ID};
+pub use errors::TextErrors;
 pub use gate::{ErrorResponder, Gate};
 pub use peer::TrustedPeers;
 pub use request::{Incomplete, Request};

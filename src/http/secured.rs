@@ -1,5 +1,6 @@
 //! TLS between a client and the gate.
 
+use super::challenges::Pending;
 use crate::io::within;
 use crate::telemetry::Handshake;
 use async_trait::async_trait;
@@ -9,6 +10,7 @@ use pingora::protocols::{
     UniqueIDType,
 };
 use pingora::protocols::{SocketDigest, TimingDigest};
+use rustls::server::Acceptor;
 use rustls::{Error, InvalidMessage, ServerConfig};
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
@@ -18,8 +20,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 /// A client's stream inside TLS, as a Pingora stream.
 pub(super) struct Secured(Box<TlsStream<Stream>>);
@@ -41,6 +43,30 @@ impl Secured {
         }
     }
 
+    /// The same while challenges are pending: one of them is answered, and any other client as
+    /// `config` says. Without that it is refused.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub(super) async fn accept_challenged(
+        stream: Stream,
+        config: Option<Arc<ServerConfig>>,
+        pending: &Pending,
+        timeout: Duration,
+    ) -> Result<Self, (Handshake, io::Error)> {
+        let handshake = async {
+            let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            let config = pending.answer(&start.client_hello()).or(config);
+            let config = config.ok_or(Error::NoCertificatesPresented).map_err(io::Error::other)?;
+            start.into_stream(config).await
+        };
+        match within(timeout, pin!(handshake)).await {
+            Some(Ok(stream)) => Ok(Self(Box::new(stream))),
+            Some(Err(error)) => Err((outcome(&error), error)),
+            None => Err((Handshake::Timeout, ErrorKind::TimedOut.into())),
+        }
+    }
+
     /// The protocol that was negotiated, if the client offered any.
     pub(super) fn protocol(&self) -> Option<&[u8]> {
         self.0.get_ref().1.alpn_protocol()
@@ -56,7 +82,11 @@ fn outcome(error: &io::Error) -> Handshake {
         Some(Error::InvalidMessage(
             InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
         )) => Handshake::NotTls,
-        Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => Handshake::Incompatible,
+        Some(
+            Error::PeerIncompatible(_)
+            | Error::NoApplicationProtocol
+            | Error::NoCertificatesPresented,
+        ) => Handshake::Incompatible,
         Some(Error::AlertReceived(_)) => Handshake::Refused,
         Some(_) => Handshake::Broken,
     }

@@ -12,8 +12,8 @@ use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::ProducesTickets;
-use rustls::{InconsistentKeys, ServerConfig, crypto};
+use rustls::server::{ProducesTickets, WantsServerCert};
+use rustls::{ConfigBuilder, InconsistentKeys, ServerConfig, crypto};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -24,22 +24,27 @@ use x509_cert::time::Validity;
 
 /// 64 KiB: a dozen certificates.
 const MAX_CERTIFICATES: u64 = 64 << 10;
+/// 4 KiB: an RSA key of 4096 bits takes 3.2 KiB.
+const MAX_KEY: u64 = 4 << 10;
 
 /// The protocol names of RFC 9113, section 3.1, and RFC 7301, section 6.
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
 /// The certificate of a listener.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Identity {
     /// For each handshake.
     pub config: Arc<ServerConfig>,
     /// When its certificate begins to hold, in seconds since 1970.
-    not_before: u64,
+    pub not_before: u64,
     /// When its certificate ends, in seconds since 1970.
     pub not_after: u64,
     /// Its certificate in DER.
     certificate: CertificateDer<'static>,
+    /// The configuration that it serves for. While one is ordered for other domains, this is not
+    /// the one that it was read by.
+    tls: TlsConfig,
 }
 
 /// The treatment of new connections at a listener.
@@ -50,7 +55,8 @@ pub enum Presented {
     Nothing,
     /// It shakes hands with a certificate.
     Identity(Arc<Identity>),
-    /// It closes them: its certificate was unusable at the start. These files are read again.
+    /// It closes them, except those of challenges: its certificate was unusable at the start, or
+    /// is ordered. These files are read again.
     Unusable(TlsConfig),
 }
 
@@ -60,8 +66,9 @@ impl Presented {
         match Identity::load(config) {
             Ok(identity) => (Self::Identity(Arc::new(identity)), Vec::new()),
             Err(all) => {
-                let errors = all.into_iter().map(|why| TlsError { surface, why }).collect();
-                (Self::Unusable(config.clone()), errors)
+                let is_ordered = config.is_ordered();
+                let error = |why| TlsError { surface, is_ordered, why };
+                (Self::Unusable(config.clone()), all.into_iter().map(error).collect())
             }
         }
     }
@@ -72,12 +79,33 @@ impl Presented {
             _ => None,
         }
     }
+
+    /// Where its certificate is from; `None` if it speaks in the clear.
+    pub(super) fn config(&self) -> Option<&TlsConfig> {
+        match self {
+            Self::Nothing => None,
+            Self::Identity(identity) => Some(&identity.tls),
+            Self::Unusable(config) => Some(config),
+        }
+    }
+
+    /// This, or the identity of `before` if this waits for a certificate that is ordered.
+    pub(super) fn or_previous(self: &Arc<Self>, before: &Self) -> Arc<Self> {
+        match (&**self, before.identity()) {
+            (Self::Unusable(config), Some(identity)) if config.is_ordered() => {
+                let identity = Identity { tls: config.clone(), ..(**identity).clone() };
+                Arc::new(Self::Identity(Arc::new(identity)))
+            }
+            _ => Arc::clone(self),
+        }
+    }
 }
 
 /// Why a listener has no identity.
 #[derive(Debug)]
 pub struct TlsError {
     surface: Surface,
+    is_ordered: bool,
     why: Why,
 }
 
@@ -109,6 +137,7 @@ impl TlsError {
     /// The configuration key of the file at fault.
     pub(crate) fn key(&self) -> String {
         let key = match &self.why {
+            _ if self.is_ordered => ".domains",
             Why::Certificates(_) | Why::First(..) => ".certificate_file",
             Why::Key(_) | Why::Mismatch(..) => ".key_file",
             Why::Unusable(_) => "",
@@ -125,16 +154,22 @@ impl TlsError {
 
     /// What is wrong with it.
     pub(crate) fn message(&self) -> String {
-        match &self.why {
-            Why::Certificates(error) => error.to_string(),
-            Why::First(path, why) => format!("{}: {why}", path.display()),
-            Why::Key(error) => error.to_string(),
-            Why::Mismatch(key, certificate) => format!(
+        self.why.message()
+    }
+}
+
+impl Why {
+    fn message(&self) -> String {
+        match self {
+            Self::Certificates(error) => error.to_string(),
+            Self::First(path, why) => format!("{}: {why}", path.display()),
+            Self::Key(error) => error.to_string(),
+            Self::Mismatch(key, certificate) => format!(
                 "the key in {} is not that of the first certificate in {}",
                 key.display(),
                 certificate.display()
             ),
-            Why::Unusable(error) => error.to_string(),
+            Self::Unusable(error) => error.to_string(),
         }
     }
 }
@@ -156,7 +191,8 @@ fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
 }
 
 impl Identities {
-    /// Reads the files of every listener that has some.
+    /// Reads the files of every listener that has some. One that is not there yet because it is
+    /// ordered is no error.
     ///
     /// # Errors
     /// Everything that is wrong with them.
@@ -188,7 +224,8 @@ impl Identities {
         let (mut identities, mut errors) = (Self::default(), Vec::new());
         for (surface, tls) in configured(config) {
             let (presented, wrong) = Presented::load(surface, tls);
-            errors.extend(wrong);
+            // a new one is ordered, whatever is wrong with the file
+            errors.extend(wrong.into_iter().filter(|error| !error.is_ordered));
             identities.0[surface as usize] = Arc::new(presented);
         }
         (identities, errors)
@@ -204,8 +241,9 @@ impl Identities {
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
         let now = clock::since_1970(now).as_secs();
         let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
-            let key = format!("{}.tls.certificate_file", surface.name());
             let identity = identity.identity()?;
+            let key = if identity.tls.is_ordered() { "domains" } else { "certificate_file" };
+            let key = format!("{}.tls.{key}", surface.name());
             if identity.not_after < now {
                 return Some(format!(
                     "{key}: the certificate ended on {}",
@@ -227,34 +265,76 @@ fn shown(seconds: u64) -> String {
 }
 
 impl Identity {
-    fn load(config: &TlsConfig) -> Result<Self, Vec<Why>> {
-        let chain = chain(&config.certificate_file);
-        let key = key(&config.key_file).map_err(Why::Key);
-        let ((chain, validity), key) = match (chain, key) {
-            (Ok(chain), Ok(key)) => (chain, key),
-            (chain, key) => return Err([chain.err(), key.err()].into_iter().flatten().collect()),
-        };
+    fn load(tls: &TlsConfig) -> Result<Self, Vec<Why>> {
+        let chain = chain(&tls.certificate_file);
+        // one file has both, if the certificate is ordered
+        let max = if tls.is_ordered() { MAX_CERTIFICATES } else { MAX_KEY };
+        let key = key(&tls.key_file, max).map_err(Why::Key);
+        match (chain, key) {
+            (Ok((chain, validity)), Ok(key)) => {
+                Self::new(chain, validity, key, tls).map_err(|why| vec![why])
+            }
+            (chain, key) => Err([chain.err(), key.err()].into_iter().flatten().collect()),
+        }
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        validity: Validity,
+        key: PrivateKeyDer<'static>,
+        tls: &TlsConfig,
+    ) -> Result<Self, Why> {
         let [not_before, not_after] =
             [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
         let certificate = chain.first().cloned().expect("a chain begins with a certificate");
-        let mut server = server(chain, key).map_err(|error| {
-            vec![match error {
-                rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                    Why::Mismatch(config.key_file.clone(), config.certificate_file.clone())
-                }
-                error => Why::Unusable(error),
-            }]
+        let mut server = server(chain, key).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                Why::Mismatch(tls.key_file.clone(), tls.certificate_file.clone())
+            }
+            error => Why::Unusable(error),
         })?;
-        if config.http2 {
+        if tls.http2 {
             server.alpn_protocols.push(HTTP_2.to_vec());
         }
         server.alpn_protocols.push(HTTP_1_1.to_vec());
-        Ok(Self { config: Arc::new(server), not_before, not_after, certificate })
+        let config = Arc::new(server);
+        Ok(Self { config, not_before, not_after, certificate, tls: tls.clone() })
+    }
+
+    /// The certificate of a file that holds it with its key.
+    ///
+    /// # Errors
+    /// Why it cannot be used, in words.
+    pub(crate) fn read_ordered(tls: &TlsConfig) -> Result<Self, String> {
+        Self::load(tls).map_err(|all| {
+            let all: Vec<_> = all.iter().map(Why::message).collect();
+            all.join("; ")
+        })
+    }
+
+    /// A certificate and its key in PEM, before they are written to a file.
+    ///
+    /// # Errors
+    /// Why they cannot be used, in words.
+    pub(crate) fn of_ordered(key: &str, chain: &str, tls: &TlsConfig) -> Result<Self, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+        let chain = chain.map_err(|error| error.to_string())?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes());
+        let key = key.map_err(|error| error.to_string())?;
+        let file = &tls.certificate_file;
+        let validity = validity(&chain, file);
+        let identity = validity.and_then(|validity| Self::new(chain, validity, key, tls));
+        identity.map_err(|why| why.message())
     }
 
     /// Whether it has the same certificate.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.certificate == other.certificate
+    }
+
+    /// Its certificate.
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
     }
 
     /// When the certificate ends, as a date.
@@ -263,15 +343,18 @@ impl Identity {
     }
 }
 
+/// The versions and ciphers of every listener, and no certificates of clients.
+pub(super) fn builder() -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
+    let provider = Arc::new(crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_details(provider, Arc::new(TlsClock));
+    Ok(builder.with_safe_default_protocol_versions()?.with_no_client_auth())
+}
+
 fn server(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
-    let provider = Arc::new(crypto::ring::default_provider());
-    let mut server = ServerConfig::builder_with_details(provider, Arc::new(TlsClock))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let mut server = builder()?.with_single_cert(chain, key)?;
     // a session is stored by its client, sealed with keys that change: it takes no memory here
     server.ticketer = Arc::new(Tickets::new()?);
     Ok(server)
@@ -322,19 +405,25 @@ impl ProducesTickets for Tickets {
 
 /// The certificates of a file, and how long the first of them holds.
 fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), Why> {
-    let unusable = |why| Why::First(path.to_owned(), why);
     let chain = certificates::read(path, MAX_CERTIFICATES).map_err(Why::Certificates)?;
+    let validity = validity(&chain, path)?;
+    Ok((chain, validity))
+}
+
+/// How long the first certificate of a file holds.
+fn validity(chain: &[CertificateDer<'_>], path: &Path) -> Result<Validity, Why> {
+    let unusable = |why| Why::First(path.to_owned(), why);
     let first = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());
     let first = first.ok_or_else(|| unusable(WhyUnusable::NotX509))?;
     if first.tbs_certificate.version != Version::V3 {
         // v1 is the number 0: RFC 5280, section 4.1
         return Err(unusable(WhyUnusable::OldVersion(first.tbs_certificate.version as u8 + 1)));
     }
-    Ok((chain, first.tbs_certificate.validity))
+    Ok(first.tbs_certificate.validity)
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, SecretError> {
-    let text = secrets::read(path)?;
+fn key(path: &Path, max: u64) -> Result<PrivateKeyDer<'static>, SecretError> {
+    let text = secrets::read_at_most(path, max)?;
     PrivateKeyDer::from_pem_slice(text.expose())
         .map_err(|_| SecretError::not(path, "a private key in PEM, not encrypted"))
 }

@@ -259,17 +259,31 @@ fn finding(subject: &str, cause: &str, is_failing: bool) -> Finding {
 fn certificates(certificates: &Certificates) -> Vec<Finding> {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let found = Surface::ALL.into_iter().filter_map(|surface| {
+        let order = certificates.order(surface);
         if let Some(cause) = certificates.retry(surface) {
+            let cause = match order {
+                None => cause,
+                Some(order) if order.words.is_empty() => "the first one is ordered".to_owned(),
+                Some(order) => format!("the first one is ordered: {}", order.words),
+            };
             return Some(finding(surface.name(), &cause, true));
         }
         let end = Duration::from_secs(certificates.of(surface)?.not_after);
         let left = end.saturating_sub(now);
-        (left < RENEWAL).then(|| {
-            let cause = match left.as_secs() {
+        // one that is renewed by an order may last for days only
+        let is_due = match &order {
+            Some(order) => order.has_failed || left.is_zero(),
+            None => left < RENEWAL,
+        };
+        is_due.then(|| {
+            let mut cause = match left.as_secs() {
                 0 => "it has expired".to_owned(),
                 seconds @ ..172_800 => format!("it expires in {} hours", seconds / (60 * 60)),
                 seconds => format!("it expires in {} days", seconds / (24 * 60 * 60)),
             };
+            if let Some(order) = order.filter(|order| !order.words.is_empty()) {
+                cause = format!("{cause}: {}", order.words);
+            }
             finding(surface.name(), &cause, left.is_zero())
         })
     });

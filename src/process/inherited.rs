@@ -96,8 +96,8 @@ pub enum InheritError {
     /// No surface is configured for it.
     #[error(
         "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one with this \
-         address, or name the socket like its surface (gateway, relay, sidecar, admin); each \
-         surface has one socket"
+         address, or name the socket like its surface (gateway, relay, sidecar, admin, \
+         acme); each surface has one socket"
     )]
     Unclaimed {
         /// Its name.

@@ -33,6 +33,8 @@ use tokio::runtime::Handle;
 
 /// A Unix socket is for its owner and group.
 const SOCKET_MODE: u32 = 0o660;
+/// What a service without root does.
+const PRIVILEGE: &str = "a socket unit (portcullis.socket), or CAP_NET_BIND_SERVICE";
 /// How long to wait after a failed accept, most likely because too many files are open.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -68,14 +70,16 @@ pub(crate) fn check(listen: &Listen) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a surface cannot listen on an address, and what to do.
-pub(crate) fn refusal(section: &str, listen: &Listen, error: &io::Error) -> String {
+/// Why a surface cannot listen on the address of this key, and what to do.
+pub(crate) fn refusal(key: &str, listen: &Listen, error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::PermissionDenied && listen.is_privileged() {
+        return format!("cannot listen on {listen}: {error}; ports below 1024 need {PRIVILEGE}");
+    }
     if error.kind() != io::ErrorKind::AddrInUse {
         return format!("cannot listen on {listen}: {error}");
     }
     let owner = PortOwner::of(listen).map_or_else(String::new, |owner| format!(" by {owner}"));
-    let key = format!("{section}.listen");
-    let variable = config::variable(&key);
+    let variable = config::variable(key);
     format!("{listen} is in use{owner}; set {key} or {variable} to another address")
 }
 

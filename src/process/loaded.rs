@@ -1,8 +1,10 @@
 //! The files that a configuration names: secrets and certificates, all read before anything starts,
 //! so that every unusable one is reported at once. A start, a reload and `check` read them here.
 
+use crate::acme::{self, AcmeFileError};
 use crate::admin::Access;
 use crate::config::Config;
+use crate::fetch::Roots;
 use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
@@ -27,6 +29,8 @@ pub(crate) struct StartSecrets {
     pub(crate) keys: Option<Keys>,
     pub(crate) store_password: Option<Secret>,
     pub(crate) fleet: Option<fleet::Credentials>,
+    /// The certificates that the ACME authority is verified by.
+    pub(crate) acme: Option<Roots>,
 }
 
 /// An unusable file.
@@ -64,6 +68,12 @@ impl From<CredentialsError> for FileError {
 impl From<fleet::CredentialsError> for FileError {
     fn from(fleet::CredentialsError(key, message): fleet::CredentialsError) -> Self {
         Self { key: key.to_owned(), message }
+    }
+}
+
+impl From<AcmeFileError> for FileError {
+    fn from(error: AcmeFileError) -> Self {
+        Self { key: error.key().to_owned(), message: error.to_string() }
     }
 }
 
@@ -148,15 +158,17 @@ impl Loaded {
         let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
         let store_password = secrets::read_optional("store.password_file", store);
         let fleet = config.fleet.as_ref().map(fleet::Credentials::load).transpose();
-        match (loaded, keys, store_password, fleet) {
-            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet)) => {
-                Ok((loaded, StartSecrets { keys, store_password, fleet }))
+        let acme = config.acme.as_ref().map(acme::load).transpose();
+        match (loaded, keys, store_password, fleet, acme) {
+            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet), Ok(acme)) => {
+                Ok((loaded, StartSecrets { keys, store_password, fleet, acme }))
             }
-            (loaded, keys, store_password, fleet) => {
+            (loaded, keys, store_password, fleet, acme) => {
                 let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
                 errors.add(keys.err().into_iter().flat_map(|errors| errors.0));
                 errors.add(store_password.err());
                 errors.add(fleet.err().into_iter().flatten());
+                errors.add(acme.err());
                 Err(errors)
             }
         }

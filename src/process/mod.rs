@@ -19,5 +19,6 @@ pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;
 pub(crate) mod signals;
+mod start_error;
 mod store_watch;
 pub mod systemd;

@@ -113,7 +113,12 @@ impl Reload {
 
     /// Reads the configuration and all secrets.
     fn read(&self) -> Result<(Config, Loaded), ReloadError> {
-        let config = Config::load(&self.path, std::env::vars_os())?;
+        let mut config = Config::load(&self.path, std::env::vars_os())?;
+        match self.current.lock().acme.clone() {
+            Some(acme) => config.keep_acme(acme),
+            None if config.acme.is_some() => return Err(ReloadError::Acme),
+            None => {}
+        }
         let loaded = Loaded::load(&config)?;
         Ok((config, loaded))
     }
@@ -121,10 +126,14 @@ impl Reload {
 
 /// Why a reload failed.
 #[derive(Debug, Error)]
-#[error(transparent)]
 pub(crate) enum ReloadError {
     /// The configuration is invalid, or cannot be read.
+    #[error(transparent)]
     Config(#[from] LoadError),
     /// Secrets or certificates are unusable.
+    #[error(transparent)]
     Files(#[from] FileErrors),
+    /// Nothing would order the certificates.
+    #[error("[tls.acme] is new: it needs a restart")]
+    Acme,
 }

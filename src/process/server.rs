@@ -1,36 +1,39 @@
 //! From a configuration to a running server: binds every listener and connects every part.
 
-use crate::admin::{Access, Admin, AdminErrors, History, Listener, Operator, Seen};
+use crate::acme::{ChallengeServer, Renewal};
+use crate::admin::{self, Access, Admin, History, Listener, Operator, Seen};
 use crate::config::AppliedConfig;
 use crate::config::{
     self, AdminConfig, ClientsConfig, Config, ConnectionsConfig, GatewayConfig, Listen, LogClients,
     NodeConfig, SidecarConfig,
 };
-use crate::fleet::{self, Fleet, FleetError, Heartbeat};
+use crate::fetch::Roots;
+use crate::fleet::{self, Fleet, Heartbeat};
 use crate::gateway::{EpochCause, Gateway};
-use crate::http::Gate;
-use crate::http::RequestIds;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
+use crate::http::tls::Identities;
+use crate::http::{Gate, RequestIds, TextErrors};
 use crate::io::MemoryPool;
 use crate::io::clock;
 use crate::node::chain::Chain;
 use crate::node::{Node, NodeError};
-use crate::process::files::{self, FileNeeds, TooFewFiles};
+use crate::process::files::{self, FileNeeds};
 use crate::process::handover::{ListenerFd, Program};
 use crate::process::health::Health;
-use crate::process::inherited::{BoundSocket, InheritError, Inherited};
+use crate::process::inherited::{BoundSocket, Inherited};
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::listen::{self, Listening};
-use crate::process::loaded::{FileErrors, Loaded};
+use crate::process::loaded::Loaded;
 use crate::process::reload::Reload;
 use crate::process::signals::StopSignals;
+pub use crate::process::start_error::StartError;
 use crate::proxy::{self, Proxy, SurfaceErrors, Surfaces};
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
 use crate::secrets::Secret;
 use crate::secrets::hardening;
 use crate::sidecar::{self, Sidecar};
-use crate::store::{IntentState, Store, StoreError};
+use crate::store::{IntentState, Store};
 use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Tracer};
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
@@ -39,12 +42,10 @@ use pingora::server::{RunArgs, Server};
 use pingora::services::ServiceWithDependents;
 use pingora::services::background::background_service;
 use portcullis_filters::bearer::Tokens;
-use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use thiserror::Error;
 use tokio::runtime::{Handle, Runtime};
 
 /// Threads for work that outlives its request: it waits for the node and the store, and hashes a
@@ -56,35 +57,6 @@ const LAST_WORK: Duration = Duration::from_secs(1);
 /// 3 s for the end of the store's statements, and for SQLite to move its log into its file: an end
 /// without that loses nothing.
 const STORE_CLOSING: Duration = Duration::from_secs(3);
-
-/// Why the server cannot start.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// A listener cannot be bound.
-    #[error("{}.listen: {}", .0.name(), listen::refusal(.0.name(), .1, .2))]
-    Bind(Surface, Listen, io::Error),
-    /// An inherited socket cannot be used.
-    #[error(transparent)]
-    Inherit(#[from] InheritError),
-    /// The admin listener inherited a socket that is not local, and has no token.
-    #[error("the admin listener at {0} is not local: set admin.token_file")]
-    Open(Listen),
-    /// Secrets or certificates are unusable.
-    #[error(transparent)]
-    Files(#[from] FileErrors),
-    /// The store at this URL can never be opened as it is configured.
-    #[error("store.url: cannot open the store: {0}: {1}")]
-    Store(String, StoreError),
-    /// The fleet's store cannot be used at all.
-    #[error("fleet.url: {0}")]
-    Fleet(#[from] FleetError),
-    /// The limit of open files is too low.
-    #[error(transparent)]
-    OpenFiles(#[from] TooFewFiles),
-    /// The runtime of the store cannot be started.
-    #[error("cannot start threads: {0}")]
-    Runtime(io::Error),
-}
 
 /// A bound server that does not run yet.
 pub struct Bound {
@@ -132,7 +104,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.add_service(background_service("chain guard", guard));
     }
-    let _changed = bound.surfaces.tls.change(&identities);
+    bound.add_certificates(config, &identities, secrets.acme)?;
     bound.surfaces.trusted.change(config);
     let fleet = bound.join_fleet(config, secrets.fleet)?;
     if let Some(gateway) = &config.gateway {
@@ -352,7 +324,7 @@ impl Bound {
         &mut self,
         config: &AdminConfig,
         tokens: Option<Tokens>,
-        admin: impl FnOnce(&Self, Arc<Access>) -> Admin,
+        parts: impl FnOnce(&Self, Arc<Access>) -> Admin,
     ) -> Result<(), StartError> {
         let surface = Surface::Admin;
         let limits = ConnectionsConfig::OPERATOR;
@@ -361,13 +333,35 @@ impl Bound {
             return Err(StartError::Open(bound.listen));
         }
         let access = Arc::new(Access::new(bound.listen.clone(), tokens));
-        let app = Arc::new(Operator::new(admin(self, Arc::clone(&access))));
+        let app = Arc::new(Operator::new(parts(self, Arc::clone(&access))));
         self.add_service(background_service("history", app.sampler()));
-        let errors = Arc::new(AdminErrors(self.process.clone()));
+        let errors = Arc::new(admin::errors(self.process.clone()));
         let trusted = self.surfaces.trusted.clone();
         let gate = Gate::new(app, surface, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
         self.access = Some(access);
+        self.listen_on(surface, bound, gate, Some(1))
+    }
+
+    /// Presents the certificates, renews those that are ordered, and listens for challenges.
+    fn add_certificates(
+        &mut self,
+        config: &Config,
+        identities: &Identities,
+        roots: Option<Roots>,
+    ) -> Result<(), StartError> {
+        let _changed = self.surfaces.tls.change(identities);
+        let Some((config, roots)) = config.acme.as_ref().zip(roots) else { return Ok(()) };
+        let (tls, metrics) = (self.surfaces.tls.clone(), Arc::clone(&self.process.metrics));
+        self.add_service(background_service("acme", Renewal::new(config, roots, tls, metrics)));
+        let Some(listen) = &config.http_address else { return Ok(()) };
+        let (surface, limits) = (Surface::Acme, ConnectionsConfig::CHALLENGES);
+        let bound = self.bind(surface, listen, limits.max)?;
+        let process = || self.process.clone();
+        let app = ChallengeServer::new(config, process(), self.surfaces.tls.clone());
+        let errors = Arc::new(TextErrors { process: process(), surface, guard: |reply| reply });
+        let trusted = self.surfaces.trusted.clone();
+        let gate = Gate::new(Arc::new(app), surface, &limits, trusted, &self.process, errors);
         self.listen_on(surface, bound, gate, Some(1))
     }
 

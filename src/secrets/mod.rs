@@ -84,8 +84,8 @@ enum Cause {
          that permission, or mount the secret elsewhere"
     )]
     InOpenFolder(u32),
-    #[error("it is larger than {MAX} bytes")]
-    TooLarge,
+    #[error("it is larger than {0} bytes")]
+    TooLarge(u64),
     /// It lacks the named content.
     #[error("it must contain {0}")]
     Malformed(&'static str),
@@ -122,6 +122,14 @@ impl SecretError {
 /// # Errors
 /// The file is unreadable, too large, or readable by others.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
+    read_at_most(path, MAX)
+}
+
+/// Reads a secret of at most `max` bytes.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_at_most(path: &Path, max: u64) -> Result<Secret, SecretError> {
     let (path, others) = found(path);
     let failed = |cause| SecretError { key: None, path: path.clone(), cause };
     let unreadable = |error| failed(Cause::Unreadable(error));
@@ -138,12 +146,12 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
         }
     }
     // never grown, as a copy left behind would not be wiped
-    let mut bytes = Vec::with_capacity(MAX as usize + 1);
-    let read = file.take(MAX + 1).read_to_end(&mut bytes);
+    let mut bytes = Vec::with_capacity(max as usize + 1);
+    let read = file.take(max + 1).read_to_end(&mut bytes);
     let secret = Secret::new(bytes);
     read.map_err(unreadable)?;
-    if secret.expose().len() as u64 > MAX {
-        return Err(failed(Cause::TooLarge));
+    if secret.expose().len() as u64 > max {
+        return Err(failed(Cause::TooLarge(max)));
     }
     Ok(secret)
 }

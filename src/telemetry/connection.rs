@@ -17,6 +17,8 @@ named! {
     pub enum Handshake {
         /// Completed.
         Ok = "ok",
+        /// A challenge of an ACME authority was answered.
+        Challenge = "challenge",
         /// It missed its deadline.
         Timeout = "timeout",
         /// The client closed the connection.
@@ -37,6 +39,7 @@ impl Handshake {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "completed",
+            Self::Challenge => "an ACME challenge",
             Self::Timeout => "not completed in time",
             Self::Gone => "the client left",
             Self::NotTls => "not TLS, perhaps plain HTTP: this listener takes https only",

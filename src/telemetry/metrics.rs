@@ -3,6 +3,7 @@
 //! Label values come from closed sets, and the series of a request are made at start, so a request
 //! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
 
+use super::acme::AcmeMetrics;
 use super::conditions::Conditions;
 use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
@@ -37,6 +38,18 @@ named! {
         Relay = "relay",
         /// The service endpoints.
         Sidecar = "sidecar",
+        /// The challenges of ACME over HTTP, and redirects.
+        Acme = "acme",
+    }
+}
+
+impl Surface {
+    /// The configuration key of its listener.
+    pub fn listen_key(self) -> String {
+        match self {
+            Self::Acme => "tls.acme.http_address".to_owned(),
+            surface => format!("{}.listen", surface.name()),
+        }
     }
 }
 
@@ -124,6 +137,8 @@ pub struct Metrics {
     pub conditions: Conditions,
     /// Of what instances share.
     pub fleet: FleetMetrics,
+    /// Of certificates that are ordered.
+    pub acme: AcmeMetrics,
     /// Of the configuration.
     pub reloads: ReloadMetrics,
     /// Of the relay.
@@ -325,6 +340,7 @@ impl Metrics {
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
             spans: spans(&registry),
             conditions: Conditions::new(&registry),
+            acme: AcmeMetrics::new(&registry),
             reloads: ReloadMetrics::new(&registry),
             fleet: FleetMetrics::new(&registry),
             relay: RelayMetrics::new(&registry, values.intent_states),

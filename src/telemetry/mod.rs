@@ -3,6 +3,7 @@
 //! Nothing here holds a body, a token, a key or a signature. Every label value is from a closed
 //! set, so no client can add a series or forge a log line.
 
+mod acme;
 mod conditions;
 mod connection;
 mod fleet;
@@ -20,6 +21,7 @@ mod trace;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
+pub use acme::OrderOutcome;
 pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
 pub use connection::{ConnectionOutcome, Handshake, ProxyHeader};
 pub use latency::Latency;

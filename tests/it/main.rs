@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
 
 mod access;
+mod acme;
 mod admin;
 mod answers;
 mod backup;

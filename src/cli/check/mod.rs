@@ -3,9 +3,10 @@
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
 //! looks for the fleet's store, and binds each address for a moment. With `--live` it also requests
 //! version and chain id from each URL of the node, through the policy and the client that serve
-//! requests, compares the chains of the URLs, proves the relay's pins, and finds poolers and
-//! standbys of PostgreSQL: a start needs none of that.
+//! requests, compares the chains of the URLs, proves the relay's pins, finds poolers and standbys
+//! of PostgreSQL, and asks the ACME authority: a start needs none of that.
 
+mod acme;
 mod live;
 mod report;
 
@@ -93,9 +94,9 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
     // what a wrong key names is not checked: that is not what was meant
     let is_wrong = |key: &str| found.as_ref().is_err_and(|errors| errors.names(key));
     let loaded = files(config, is_wrong, &mut report);
-    for (section, listen) in config.listeners() {
-        if !is_wrong(&format!("{section}.listen")) {
-            report.add(listener(section, listen));
+    for (key, listen) in config.listeners() {
+        if !is_wrong(key) {
+            report.add(listener(key, listen));
         }
     }
     let is_relay = config.relay.is_some();
@@ -118,7 +119,10 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
     {
         report.add(fleet(config, fleet::ping(config, credentials).await, is_live));
     }
+    acme::check(config, &mut report);
     if is_live && found.is_ok() {
+        let roots = loaded.as_ref().and_then(|(_, secrets)| secrets.acme.clone());
+        acme::check_live(config, roots.unwrap_or_default(), &mut report).await;
         let relay = loaded.and_then(|(loaded, secrets)| loaded.relay.zip(secrets.keys));
         live::check(config, relay, &mut report).await;
     }
@@ -152,17 +156,16 @@ fn files(
 
 /// Whether a start could listen there. An address of the running service is a note: it is free once
 /// that stops, and a reload or a handover does not bind it again.
-fn listener(section: &str, listen: &Listen) -> Finding {
-    let key = format!("{section}.listen");
+fn listener(key: &str, listen: &Listen) -> Finding {
     let Err(error) = listen::check(listen) else {
-        return Finding::ok(Kind::Listener, &key, format!("{listen} is free"));
+        return Finding::ok(Kind::Listener, key, format!("{listen} is free"));
     };
     let owner = PortOwner::of(listen).filter(|_| error.kind() == io::ErrorKind::AddrInUse);
     if let Some(owner) = owner.filter(PortOwner::is_the_service) {
         let message = format!("{listen} is in use by {owner}: it is free once that stops");
-        return Finding::new(Kind::Listener, &key, Status::Note, message);
+        return Finding::new(Kind::Listener, key, Status::Note, message);
     }
-    Finding::failed(Kind::Listener, &key, listen::refusal(section, listen, &error))
+    Finding::failed(Kind::Listener, key, listen::refusal(key, listen, &error))
 }
 
 /// Whether the fleet's store can be used. A start serves without it, so only `--live` requires it.

@@ -35,6 +35,7 @@ pub(super) enum Kind {
     Store,
     Node,
     Pin,
+    Authority,
 }
 
 /// One thing that was checked.

@@ -107,7 +107,7 @@ impl Addresses {
         mistakes.or_else(|errors| errors.except_in("relay.pins"))?;
         let surfaces = ADDRESSES.iter().filter_map(|(surface, _)| {
             let mut listeners = config.listeners();
-            let (_, listen) = listeners.find(|(section, _)| *section == surface.name())?;
+            let (_, listen) = listeners.find(|(key, _)| *key == surface.listen_key())?;
             Some((*surface, listen.clone()))
         });
         let surfaces = surfaces.collect();

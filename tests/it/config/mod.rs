@@ -1,6 +1,7 @@
 //! The configuration as an operator uses it: files and variables in, typed values or messages out.
 
 mod accounts;
+mod acme;
 mod names;
 mod values;
 
@@ -93,7 +94,7 @@ fn whole(path: &str, literal: &str) -> String {
 }
 
 fn is_of_the_whole(path: &str) -> bool {
-    let sections = ["relay.", "sidecar.", "store.", "fleet."];
+    let sections = ["relay.", "sidecar.", "store.", "fleet.", "tls."];
     sections.iter().any(|section| path.starts_with(section)) || path.contains(".tls.")
 }
 
@@ -200,7 +201,8 @@ fn a_tls_section_needs_both_files() {
     let files = "certificate_file = \"a.pem\"\nkey_file = \"a.key\"\n";
     let tls = parse(&format!("{LEAST}[gateway.tls]\n{files}")).unwrap().gateway.unwrap().tls;
     let (certificate_file, key_file) = ("a.pem".into(), "a.key".into());
-    assert_eq!(tls, Some(TlsConfig { certificate_file, key_file, http2: true }));
+    let domains = Vec::new();
+    assert_eq!(tls, Some(TlsConfig { domains, certificate_file, key_file, http2: true }));
     let alone = parse("[node]\nurl = \"http://h/\"\n[admin.tls]\nhttp2 = false\n");
     assert_eq!(messages(alone).len(), 2, "the section switches its surface on");
     let variables = [

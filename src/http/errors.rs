@@ -1,10 +1,9 @@
-//! Responses of the operator's listener to requests that reach no page, in plain text.
+//! Responses in plain text to requests that reach no app, for listeners that are no surface of the
+//! proxy: the operator's, and that of ACME challenges.
 
-use super::page;
-use crate::http::ErrorResponder;
-use crate::http::context::ServerContext;
-use crate::http::gate::message_of;
-use crate::http::request::Rendered;
+use super::context::ServerContext;
+use super::gate::{ErrorResponder, message_of};
+use super::request::Rendered;
 use crate::reply::{Body, Persistence, Reply, ResponseContext, status_and_code};
 use crate::telemetry::{HttpLine, RequestLine, Surface};
 use bytes::Bytes;
@@ -14,22 +13,29 @@ use portcullis_filters::verdict::Reason;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The error responder of the operator's listener.
-pub struct AdminErrors(pub ServerContext);
+/// An error responder.
+pub struct TextErrors {
+    /// Request ids and the log.
+    pub process: ServerContext,
+    /// The listener.
+    pub surface: Surface,
+    /// Adds the header fields that every response of the listener has.
+    pub guard: fn(Reply) -> Reply,
+}
 
-impl ErrorResponder for AdminErrors {
+impl ErrorResponder for TextErrors {
     fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered {
-        let request_id = self.0.request_ids.mint();
+        let request_id = self.process.request_ids.mint();
         let (status, _) = status_and_code(reason);
-        let reply = page::guarded(Reply {
+        let reply = (self.guard)(Reply {
             reason: Some(reason),
             body: Body::framed(message_of(reason), Bytes::new(), b"\n"),
             allow: (status == 405).then_some("GET, HEAD"),
             retry_after: matches!(status, 429 | 503).then_some(1),
             ..Reply::text(status, "")
         });
-        self.0.log_request(&RequestLine {
-            surface: Surface::Admin,
+        self.process.log_request(&RequestLine {
+            surface: self.surface,
             request_id: request_id.as_str(),
             client: Client::identify(peer, std::iter::empty(), &TrustedProxies::default()),
             method: "",

@@ -1,0 +1,150 @@
+//! Why an attempt to get a certificate failed, in words for the operator.
+//!
+//! In: an error of the protocol. Out: a [`Failure`], with the problem document of the authority
+//! (RFC 8555, section 6.7) as one bounded line without control characters.
+
+use super::schedule::Class;
+use instant_acme::{Error, Problem};
+use std::time::Duration;
+
+/// The longest line, in characters: a problem's detail is one sentence, and a hostile one is cut.
+const LONGEST: usize = 400;
+const TYPE_PREFIX: &str = "urn:ietf:params:acme:error:";
+
+/// The authority does not know the account: RFC 8555, section 6.7.
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) class: Class,
+    /// The cause, for the log, `/readyz?verbose` and the operator's page.
+    pub(super) cause: String,
+    /// When the authority wants the next attempt.
+    pub(super) retry_after: Option<Duration>,
+    pub(super) is_unknown_account: bool,
+}
+
+/// The authority gave no answer, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoAnswer(pub(super) String);
+
+impl Failure {
+    /// A failure on this side, or an answer that cannot be understood.
+    pub(super) fn new(cause: &str) -> Self {
+        Self {
+            class: Class::Unreachable,
+            cause: clean(cause),
+            retry_after: None,
+            is_unknown_account: false,
+        }
+    }
+
+    /// A refusal of the authority that is no error of the protocol.
+    pub(super) fn refused(cause: &str) -> Self {
+        Self { class: Class::Refused, ..Self::new(cause) }
+    }
+
+    /// The failure that an error of the protocol is, while the authority was asked to `do_what`.
+    pub(super) fn of(error: Error, do_what: &str, retry_after: Option<Duration>) -> Self {
+        let failed =
+            |cause: String| Self { retry_after, ..Self::new(&format!("{do_what}: {cause}")) };
+        match error {
+            Error::Api(problem) => Self {
+                class: Class::Refused,
+                is_unknown_account: problem.r#type.as_deref() == Some(NO_ACCOUNT),
+                ..failed(words(&problem))
+            },
+            Error::Other(error) => match error.downcast::<NoAnswer>() {
+                Ok(no) => failed(format!("the authority is unreachable: {no}")),
+                Err(error) => failed(error.to_string()),
+            },
+            Error::Json(_) => failed("the authority's answer is not one of ACME".to_owned()),
+            Error::Timeout(_) => failed("the authority is not done yet".to_owned()),
+            error => failed(error.to_string()),
+        }
+    }
+}
+
+/// Whether the authority no longer has what was asked for, or never gave it to this account.
+pub(super) fn is_gone(problem: &Problem) -> bool {
+    let kind = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix(TYPE_PREFIX));
+    matches!(problem.status, Some(403 | 404 | 410))
+        || matches!(kind, Some("malformed" | "unauthorized" | "accountDoesNotExist"))
+}
+
+/// A problem document in words: its detail, its type and those of its parts.
+pub(super) fn words(problem: &Problem) -> String {
+    let part = |detail: &Option<String>, kind: &Option<String>| {
+        let detail = detail.as_deref().unwrap_or("no detail");
+        match kind.as_deref() {
+            Some(kind) => format!("{detail} ({})", kind.strip_prefix(TYPE_PREFIX).unwrap_or(kind)),
+            None => detail.to_owned(),
+        }
+    };
+    let mut all = vec![part(&problem.detail, &problem.r#type)];
+    all.extend(problem.subproblems.iter().map(|sub| part(&sub.detail, &sub.r#type)));
+    clean(&all.join("; "))
+}
+
+/// A text of the authority on one line, without control characters and of a bounded length.
+fn clean(text: &str) -> String {
+    let is_plain = |c: char| !c.is_control() && !is_format(c);
+    let mut plain = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
+    let mut line: String = plain.by_ref().take(LONGEST).collect();
+    if plain.next().is_some() {
+        line.push('…');
+    }
+    line
+}
+
+/// Characters that are not seen, but change how a terminal shows others.
+fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(json: &str) -> Problem {
+        serde_json::from_str(json).expect("a problem document")
+    }
+
+    #[test]
+    fn a_problem_is_one_bounded_line() {
+        let long = "x".repeat(9_999);
+        for (json, expected) in [
+            (
+                r#"{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many"}"#
+                    .to_owned(),
+                "too many (rateLimited)".to_owned(),
+            ),
+            (r#"{"detail":"a\nb\u001b[31mc\u202ed"}"#.to_owned(), "a b [31mc d".to_owned()),
+            ("{}".to_owned(), "no detail".to_owned()),
+            (
+                r#"{"detail":"one","subproblems":[{"type":"urn:x","detail":"two"}]}"#.to_owned(),
+                "one; two (urn:x)".to_owned(),
+            ),
+            (format!(r#"{{"detail":"{long}"}}"#), format!("{}…", "x".repeat(LONGEST))),
+        ] {
+            assert_eq!(words(&problem(&json)), expected, "{json:.80}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_waits_longer_than_silence() {
+        let refused = Failure::of(Error::Api(problem("{}")), "new order", None);
+        assert_eq!((refused.class, refused.is_unknown_account), (Class::Refused, false));
+        let silent = Error::Other(Box::new(NoAnswer("connection refused".to_owned())));
+        let silent = Failure::of(silent, "new order", None);
+        assert_eq!(silent.class, Class::Unreachable);
+        assert_eq!(silent.cause, "new order: the authority is unreachable: connection refused");
+        let gone = problem(&format!(r#"{{"type":"{NO_ACCOUNT}"}}"#));
+        assert!(Failure::of(Error::Api(gone), "new order", None).is_unknown_account);
+    }
+}

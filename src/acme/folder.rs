@@ -1,0 +1,155 @@
+//! The folder of the account, the certificates and the orders that are under way.
+//!
+//! Every file has mode 0600 and is replaced as a whole: a crash leaves the old one or the new one.
+//! A certificate and its key are one file, so they always fit. Only the process that holds the
+//! lock of the folder orders.
+
+use crate::config::AcmeConfig;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Much more than an account or an order takes.
+const LARGEST: u64 = 64 << 10;
+
+/// What is stored about a certificate that is not there yet, or about to be renewed.
+#[derive(Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Progress {
+    /// The order that is under way.
+    pub(super) order: Option<Begun>,
+    /// Attempts that failed since the last success.
+    #[serde(default)]
+    pub(super) failed: u32,
+    /// No attempt before this second since 1970.
+    #[serde(default)]
+    pub(super) retry_at: Option<u64>,
+    /// Why the last attempt failed.
+    #[serde(default)]
+    pub(super) cause: String,
+}
+
+/// An order that the authority knows. It is stored before it is finalized, so another process can
+/// finish it: the key is that of its certificate.
+#[derive(Clone, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Begun {
+    pub(super) url: String,
+    /// In PEM.
+    pub(super) key: String,
+}
+
+/// The folder.
+pub(super) struct Folder {
+    path: PathBuf,
+    account: PathBuf,
+}
+
+/// The right to order; released on drop, or when the process ends.
+pub(super) struct FolderLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
+
+impl Folder {
+    pub(super) fn new(config: &AcmeConfig) -> Self {
+        Self { path: config.folder.clone(), account: config.account_file() }
+    }
+
+    /// Takes the lock, and makes the folder; `None` while another process has it.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written.
+    pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        let file = private().open(self.path.join("lock"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(FolderLock(file))),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+            Err(std::fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Whether an account is stored.
+    pub(super) fn has_account(&self) -> bool {
+        self.account.exists()
+    }
+
+    /// The stored account, unless there is none that can be read.
+    pub(super) fn account<T: DeserializeOwned>(&self) -> Option<T> {
+        read(&self.account)
+    }
+
+    /// Stores the account.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn store_account(&self, account: &impl Serialize) -> io::Result<()> {
+        write(&self.account, &serde_json::to_vec(account)?)
+    }
+
+    /// Removes the account, which the authority no longer knows.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub(super) fn forget_account(&self) -> io::Result<()> {
+        remove(&self.account)
+    }
+}
+
+impl Progress {
+    /// That of the certificate in this file.
+    pub(super) fn read(certificate: &Path) -> Self {
+        read(&file(certificate)).unwrap_or_default()
+    }
+
+    /// Stores it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn store(&self, certificate: &Path) -> io::Result<()> {
+        match *self == Self::default() {
+            true => remove(&file(certificate)),
+            false => write(&file(certificate), &serde_json::to_vec(self)?),
+        }
+    }
+}
+
+fn file(certificate: &Path) -> PathBuf {
+    certificate.with_extension("order.json")
+}
+
+/// Stores a certificate with its key, both in PEM.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn store_certificate(file: &Path, key: &str, chain: &str) -> io::Result<()> {
+    write(file, format!("{key}\n{chain}").as_bytes())
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options
+}
+
+/// Replaces a file as a whole, and returns once it is on the disk.
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let (new, folder) = (path.with_extension("new"), path.parent().unwrap_or(Path::new(".")));
+    let mut file = private().truncate(true).open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut content = Vec::new();
+    File::open(path).ok()?.take(LARGEST).read_to_end(&mut content).ok()?;
+    serde_json::from_slice(&content).ok()
+}

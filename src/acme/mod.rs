@@ -1,0 +1,354 @@
+//! Certificates that are ordered and renewed by ACME (RFC 8555), for listeners with `domains`.
+//!
+//! In: the listeners' configurations, and the stored certificates. Out: a file for each set of
+//! domains, which `http::certificates` reads like any other. [`Renewal`] asks `schedule`, which is
+//! pure, and does what that says; `order` speaks the protocol through `client`, `folder` stores,
+//! `failure` has the words, `window` asks when the authority wants a renewal, `http` answers at
+//! port 80. One order is under way at a time, in one of all processes that share the folder.
+
+mod client;
+mod failure;
+mod folder;
+mod http;
+mod order;
+mod schedule;
+mod window;
+
+pub use self::http::ChallengeServer;
+use crate::config::{AcmeConfig, TlsConfig};
+use crate::fetch::Roots;
+use crate::http::certificates::{Certificates, OrderStatus};
+use crate::http::tls::Identity;
+use crate::io::clock::{self, since_1970};
+use crate::secrets::SecretError;
+use crate::secrets::certificates::CertificatesError;
+use crate::telemetry::{Metrics, OrderOutcome};
+use async_trait::async_trait;
+
+use client::Client;
+use failure::Failure;
+use folder::{Folder, Progress};
+use instant_acme::CertificateIdentifier;
+use order::{Issued, Ordering};
+use parking_lot::Mutex;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use schedule::{Chance, Class, Facts, Step, Validity};
+use sha2::{Digest as _, Sha256};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use thiserror::Error;
+use window::Windows;
+
+/// How often everything is looked at again: a clock may be set, and another process that shares
+/// the folder may have renewed.
+const INTERVAL: u64 = 30;
+/// How long to wait for another process that orders.
+const OTHER_PROCESS: u64 = 5;
+
+/// A file of `[tls.acme]` that cannot be used.
+#[derive(Debug, Error)]
+pub enum AcmeFileError {
+    /// The certificates that verify the directory.
+    #[error("{0}")]
+    Roots(#[from] CertificatesError),
+    /// The key of the external account.
+    #[error("{0}")]
+    ExternalAccount(#[from] SecretError),
+}
+
+impl AcmeFileError {
+    /// The configuration key that names the file.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::Roots(_) => "tls.acme.ca_file",
+            Self::ExternalAccount(_) => "tls.acme.eab_key_file",
+        }
+    }
+}
+
+/// The certificates that an authority's own is verified by.
+///
+/// # Errors
+/// A file of `[tls.acme]` cannot be used; the key of an external account is checked, too.
+pub fn load(config: &AcmeConfig) -> Result<Roots, AcmeFileError> {
+    if let Some(file) = &config.eab_key_file {
+        order::external_account_key(file)?;
+    }
+    Ok(config.ca_file.as_deref().map(Roots::read).transpose()?.unwrap_or_default())
+}
+
+/// Orders and renews the certificates.
+pub struct Renewal {
+    config: AcmeConfig,
+    folder: Folder,
+    client: Client,
+    certificates: Certificates,
+    metrics: Arc<Metrics>,
+    windows: Mutex<Windows>,
+    /// No attempt before these times, by file: also while the folder cannot be written.
+    delays: Mutex<HashMap<PathBuf, u64>>,
+}
+
+/// A set of domains, and the file of their certificate.
+struct Ordered {
+    file: PathBuf,
+    tls: TlsConfig,
+}
+
+#[async_trait]
+impl BackgroundService for Renewal {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = self.run() => {}
+        }
+    }
+}
+
+impl Renewal {
+    /// Keeps what is ordered in `certificates`.
+    pub fn new(
+        config: &AcmeConfig,
+        roots: Roots,
+        certificates: Certificates,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            folder: Folder::new(config),
+            config: config.clone(),
+            client: Client::new(roots),
+            certificates,
+            metrics,
+            windows: Mutex::default(),
+            delays: Mutex::default(),
+        }
+    }
+
+    async fn run(&self) {
+        let mut reloads = self.certificates.reloads();
+        let mut is_asked = false;
+        loop {
+            let (mut next, mut failed) = (now().saturating_add(INTERVAL), 0);
+            for ordered in self.ordered() {
+                if is_asked {
+                    self.forget_delay(&ordered);
+                }
+                next = next.min(self.step(&ordered).await);
+                failed = failed.max(Progress::read(&ordered.file).failed);
+            }
+            self.metrics.acme.failed_attempts(failed);
+            let pause = Duration::from_secs(next.saturating_sub(now()).max(1));
+            is_asked = tokio::time::timeout(pause, reloads.changed()).await.is_ok();
+        }
+    }
+
+    /// Each set of domains once, whichever listeners have it.
+    fn ordered(&self) -> Vec<Ordered> {
+        let all = self.certificates.ordered().into_iter();
+        let by_file: BTreeMap<_, _> =
+            all.map(|(_, tls)| (tls.certificate_file.clone(), tls)).collect();
+        by_file.into_iter().map(|(file, tls)| Ordered { file, tls }).collect()
+    }
+
+    /// A reload asks for an attempt at once: its operator has fixed something.
+    fn forget_delay(&self, ordered: &Ordered) {
+        self.delays.lock().remove(&ordered.file);
+        let progress = Progress { retry_at: None, ..Progress::read(&ordered.file) };
+        self.store(ordered, &progress);
+    }
+
+    fn store(&self, ordered: &Ordered, progress: &Progress) {
+        if let Err(error) = progress.store(&ordered.file) {
+            log::warn!("tls.acme.folder cannot be written: {error}");
+        }
+    }
+
+    /// Does what is due for one certificate; returns when to look again.
+    async fn step(&self, ordered: &Ordered) -> u64 {
+        self.certificates.read_again(&ordered.file);
+        let progress = Progress::read(&ordered.file);
+        match self.decide(ordered, &progress).await {
+            Step::Keep(until) => {
+                // a crash left it, or another process has renewed
+                self.store(ordered, &Progress::default());
+                self.report(ordered, &Progress::default(), until);
+                until
+            }
+            Step::Retry(at) => {
+                if !progress.cause.is_empty() {
+                    self.report(ordered, &progress, at);
+                }
+                at
+            }
+            Step::Order => match self.folder.lock() {
+                Ok(Some(_lock)) => {
+                    // another process may have renewed before this one had the lock
+                    let progress = Progress::read(&ordered.file);
+                    if self.decide(ordered, &progress).await == Step::Order {
+                        self.attempt(ordered, progress).await;
+                    }
+                    now()
+                }
+                Ok(None) => now().saturating_add(OTHER_PROCESS),
+                Err(error) => {
+                    let cause = format!("tls.acme.folder cannot be written: {error}");
+                    let failure = Failure::new(&cause);
+                    self.failed(ordered, progress, failure);
+                    now().saturating_add(INTERVAL)
+                }
+            },
+        }
+    }
+
+    async fn decide(&self, ordered: &Ordered, progress: &Progress) -> Step {
+        let held = Identity::read_ordered(&ordered.tls).ok();
+        let window = match &held {
+            Some(held) => self.window(ordered, held).await,
+            None => None,
+        };
+        let facts = Facts {
+            held: held
+                .as_ref()
+                .map(|held| Validity { not_before: held.not_before, not_after: held.not_after }),
+            window,
+            retry_at: progress.retry_at.max(self.delays.lock().get(&ordered.file).copied()),
+            chance: held.as_ref().map_or(Chance(0), chance_of),
+        };
+        schedule::next(&facts, now())
+    }
+}
+
+impl Renewal {
+    /// When the authority wants this certificate renewed, as far as it says so.
+    async fn window(&self, ordered: &Ordered, held: &Identity) -> Option<schedule::Window> {
+        let certificate = window::identifier(held.certificate())?;
+        if let Some(known) = self.windows.lock().known(&ordered.file, &certificate, now()) {
+            return known;
+        }
+        // an account is made by the first order
+        let answer = match self.folder.has_account() {
+            true => match self.ordering(ordered, None).account().await {
+                Ok(account) => window::ask(&account, &certificate).await,
+                Err(_) => None,
+            },
+            false => None,
+        };
+        self.windows.lock().learn(&ordered.file, certificate, answer, now())
+    }
+
+    fn ordering<'a>(
+        &'a self,
+        Ordered { file, tls }: &'a Ordered,
+        replaces: Option<CertificateIdentifier<'static>>,
+    ) -> Ordering<'a> {
+        Ordering {
+            config: &self.config,
+            folder: &self.folder,
+            client: &self.client,
+            challenges: &self.certificates.challenges,
+            domains: &tls.domains,
+            file,
+            replaces,
+        }
+    }
+
+    /// Orders once, and stores what came of it.
+    async fn attempt(&self, ordered: &Ordered, mut progress: Progress) {
+        let held = Identity::read_ordered(&ordered.tls).ok();
+        let replaces = held.and_then(|held| {
+            let certificate = window::identifier(held.certificate())?;
+            let known = self.windows.lock().known(&ordered.file, &certificate, now());
+            // only an authority with renewal information understands this
+            known.flatten().map(|_| certificate)
+        });
+        self.progress(ordered, "it is being ordered", false);
+        let ordering = self.ordering(ordered, replaces);
+        let mut issued = ordering.run(&mut progress).await;
+        if issued.as_ref().is_err_and(|failure| failure.is_unknown_account)
+            && self.folder.forget_account().is_ok()
+        {
+            log::warn!("the authority does not know the ACME account: another one is created");
+            issued = ordering.run(&mut progress).await;
+        }
+        match issued.and_then(|issued| self.install(ordered, &issued)) {
+            Ok(()) => {}
+            Err(failure) => self.failed(ordered, progress, failure),
+        }
+    }
+
+    /// Puts a certificate in the place of the last one: on the disk, then for new handshakes.
+    fn install(&self, ordered: &Ordered, Issued { key, chain }: &Issued) -> Result<(), Failure> {
+        let Ordered { file, tls } = ordered;
+        let issued = Identity::of_ordered(key, chain, tls).map_err(|why| {
+            Failure::refused(&format!("the certificate that was issued is unusable: {why}"))
+        })?;
+        let unwritable =
+            |error| Failure::new(&format!("tls.acme.folder cannot be written: {error}"));
+        folder::store_certificate(file, key, chain).map_err(unwritable)?;
+        // only now: a crash before this downloads the same certificate again
+        Progress::default().store(file).map_err(unwritable)?;
+        self.certificates.read_again(file);
+        self.metrics.acme.ordered(OrderOutcome::Issued);
+        log::info!(domain = tls.domains[0], expires = issued.end(); "certificate issued");
+        Ok(())
+    }
+
+    fn failed(&self, ordered: &Ordered, mut progress: Progress, failure: Failure) {
+        let domain = &ordered.tls.domains[0];
+        self.metrics.acme.ordered(match failure.class {
+            Class::Refused => OrderOutcome::Refused,
+            Class::Unreachable => OrderOutcome::Failed,
+        });
+        progress.failed = progress.failed.saturating_add(1);
+        let Failure { class, cause, retry_after, .. } = failure;
+        let at = schedule::retry_at(now(), progress.failed, class, retry_after, drawn());
+        let (attempt, next) = (progress.failed, shown(at));
+        log::warn!(domain = domain, attempt = attempt, next = next, cause = cause; "not issued");
+        (progress.retry_at, progress.cause) = (Some(at), cause);
+        self.delays.lock().insert(ordered.file.clone(), at);
+        self.report(ordered, &progress, at);
+        self.store(ordered, &progress);
+    }
+
+    /// Shows what is waited for, and why the last attempt failed.
+    fn report(&self, ordered: &Ordered, progress: &Progress, next: u64) {
+        match &*progress.cause {
+            "" => self.progress(ordered, "", false),
+            cause => {
+                let failed = progress.failed;
+                let words = format!("{cause}; attempt {} is at {}", failed + 1, shown(next));
+                self.progress(ordered, &words, true);
+            }
+        }
+    }
+
+    fn progress(&self, ordered: &Ordered, words: &str, has_failed: bool) {
+        let status = OrderStatus { words: words.to_owned(), has_failed };
+        self.certificates.report(&ordered.file, status);
+    }
+}
+
+fn now() -> u64 {
+    since_1970(SystemTime::now()).as_secs()
+}
+
+fn shown(at: u64) -> String {
+    clock::rfc3339_of(i64::try_from(at.min(clock::LAST_SECOND)).unwrap_or_default())
+}
+
+/// The chance of a certificate: another one for each, and the same one after a restart.
+fn chance_of(held: &Identity) -> Chance {
+    let hash = Sha256::digest(held.certificate());
+    Chance(hash.iter().take(4).fold(0, |all, byte| all << 8 | u32::from(*byte)))
+}
+
+/// A chance for a delay. Without randomness, all instances come at once.
+fn drawn() -> Chance {
+    let mut bytes = [0; 4];
+    let _ = SystemRandom::new().fill(&mut bytes);
+    Chance(u32::from_be_bytes(bytes))
+}

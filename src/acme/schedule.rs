@@ -1,0 +1,255 @@
+//! When a certificate is ordered, renewed and asked for again. Pure: time and chance are arguments.
+//!
+//! In: what is stored, what the authority suggests and how attempts ended. Out: a [`Step`], and
+//! after a failure the time of the next attempt. Times are seconds since 1970.
+
+use std::time::Duration;
+
+/// Attempts without an answer double their delay from 5 s to 10 min: no authority counts them.
+const UNREACHABLE: [u64; 2] = [5, 600];
+/// Refused ones from 5 min to 6 h: Let's Encrypt counts 5 failed validations of a name per hour,
+/// and even the last third of a certificate of 6 days has time for several.
+const REFUSED: [u64; 2] = [300, 6 * 3_600];
+/// The longest delay that an authority can ask for: Let's Encrypt's longest limit is a week's.
+const LONGEST: u64 = 7 * 24 * 3_600;
+
+/// The time within which a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Validity {
+    pub(super) not_before: u64,
+    pub(super) not_after: u64,
+}
+
+/// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// A number from 0 to 1, exclusive, in steps of 2^-32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chance(pub(super) u32);
+
+impl Chance {
+    /// This part of `whole`.
+    fn of(self, whole: u64) -> u64 {
+        let part = (u128::from(whole) * u128::from(self.0)) >> 32;
+        u64::try_from(part).unwrap_or(whole)
+    }
+}
+
+/// What is known when the next step is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// The stored certificate, if it can be used.
+    pub(super) held: Option<Validity>,
+    /// What its authority suggests.
+    pub(super) window: Option<Window>,
+    /// No attempt before this time, after one that failed.
+    pub(super) retry_at: Option<u64>,
+    /// Fixed for each certificate, so that its time does not move.
+    pub(super) chance: Chance,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Order a certificate, or go on with an order.
+    Order,
+    /// The last attempt failed: the next one is at this time.
+    Retry(u64),
+    /// The certificate is renewed at this time, and nothing is left to do for it.
+    Keep(u64),
+}
+
+/// Decides the next step.
+pub(super) fn next(facts: &Facts, now: u64) -> Step {
+    let due = facts.held.map_or(0, |held| renewal(held, facts.window, facts.chance));
+    if due > now {
+        return Step::Keep(due);
+    }
+    // a clock that was ahead must not silence this for years
+    match facts.retry_at {
+        Some(at) if at > now && at <= now.saturating_add(LONGEST) => Step::Retry(at),
+        _ => Step::Order,
+    }
+}
+
+/// When a certificate is renewed: at a time within the window of its authority, otherwise at two
+/// thirds of its lifetime and up to a fiftieth later, so that not all instances come at once. At
+/// the latest a tenth of its lifetime before its end.
+fn renewal(held: Validity, window: Option<Window>, chance: Chance) -> u64 {
+    let lifetime = held.not_after.saturating_sub(held.not_before);
+    let latest = held.not_after.saturating_sub(lifetime / 10);
+    let at = match window.filter(|window| window.start < window.end) {
+        Some(Window { start, end }) => start.saturating_add(chance.of(end - start)),
+        None => {
+            let two_thirds = lifetime - lifetime / 3;
+            held.not_before.saturating_add(two_thirds).saturating_add(chance.of(lifetime / 50))
+        }
+    };
+    at.min(latest)
+}
+
+/// How an attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The authority gave no usable answer, or a file cannot be written.
+    Unreachable,
+    /// The authority refused.
+    Refused,
+}
+
+/// When to try again after `failed` attempts of which the last is of this class. The authority's
+/// own `Retry-After` is obeyed, within a week.
+pub(super) fn retry_at(
+    now: u64,
+    failed: u32,
+    class: Class,
+    retry_after: Option<Duration>,
+    chance: Chance,
+) -> u64 {
+    let [first, longest] = match class {
+        Class::Unreachable => UNREACHABLE,
+        Class::Refused => REFUSED,
+    };
+    let doubled = first.saturating_mul(1 << failed.saturating_sub(1).min(16));
+    let delay = doubled.min(longest);
+    // from three quarters to five quarters of it
+    let delay = delay - delay / 4 + chance.of(delay / 2);
+    let asked = retry_after.map_or(0, |after| after.as_secs().min(LONGEST));
+    now.saturating_add(delay.max(asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DAY: u64 = 24 * 3_600;
+    const BEGIN: u64 = 1_700_000_000;
+
+    fn lasting(days: u64) -> Option<Validity> {
+        Some(Validity { not_before: BEGIN, not_after: BEGIN + days * DAY })
+    }
+
+    fn facts(held: Option<Validity>) -> Facts {
+        Facts { held, window: None, retry_at: None, chance: Chance(0) }
+    }
+
+    #[test]
+    fn a_renewal_is_due_after_two_thirds() {
+        for (days, due) in [(90, 60), (6, 4), (398, 0)] {
+            let due = if due == 0 { days * DAY - days * DAY / 3 } else { due * DAY };
+            let facts = facts(lasting(days));
+            assert_eq!(next(&facts, BEGIN), Step::Keep(BEGIN + due), "{days} days");
+            assert_eq!(next(&facts, BEGIN + due - 1), Step::Keep(BEGIN + due), "{days} days");
+            assert_eq!(next(&facts, BEGIN + due), Step::Order, "{days} days");
+        }
+    }
+
+    #[test]
+    fn without_a_certificate_one_is_ordered_at_once() {
+        assert_eq!(next(&facts(None), 0), Step::Order);
+        assert_eq!(next(&facts(None), u64::MAX), Step::Order);
+    }
+
+    #[test]
+    fn the_window_of_the_authority_decides() {
+        let half = Chance(1 << 31);
+        for (start, end, expected, why) in [
+            (10, 20, Step::Keep(BEGIN + 15 * DAY), "within the window"),
+            (0, 2, Step::Order, "a window that has passed: the certificate is revoked"),
+            (20, 10, Step::Keep(BEGIN + 60 * DAY + 9 * DAY / 10), "an invalid window is none"),
+            (200, 300, Step::Keep(BEGIN + 81 * DAY), "never after the end"),
+        ] {
+            let window = Some(Window { start: BEGIN + start * DAY, end: BEGIN + end * DAY });
+            let facts = Facts { window, chance: half, ..facts(lasting(90)) };
+            assert_eq!(next(&facts, BEGIN + 5 * DAY), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_failure_postpones_the_next_attempt() {
+        let failed = Facts { retry_at: Some(BEGIN + 300), ..facts(None) };
+        assert_eq!(next(&failed, BEGIN), Step::Retry(BEGIN + 300));
+        assert_eq!(next(&failed, BEGIN + 300), Step::Order);
+        let years = Facts { retry_at: Some(BEGIN + 900 * DAY), ..facts(None) };
+        assert_eq!(next(&years, BEGIN), Step::Order, "the clock was set back");
+        let replaced = Facts { held: lasting(90), ..failed };
+        let expected = Step::Keep(BEGIN + 60 * DAY);
+        assert_eq!(next(&replaced, BEGIN), expected, "the certificate is there by now");
+    }
+
+    #[test]
+    fn delays_double_up_to_a_bound() {
+        use Class::{Refused, Unreachable};
+        let middle = Chance(1 << 31);
+        for (failed, class, asked, expected) in [
+            (1, Unreachable, None, 5),
+            (2, Unreachable, None, 10),
+            (9, Unreachable, None, 600),
+            (1, Refused, None, 300),
+            (3, Refused, None, 1_200),
+            (u32::MAX, Refused, None, 21_600),
+            (1, Refused, Some(86_400), 86_400),
+            (1, Refused, Some(u64::MAX), LONGEST),
+            (5, Refused, Some(1), 4_800),
+        ] {
+            let asked = asked.map(Duration::from_secs);
+            let at = retry_at(BEGIN, failed, class, asked, middle);
+            let delay = at - BEGIN;
+            assert!(delay.abs_diff(expected) <= 1, "{failed} {class:?} {asked:?}: {delay}");
+        }
+    }
+
+    /// Let's Encrypt: 5 failed validations of a name per account and hour.
+    #[test]
+    fn an_hour_has_at_most_five_refused_attempts() {
+        for chance in [0, 1 << 31, u32::MAX].map(Chance) {
+            let (mut at, mut within) = (BEGIN, 0);
+            for failed in 1.. {
+                if at >= BEGIN + 3_600 {
+                    break;
+                }
+                within += 1;
+                at = retry_at(at, failed, Class::Refused, None, chance);
+            }
+            assert!(within <= 5, "{chance:?}: {within}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_valid_certificate_is_renewed_before_its_end(
+            lifetime in 60_u64..400 * DAY,
+            start in 0_u64..800 * DAY,
+            length in 0_u64..400 * DAY,
+            chance in any::<u32>(),
+        ) {
+            let held = Validity { not_before: BEGIN, not_after: BEGIN + lifetime };
+            let window = Some(Window { start: BEGIN + start, end: BEGIN + start + length });
+            for window in [None, window] {
+                let at = renewal(held, window, Chance(chance));
+                prop_assert!(at < held.not_after, "{at}");
+                prop_assert!(window.is_some() || at >= BEGIN + lifetime / 2);
+            }
+        }
+
+        #[test]
+        fn an_attempt_is_never_further_than_a_week(
+            now in 0_u64..1 << 40,
+            failed in 1_u32..,
+            is_refused in any::<bool>(),
+            asked in proptest::option::of(any::<u64>()),
+            chance in any::<u32>(),
+        ) {
+            let class = if is_refused { Class::Refused } else { Class::Unreachable };
+            let asked = asked.map(Duration::from_secs);
+            let at = retry_at(now, failed, class, asked, Chance(chance));
+            prop_assert!(at > now && at <= now + LONGEST, "{at}");
+            prop_assert!(asked.is_none_or(|asked| at >= now + asked.as_secs().min(LONGEST)));
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Pending ACME challenges: proofs that this process answers for a domain, for its authority.
+//!
+//! Every TLS listener answers `tls-alpn-01` (RFC 8737): a handshake that offers `acme-tls/1` alone
+//! gets the certificate of the challenge for the domain it names, and the connection ends. The
+//! listener of `tls.acme.http_address` answers `http-01` (RFC 8555, section 8.3). While nothing is
+//! pending, a handshake costs one atomic load more.
+
+use super::tls;
+use arc_swap::ArcSwapOption;
+use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::ClientHello;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use std::collections::HashMap;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// RFC 8737, section 6.2.
+const ACME_TLS_1: &[u8] = b"acme-tls/1";
+
+/// The challenges that an order waits for. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Challenges(Arc<ArcSwapOption<Pending>>);
+
+/// What is pending: one order at a time, with a challenge for each of its domains.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// By domain.
+    tls: HashMap<String, Arc<ServerConfig>>,
+    /// By token.
+    http: HashMap<String, String>,
+}
+
+/// The certificate of a challenge cannot be made: there is no randomness, or the domain is none.
+#[derive(Debug, Error)]
+#[error("cannot make the certificate of a challenge")]
+pub struct ChallengeError;
+
+impl From<rcgen::Error> for ChallengeError {
+    fn from(_: rcgen::Error) -> Self {
+        Self
+    }
+}
+
+impl From<rustls::Error> for ChallengeError {
+    fn from(_: rustls::Error) -> Self {
+        Self
+    }
+}
+
+impl Pending {
+    /// Adds a challenge `tls-alpn-01` with the SHA-256 digest of its key authorization.
+    ///
+    /// # Errors
+    /// Its certificate cannot be made.
+    pub fn add_tls(&mut self, domain: &str, digest: &[u8]) -> Result<(), ChallengeError> {
+        let mut params = CertificateParams::new(vec![domain.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?.der().clone();
+        let key = any_supported_type(&PrivateKeyDer::Pkcs8(key.serialize_der().into()))?;
+        // its extension is critical, so nothing but an authority parses it
+        let certified = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+        let mut config = tls::builder()?.with_cert_resolver(Arc::new(certified));
+        config.alpn_protocols = vec![ACME_TLS_1.to_vec()];
+        self.tls.insert(domain.to_ascii_lowercase(), Arc::new(config));
+        Ok(())
+    }
+
+    /// Adds a challenge `http-01` with its key authorization.
+    pub fn add_http(&mut self, token: &str, key_authorization: &str) {
+        self.http.insert(token.to_owned(), key_authorization.to_owned());
+    }
+
+    /// The answer to this handshake, if it is of an authority: RFC 8737, section 3, requires that
+    /// it offers no other protocol.
+    pub(super) fn answer(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        let mut offered = hello.alpn()?;
+        let is_challenge = offered.next() == Some(ACME_TLS_1) && offered.next().is_none();
+        let domain = hello.server_name().filter(|_| is_challenge)?;
+        self.tls.get(&domain.to_ascii_lowercase()).cloned()
+    }
+}
+
+impl Challenges {
+    /// Answers these from now on, instead of those before.
+    pub fn set(&self, pending: Pending) {
+        self.0.store(Some(Arc::new(pending)));
+    }
+
+    /// Answers none from now on.
+    pub fn clear(&self) {
+        self.0.store(None);
+    }
+
+    /// The pending ones, if there are any.
+    pub(super) fn pending(&self) -> Option<Arc<Pending>> {
+        self.0.load_full()
+    }
+
+    /// The answer to the challenge `http-01` of this token.
+    pub fn http_answer(&self, token: &str) -> Option<String> {
+        self.0.load().as_ref()?.http.get(token).cloned()
+    }
+}
+
+/// Whether a handshake was one of a challenge.
+pub(super) fn is_challenge(protocol: Option<&[u8]>) -> bool {
+    protocol == Some(ACME_TLS_1)
+}
