@@ -180,6 +180,7 @@ prepare_tools() {
   has dbus-daemon || missing+=(dbus)
   has pgrep || missing+=(procps)
   has strace || missing+=(strace)
+  has pebble || missing+=(pebble) # an ACME authority
   has ip || missing+=(iproute2)
   has nft || missing+=(nftables)
   has groff || missing+=(groff-base)

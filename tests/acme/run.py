@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Certificates by ACME, from a Pebble of our own.
+
+    PORTCULLIS=target/debug/portcullis tests/acme/run.py [NAME…]
+
+`pebble`, `pebble-challtestsrv`, `openssl`, `h2load` and `strace` are found on PATH. Pebble rejects
+good nonces, as it does by default, and validates every challenge.
+"""
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from authority import Authority, eventually, free_port
+from edge import DOMAIN, Edge
+
+FAILED = "portcullis_acme_failed_attempts"
+# Requests per second while a certificate is renewed.
+CLIENTS, RATE = 10, 50
+
+
+class World:
+    """An authority and an edge, which end with it."""
+
+    def __init__(self, stack, folder, is_http=False, domains=(DOMAIN,), **authority):
+        self.port, self.http = free_port(), free_port()
+        ports = {"http_port": self.http} if is_http else {"tls_port": self.port}
+        self.authority = Authority(folder, **ports, **authority)
+        stack.callback(self.authority.end)
+        acme = {"http_address": f"127.0.0.1:{self.http}"} if is_http else {}
+        self.edge = Edge(folder, self.authority, self.port, domains, **acme)
+        stack.callback(lambda: self.edge.child and self.edge.end(signal.SIGKILL))
+
+
+def first(stack, folder):
+    """The first certificate, with two names, and a fifth of all nonces rejected."""
+    world = World(stack, folder, domains=(DOMAIN, "www.edge.test"), rejected_nonces=20)
+    edge, started = world.edge, time.monotonic()
+    edge.start().serves()
+    assert "ready: ok" in edge.readiness(), "the other listeners serve at once"
+    edge.waits_for_certificate()
+    took = time.monotonic() - started
+    assert took < 30, took
+    assert world.authority.orders() == world.authority.issued() == 1
+    assert edge.is_whole() and not any("order" in name for name in edge.files()), edge.files()
+    eventually("no condition", lambda: "certificate" not in edge.readiness())
+    challenges = 'portcullis_tls_handshakes_total{outcome="challenge",surface="gateway"}'
+    assert edge.metric(challenges) >= 2, "each name was proven by a handshake"
+    assert edge.metric('portcullis_acme_orders_total{outcome="issued"}') == 1
+    root = world.authority.issuer()
+    edge.handshake(root, ("h2",))
+    try:
+        edge.handshake(root, ("acme-tls/1",))
+        raise AssertionError("nothing is pending")
+    except OSError:
+        pass
+    edge.end()
+    edge.start().serves()
+    edge.waits_for_certificate()
+    edge.end()
+    assert world.authority.orders() == 1, "a restart orders nothing"
+    return f"{took:.1f} s"
+
+
+def over_http(stack, folder):
+    """The challenge http-01, and what else port 80 answers."""
+    world = World(stack, folder, is_http=True)
+    edge = world.edge
+    edge.start().serves()
+    edge.waits_for_certificate()
+    for method, path, host, expected in [
+        ("GET", "/a?b=c", DOMAIN, (308, f"https://{DOMAIN}/a?b=c")),
+        ("GET", "/", f"{DOMAIN.upper()}:80", (308, f"https://{DOMAIN}/")),
+        ("GET", "/", "elsewhere.test", (404, None)),
+        ("GET", "/.well-known/acme-challenge/none", DOMAIN, (404, None)),
+        ("POST", "/", DOMAIN, (405, None)),
+    ]:
+        found = edge.request(world.http, method, path, host)[:2]
+        assert found == expected, (method, path, host, found)
+
+
+def refused(stack, folder):
+    """A name that resolves to another machine: the problem is shown, and a reload tries again."""
+    world = World(stack, folder)
+    edge, authority = world.edge, world.authority
+    authority.point(DOMAIN, "127.0.0.2")
+    edge.start().serves()
+    pattern = r"certificate needs renewal \(gateway\).*validation: rpc\.edge\.test: .*\(\w+\); attempt 2"
+    eventually("the problem", lambda: re.search(pattern, edge.readiness()))
+    assert "verdict: failing" in edge.readiness()
+    eventually("the metric", lambda: edge.metric(FAILED) == 1)
+    edge.end(signal.SIGKILL)
+    edge.start().serves()
+    eventually("the problem, after a restart", lambda: re.search(pattern, edge.readiness()))
+    assert authority.orders() == 1, "a restart does not hurry"
+    authority.point(DOMAIN)
+    live = edge.check("--live").stdout
+    assert "agrees with the authority's" in live and f"{authority.directory} answers" in live, live
+    edge.reload()
+    edge.waits_for_certificate()
+    eventually("all is well", lambda: "verdict: degraded" in edge.readiness()
+               or "verdict: ok" in edge.readiness())
+    eventually("the metric", lambda: edge.metric(FAILED) == 0)
+
+
+def renewal(stack, folder):
+    """A renewal under load: no request is lost, and new handshakes get the new certificate."""
+    world = World(stack, folder, lifetime=24)
+    edge = world.edge
+    edge.start().serves()
+    edge.waits_for_certificate()
+    root, serials, failures = world.authority.issuer(), [], []
+    over = threading.Event()
+
+    def connect():
+        while not over.wait(0.02):
+            try:
+                serials.append(edge.handshake(root))
+            except (OSError, AssertionError) as error:
+                failures.append(error)
+
+    clients = threading.Thread(target=connect)
+    clients.start()
+    load = subprocess.run(
+        ["h2load", f"-c{CLIENTS}", "-m1", "-D20", f"--rps={RATE}",
+         f"https://127.0.0.1:{edge.port}/healthz"],
+        capture_output=True, text=True, check=True,
+    ).stdout
+    over.set()
+    clients.join()
+    assert not failures, failures[:3]
+    found = list(dict.fromkeys(serials))
+    assert len(found) == 2, f"{len(found)} certificates"
+    assert serials == sorted(serials, key=found.index), "the old one never returns"
+    counts = re.search(
+        r"requests: (\d+) total, .* (\d+) succeeded, (\d+) failed, (\d+) errored, (\d+) timeout",
+        load,
+    )
+    total, succeeded, *lost = map(int, counts.groups())
+    assert total == succeeded and not any(lost), load
+    assert total >= 0.9 * 20 * CLIENTS * RATE, load
+    assert world.authority.issued() == 2
+    return f"{total} requests and {len(serials)} handshakes, none lost"
+
+
+def away(stack, folder):
+    """The authority is away until the certificate has expired, and has forgotten everything."""
+    world = World(stack, folder, lifetime=12)
+    edge, authority = world.edge, world.authority
+    edge.start().serves()
+    first = edge.waits_for_certificate()
+    authority.stop()
+    eventually("the cause", lambda: "the authority is unreachable: " in edge.readiness())
+    eventually("its end", lambda: "verdict: failing" in edge.readiness())
+    assert "it has expired" in edge.readiness()
+    authority.start()
+    second = edge.waits_for_certificate()
+    assert first != second
+    eventually("its end", lambda: "verdict: failing" not in edge.readiness())
+    assert edge.events("does not know the ACME account"), "another account was created"
+
+
+# Everything that a first certificate writes: the account, the order, the certificate, each as a new
+# file that replaces the last one; then the order is removed.
+WRITES = ("fsync", "/^rename", "fsync") * 3 + ("/^unlink",)
+
+
+def crash(stack, folder, call, number):
+    """Dies before it makes this call for the nth time; the next start finishes."""
+    world = World(stack, folder)
+    edge, authority = world.edge, world.authority
+    inject = f"inject={call}:signal=KILL:when={number}"
+    edge.start("strace", "-f", "-o", folder / "strace.log",
+               "-e", f"trace={call}", "-e", inject)
+    eventually("the crash", lambda: edge.child.process.poll() is not None, 40)
+    assert edge.is_whole() in (None, True)
+    edge.start().serves()
+    edge.waits_for_certificate()
+    assert edge.is_whole()
+    eventually("no order is left", lambda: not any("order" in name for name in edge.files()))
+    return authority.orders(), authority.issued()
+
+
+def crashes(stack, folder):
+    """kill -9 before each write: one certificate, and a second order only for one that was lost."""
+    points, seen = [], {}
+    for index, call in enumerate(WRITES):
+        seen[call] = seen.get(call, 0) + 1
+        points.append((index, call, seen[call]))
+    with ThreadPoolExecutor(3) as pool:
+        def one(point):
+            index, call, number = point
+            place = folder / str(index)
+            place.mkdir()
+            with ExitStack() as own:
+                return index, call, *crash(own, place, call, number)
+
+        for index, call, orders, issued in pool.map(one, points):
+            # the URL of the order is on the disk after the second rename
+            expected = 2 if index in (3, 4) else 1
+            assert orders == expected and issued == 1, (index, call, orders, issued)
+    return f"{len(points)} points"
+
+
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (first, over_http, refused, renewal, away, crashes)
+}
+
+
+def tail(log):
+    """The end of a log, without its requests."""
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join([line for line in lines if '"verdict"' not in line][-40:])
+
+
+def play(name):
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="portcullis-acme-") as folder, ExitStack() as stack:
+        try:
+            told = SCENARIOS[name](stack, Path(folder))
+        except Exception:
+            logs = sorted(Path(folder).rglob("*.log"))
+            tails = (f"--- {log.name}\n{tail(log)}" for log in logs)
+            return name, traceback.format_exc() + "\n".join(tails)
+    print(f"{name}: ok, {time.monotonic() - started:.1f} s{f', {told}' if told else ''}", flush=True)
+    return name, None
+
+
+def main():
+    names = sys.argv[1:] or list(SCENARIOS)
+    with ThreadPoolExecutor(len(names)) as pool:
+        failed = [(name, why) for name, why in pool.map(play, names) if why]
+    for name, why in failed:
+        print(f"{name}: FAILED\n{why}", file=sys.stderr)
+    sys.exit(bool(failed))
+
+
+main()
