@@ -1,5 +1,6 @@
 """Conditions: of each, and of its end, log, metrics, probe and page say the same."""
 
+import hashlib
 import json
 import os
 import re
@@ -298,7 +299,7 @@ class ExpiredCertificate(Outage):
         names = x509.SubjectAlternativeName([x509.DNSName("gateway.example")])
         certificate = (
             x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
+            .not_valid_before(now - timedelta(days=80))
             .not_valid_after(now + validity)
             .add_extension(names, critical=False)
             .sign(key, hashes.SHA256())
@@ -332,6 +333,44 @@ class ExpiredCertificate(Outage):
         self.renew(timedelta(days=90))
         self.edge.is_well("certificate", "certificate valid")
         self.is_resolved("PortcullisCertificateExpiresNow")
+
+
+class AuthorityAway(ExpiredCertificate):
+    """The authority that renews the certificate of the gateway is away."""
+
+    alerts = ("PortcullisCertificateNotOrdered",)
+
+    def start(self):
+        directory, domain = "https://127.0.0.1:1/dir", "gateway.example"
+        digest = hashlib.sha256(f"{directory} {domain}".encode()).hexdigest()[:8]
+        self.file = self.folder / "acme" / f"{domain}-{digest}.pem"
+        self.file.parent.mkdir()
+        self.certify(timedelta(days=400))
+        keys = {
+            "gateway__tls__domains": [domain],
+            "tls__acme__terms_accepted": "true",
+            "tls__acme__directory": directory,
+            "tls__acme__folder": self.file.parent,
+        }
+        self.node, self.edge = self.calm, self.add(Edge(self.folder, self.calm, **keys))
+        eventually("a read", lambda: self.edge.read(scheme="https") == 200)
+
+    def certify(self, validity):
+        super().certify(validity)
+        pair = [(self.folder / f"gateway.{kind}").read_bytes() for kind in ("key", "pem")]
+        secret = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(secret, "wb") as file:
+            file.write(b"".join(pair))
+
+    def play(self):
+        self.renew(timedelta(days=20))
+        self.edge.is_wrong(
+            "certificate", "certificate needs renewal", "the authority is unreachable", "degraded"
+        )
+        self.fires("PortcullisCertificateNotOrdered")
+        self.renew(timedelta(days=400))
+        self.edge.is_well("certificate", "certificate valid")
+        self.is_over("PortcullisCertificateNotOrdered")
 
 
 class Flood(Outage):

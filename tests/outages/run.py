@@ -43,6 +43,7 @@ SHORT = (
         conditions.FleetStoreAway,
         conditions.ReplicaAway,
         conditions.ExpiredCertificate,
+        conditions.AuthorityAway,
         conditions.Flood,
     ),
     (
