@@ -98,6 +98,7 @@ mod tests {
             ("+1", None),
             ("1.0", None),
             ("1e3", None),
+            ("1:", None),
             ("1_000", None),
             (" 1", None),
             ("ff", None),

@@ -397,6 +397,27 @@ fn a_lowered_quota_releases_memory_after_a_minute() {
     assert!(bytes < 1_000_000, "{bytes} bytes for one admission of each client");
 }
 
+#[test]
+fn an_unchanged_quota_delays_no_release() {
+    let limiter = limiter(1_000, 16);
+    let check = |number, millis| limiter.check(client(number), Millis(millis));
+    for number in 0..10 {
+        assert!((0..1_000).all(|_| check(number, 0).admitted));
+    }
+    for (requests, at) in [(9, 0), (9, 30_000), (10, 40_000)] {
+        limiter.set_quota(Quota::per_minute(requests).unwrap(), Millis(at));
+    }
+    let bytes_after_checks = |millis| {
+        for _ in 0..10 {
+            check(0, millis);
+        }
+        limiter.memory_bytes()
+    };
+    assert!(bytes_after_checks(59_999) > 20_000, "all of it counts, two bytes each");
+    let bytes = bytes_after_checks(60_000);
+    assert!(bytes < 10_000, "{bytes} bytes for one admission of each client");
+}
+
 #[derive(Clone, Debug)]
 struct Burst {
     client: u32,
