@@ -178,6 +178,105 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::{HeaderMap, HeaderValue, Version};
+
+    fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
+        let (version, target) = (Version::HTTP_11, target.as_bytes());
+        Head { method, target, version, headers, raw: b"", peer: None }
+    }
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let field =
+            |name, value| (header::HeaderName::from_static(name), HeaderValue::from_static(value));
+        fields.iter().map(|(name, value)| field(name, value)).collect()
+    }
+
+    #[test]
+    fn another_path_gets_its_remedy() {
+        let headers = HeaderMap::new();
+        for (target, expected) in [
+            ("/rpc/", Some(SLASH)),
+            ("/rpc?key=1", Some(QUERY)),
+            ("/rpc/main", Some(PATH)),
+            ("/rpc/v0_8", Some(VERSION)),
+            ("/v0_8/rpc/", Some(VERSION)),
+            ("/rpc?via=/v1", Some(VERSION)),
+            ("/rpc/vx", Some(PATH)),
+            ("/ws", Some(POLL)),
+            ("/rpc/v0_8/ws", Some(POLL)),
+            ("/", None),
+            ("/metrics", None),
+        ] {
+            let hint = instead_of_path(&head("POST", target, &headers));
+            assert_eq!(hint.as_deref(), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_websocket_is_replaced_by_polls() {
+        for (fields, expected, why) in [
+            (&[("upgrade", "WebSocket")][..], POLL, "in any case"),
+            (&[("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")], POLL, "over HTTP/2"),
+            (&[("upgrade", "h2c")], POST, "another protocol"),
+            (&[], POST, "a plain request"),
+        ] {
+            let headers = headers(fields);
+            assert_eq!(instead_of_verb(&head("GET", "/rpc", &headers)), expected, "{why}");
+            let elsewhere = instead_of_path(&head("GET", "/socket", &headers));
+            assert_eq!(elsewhere.as_deref(), (expected == POLL).then_some(POLL), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_relay_names_who_takes_the_rest() {
+        for (method, expected) in [
+            ("starknet_addDeclareTransaction", DECLARE),
+            ("starknet_blockNumber", READ),
+            ("xyzzy", READ),
+        ] {
+            assert_eq!(instead_of_write(method), expected, "{method}");
+        }
+    }
+
+    #[test]
+    fn each_unserved_method_gets_its_remedy() {
+        let served = MethodSet::new(&Method::ALL);
+        for (methods, remedy) in [
+            ("starknet_getBlockWithTxs", "Set the tip to 0"),
+            ("starknet_getBlockWithReceipts", "then starknet_getTransactionReceipt of each"),
+            ("starknet_blockHashAndNumber", "starknet_getBlockWithTxHashes at \"latest\""),
+            ("starknet_getBlockTransactionCount", "count its transactions"),
+            ("starknet_getTransactionByBlockIdAndIndex", "then starknet_getTransactionByHash"),
+            ("starknet_getEvents", "has the events of one transaction"),
+            ("starknet_traceTransaction starknet_traceBlockTransactions", "reason of a revert"),
+            ("starknet_getMessagesStatus", "read starknet_getTransactionStatus"),
+            ("starknet_getStateUpdate", "what may have changed"),
+            ("starknet_syncing", "its timestamp"),
+            ("starknet_getStorageAt starknet_getStorageProof", "of a view function"),
+            ("starknet_simulateTransactions", "starknet_estimateFee executes it"),
+            ("starknet_getCompiledCasm", "read starknet_getClass"),
+            ("starknet_addDeclareTransaction", DECLARE),
+            ("starknet_addInvokeTransaction starknet_addDeployAccountTransaction", WRITE),
+            ("starknet_subscribeNewHeads starknet_unsubscribe eth_subscribe", POLL),
+            ("eth_sendRawTransaction eth_sendTransaction", WRITE),
+            ("devnet_mint devnet_restart", "the node's administration"),
+            ("eth_chainId net_version", "use starknet_chainId"),
+            ("eth_blockNumber", "use starknet_blockNumber"),
+            ("eth_call eth_getBalance", "use starknet_call"),
+            ("eth_estimateGas eth_gasPrice eth_feeHistory", "use starknet_estimateFee"),
+            ("eth_getTransactionCount", "use starknet_getNonce"),
+            ("eth_getCode", "use starknet_getClassAt"),
+            ("eth_getBlockByNumber eth_getBlockByHash", "use starknet_getBlockWithTxHashes"),
+            ("eth_getTransactionByHash", "use starknet_getTransactionByHash"),
+            ("eth_getTransactionReceipt", "use starknet_getTransactionReceipt"),
+            ("eth_syncing net_listening web3_sha3 wallet_addChain zks_L1ChainId", "not an EVM"),
+        ] {
+            for method in methods.split(' ') {
+                let hint = instead_of(method, &served);
+                assert!(hint.contains(remedy), "{method}: {hint}");
+            }
+        }
+    }
 
     #[test]
     fn distances_count_letters() {
