@@ -1,6 +1,7 @@
 //! Which answers are verified, and how long their results may be cached.
 
 use super::*;
+use crate::rpc::json::Json;
 
 const L1: Option<CachePolicy> = Some(CachePolicy::WithBlock(7));
 const L2: Option<CachePolicy> = Some(CachePolicy::UntilL1(7));
@@ -135,5 +136,33 @@ fn a_class_depends_on_its_block() {
         (CacheClass::Constant, "null", None),
     ] {
         assert_eq!(class.policy(result), policy, "{class:?} {result}");
+    }
+}
+
+#[test]
+fn reads_of_what_is_constant_may_be_cached() {
+    const ANY: &str = r#","0x1"]"#;
+    let block = |name: &str, rest| format!(r#"[{name}{rest}"#);
+    let (number, hash) = (r#"{"block_number":7}"#, r#"{"block_hash":"0x7"}"#);
+    let (latest, accepted) = (r#""latest""#, r#""l1_accepted""#);
+    let pre_confirmed = r#""pre_confirmed""#;
+    for (method, params, class) in [
+        (Method::ChainId, "[]".into(), Some(CacheClass::Constant)),
+        (Method::SpecVersion, "[]".into(), Some(CacheClass::Constant)),
+        (Method::GetClass, block(latest, ANY), Some(CacheClass::ClassAtHead)),
+        (Method::GetClass, block(pre_confirmed, ANY), Some(CacheClass::ClassAtHead)),
+        (Method::GetClass, block(number, ANY), Some(CacheClass::ClassAt(7))),
+        (Method::GetClass, block(accepted, ANY), None),
+        (Method::GetClass, block(hash, ANY), None),
+        (Method::GetClassAt, block(number, ANY), None),
+        (Method::GetBlockWithTxHashes, block(number, "]"), Some(CacheClass::BlockAt(7))),
+        (Method::GetBlockWithTxHashes, block(hash, "]"), Some(CacheClass::BlockOfHash)),
+        (Method::GetBlockWithTxHashes, block(latest, "]"), None),
+        (Method::GetTransactionReceipt, r#"["0x1"]"#.into(), Some(CacheClass::Receipt)),
+        (Method::GetTransactionStatus, r#"["0x1"]"#.into(), None),
+        (Method::BlockNumber, "[]".into(), None),
+    ] {
+        let parsed = Params::parse(method, Json::parse(params.as_bytes())).unwrap();
+        assert_eq!(CacheClass::of(method, &parsed), class, "{method:?} {params}");
     }
 }
