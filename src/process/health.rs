@@ -31,6 +31,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often everything is checked: an outage is in the log within two of these.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the time of the last pruning is read: its alert waits for days.
+const PRUNED_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a node may be silent while the watch of the chain gets no answers: a breaker needs
 /// several calls of 8 s each, and there may be none.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -56,7 +58,9 @@ impl BackgroundService for Health {
             _ = shutdown.changed() => {}
             _ = async {
                 let requests = self.watch_requests();
-                let stores = async { tokio::join!(self.ask_store(), self.compare_replica()) };
+                let stores = async {
+                    tokio::join!(self.ask_store(), self.compare_replica(), self.read_pruned())
+                };
                 tokio::join!(self.watch(), self.probe(), self.listen(), stores, requests)
             } => {}
         }
@@ -145,6 +149,20 @@ impl Health {
             let Ok(Some(ReplicaStatus { lag, cause })) = checked else { return };
             self.metrics.sidecar.replica(lag, cause.is_none());
             self.report(Condition::Replica, cause.map(|cause| finding("", &cause, false)));
+        }
+    }
+
+    /// When old rows were last deleted. While that cannot be read, the last time stays.
+    async fn read_pruned(&self) {
+        let Some(Storage { store, runtime }) = &self.storage else { return };
+        let mut ticks = tokio::time::interval(PRUNED_INTERVAL);
+        loop {
+            ticks.tick().await;
+            let store = Arc::clone(store);
+            let read = runtime.spawn(async move { store.pruned_us().await }).await;
+            if let Ok(Ok(pruned_us)) = read {
+                self.metrics.store_pruned.set(pruned_us / 1_000_000);
+            }
         }
     }
 

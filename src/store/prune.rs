@@ -45,9 +45,12 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Deletes old rows. Steps before an error stay done.
+    /// Deletes old rows, and stores that it did. Steps before an error stay done.
+    ///
+    /// # Errors
+    /// The database is unavailable.
     pub async fn prune(&self, before: &PruneBefore) -> Result<Pruned, StoreError> {
-        Ok(Pruned {
+        let pruned = Pruned {
             keys: self.prune_keys(before.keys_us).await?,
             suggestions: self.prune_suggestions(before.suggestions_us).await?,
             age_sessions: self.in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us).await?,
@@ -56,11 +59,24 @@ impl Store {
                 Some(before_us) => self.in_steps(sql::FEED_ITEMS_PRUNE, before_us).await?,
                 None => 0,
             },
-        })
+        };
+        self.read_clock().await?;
+        self.db.run(sql::PRUNED_SET, &[self.now_us().into()]).await?;
+        Ok(pruned)
     }
 
-    /// Deletes the idempotency keys from before an instant that are answered or have no intent; how
-    /// many.
+    /// When [`Store::prune`] last ended, in microseconds since 1970 UTC. Of a store that it never
+    /// pruned, when its tables got this version.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn pruned_us(&self) -> Result<i64, StoreError> {
+        let row = self.db.row(sql::PRUNED, &[]).await?;
+        row.map_or(Ok(0), |row| row.get("pruned_us"))
+    }
+
+    /// Deletes the idempotency keys from before an instant that are answered or have no intent, and
+    /// returns their number.
     pub async fn prune_keys(&self, before_us: i64) -> Result<u64, StoreError> {
         self.db.run(sql::KEY_PRUNE, &[before_us.into()]).await
     }

@@ -132,6 +132,8 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// 1 while the process is shutting down.
     pub draining: IntGauge,
+    /// When old rows of the store were last deleted, in seconds since 1970; 0 until it is known.
+    pub store_pruned: IntGauge,
     pub(super) spans: [IntCounter; SpanOutcome::ALL.len()],
     /// The present conditions.
     pub conditions: Conditions,
@@ -252,6 +254,14 @@ fn spans(registry: &Registry) -> [IntCounter; SpanOutcome::ALL.len()] {
     SpanOutcome::ALL.map(|outcome| spans.with_label_values(&[outcome.name()]))
 }
 
+fn store_pruned(registry: &Registry) -> IntGauge {
+    registry.gauge(
+        "portcullis_store_pruned_timestamp_seconds",
+        "When `store prune` last ended, else when the store was made, in seconds since 1970; 0 \
+         without a store.",
+    )
+}
+
 fn requests(registry: &Registry) -> Requests {
     Requests::new(
         registry,
@@ -338,6 +348,7 @@ impl Metrics {
             in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
             draining: registry
                 .gauge("portcullis_draining", "1 while the process is shutting down."),
+            store_pruned: store_pruned(&registry),
             spans: spans(&registry),
             conditions: Conditions::new(&registry),
             acme: AcmeMetrics::new(&registry),

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::admin::eventually;
 use crate::support::edge::{Setup, program};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
@@ -249,6 +250,27 @@ fn the_tables_are_made_and_tidied_up() {
 }
 
 #[test]
+#[tokio::test]
+async fn the_metrics_show_the_last_prune() {
+    let folder = Folder::new();
+    let setup = setup(&folder);
+    assert!(store(&setup, "migrate", &[], "").status.success());
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let mut tables = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let long_ago = "UPDATE pruning SET pruned_us = 5999999";
+    sqlx::raw_sql(long_ago).execute(&mut tables).await.unwrap();
+    tables.close().await.unwrap();
+
+    let at = "portcullis_store_pruned_timestamp_seconds";
+    let edge = setup.start();
+    eventually(&edge, "it is read at the start", |now| now[at] == 5.0);
+    let output = store(&setup, "prune", &[], "");
+    assert_eq!(output.status.code(), Some(0), "next to the server: {output:?}");
+    drop(edge);
+    let edge = setup.start();
+    eventually(&edge, "it survives a restart", |now| now[at] > 1.6e9);
+}
+
 fn a_webhook_is_signed_as_others_sign_it() {
     let folder = Folder::new();
     // RFC 4231 has no ASCII key of 32 bytes: this one is from `openssl dgst -sha256 -hmac`

@@ -90,7 +90,8 @@ on_both! {
         budgets_forget_the_future
         sessions_of_the_future_lock_nobody_out;
     upgrade:
-        intents_of_older_versions_are_kept;
+        intents_of_older_versions_are_kept
+        an_older_store_counts_as_pruned;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent
@@ -150,6 +151,7 @@ on_both! {
         no_post_is_of_the_day_after_tomorrow;
     prune:
         pruning_deletes_only_what_is_not_needed
+        the_store_keeps_when_it_was_pruned
         a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:

@@ -1,4 +1,4 @@
-//! What is forgotten, and what never is.
+//! Rows that pruning deletes, and those that it never does.
 
 use crate::transfer::{ANN, BOB};
 use crate::world::World;
@@ -60,6 +60,24 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     ] {
         assert_eq!(world.number(&format!("SELECT count(*) FROM {table}")).await, rows, "{table}");
     }
+}
+
+pub(crate) async fn the_store_keeps_when_it_was_pruned(world: World) {
+    let store = world.open().await;
+    let long_ago = "UPDATE pruning SET pruned_us = 1";
+    world.raw(long_ago).await.unwrap();
+    let before = store.now_us();
+    store.prune(&everything_before(LIMIT)).await.unwrap();
+    let pruned = store.pruned_us().await.unwrap();
+    assert!((before..=store.now_us()).contains(&pruned), "{before}, then {pruned}");
+    store.close().await;
+
+    let store = world.open().await;
+    assert_eq!(store.pruned_us().await.unwrap(), pruned, "after a restart");
+    world.raw(long_ago).await.unwrap();
+    world.raw("DROP TABLE feed_label; DROP TABLE feed_item").await.unwrap();
+    store.prune(&everything_before(LIMIT)).await.unwrap_err();
+    assert_eq!(store.pruned_us().await.unwrap(), 1, "a prune that fails is none");
 }
 
 async fn snapshot(world: &World, viewer: &str, built: i64) {

@@ -6,6 +6,18 @@ use portcullis::store::{Binding, Budgets, Change, Claim, Intent, NewIntent, Sear
 
 const STRK: u128 = 1_000_000_000_000_000_000;
 
+/// Before migration 11.
+pub(crate) async fn an_older_store_counts_as_pruned(world: World) {
+    world.open().await.close().await;
+    world.undo_pruning().await;
+    let store = world.open().await;
+    let pruned = store.pruned_us().await.unwrap();
+    // SQLite's own clock has whole seconds
+    let second = 1_000_000;
+    let soon = store.now_us() - 60 * second..=store.now_us();
+    assert!(soon.contains(&pruned), "at its migration: {pruned}");
+}
+
 /// Before migration 10.
 pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
     let store = world.open().await;

@@ -158,8 +158,15 @@ impl World {
         }
     }
 
-    /// Takes migration 10 back, whose rows older versions did not write.
+    /// Takes migration 11 back.
+    pub(crate) async fn undo_pruning(&self) {
+        let undo = "DROP TABLE pruning; DELETE FROM _sqlx_migrations WHERE version = 11";
+        self.raw(undo).await.unwrap();
+    }
+
+    /// Takes migration 10 back, whose rows older versions did not write, and 11.
     pub(crate) async fn undo_displaced(&self) {
+        self.undo_pruning().await;
         let undo = "DELETE FROM intent_count WHERE state = 'displaced'; \
              DELETE FROM _sqlx_migrations WHERE version = 10";
         self.raw(undo).await.unwrap();

@@ -272,6 +272,11 @@ pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
 pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
     WHERE created_us < $1 AND (status IS NOT NULL OR intent_id IS NULL)";
 
+/// When old rows were last deleted.
+pub const PRUNED: &str = "SELECT pruned_us FROM pruning";
+/// Sets that.
+pub const PRUNED_SET: &str = "UPDATE pruning SET pruned_us = $1";
+
 /// PostgreSQL only: locks a number, waiting for the session's `lock_timeout`.
 pub const LOCK: &str = "SELECT pg_advisory_lock($1)";
 /// PostgreSQL only: locks a number if it is free.

@@ -1,0 +1,7 @@
+-- When old rows were last deleted. Of a store where that never happened, when this table was made.
+CREATE TABLE pruning (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    pruned_us BIGINT NOT NULL
+);
+INSERT INTO pruning (id, pruned_us)
+VALUES (1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
