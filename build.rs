@@ -183,7 +183,7 @@ fn blocks(text: Option<&str>) -> String {
     out
 }
 
-/// What a node refers to, or the node itself.
+/// The node that a node refers to, or the node itself.
 fn at(node: &Value, root: &Value) -> Value {
     let reference = member(node, "$ref");
     match reference.as_str().and_then(|to| to.strip_prefix("#/")) {

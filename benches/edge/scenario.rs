@@ -22,13 +22,13 @@ pub(crate) enum Asks {
     DistinctCached,
     /// A different class each time, not cacheable because it is requested by address.
     DistinctLarge,
-    /// The same request each time, cacheable.
+    /// One request repeated, cacheable.
     Same,
-    /// The same class each time, cacheable.
+    /// One class repeated, cacheable.
     SameLarge,
     /// Nine cacheable requests, then one that is not.
     NineOfTen,
-    /// The same request each time, never cacheable.
+    /// One request repeated, never cacheable.
     SameNow,
     /// A write, which is refused.
     Write,

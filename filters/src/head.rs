@@ -74,7 +74,7 @@ pub fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
 /// Refuses a body of more than `max` bytes; also called while the body is read.
 ///
 /// # Errors
-/// `body_too_large`.
+/// Returns `body_too_large`.
 pub fn within_size(bytes: usize, max: usize) -> Result<(), Refusal> {
     if bytes > max {
         return Err(Refusal::new(
@@ -109,7 +109,7 @@ pub(crate) fn allowed_method(head: &Head<'_>, allow: &'static str) -> Result<(),
 /// Refuses a request that is over its client's rate limit.
 ///
 /// # Errors
-/// `rate_limited`.
+/// Returns `rate_limited`.
 pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
     within(status, "too many requests: wait for Retry-After seconds")
 }
@@ -117,7 +117,7 @@ pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
 /// Refuses a client that is over its limit of wrong tokens.
 ///
 /// # Errors
-/// `rate_limited`.
+/// Returns `rate_limited`.
 pub fn within_failed_tokens(status: RateLimitStatus) -> Result<(), Refusal> {
     within(status, "too many requests without a valid token: wait for Retry-After seconds")
 }
@@ -147,8 +147,8 @@ pub(crate) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The same, and expectation, media type and coding of a body. Returns whether the client waits for
-/// `100 Continue`.
+/// Checks the fields that [`any_headers`] checks, and expectation, media type and coding of a body.
+/// Returns whether the client waits for `100 Continue`.
 pub(crate) fn body_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     any_headers(head)?;
     let expects_continue = expects_continue(head)?;

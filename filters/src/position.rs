@@ -1,8 +1,8 @@
 //! A position of the chain, as `X-Chain-Position` carries it: `EPOCH.HEIGHT`.
 //!
 //! An epoch ends whenever blocks may be gone or replaced, and its number only grows: it is when the
-//! epoch began, in milliseconds since 1970, or one more than the epoch before. So of two positions
-//! the one with the later epoch is the later one, and within an epoch the one of the higher block.
+//! epoch began, in milliseconds since 1970, or one more than the epoch before. Positions are
+//! ordered by epoch, then by height.
 
 use core::str::FromStr;
 use http::HeaderMap;
@@ -28,7 +28,7 @@ impl ChainPosition {
     /// The position that a request must be answered from, if it names one.
     ///
     /// # Errors
-    /// It is malformed: who relies on it must learn that.
+    /// It is malformed, and a client that relies on it must learn that.
     pub fn of(headers: &HeaderMap) -> Result<Option<Self>, MalformedPosition> {
         let mut values = headers.get_all(&X_CHAIN_POSITION).iter();
         let Some(value) = values.next() else { return Ok(None) };

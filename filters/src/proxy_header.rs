@@ -67,7 +67,7 @@ impl Prelude {
     /// Parses the fixed part.
     ///
     /// # Errors
-    /// The mistake in it.
+    /// Returns the mistake in it.
     pub fn parse(bytes: &[u8; PRELUDE]) -> Result<Self, BadHeader> {
         Self::begins(bytes)?;
         let [.., version_and_command, family, high, low] = *bytes;

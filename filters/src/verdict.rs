@@ -155,7 +155,7 @@ named! {
         RefusedByChain = "refused_by_chain",
         /// The idempotency key was used with another request.
         IdempotencyConflict = "idempotency_conflict",
-        /// The same write, or an earlier one, is not settled.
+        /// An equal write or an earlier one is not settled.
         InProgress = "in_progress",
         /// The recipient's last drip is too recent.
         FaucetCooldown = "faucet_cooldown",
@@ -248,7 +248,7 @@ impl Refusal {
         Self { reason, message, id: None, allow: None, hint: None, retry_after: None }
     }
 
-    /// The same refusal, and what to do instead.
+    /// Adds what to do instead.
     pub(crate) fn with_hint(mut self, hint: impl Into<Option<Cow<'static, str>>>) -> Self {
         self.hint = hint.into();
         self
@@ -274,7 +274,7 @@ impl Refusal {
         }
     }
 
-    /// The same refusal, for the request of this id.
+    /// Adds the id of the request.
     pub(crate) fn with_id(mut self, id: Option<Id<'_>>) -> Self {
         self.id = id.map(|id| Box::from(id.as_str()));
         self

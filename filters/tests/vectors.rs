@@ -42,7 +42,7 @@ fn real_requests_get_the_contract_s_verdict() {
     assert!(seen > 100, "{seen} requests were judged");
 }
 
-/// The node must read exactly what was judged: what is written again is judged the same, and is
+/// The node must read exactly what was judged: the rewritten form is judged the same, and is
 /// written the same again.
 #[test]
 fn the_written_request_is_a_fixed_point() {

@@ -85,7 +85,7 @@ impl BackgroundService for Sampler {
 }
 
 impl Admin {
-    /// What every series is computed from, with its name. Those of a process are always the same.
+    /// The readings that series are computed from, by name. A process always has the same names.
     fn sample(&self) -> Vec<(String, Reading)> {
         let (surfaces, metrics) = (&self.surfaces, &self.process.metrics);
         let mut sample = Vec::new();
@@ -149,7 +149,7 @@ impl Reading {
     }
 }
 
-/// The quantile of what was observed since `then`, linear within a bucket as Prometheus does it;
+/// The quantile of the observations since `then`, linear within a bucket as Prometheus does it;
 /// beyond the last bound that bound.
 fn quantile(share: f64, now: &Latency, then: &Latency) -> Option<f64> {
     let all = now.count.checked_sub(then.count).filter(|all| *all > 0)?;

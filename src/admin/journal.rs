@@ -87,7 +87,7 @@ impl JournalQuery {
     /// Reads the query of `/journal`.
     ///
     /// # Errors
-    /// A sentence on what is wrong with it.
+    /// Returns a sentence that says what is wrong.
     pub(super) fn search(query: &[u8]) -> Result<Self, String> {
         const KEYS: [&str; 6] = ["intent", "hash", "subject", "state", "operation", "before"];
         let [intent, hash, subject, state, operation, before] = values(query, KEYS)?;
@@ -124,7 +124,7 @@ impl JournalQuery {
     /// Reads the query of `/journal/entries`.
     ///
     /// # Errors
-    /// A sentence on what is wrong with it.
+    /// Returns a sentence that says what is wrong.
     pub(super) fn entries(query: &[u8]) -> Result<Self, String> {
         let [intent] = values(query, ["intent"])?;
         let intent = intent.ok_or("intent is missing")?;

@@ -168,8 +168,8 @@ impl Admin {
         Reply::serialize(200, &lines.collect::<Value>())
     }
 
-    /// What the last reload did, and the keys whose value differs from the start: a `live` one is
-    /// active, the others wait for a restart. A secret is shown as the path of its file.
+    /// The outcome of the last reload, and the keys whose value differs from the start. A `live`
+    /// one is active, the others wait for a restart. A secret is shown as the path of its file.
     fn configuration(&self) -> Reply {
         let read = self.in_force.last_reload();
         let changes = self.in_force.started().changes(&read.values);

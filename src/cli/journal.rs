@@ -36,18 +36,18 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum JournalCommand {
-    /// The newest entries.
+    /// List the newest entries.
     #[command(after_help = "\
 Examples:
   # the newest twenty
   portcullis journal list --last 20
 ".to_owned() + STORE_CODES)]
     List {
-        /// How many.
+        /// How many entries.
         #[arg(long, default_value_t = 50, value_name = "COUNT")]
         last: u32,
     },
-    /// One intent, and its entries.
+    /// Show one intent and its entries.
     #[command(after_help = "\
 Examples:
   # an intent, by its number in the list
@@ -74,7 +74,7 @@ Exit codes:
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
     Verify,
-    /// Every entry, one JSON object per line.
+    /// Print every entry, one JSON object per line.
     #[command(after_help = "\
 Examples:
   # for an archive

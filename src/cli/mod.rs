@@ -45,7 +45,7 @@ Examples:
   portcullis dev
   # find the mistakes in a configuration
   portcullis check --config portcullis.toml
-  # run the one in /etc/portcullis, or else in this folder
+  # run with /etc/portcullis/portcullis.toml, or else ./portcullis.toml
   portcullis serve
   # read the help of one command
   portcullis store import --help
@@ -76,7 +76,7 @@ enum Command {
     Explain(explain::Arguments),
     /// Read the relay's journal; works while a relay runs.
     Journal(journal::Arguments),
-    /// Import, export and prune what is stored; works while a server runs.
+    /// Import, export, prune and back up the store; works while a server runs.
     Store(store::Arguments),
     /// GET a URL, as a health check does: exit 0 if the status is 2xx.
     Probe(probe::Arguments),

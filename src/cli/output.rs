@@ -1,8 +1,8 @@
 //! Text for people on standard output and standard error.
 //!
 //! A reader may be gone, or hang: a message that cannot be written is dropped, and nobody waits for
-//! it longer than a second. What a command was called for is written by the command itself, and
-//! fails if it cannot be written.
+//! it longer than a second. Each command writes its result itself, and fails if that cannot be
+//! written.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -115,7 +115,7 @@ impl fmt::Display for Listen {
     }
 }
 
-/// How a node is spoken to.
+/// The transport towards a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// In the clear.
@@ -218,9 +218,9 @@ impl fmt::Display for NodeUrl {
 /// Which web pages may read answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CorsOrigins {
-    /// Those of every origin.
+    /// Pages of every origin.
     Any,
-    /// Those of the origins listed, each exactly as a browser sends it; empty means none.
+    /// Pages of the listed origins, each exactly as a browser sends it; empty means none.
     List(Vec<String>),
 }
 

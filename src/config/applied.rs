@@ -18,7 +18,7 @@ pub struct Values(pub(super) BTreeMap<&'static str, Text>);
 pub(super) struct Text {
     /// As it is written.
     pub(super) written: String,
-    /// The same without what may be a key, if that differs.
+    /// The value without path segments that may be an API key, if that differs.
     pub(super) shown: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The whole configuration, and what no key can decide alone: defaults that follow from other keys,
-//! and keys that conflict.
+//! Checks of the whole configuration that no key can decide alone: defaults that follow from other
+//! keys, and keys that conflict.
 
 use super::acme;
 use super::error::Origin;

@@ -68,7 +68,7 @@ impl Errors {
         Err(Self(errors))
     }
 
-    /// Those about other sections, unless there are none.
+    /// Keeps the errors about other sections; `Ok` if there are none.
     pub(crate) fn except_in(mut self, section: &str) -> Result<(), Self> {
         self.0.retain(|error| !error.key.starts_with(section));
         if self.0.is_empty() { Ok(()) } else { Err(self) }

@@ -17,7 +17,7 @@ const WHY_LEASE: &str = "shorter leases cost more messages, longer ones refuse o
 const NAME_FORM: &str = "1 to 32 letters, digits, - or _";
 
 section! {
-    /// What instances share: limits, and one watch of the chain. Leave the section out for one.
+    /// The store of what instances share: limits, and one watch of the chain. Leave it out for one.
     "fleet" FleetConfig {
         /// Required. valkey:// or redis:// with HOST:PORT/DATABASE, valkeys:// or rediss:// by TLS;
         /// or unix:/path. Without a password.

@@ -146,7 +146,7 @@ section! {
 }
 
 impl ConnectionsConfig {
-    /// Those of the relay's listener: one backend with a few instances.
+    /// The bounds of the relay's listener: one backend with a few instances.
     pub const BACKEND: Self = Self {
         max: 4_096,
         max_per_client: 1_024,
@@ -154,13 +154,13 @@ impl ConnectionsConfig {
         ..Self::OPERATOR
     };
 
-    /// Those of the sidecar's listener: feed readers and crawlers.
+    /// The bounds of the sidecar's listener: feed readers and crawlers.
     pub const PUBLIC: Self = Self { max: 10_000, max_per_client: 256, ..Self::BACKEND };
 
-    /// Those of the listener of ACME challenges: an authority, and people without https.
+    /// The bounds of the listener of ACME challenges: an authority, and people without https.
     pub const CHALLENGES: Self = Self { max: 256, max_per_client: 32, ..Self::OPERATOR };
 
-    /// Those of the operator's listener: a few local clients with small requests.
+    /// The bounds of the operator's listener: a few local clients with small requests.
     pub const OPERATOR: Self = Self {
         max: 256,
         max_per_client: 256,

@@ -176,14 +176,14 @@ fn optional_chain_id(text: &str) -> Result<Option<Felt>, String> {
 }
 
 section! {
-    /// What the relay and the sidecar persist; unused when both are off.
+    /// The database of the relay and the sidecar; unused when both are off.
     "store" StoreConfig {
         /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
         /// postgres://… of a replica of it, which feeds, podcasts and the sitemap are read from
         /// while it is less than 5 s behind; "" for none.
-        /// Why: one server is enough for most; what a user writes is read where it was written.
+        /// Why: one server is enough for most; users read their own writes where they were written.
         read_url: Option<String> = Default(""), replica_url;
         /// The file with PostgreSQL's password; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.

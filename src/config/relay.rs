@@ -66,9 +66,9 @@ section! {
         clients: ClientsConfig = clients(reader, "relay");
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "relay");
-        /// What may be written.
+        /// The permitted writes.
         policy: RelayPolicyConfig = RelayPolicyConfig::read(reader);
-        /// What the chain must match.
+        /// The required state of the chain.
         pins: PinsConfig = PinsConfig::read(reader);
         /// Where the private keys are.
         keys: KeysConfig = KeysConfig::read(reader);
@@ -98,7 +98,7 @@ pub(super) const CLIENTS: Section = Section {
 };
 
 section! {
-    /// What may be written. The first three keys confirm that V2 verification is permanent.
+    /// The permitted writes. The first three keys confirm that V2 verification is permanent.
     "relay.policy" RelayPolicyConfig {
         /// Required, and the only value: there is no V1 path.
         /// Why: a deployment that expects V1 fails at its start.
@@ -150,7 +150,7 @@ section! {
 }
 
 section! {
-    /// What the chain must match before anything is written; each proof checks all of it.
+    /// The required state of the chain before each write; each proof checks all of it.
     "relay.pins" PinsConfig {
         /// Required. The chain id, as text.
         /// Why: keys work on every chain; nothing is signed for another one.

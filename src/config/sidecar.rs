@@ -59,9 +59,9 @@ section! {
         session: SessionConfig = SessionConfig::read(reader);
         /// Age verification.
         age: AgeConfig = AgeConfig::read(reader);
-        /// What crawlers may fetch.
+        /// The paths that crawlers may fetch.
         robots: RobotsConfig = RobotsConfig::read(reader);
-        /// What the health check requests.
+        /// The dependencies that the health check requests.
         health: HealthConfig = HealthConfig::read(reader);
     }
 }
@@ -165,7 +165,7 @@ section! {
 }
 
 section! {
-    /// What crawlers may fetch.
+    /// The paths that crawlers may fetch.
     "sidecar.robots" RobotsConfig {
         /// false excludes every crawler, for staging.
         /// Why: the public site is meant to be found.

@@ -1,4 +1,4 @@
-//! Conversions from a TOML value to a typed one, with the message for what is refused: "expected …,
+//! Conversions from a TOML value to a typed one, with the message for a refused value: "expected …,
 //! found …".
 //!
 //! Pure functions of one value. Each key's row names the one it uses, and its bounds.

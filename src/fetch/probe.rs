@@ -29,7 +29,7 @@ impl Roots {
     /// Reads the certificates of a private authority.
     ///
     /// # Errors
-    /// The file has none, and why.
+    /// Returns why the file has none.
     pub fn read(path: &std::path::Path) -> Result<Self, certificates::CertificatesError> {
         let read = certificates::read(path, certificates::MAX_ROOTS)?;
         let roots = read.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
@@ -40,7 +40,7 @@ impl Roots {
 /// The status of the response to a GET, which may be a redirect's.
 ///
 /// # Errors
-/// Why there is no response within `timeout`, with a remedy where there is one.
+/// Returns why there is no response within `timeout`, with a remedy where there is one.
 pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, String> {
     let url = url.to_owned();
     let request = move |left| {

@@ -1,5 +1,5 @@
 //! Reports once a second that this instance is alive, over a connection that it keeps open, and
-//! ends an outage: what was admitted without the store is reported before that is used again.
+//! ends an outage: admissions without the store are reported before the store is used again.
 
 use super::Fleet;
 use super::leader::Part;
@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How often this instance reports to the store that it is alive, or tries again.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Another heartbeat was answered within this time: an interval, and what a watch may be late.
+/// 1.4 s: an interval and the delay of a watch. A heartbeat that was answered within it is recent.
 const RECENT: Duration = Duration::from_millis(1_400);
 /// How long reports may delay the end of an outage: tens of thousands of them. A client whose turn
 /// did not come is reported with its next request.
@@ -65,7 +65,7 @@ impl Heartbeat {
             join_all(limits.iter().map(|limit| limit.report())).await;
         });
         if timeout(REPORTING, reports).await.is_err() {
-            log::warn!("fleet: reports of what was admitted meanwhile take longer than usual");
+            log::warn!("fleet: reports of admissions during the outage take longer than usual");
         }
     }
 }

@@ -72,7 +72,7 @@ pub struct Published {
     pub leads: bool,
     /// Whether it was elected just now: it verifies what the leader before it published.
     pub is_elected: bool,
-    /// What was published last, and since when it is that old: a moment not after its poll.
+    /// The newest published state, and an instant at or before its poll.
     pub state: Option<(String, Instant)>,
     /// The newest epoch that an instance named.
     pub epoch: u64,
@@ -99,8 +99,8 @@ impl Fleet {
         self.store.lead().is_some()
     }
 
-    /// Reads what was published. A candidate leads if no other instance does; polls follow each
-    /// other in this `interval`. `epoch` is the newest that this instance named.
+    /// Reads the published state. A candidate leads if no other instance does. Polls follow each
+    /// other in this `interval`; `epoch` is the newest epoch that this instance named.
     ///
     /// # Errors
     /// The store does not answer.

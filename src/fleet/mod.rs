@@ -68,8 +68,8 @@ impl Fleet {
         }))
     }
 
-    /// The limit of what is counted of a surface's clients. `clients` counts what this instance
-    /// admitted, by the time since `started`.
+    /// The shared limit for one count of a surface's clients. `clients` counts the admissions of
+    /// this instance, by the time since `started`.
     pub fn limit(
         self: &Arc<Self>,
         surface: Surface,

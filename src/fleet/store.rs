@@ -76,7 +76,7 @@ impl Credentials {
     /// Reads the files.
     ///
     /// # Errors
-    /// Every one that is unusable.
+    /// Returns every file that is unusable.
     pub fn load(config: &FleetConfig) -> Result<Self, Vec<CredentialsError>> {
         let password =
             secrets::read_optional("fleet.password_file", config.password_file.as_deref());
@@ -104,7 +104,7 @@ fn read_secret(path: &Path) -> Result<Secret, SecretError> {
 /// Connects, and loads the scripts: whether the store can be used, and how long that took.
 ///
 /// # Errors
-/// It cannot.
+/// Returns why the store cannot be used.
 pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Duration, FleetError> {
     let started = Instant::now();
     let client = client(config, credentials)?;
@@ -320,7 +320,7 @@ impl Store {
     /// if it has no connection. `epoch` is the newest that this instance named.
     ///
     /// # Errors
-    /// Why the store is unavailable. The connection is given up.
+    /// Returns why the store is unavailable. The connection is given up.
     pub(super) async fn heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
         let sent = Instant::now();
         let heard = self.send_heartbeat(part, epoch).await.inspect_err(|error| {

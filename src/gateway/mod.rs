@@ -204,7 +204,7 @@ impl Gateway {
     /// the request's id.
     ///
     /// # Errors
-    /// The policy's refusal.
+    /// Returns the policy's refusal.
     pub fn inspect<'a>(
         &self,
         settings: &Settings,
@@ -349,7 +349,7 @@ impl PendingRead<'_> {
     /// Waits for the answer, and writes to `took` how long that was.
     ///
     /// # Errors
-    /// Why the node's answer cannot be passed on.
+    /// Returns why the node's answer cannot be passed on.
     pub fn answer(
         mut self,
         took: &mut Duration,

@@ -260,7 +260,7 @@ impl Watcher {
         let polled = Instant::now();
         // also if the process was suspended meanwhile: its first blocks may be gone by now
         let poll = poll.ok().filter(|_| polled - start <= limit);
-        // from a node that is behind nothing follows: what it lacks may be there or gone
+        // a node that is behind proves nothing: blocks that it lacks may exist or be gone
         let is_behind =
             |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
         let Some(poll) = poll.filter(|poll| !is_behind(poll)) else {

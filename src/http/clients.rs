@@ -152,7 +152,7 @@ impl Clients {
         ClientShare::of(client, &self.unread)
     }
 
-    /// The same for its request bodies that are under way.
+    /// The client's share of the memory for request bodies that are being received.
     pub fn uploads_of(&self, client: ClientKey) -> ClientShare {
         ClientShare::of(client, &self.uploads)
     }
@@ -319,7 +319,7 @@ impl<L: Limiter> Limiter for Uncounted<'_, L> {
     }
 }
 
-/// What is open after the policy has judged a request: only the fleet's store can decide.
+/// A limit that the policy left open, because only the fleet's store can decide it.
 #[derive(Clone, Copy)]
 pub struct Unsettled<'a> {
     rate: &'a Rate,
@@ -334,7 +334,7 @@ impl Unsettled<'_> {
     /// it is one of its requests.
     ///
     /// # Errors
-    /// The refusal: over the limit, or the store is unavailable and nothing is admitted without it.
+    /// The client is over its limit, or the store is down and nothing is admitted without it.
     pub(crate) async fn settle(self) -> Result<Option<RateLimitStatus>, Refusal> {
         let (client, quota) = self.of;
         let decision = cold(self.shared.decide(client, quota)).await;

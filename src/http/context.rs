@@ -1,5 +1,5 @@
-//! What all listeners of the process share: the drain, the memory of uploads, log and metrics, and
-//! the ids of requests: the client's own if it is well-formed, else a new one.
+//! State that all listeners of the process share: the drain, the memory of uploads, log, metrics,
+//! and request ids: the client's own if it is well-formed, else a new one.
 //!
 //! Pingora sleeps its whole grace period whatever happens; the [`Drain`] ends as soon as the last
 //! request and the last connection have. `process::lifecycle` starts each of its phases.

@@ -185,13 +185,13 @@ impl<A> Gate<A> {
         }
     }
 
-    /// The same gate with the certificate that is in force for its surface when a client connects.
+    /// Secures the gate with the certificate in force for its surface when a client connects.
     #[must_use]
     pub fn secured_by(self, tls: Certificates) -> Self {
         Self { tls, ..self }
     }
 
-    /// The same gate for connections that begin with a PROXY header.
+    /// Makes the gate expect a PROXY header at the start of each connection.
     #[must_use]
     pub fn behind_balancer(self) -> Self {
         Self { proxied: Some(ClosedLog::default()), ..self }
@@ -414,7 +414,7 @@ struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// The same permit as this client's, unless it has `max_per_client`.
+    /// Counts the permit as this client's, unless the client has `max_per_client` already.
     fn counted_as(mut self, client: Option<ClientKey>, max_per_client: usize) -> Option<Self> {
         if let Some(client) = client {
             self.place = Some(self.connections.lock().add_to(client, max_per_client)?);

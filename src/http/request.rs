@@ -88,11 +88,11 @@ impl Request {
         }
     }
 
-    /// Reads the whole body of at most `max` bytes within `timeout`. What counts are the bytes that
-    /// arrive, not the length that was declared.
+    /// Reads the whole body of at most `max` bytes within `timeout`. The bytes that arrive
+    /// count, not the declared length.
     ///
     /// # Errors
-    /// `body_too_large`, `request_timeout`, `conflicting_framing` for malformed chunks, or
+    /// Returns `body_too_large`, `request_timeout`, `conflicting_framing` for malformed chunks, or
     /// [`Incomplete::Gone`].
     pub async fn read_whole_body(
         &mut self,
@@ -127,7 +127,7 @@ impl Request {
             if all.is_empty() && self.is_body_read() {
                 first = piece;
             } else {
-                // what it is a part of is freed: a few bytes would hold a whole buffer
+                // copied, so that a few bytes do not hold the whole buffer that they are a part of
                 all.extend_from_slice(&piece);
             }
         }
@@ -190,7 +190,7 @@ impl Request {
         }
     }
 
-    /// The client still sends what is not read: closes the connection, and lingers before that.
+    /// The client still sends bytes that nobody reads: lingers, then closes the connection.
     /// HTTP/2 ends the stream.
     pub fn linger(&mut self) {
         if let Transport::Http1(connection) = &mut self.0 {
@@ -231,8 +231,8 @@ impl Request {
         let _ = self.write(&mut response, timeout).await;
     }
 
-    /// Writes a response, or the start of one. What is written is taken out of it: by value, the
-    /// future would hold it once per call on the way.
+    /// Writes a response, or the start of one, and takes the written bytes out of it. Passed by
+    /// value, the future would hold them once per call on the way.
     async fn write(&mut self, rendered: &mut Rendered, timeout: Duration) -> Result<(), Gone> {
         match (&mut self.0, rendered) {
             (Transport::Http1(connection), Rendered::Http1(pieces)) => {
@@ -283,11 +283,11 @@ fn refused(reason: Reason, message: &'static str) -> Incomplete {
 pub enum Rendered {
     /// The head and the body, as bytes.
     Http1([Bytes; 3]),
-    /// What HTTP/2 frames.
+    /// A response over HTTP/2, which has frames of its own.
     Http2(Box<H2Response>),
 }
 
-/// A head and what is there of the body.
+/// A head and the part of the body that has arrived.
 pub struct H2Response {
     pub(super) head: Response<()>,
     pub(super) body: [Bytes; 3],

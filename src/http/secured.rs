@@ -30,7 +30,7 @@ impl Secured {
     /// Shakes hands within `timeout`.
     ///
     /// # Errors
-    /// The outcome of the failed handshake, for the metrics, and the error, for the log.
+    /// Returns the outcome of the failed handshake for the metrics, and the error for the log.
     pub(super) async fn accept(
         stream: Stream,
         config: Arc<ServerConfig>,
@@ -154,7 +154,7 @@ impl UniqueID for Secured {
 }
 
 impl GetSocketDigest for Secured {
-    /// That of the socket, for what the client's TCP acknowledged.
+    /// The digest of the socket, which shows what the client's TCP acknowledged.
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.0.get_ref().0.get_socket_digest()
     }

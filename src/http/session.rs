@@ -67,7 +67,7 @@ impl Handoff {
         }))
     }
 
-    /// What came back: the request if it is answered, and its head.
+    /// Takes back the request, if it is answered, and its head.
     pub(super) fn take_back(&self) -> (Option<Request>, Option<Box<RequestHeader>>) {
         let mut passed = self.passed();
         (passed.request.take(), passed.header.take())

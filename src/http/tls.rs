@@ -152,7 +152,7 @@ impl TlsError {
         all.join("; ")
     }
 
-    /// What is wrong with it.
+    /// The file, and why it is unusable.
     pub(crate) fn message(&self) -> String {
         self.why.message()
     }
@@ -236,8 +236,8 @@ impl Identities {
         self.0.iter().all(|presented| matches!(**presented, Presented::Nothing))
     }
 
-    /// What an operator should know of certificates that can be used, and that no client takes
-    /// at `now`: a line for each.
+    /// One warning for each usable certificate that clients reject at `now`: it has expired, or is
+    /// not valid yet.
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
         let now = clock::since_1970(now).as_secs();
         let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {

@@ -51,9 +51,9 @@ pub(super) struct ClientPermit {
 
 /// The memory of one request that waits, released on drop.
 pub(super) enum WaitingPermit {
-    /// Of a client that is connected.
+    /// The memory of a connected client.
     Connected(ClientPermit),
-    /// Of a client behind a trusted proxy.
+    /// The memory of a client behind a trusted proxy.
     Forwarded { permit: MemoryPermit, _share: Guard },
 }
 
@@ -74,7 +74,7 @@ impl WaitingRequests {
     /// counts as that of the `connected` client, or as that of the one behind a proxy.
     ///
     /// # Errors
-    /// [`Exhausted`]: the pool or the client's share has less.
+    /// Returns [`Exhausted`] if the pool or the client's share has less.
     pub(super) fn request(
         &self,
         connected: Option<&Arc<ClientMemory>>,
@@ -131,7 +131,7 @@ impl ClientPermit {
     /// A permit of `bytes`; `None` if there are none, or it is no client's.
     ///
     /// # Errors
-    /// [`Exhausted`]: the pool or the client's share has less.
+    /// Returns [`Exhausted`] if the pool or the client's share has less.
     pub(super) fn reserve(
         memory: Option<&Arc<ClientMemory>>,
         bytes: usize,
@@ -145,7 +145,7 @@ impl ClientPermit {
     /// Grows or shrinks to `bytes`.
     ///
     /// # Errors
-    /// [`Exhausted`]: the pool or the client's share has less; the permit is unchanged.
+    /// Returns [`Exhausted`] if the pool or the client's share has less; the permit is unchanged.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             self.memory.held.fetch_sub(less, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! by half of the cores at most: while those are busy, responses are not compressed.
 //!
 //! Compressed next to a secret, text that an attacker chooses betrays the secret by its length
-//! (BREACH). What is compressed here is public: answers about the chain, and public documents.
+//! (BREACH). Only public text is compressed here: answers about the chain, and public documents.
 
 use super::{MemoryPermit, MemoryPool};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ const MIN_PAYLOAD: usize = MIN_BODY / 2;
 /// A class of 1 MiB becomes 0.32 of its size in half the time that 6 takes for 0.27, and 0.46 with
 /// 1; a block's hashes become 0.53, and 0.82 with 1.
 pub const LEVEL: Compression = Compression::new(2);
-/// 16 KiB: what is smaller takes 0.2 ms, which is about what another thread would cost.
+/// 16 KiB: smaller payloads take 0.2 ms, which is about the cost of another thread.
 const INLINE: usize = 16 << 10;
 /// How long a large payload waits for a core: a dozen of the largest are compressed meanwhile.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ impl GzipForm {
         self.get().map_or(0, |deflated| deflated.blocks.len())
     }
 
-    /// Whether both are the form of one payload.
+    /// Whether both belong to one payload.
     pub fn is_same(&self, other: &Self) -> bool {
         let pair = self.0.as_ref().zip(other.0.as_ref());
         pair.is_some_and(|(own, other)| Arc::ptr_eq(own, other))

@@ -190,7 +190,7 @@ impl MemoryPool {
     /// Reserves bytes; not if fewer are left.
     ///
     /// # Errors
-    /// [`Exhausted::Pool`]: nothing is reserved.
+    /// Returns [`Exhausted::Pool`], and reserves nothing.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let take = |free: usize| free.checked_sub(bytes);
         let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -268,7 +268,7 @@ pub struct MemoryPermit {
 /// Whose a large answer is.
 #[derive(Debug, Default)]
 struct Readers {
-    /// What counts it as that of the client for which it was fetched, until that client reads it.
+    /// Counts it for the client that it was fetched for, until that client reads it.
     fetched: Vec<Guard>,
     /// The clients that are still reading it.
     reading: Vec<(ClientKey, Weak<Vec<Guard>>)>,
@@ -280,7 +280,7 @@ impl MemoryPermit {
         Self { memory: Arc::clone(memory), bytes: 0, share: None, readers: Mutex::default() }
     }
 
-    /// An empty permit. What it reserves counts as the client's once it is large.
+    /// An empty permit. Its memory counts as the client's once it is large.
     pub fn for_client(memory: &Arc<MemoryPool>, share: Option<ClientShare>) -> Self {
         let mut permit = Self::of(memory);
         permit.share = share;
@@ -312,7 +312,7 @@ impl MemoryPermit {
     /// Grows to at least `bytes`.
     ///
     /// # Errors
-    /// [`Exhausted`] when the pool or the client's share has less; the permit is unchanged.
+    /// Returns [`Exhausted`] if the pool or the client's share has less; the permit is unchanged.
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
         self.memory.take(more)?;

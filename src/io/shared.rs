@@ -66,7 +66,7 @@ where
     /// duration of zero the value serves the callers that are waiting for it and nobody else.
     ///
     /// # Errors
-    /// [`Aborted`], to the first caller and its followers alike. It is not cached.
+    /// Returns [`Aborted`] to the first caller and its followers alike. It is not cached.
     pub async fn get(
         &self,
         key: K,

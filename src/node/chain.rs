@@ -39,7 +39,7 @@ impl BlockIdentity {
     /// The identity of a block with transaction hashes, in JSON.
     ///
     /// # Errors
-    /// [`RpcError::MalformedAnswer`] if it has no number.
+    /// Returns [`RpcError::MalformedAnswer`] if it has no number.
     pub fn read(block: &Value) -> Result<Self, RpcError> {
         const FIELDS: [&str; 5] =
             ["block_hash", "block_number", "parent_hash", "new_root", "timestamp"];
@@ -81,7 +81,7 @@ impl Chain {
     /// The chain's id.
     ///
     /// # Errors
-    /// [`RpcError`], like every call.
+    /// Returns an [`RpcError`], as every call does.
     pub async fn chain_id(&self) -> Result<Felt, RpcError> {
         felt(&self.ask("starknet_chainId", "[]").await?)
     }
@@ -228,7 +228,7 @@ impl Chain {
     /// none, unless its block was rolled back.
     ///
     /// # Errors
-    /// [`NodeError::Lagging`] if the node is behind what was read before.
+    /// Returns [`NodeError::Lagging`] if the node is behind what was read before.
     pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let route = Route::Transaction(hash);
@@ -276,7 +276,7 @@ impl UrlOf<'_> {
     /// The number of its newest accepted block.
     ///
     /// # Errors
-    /// [`RpcError`], like every call.
+    /// Returns an [`RpcError`], as every call does.
     pub async fn head(self) -> Result<u64, RpcError> {
         let block = self.ask("starknet_getBlockWithTxHashes", r#"{"block_id":"latest"}"#).await?;
         integer(&block["block_number"])

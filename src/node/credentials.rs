@@ -1,4 +1,4 @@
-//! What the URLs of the node need besides their address: certificates to trust, and a header.
+//! Credentials for the URLs of the node: certificates to trust, and a header.
 //!
 //! In: the files of the configuration, read at the start and on SIGHUP. Out: TLS towards `https://`
 //! URLs (host names are verified, HTTP/1.1 only), and the header of `node.header_file`, which is a
@@ -84,7 +84,7 @@ impl Credentials {
     /// Reads the files.
     ///
     /// # Errors
-    /// Every one that is unusable.
+    /// Returns every file that is unusable.
     pub fn load(config: &NodeConfig) -> Result<Self, Vec<CredentialsError>> {
         let header = config.header_file.as_deref().map(read_header).transpose();
         match (header, Self::tls(config)) {

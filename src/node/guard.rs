@@ -89,7 +89,7 @@ impl ChainGuard {
     /// Whether the URL at `index` has the served chain.
     ///
     /// # Errors
-    /// Why not, in words; an unreachable URL is one of the reasons.
+    /// Returns in words why not; an unreachable URL is one of the reasons.
     pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
         let Some(target) = self.node.targets.get(index) else { return Ok(()) };
         let checked = self.begin(target, Instant::now() + limit).await;

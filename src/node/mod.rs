@@ -4,8 +4,8 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for
-//! all URLs), `group` (which of several may serve, and which answers are from before what clients
-//! have seen), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain`
+//! all URLs), `group` (which URLs may serve, and which answers are older than what clients have
+//! seen), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain`
 //! (typed calls).
 
 mod behind;
@@ -202,7 +202,7 @@ impl Node {
         Self::with_credentials(config, Credentials::load(config), memory, metrics)
     }
 
-    /// The same with credentials that are loaded already.
+    /// Builds a node with credentials that are loaded already.
     pub fn with_credentials(
         config: &NodeConfig,
         credentials: Result<Credentials, Vec<CredentialsError>>,
@@ -220,7 +220,7 @@ impl Node {
         Self::with(shared, config, memory)
     }
 
-    /// The same node with connections and memory of its own: the chain is one for both.
+    /// This node with connections and memory of its own. Both share the state of the chain.
     #[must_use]
     pub fn apart(&self, config: &NodeConfig, memory: Arc<MemoryPool>) -> Self {
         let shared = Shared {
@@ -253,8 +253,7 @@ impl Node {
         }
     }
 
-    /// The same node for a caller that would rather have no answer than wait for a URL that is
-    /// behind.
+    /// This node for a caller that prefers an error to a longer wait for a URL that is behind.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -277,7 +276,7 @@ impl Node {
         self.credentials.store(Arc::new(Ok(credentials)));
     }
 
-    /// What keeps the URLs to one chain; `None` if none could be of another.
+    /// The guard that keeps the URLs to one chain; `None` if no URL could be of another.
     pub fn chain_guard(&self, config: &NodeConfig) -> Option<ChainGuard> {
         let memory = MemoryPool::new(self.targets.len() * MAX_ANSWER);
         let (mode, max_lag) = (config.mode, config.max_lag);
@@ -327,7 +326,7 @@ impl Node {
     /// must be well-formed. A large answer counts as that of the client with this `share`.
     ///
     /// # Errors
-    /// Why there is no complete and verified answer by `deadline`.
+    /// Returns why there is no complete and verified answer by `deadline`.
     pub fn fetch<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
@@ -339,7 +338,7 @@ impl Node {
         self.fetch_by(write, (Route::Primary, connection), traceparent, deadline, share)
     }
 
-    /// The same to a URL that the route allows.
+    /// Sends a call to a URL that the route allows.
     pub fn fetch_by<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,

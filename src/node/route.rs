@@ -8,16 +8,16 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use tokio::time::Instant;
 
-/// What a call needs of a URL, and what its answer may show of the chain.
+/// The requirements of a call for its URL, and the chain state that its answer may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The primary: the first URL in order of preference that may serve.
     Primary,
-    /// The same, for state at the newest block.
+    /// As [`Route::Primary`], for state at the newest block.
     Head,
-    /// The same; the result is the number of that block.
+    /// As [`Route::Head`]; the result is the number of that block.
     HeadNumber,
-    /// The same; the result is that block.
+    /// As [`Route::Head`]; the result is that block.
     HeadBlock,
     /// The primary, for its own newest block or that block's number, whatever `latest` means to
     /// clients.
@@ -28,7 +28,7 @@ pub enum Route {
     BlockOfPrimary(u64),
     /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
-    /// The URL in this place and no other, whatever clients have seen: what it shows is compared.
+    /// The URL in this place and no other, whatever clients have seen: its answer is compared.
     Url(usize),
 }
 
@@ -38,7 +38,7 @@ impl Route {
         matches!(self, Self::Head | Self::HeadNumber | Self::HeadBlock)
     }
 
-    /// What an answer shows; nothing that `floor` shows already.
+    /// The chain state that an answer shows, without what `floor` shows already.
     fn shows(self, payload: &Payload, floor: Option<u64>) -> Shows {
         let (member, text) = payload;
         let is_result = *member == RESULT;
@@ -81,10 +81,10 @@ struct ErrorCode {
 #[serde(default)]
 struct Named<'a> {
     block_number: Option<u64>,
-    /// Of a block.
+    /// The status of a block.
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
-    /// Of a receipt or a status.
+    /// The status in a receipt or in a status response.
     #[serde(borrow)]
     finality_status: Option<Cow<'a, str>>,
 }
@@ -119,7 +119,7 @@ pub(super) struct Choice<'a> {
     group: &'a Group,
     /// The block that is read, and the URL to try first; `None` if it is the primary's.
     replica: Option<(u64, usize)>,
-    /// The one URL that is asked.
+    /// The one URL that gets the request.
     only: Option<usize>,
     /// The newest block that clients had seen before.
     floor: Option<u64>,

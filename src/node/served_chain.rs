@@ -12,7 +12,7 @@ use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a URL says of its chain; `None` for what it does not know.
+/// A URL's statements about its chain; `None` for those that it cannot make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainIdentity {
     id: Option<Felt>,
@@ -90,7 +90,7 @@ impl ServedChain {
     /// Compares the chain of the URL at `index` with the served one; logs a change.
     ///
     /// # Errors
-    /// How they differ, in words.
+    /// Returns in words how they differ.
     pub(super) fn judge(
         &self,
         (index, url): (usize, &str),

@@ -381,7 +381,7 @@ impl Target {
 /// The outcomes of an attempt: an answer, or each error.
 const OUTCOMES: usize = 1 + NodeError::ALL.len();
 
-/// One URL, as all clients of it know it: its name, and what became of attempts at it.
+/// One URL, as all clients of it know it: its name, and the outcomes of attempts at it.
 #[derive(Debug)]
 pub(super) struct UrlRecord {
     /// Its place in the configuration.

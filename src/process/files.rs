@@ -7,16 +7,16 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs;
 use thiserror::Error;
 
-/// Other files: listeners, the store, the log, and what the sidecar requests.
+/// Other files: listeners, the store, the log, and fetches of the sidecar.
 const OTHERS: u64 = 256;
 
-/// Of these, for the operator's connections and for accepting and refusing all others.
+/// The part of [`OTHERS`] for the operator's connections, and to accept and refuse all others.
 const RESERVED: u64 = 32;
 
 /// The fewest files for connections: six of clients, three to the node, three of the operator.
 const FEWEST: u64 = 12;
 
-/// A runtime's: its epoll, twice, what wakes it, and its end of the signals.
+/// For each runtime: its epoll, twice, its waker, and its end of the signals.
 const RUNTIME: u64 = 4;
 /// Both pairs of sockets that pass on signals.
 const SIGNALS: u64 = 4;
@@ -26,7 +26,7 @@ const SQLITE: u64 = 8;
 /// The files that the process needs, by purpose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileNeeds {
-    /// Those that the process has open whatever it serves.
+    /// Files that the process has open whatever it serves.
     pub(crate) own: u64,
     /// Connections of all clients, at most.
     pub(crate) clients: u64,
@@ -74,7 +74,7 @@ struct Reserved {
 /// logs a warning if that is too low for all connections.
 ///
 /// # Errors
-/// It is too low for any.
+/// The limit is too low for any connection.
 pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -94,8 +94,8 @@ pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
     Ok(())
 }
 
-/// Divides what the process itself leaves of `limit`. A low limit is for clients by one half at
-/// least, and for the node by one quarter.
+/// Divides the part of `limit` that the process itself leaves. Of a low limit, clients get at least
+/// one half, and the node one quarter.
 fn reserve(limit: u64, needs: FileNeeds) -> Result<Reserved, TooFewFiles> {
     let own = needs.own;
     let free = limit.checked_sub(own).filter(|free| *free >= FEWEST);

@@ -125,7 +125,7 @@ impl Health {
         is_of_node.then(|| node_cause(reason, &failures).map(str::to_owned))?
     }
 
-    /// By itself, because a store that hangs must not delay what else is wrong.
+    /// Probes the store in a loop of its own, because one that hangs must not delay other reports.
     async fn ask_store(&self) {
         let Some(storage) = &self.storage else { return };
         let mut watch = StoreWatch::default();

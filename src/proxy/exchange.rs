@@ -172,12 +172,15 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
         let share = self.clients().uploads_of(caller.client.key);
         let share = share.hold(length, length, pool).ok_or_else(|| {
-            refused(Reason::TooManyInFlight, "too many bodies at a time: wait for responses")
+            refused(
+                Reason::TooManyInFlight,
+                "too many concurrent request bodies: wait for responses",
+            )
         })?;
         let mut permit = MemoryPermit::of(pool);
         permit
             .reserve(length)
-            .map_err(|_| refused(Reason::Overloaded, "too many bodies at once"))?;
+            .map_err(|_| refused(Reason::Overloaded, "too many concurrent request bodies"))?;
         let body = self.request.read_whole_body(timeout, max).await?;
         Ok((body, Some(Box::new(Upload { _permit: permit, _share: share }))))
     }
@@ -218,7 +221,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             let response = ResponseContext {
                 request_id: self.context.request_id.as_str(),
                 quota: caller.rate.map(|rate| (&settings.limits().quota_header, rate)),
-                // what a shared cache stores is the same for every page, and for none
+                // a shared cache stores one response for requests with and without an origin
                 cross_origin: S::cors(settings, self.header.raw_path())
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())
                     .map(|cors| (cors, origin)),

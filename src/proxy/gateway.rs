@@ -107,7 +107,7 @@ impl Surface for Gateway {
         context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {
             Lookup::Cached(answer, _) => Ok(answer),
-            // boxed, so that what is answered at once carries no room for asking the node
+            // boxed, so that an immediate answer carries no room for a call of the node
             Lookup::Pending(pending) => {
                 let start = context.stages.as_ref().map(|_| Instant::now());
                 let answer = Box::pin(pending.answer(&mut context.upstream)).await;

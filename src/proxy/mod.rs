@@ -4,8 +4,8 @@
 //! the surface inspect and answer it, and sends the response; `logging` writes one log line and
 //! counts. `upstream_peer` always fails, so nothing reaches the node without a permit: native
 //! forwarding would send the node's status before its body is verified, has no deadline for the
-//! whole, and drops a write with its client. What is allowed is the policy's decision, what a
-//! response says `reply`'s. Next: `exchange`, then `gateway`, `relay`, `sidecar`.
+//! whole, and drops a write with its client. The policy decides what is allowed, `reply` what a
+//! response says. Next: `exchange`, then `gateway`, `relay`, `sidecar`.
 
 mod errors;
 mod exchange;
@@ -54,14 +54,14 @@ pub trait Surface: Send + Sync + 'static {
     const NAME: telemetry::Surface;
     /// The envelope of errors to requests that have no head.
     const STYLE: ErrorFormat;
-    /// What is in force for one request, from its head to its answer.
+    /// The settings in force for one request, from its head to its answer.
     type Settings: clients::Settings;
     /// The verdict on a head by itself, whenever it arrives.
     type Judged: Send + Sync + 'static;
     /// The policy's result for a head that passed.
     type Call: Send;
 
-    /// What is in force, and the clients.
+    /// The settings in force, and the clients.
     fn running(&self) -> &Running<Self::Settings>;
 
     /// Which web pages may read the responses at this request target, if any may.
@@ -243,7 +243,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// What the log line says of the head and the cache, without any text of the client's own.
+    /// The log line's fields about the head and the cache, without any text of the client's own.
     fn http<'a, S: Surface>(&self, header: &'a RequestHeader) -> HttpLine<'a> {
         let target = header.raw_path();
         let path = target.split(|byte| *byte == b'?').next().filter(|_| S::knows(target));

@@ -328,7 +328,7 @@ impl Io for Driver {
     ) -> Outcome {
         let write = async { (write.await, Duration::ZERO) };
         self.in_flight.get(flight, write).await.unwrap_or_else(|Aborted| {
-            let message = "the write was interrupted: repeat the request, it is not sent twice";
+            let message = "the write was interrupted: repeat the request; it is not sent twice";
             Outcome::refused(Reason::OutcomeUnknown, message)
         })
     }

@@ -22,7 +22,7 @@ pub enum Coding {
     Only,
     /// It has a gzip form as well.
     Negotiable,
-    /// The same, and `If-None-Match` named the gzip form or the identity.
+    /// As above, and `If-None-Match` named the gzip form or the identity.
     Selected,
     /// It is in its gzip form.
     Gzip,

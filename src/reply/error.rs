@@ -135,7 +135,7 @@ impl From<NodeError> for Refusal {
                 (Reason::UpstreamUnreachable, "the node has another chain than the served one")
             }
             NodeError::Lagging => {
-                let message = "lagging: every node that answers is behind what was served before";
+                let message = "lagging: every node that answers is behind an earlier answer";
                 (Reason::UpstreamUnreachable, message)
             }
             NodeError::Starting => {

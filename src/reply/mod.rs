@@ -124,7 +124,7 @@ impl Reply {
         Self::new(status, JSON, json)
     }
 
-    /// The same for one user alone: no shared cache may store it.
+    /// Marks the reply as for one user alone: no shared cache may store it.
     pub fn personal(mut self) -> Self {
         self.cache_control = Some("private, no-store".into());
         self.field("vary", "authorization");

@@ -96,7 +96,7 @@ pub fn refusal_with(error: &CertificateError, remedies: &Remedies) -> String {
 /// Reads the certificates of a file of at most `max` bytes: at least one.
 ///
 /// # Errors
-/// Why it has none.
+/// Returns why it has none.
 pub fn read(path: &Path, max: u64) -> Result<Vec<CertificateDer<'static>>, CertificatesError> {
     read_with_text(path, max).map(|(certificates, _)| certificates)
 }
@@ -104,7 +104,7 @@ pub fn read(path: &Path, max: u64) -> Result<Vec<CertificateDer<'static>>, Certi
 /// The text of a file of roots in PEM, for libraries that parse it themselves.
 ///
 /// # Errors
-/// It has no certificates, and why.
+/// Returns why it has no certificates.
 pub fn read_roots_text(path: &Path) -> Result<Vec<u8>, CertificatesError> {
     read_with_text(path, MAX_ROOTS).map(|(_, text)| text)
 }

@@ -14,7 +14,7 @@ pub fn no_core_files() {
     }
 }
 
-/// More than the calls that handle keys have on the stack.
+/// 256 KiB, more than the calls that handle keys use of the stack.
 const STACK: usize = 256 << 10;
 
 /// Overwrites what calls that have returned left on the stack: moves and arithmetic leave copies of

@@ -23,12 +23,12 @@ use thiserror::Error;
 const MAX: u64 = 4 << 10;
 /// Permission bits that only the owner may have.
 const OTHERS: u32 = 0o077;
-/// The same for a credential. On a file system with access control lists, systemd grants the
+/// [`OTHERS`] for a credential. On a file system with access control lists, systemd grants the
 /// service access by one, whose mask then appears as the group's bits (acl(5)): such a file has
 /// mode 0440 and the group root.
 const OTHERS_OF_CREDENTIALS: u32 = 0o037;
 
-/// The same for a file that Kubernetes or Docker mounts: reading is permitted.
+/// [`OTHERS`] for a file that Kubernetes or Docker mounts: reading is permitted.
 const OTHERS_OF_MOUNTS: u32 = 0o033;
 /// Permission bits that only the owner of a mount's folder may have.
 const OTHERS_OF_FOLDERS: u32 = 0o022;
@@ -91,7 +91,7 @@ enum Cause {
     Malformed(&'static str),
 }
 
-/// What else helps where the mode is that of a mount.
+/// The second remedy, if the mode is that of a mount.
 fn remedy(mode: u32) -> &'static str {
     match mode & OTHERS_OF_MOUNTS {
         0 => ", or if Kubernetes or Docker mounts it so, set secrets.allow_group_read = true",

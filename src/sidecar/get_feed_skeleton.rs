@@ -173,8 +173,8 @@ async fn suggestions(
     }
 }
 
-/// Cuts the items, of which one more than the limit was read, to a page. Returns the last item of
-/// the page if there is another page.
+/// Cuts the items to a page; one more than the limit was read. Returns the last item of the page if
+/// there is another page.
 fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let is_last_page = items.len() <= limit as usize;
     items.truncate(limit as usize);

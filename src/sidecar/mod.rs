@@ -6,7 +6,7 @@
 //! stored data alone, so that equal data gives equal bytes.
 //!
 //! One file per function, named like its path; then what they share: `query.rs`, `cursor.rs`,
-//! `document.rs`, `skipped.rs`, `xml.rs` and `auth/`. What is public here has its tests in
+//! `document.rs`, `skipped.rs`, `xml.rs` and `auth/`. Public items have their tests in
 //! `tests/it/sidecar`.
 
 mod age_verification_session;
@@ -114,7 +114,7 @@ impl Sidecar {
     /// Answers a call.
     ///
     /// # Errors
-    /// The refusal.
+    /// Returns the refusal.
     pub async fn answer(
         &self,
         settings: &Settings,

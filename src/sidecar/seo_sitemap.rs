@@ -113,7 +113,7 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
     etag(&[number.as_bytes(), &state, base_url.as_bytes()])
 }
 
-/// A file, in chunks. What it leaves out is reported at its end.
+/// A file, in chunks. URLs that it leaves out are reported at its end.
 pub fn chunks(
     reader: SitemapReader,
     metrics: Arc<Metrics>,

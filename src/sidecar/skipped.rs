@@ -1,7 +1,7 @@
-//! What a document leaves out: rows that do not fit it, and malformed members of rows.
+//! Rows that a document leaves out because they do not fit it, and malformed members of rows.
 //!
-//! One row never breaks a document for everyone. What is left out is counted, and logged with its
-//! key in one line for each rendering.
+//! One row never breaks a document for everyone. A row that is left out is counted, and logged
+//! with its key in one line for each rendering.
 
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::Function;

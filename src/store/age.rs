@@ -114,7 +114,7 @@ fn parsed<T>(
     text.map(|_| row.parsed(column, parse)).transpose()
 }
 
-/// What is stored that an event may conflict with. Its id and its user must be locked.
+/// Reads the stored facts that an event may conflict with. Its id and its user must be locked.
 async fn facts(
     tx: &mut Tx,
     event: &SignedEvent,

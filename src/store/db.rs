@@ -229,7 +229,7 @@ impl Db {
     }
 }
 
-/// What a row of a query is read as.
+/// A type that a row of a query is read as.
 pub(super) trait FromRow: Sized {
     fn read(row: &Row) -> Result<Self, StoreError>;
 }

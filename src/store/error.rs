@@ -27,7 +27,7 @@ pub enum StoreError {
     /// The database gave no answer in time. A write may have been done.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
-    /// A commit had no answer, and why: what it wrote may be stored.
+    /// A commit had no answer, and why: its writes may be stored.
     #[error("a commit was not confirmed: {0}")]
     Unconfirmed(Box<Self>),
     /// Another process uses this SQLite database and holds this lock file.
@@ -48,9 +48,9 @@ pub enum StoreError {
          {known}"
     )]
     Version {
-        /// Of the tables.
+        /// The version of the tables.
         found: i64,
-        /// That this program uses.
+        /// The version that this program uses.
         known: i64,
     },
     /// The database has no tables.
@@ -235,7 +235,7 @@ impl StoreError {
         if is_rolled_back { self } else { Self::Unconfirmed(Box::new(self)) }
     }
 
-    /// The failure of a change that was decided: what a constraint refuses contradicts the facts.
+    /// The failure of a decided change: a constraint that refuses it contradicts the facts.
     pub(super) fn of_decided(self) -> Self {
         if self.is_constraint_violation() {
             Self::Corrupt("a row contradicts the rules")

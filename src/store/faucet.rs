@@ -37,7 +37,7 @@ impl FromRow for Bound {
     }
 }
 
-/// The bindings of these identities and recipients, by what is not of the slot of this account and
+/// The bindings of these identities and recipients, without those of the slot of this account and
 /// nonce.
 pub(super) async fn bound(
     tx: &mut Tx,

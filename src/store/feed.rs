@@ -103,7 +103,7 @@ impl Feeds<'_> {
     /// of moderation labels has its place in an index.
     ///
     /// # Errors
-    /// Also [`StoreError::TooLarge`], beyond [`MAX_BLOCKED`], [`MAX_LABELS`] or
+    /// Also returns [`StoreError::TooLarge`] beyond [`MAX_BLOCKED`], [`MAX_LABELS`] or
     /// `MAX_MODERATIONS`.
     pub async fn posts(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
         // nothing is newer than the first position

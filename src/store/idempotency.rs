@@ -1,7 +1,7 @@
 //! Idempotency keys, in one epoch of the chain, across restarts.
 //!
 //! A key is claimed before the work, linked to the intent by [`Intents::intend`] or
-//! [`Keys::link`], and answered after it. What that means is in [`portcullis_filters::ledger`].
+//! [`Keys::link`], and answered after it: [`portcullis_filters::ledger`] has the rules.
 
 use super::db::{Db, FromRow, Row};
 use super::error::Cause;

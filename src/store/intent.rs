@@ -99,7 +99,7 @@ impl Intents<'_> {
 
     /// Records what was seen of an intent, with what follows for others of its slot, each with a
     /// journal entry; `false`, and nothing is written, if its present state does not allow that.
-    /// What is rejected or lost releases what it held.
+    /// An intent that is rejected or lost releases everything it held.
     pub async fn apply(
         &self,
         id: IntentId,
@@ -253,7 +253,7 @@ impl Intents<'_> {
     }
 }
 
-/// What the journal has that a new intent may conflict with. Its end must be locked.
+/// Reads the journal's facts that a new intent may conflict with. Its end must be locked.
 async fn facts(
     tx: &mut Tx,
     new: &NewIntent<'_>,

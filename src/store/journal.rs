@@ -121,7 +121,7 @@ pub enum Verified {
     Broken {
         /// The first entry that is changed or missing.
         seq: i64,
-        /// What is wrong with it.
+        /// How it breaks the chain.
         why: Break,
     },
 }

@@ -2,8 +2,8 @@
 //! users, and the content of the service endpoints, which others write.
 //!
 //! Every call has a timeout of seconds and fails if the database is unavailable; a failed write may
-//! have been done all the same. What the journal decides is in [`portcullis_filters::ledger`], what
-//! an event of the age verifier changes in [`portcullis_filters::webhook`].
+//! have been done all the same. The decisions of the journal are in [`portcullis_filters::ledger`],
+//! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
@@ -112,10 +112,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// What [`Store::open`] would find; creates and changes nothing.
+    /// Finds what [`Store::open`] would find, and creates and changes nothing.
     ///
     /// # Errors
-    /// As [`Store::open`], except that another process may have the SQLite file.
+    /// Fails as [`Store::open`] does, except that another process may have the SQLite file.
     pub async fn examine(
         config: &StoreConfig,
         password: Option<&Secret>,

@@ -391,7 +391,7 @@ impl Server {
         parsed.transpose().map_err(StoreError::of_replica)
     }
 
-    /// The same server for reading, with this many connections.
+    /// This server for reading, with this many connections.
     pub(super) fn to_read(&self, connections: u32) -> Self {
         let options = self.options.clone().options([("default_transaction_read_only", "on")]);
         Self { options, connections, lifetime: self.lifetime }

@@ -1,8 +1,8 @@
 //! A replica of PostgreSQL from which documents are read, while it is known to be recent.
 //!
-//! Clocks are not compared, and an idle primary is no lag: what the replica has replayed is
-//! compared with where the primary's log was at known times. A replica that has replayed what the
-//! primary had written at a time is as recent as that time, while that is not [`MAX_LAG`] ago.
+//! Clocks are not compared, and an idle primary is no lag: the replay position of the replica is
+//! compared with the positions of the primary's log at known times. A replica that has replayed the
+//! log up to one of them is as recent as that time, and is used until that is [`MAX_LAG`] ago.
 
 use super::db::{Db, FromRow, Row};
 use super::open::{Location, Server};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a document may lack: what was written in the last 5 s.
+/// 5 s: a document may lack the writes of this time.
 const MAX_LAG: Duration = Duration::from_secs(5);
 /// Positions of the primary that are remembered: a minute of them at one check a second.
 const POSITIONS: usize = 60;
@@ -107,7 +107,7 @@ impl Replica {
     }
 
     /// # Errors
-    /// Why the replica cannot be compared.
+    /// Returns why the replica cannot be compared.
     async fn compare(&self, primary: &Db) -> Result<(), String> {
         let at = Instant::now();
         let written = primary_position(primary).await?;
@@ -147,7 +147,7 @@ impl Store {
     /// Compares the configured replica with its primary once, for a person to read.
     ///
     /// # Errors
-    /// Why they cannot be compared.
+    /// Returns why they cannot be compared.
     pub async fn compare_replica(
         config: &StoreConfig,
         password: Option<&Secret>,

@@ -112,7 +112,7 @@ pub struct Finding {
 /// A present condition.
 #[derive(Clone, Debug)]
 pub struct Trouble {
-    /// What is wrong.
+    /// The kind of problem.
     pub condition: Condition,
     /// The most recent finding.
     pub finding: Finding,

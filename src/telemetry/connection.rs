@@ -1,4 +1,4 @@
-//! What can become of a client's connection before its first request: the caps, the PROXY header of
+//! Outcomes of a client's connection before its first request: the caps, the PROXY header of
 //! a balancer, the TLS handshake.
 
 use portcullis_filters::named;
@@ -35,7 +35,7 @@ named! {
 }
 
 impl Handshake {
-    /// What the outcome means, for people.
+    /// The meaning of the outcome, for people.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "completed",
@@ -79,7 +79,7 @@ named! {
 }
 
 impl ProxyHeader {
-    /// What the outcome means, and what to do, for people.
+    /// The meaning of the outcome and the remedy, for people.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok | Self::Local => "complete",

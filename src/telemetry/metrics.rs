@@ -110,13 +110,13 @@ pub struct Metrics {
     pub cache_epochs: IntCounterVec,
     /// Calls to the node by outcome.
     pub node_calls: IntCounterVec,
-    /// Of these, the answered ones: found once, not at each call.
+    /// The series of answered calls: looked up once, not at each call.
     node_answered: IntCounter,
     /// Attempts at each URL of the node, by its place in the configuration and by outcome.
     pub node_attempts: IntCounterVec,
     /// How long calls to the node take.
     pub node_seconds: Histogram,
-    /// Those of [`Self::node_seconds`] that failed: at once if a breaker is open.
+    /// The part of [`Self::node_seconds`] for calls that failed: at once if a breaker is open.
     node_failed_seconds: Histogram,
     /// Calls repeated because the node had closed the pooled connection.
     pub node_retries: IntCounter,
@@ -137,15 +137,15 @@ pub struct Metrics {
     pub(super) spans: [IntCounter; SpanOutcome::ALL.len()],
     /// The present conditions.
     pub conditions: Conditions,
-    /// Of what instances share.
+    /// Metrics of the fleet.
     pub fleet: FleetMetrics,
-    /// Of certificates that are ordered.
+    /// Metrics of certificates that are ordered.
     pub acme: AcmeMetrics,
-    /// Of the configuration.
+    /// Metrics of configuration reloads.
     pub reloads: ReloadMetrics,
-    /// Of the relay.
+    /// Metrics of the relay.
     pub relay: RelayMetrics,
-    /// Of the sidecar.
+    /// Metrics of the sidecar.
     pub sidecar: SidecarMetrics,
 }
 
@@ -435,7 +435,7 @@ pub struct Requests {
     /// `None` for a reason that the surface never has.
     unanswered: [Option<IntCounter>; Reason::ALL.len()],
     seconds: Histogram,
-    /// Those of `seconds` that were not answered.
+    /// The part of `seconds` for requests that were not answered.
     unanswered_seconds: Histogram,
 }
 

@@ -1,4 +1,4 @@
-//! What the process uses of its machine, under the names that Prometheus' own clients use, so that
+//! The resources that the process uses, under the names that Prometheus' own clients use, so that
 //! common dashboards and alerts fit. Read from the kernel at each scrape; what cannot be read keeps
 //! its last value.
 

@@ -58,7 +58,7 @@ impl Program {
     }
 
     /// Sends one request after the other, each behind the response to the last one, in pieces of at
-    /// most this many bytes. Each gets its own response, and what is not accepted ends the
+    /// most this many bytes. Each gets its own response, and an unaccepted request ends the
     /// connection.
     ///
     /// # Errors

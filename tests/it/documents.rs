@@ -77,7 +77,7 @@ fn reasons_of(surface: usize) -> impl Iterator<Item = Reason> {
     Reason::ALL.into_iter().filter(move |reason| documented_on(*reason)[surface])
 }
 
-/// What a node is, or refers to.
+/// The node, or the node that it refers to.
 fn follow<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
     let to = node["$ref"].as_str().and_then(|to| root.pointer(to.trim_start_matches('#')));
     to.unwrap_or(node)
@@ -163,7 +163,7 @@ fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
     assert_eq!(documented.collect::<BTreeSet<_>>(), expected.collect());
 }
 
-/// What the JSON-RPC codes of the methods' document stand for.
+/// The JSON-RPC codes of the methods' document stand for reasons.
 #[test]
 fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
     let root = document("/docs/openrpc/gateway.json");
@@ -213,7 +213,7 @@ fn every_operation_of_the_relay_and_every_function_of_the_sidecar_has_its_path()
     }
 }
 
-/// Each document stands for itself, and says the same of what they share.
+/// Each document stands for itself, and all agree about the parts that they share.
 #[test]
 fn a_header_of_one_name_is_the_same_in_each_document() {
     let mut known: BTreeMap<String, Value> = BTreeMap::new();

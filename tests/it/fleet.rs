@@ -113,7 +113,7 @@ fn instances_share_a_quota_exactly() {
     assert_eq!((health.status, rate_limit(&health, "health").0), (200, 0), "on any response");
 }
 
-/// How often each of these clients is admitted by an instance, asked in an order of its own.
+/// How often an instance admits each of these clients, which it sees in an order of its own.
 fn admitted_of_clients(edge: &Edge, clients: u32, turns: u32, step: u32) -> Vec<u32> {
     let mut connection = edge.client();
     let mut admitted = vec![0; clients as usize];

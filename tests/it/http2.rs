@@ -66,8 +66,8 @@ fn assert_refused(mut response: Response, reason: &str, why: &str) {
     assert_error(&response, reason, "null", why);
 }
 
-/// What must be equal in both versions: status, fields and body, except for values that differ
-/// between any two responses, and connection headers.
+/// The parts that must be equal in both versions: status, fields and body, except for values that
+/// differ between any two responses, and connection headers.
 pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, String) {
     let differs = |name: &str| {
         matches!(name, "date" | "x-request-id" | "connection" | "ratelimit" | "transfer-encoding")

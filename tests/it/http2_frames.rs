@@ -31,7 +31,7 @@ struct Frame {
     payload: Vec<u8>,
 }
 
-/// What became of a request.
+/// The end of a request.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Status(u16),
@@ -122,7 +122,7 @@ impl Raw {
         }
     }
 
-    /// Waits until all that was sent before is read; whether GOAWAY came meanwhile.
+    /// Waits until everything sent before is read, and returns whether GOAWAY came meanwhile.
     fn is_announced_to_go(&mut self) -> bool {
         self.send(PING, 0, 0, b"12345678");
         let mut is_announced = false;
@@ -307,7 +307,7 @@ fn resets_in_one_write_end_no_other_request() {
     assert_eq!(raw.outcome(first), Outcome::Status(200), "another client of the connection");
 }
 
-/// Sends uploads that are refused at once, and what belongs to them only after that.
+/// Sends uploads that are refused at once, and their remaining frames only after that.
 fn upload_late(raw: &mut Raw, head: &[u8], rounds: u32, late: &[(u8, u8, &[u8])]) {
     // room for all refusals
     raw.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());

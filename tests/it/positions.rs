@@ -33,7 +33,7 @@ fn parsed(text: &str) -> Position {
     (epoch.parse().expect("a number"), height.parse().expect("a number"))
 }
 
-/// What a response says of the chain.
+/// The position of the chain that a response states.
 pub(crate) fn stated(response: &Response) -> Option<Position> {
     response.header("X-Chain-Position").map(parsed)
 }

@@ -11,7 +11,7 @@ const REFUSED: &str = "lets others read it; set mode 600 and replace the secret"
 const REMEDY: &str = "set secrets.allow_group_read = true";
 const FOLDER: &str = "others can write to its folder";
 
-/// What `check` says about a token file of this mode in a folder of this mode.
+/// The code and output of `check` for a token file of this mode in a folder of this mode.
 fn check(mode: u32, folder_mode: u32, allowed: bool, is_linked: bool) -> (i32, String) {
     let folder = Folder::new();
     let data = folder.path().join("..2024");

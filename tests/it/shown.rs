@@ -1,4 +1,4 @@
-//! What was shown once is never taken back by a node that is behind: a receipt, a block, a head.
+//! A node that is behind never takes back a receipt, a block or a head that was shown.
 //!
 //! A real node, and views of it that are a block behind: as a second URL, or as one of the nodes
 //! behind the balancer of a single URL.

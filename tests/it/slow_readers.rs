@@ -26,7 +26,7 @@ const SLOW: Duration = Duration::from_secs(14);
 const STEP: usize = 8 << 10;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A line to `edge` on which bytes from it arrive at a slow pace for this time.
+/// A proxy to `edge` that passes its bytes on slowly for this time.
 fn slow_line(edge: SocketAddr, time: Duration) -> SocketAddr {
     listen(move |client| async move {
         let socket = TcpSocket::new_v4().expect("a socket");

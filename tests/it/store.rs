@@ -249,7 +249,6 @@ fn the_tables_are_made_and_tidied_up() {
     }
 }
 
-#[test]
 #[tokio::test]
 async fn the_metrics_show_the_last_prune() {
     let folder = Folder::new();
@@ -271,6 +270,7 @@ async fn the_metrics_show_the_last_prune() {
     eventually(&edge, "it survives a restart", |now| now[at] > 1.6e9);
 }
 
+#[test]
 fn a_webhook_is_signed_as_others_sign_it() {
     let folder = Folder::new();
     // RFC 4231 has no ASCII key of 32 bytes: this one is from `openssl dgst -sha256 -hmac`

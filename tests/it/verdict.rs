@@ -1,4 +1,4 @@
-//! What is wrong is reported once, where an operator looks: log, probe, metrics.
+//! Each problem is reported once, where an operator looks: log, probe, metrics.
 
 use serde_json::Value;
 

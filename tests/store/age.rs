@@ -245,7 +245,7 @@ pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
     }
 }
 
-/// What the store is to do, in memory.
+/// A model of the store, in memory.
 #[derive(Default)]
 struct Model {
     subjects: HashMap<u64, AgeRecord>,

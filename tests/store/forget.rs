@@ -1,4 +1,4 @@
-//! What is erased at the request of a user.
+//! Rows that are erased at the request of a user.
 
 use crate::transfer::{ANN, BOB};
 use crate::world::World;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// What [`claim`] claims the key `k` for.
+/// The operation that [`claim`] claims the key `k` for.
 const OPERATION: &str = "faucet-drip";
 
 fn digest() -> [u8; 32] {

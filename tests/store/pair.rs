@@ -19,7 +19,7 @@ pub(crate) struct Pair {
 /// How a command ended that was interrupted.
 #[derive(Debug)]
 pub(crate) struct Interrupted<T> {
-    /// What its caller was told; `None` if it was dropped.
+    /// The result that its caller got; `None` if it was dropped.
     pub(crate) done: Option<Result<T, StoreError>>,
     /// The moment, if the server ended the session at the commit.
     pub(crate) at_commit: Option<Moment>,

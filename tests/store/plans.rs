@@ -56,7 +56,7 @@ const FACTS: [(&str, &[&str]); 4] = [
     (sql::BOUND, &["'e'", "'0x900'", "'0x900'", "'0x1'", "900"]),
 ];
 
-/// The same for content. What blocks stands from `$5` on, so what comes after it is apart.
+/// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
 const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::FEED_MODERATIONS, &["'showcase'", "1001"], &[], "feed_item_page"),
     (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &["'[]'"], "feed_item_page"),
@@ -99,7 +99,7 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::AGE_USER, &["'9'", "10"], &[], "age_user_pkey"),
 ];
 const NULL: &str = "NULL";
-/// What must never be read from one end to the other.
+/// The tables that must never be scanned.
 const TABLES: [&str; 8] = [
     "feed_item",
     "feed_label",

@@ -42,7 +42,7 @@ pub(crate) async fn imported(store: &Store, text: &str) -> String {
     import(store, text).await.unwrap().to_string()
 }
 
-/// What a refused import says.
+/// The error of a refused import.
 pub(crate) async fn refused(store: &Store, text: &str) -> String {
     match import(store, text).await {
         Err(error @ ImportError::Refused(..)) => error.to_string(),
@@ -86,7 +86,7 @@ pub(crate) fn least(name: &str) -> Value {
     record
 }
 
-/// The same with some members set, or left out where they are null.
+/// A record with some members set, or left out where they are null.
 pub(crate) fn with(name: &str, members: &[(&str, Value)]) -> String {
     let mut record = least(name);
     for (member, value) in members {

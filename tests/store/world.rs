@@ -247,7 +247,7 @@ pub(crate) fn change(state: IntentState, detail: &str) -> Change<'_> {
     }
 }
 
-/// Records what leads to a state; whether that was possible.
+/// Records a change that leads to a state, and returns whether that was possible.
 pub(crate) async fn advance(store: &Store, id: IntentId, state: IntentState) -> bool {
     store.intents().apply(id, &change(state, "why"), NOW).await.unwrap()
 }

@@ -2,11 +2,11 @@
 //!
 //! Read: `0x` and 1 to 64 hexadecimal digits of either case, leading zeros allowed (wallets pad to
 //! 64), with a value below the Stark prime. The node itself is more lenient: it reads the prime as
-//! zero and `0x0x12` as `0x12`, so only what was parsed here and written again is forwarded.
+//! zero and `0x0x12` as `0x12`, so only values that were parsed and written again are forwarded.
 //! Written: `0x` and the fewest lower-case digits. Numbers of 64 and 128 bits (gas, prices) have
 //! the same form. [`U256`] and [`ShortString`] are what Cairo makes of felts. Sixteen digits are
-//! read at a time, as the bytes of one `u128`: felts are most of what a request holds, and digit by
-//! digit they took longer to read than the JSON around them.
+//! read at a time, as the bytes of one `u128`: felts are most of a request, and digit by digit they
+//! took longer to read than the JSON around them.
 
 mod short_string;
 mod u256;

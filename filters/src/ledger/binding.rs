@@ -1,7 +1,7 @@
 //! The faucet's bindings: an identity has one recipient, and a recipient one identity, from the
 //! first drip until the chain starts over, or until no drip holds them.
 //!
-//! Of a slot, the transaction that the chain has decides; while it has none, the newest that holds.
+//! Within a slot, the transaction on the chain decides. Without one, the newest holder does.
 
 use super::FAUCET_DRIP;
 use super::intent::{Intent, IntentId, NewIntent};

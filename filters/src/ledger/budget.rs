@@ -1,10 +1,9 @@
 //! Budgets: the most that all relays of a store may spend within any 24 hours.
 //!
-//! Counted from the intents, so that no restart and no crash forgets what was spent. A fee counts
-//! as the highest that the transaction may cost, and by its receipt as what it cost. What was
-//! rejected or lost counts nothing, and a drip that reverted its fee only. Fees are summed by
-//! minute, and count until their minute is a day old. Of instants ahead of the clock, [`Window`]
-//! decides.
+//! Counted from the intents, so that no restart and no crash forgets expenses. An open intent
+//! counts with the highest fee that it may cost, a settled one with its actual fee. Rejected and
+//! lost ones count nothing, and a reverted drip counts its fee only. Fees are summed by minute, and
+//! count until their minute is a day old. [`Window`] decides about instants ahead of the clock.
 
 use super::intent::{Intent, NewIntent};
 use super::{FAUCET_DRIP, Facts};
@@ -23,7 +22,7 @@ const GFRI: u128 = 1_000_000_000;
 const MAX_FEE_GFRI: i64 = 10_000_000_000_000_000;
 
 named! {
-    /// What is limited.
+    /// A limited quantity.
     pub enum Budget {
         /// Drips of the faucet.
         Faucet = "faucet",

@@ -4,18 +4,18 @@ use crate::window::Window;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 
-/// The epoch in force, and another that was reported since a time in microseconds.
+/// The epoch in force, and a candidate with the time of its first report in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreement {
     /// The epoch in force.
     pub epoch: String,
-    /// Another, and since when it was reported.
+    /// The candidate, and when it was first reported.
     pub candidate: Option<(String, i64)>,
 }
 
 impl Agreement {
-    /// What follows from the report of an epoch: another replaces the one in force once that was
-    /// reported for `patience_us`, and the one in force by no process.
+    /// Decides by the report of an epoch: another one replaces the one in force after it was
+    /// reported for `patience_us`, while no process reported the one in force.
     #[must_use]
     pub fn after(last: Option<Self>, reported: &str, now_us: i64, patience_us: i64) -> Self {
         let new = Self { epoch: reported.to_owned(), candidate: None };

@@ -36,8 +36,8 @@ pub enum Intended {
     },
 }
 
-/// What the journal has that a new intent may conflict with. Where an intent of the new one's slot
-/// is displaced, it is left out of `last`, `drip_us` and what holds a binding.
+/// Facts of the journal that a new intent may conflict with. A displaced intent of the new one's
+/// slot is left out of `last` and `drip_us`, and holds no binding here.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The epoch in force.

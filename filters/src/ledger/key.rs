@@ -59,7 +59,7 @@ impl Key {
     }
 
     /// Whether this key, which names `former`, may name the intent of a request that joined it: it
-    /// must be of the key's own request, and `former` must have ended, or be replaced by it.
+    /// must be of the key's own request, and `former` must have ended or be replaced by it.
     #[must_use]
     pub fn may_name(&self, former: Option<&Intent>, next: &Intent) -> bool {
         self.is_of(&next.operation, &next.digest) && may_link(former, next)
@@ -81,7 +81,7 @@ impl Key {
         if self.token == Some(token) && self.intent.is_none() && self.answer.is_none() {
             return Claim::New;
         }
-        // an answer that came after its intent had ended reports what is not so
+        // an answer that was stored after the end of its intent is no longer true
         let answer = self.answer.filter(|_| linked.as_ref().is_none_or(|it| it.state.holds()));
         let intent = linked.map(Box::new);
         match answer {

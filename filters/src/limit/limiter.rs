@@ -57,7 +57,7 @@ impl<S> RateLimiter<S> {
 }
 
 impl<S, T> RateLimiter<S, T> {
-    /// The same, with a value for each client that [`RateLimiter::value_or_insert`] gives one.
+    /// A limiter with a value for each client that [`RateLimiter::value_or_insert`] gives one.
     #[must_use]
     pub fn with_values(quota: Quota, capacity: NonZeroU32, hasher: S) -> Self {
         let further = if capacity.get() < SHARDED_FROM { 0 } else { FURTHER_SHARDS };
@@ -204,7 +204,7 @@ pub(super) struct Shard<T> {
 /// Windows that may hold more than the quota, because it was lowered.
 #[derive(Clone, Copy, Debug)]
 struct Trimming {
-    /// When what they hold beyond the quota counts no more.
+    /// When their requests beyond the quota no longer count.
     due: Millis,
     /// The number of the next slot.
     next: u32,

@@ -31,7 +31,7 @@ const WINDOW_MILLIS: u64 = 60_000;
 /// The whole seconds of [`WINDOW`], for headers.
 pub const WINDOW_SECONDS: u32 = 60;
 
-/// What a policy asks about the rate of a client: of a [`RateLimiter`], or of more than one.
+/// Judges the rate of a client for a policy: by one [`RateLimiter`], or by more.
 pub trait Limiter {
     /// Judges a request at `now` and counts it if it passes.
     fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus;

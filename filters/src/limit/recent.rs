@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 /// Slots are added by this many and an eighth of those in use, so that little is unused.
 const MORE_SLOTS: usize = 64;
 
-/// What is known of a client: its window, unless nothing was admitted, and a value, if it has one.
+/// The record of a client: its window, unless nothing was admitted, and a value, if it has one.
 #[derive(Debug)]
 pub(super) struct Record<T> {
     pub(super) window: Option<Window>,

@@ -22,8 +22,8 @@ impl Operation {
     /// Parses the body of an operation.
     ///
     /// # Errors
-    /// `parse_error`, `batch` or `invalid_request`; `argument_not_allowed`, `assurance_not_allowed`
-    /// or `public_key_invalid` for a value that no operation accepts.
+    /// Returns `parse_error`, `batch` or `invalid_request`; for a value that no operation accepts,
+    /// `argument_not_allowed`, `assurance_not_allowed` or `public_key_invalid`.
     pub(crate) fn parse(kind: OperationKind, body: &[u8]) -> Result<Self, Refusal> {
         let json = match Json::parse(body) {
             Some(json @ Json::Object(_)) => json,

@@ -123,13 +123,13 @@ impl GatewayPolicy {
     /// Judges the whole body of an admitted call.
     ///
     /// # Errors
-    /// `body_too_large`, `parse_error`, `batch`, `invalid_request`, `method_not_allowed` or
+    /// Returns `body_too_large`, `parse_error`, `batch`, `invalid_request`, `method_not_allowed` or
     /// `invalid_params`, with the request's id where it is known.
     pub fn inspect<'a>(&self, body: &'a [u8]) -> Result<ReadPermit<'a>, Refusal> {
         self.inspect_with(body, |_| {})
     }
 
-    /// The same; reports each passed check.
+    /// Does what `inspect` does, and reports each passed check.
     pub fn inspect_with<'a>(
         &self,
         body: &'a [u8],

@@ -226,7 +226,7 @@ impl RequestParts {
     /// Refuses a body, unless it is empty or an empty JSON object.
     ///
     /// # Errors
-    /// `unsupported_media_type` or `invalid_request`.
+    /// Returns `unsupported_media_type` or `invalid_request`.
     pub fn no_body(&self, body: &[u8]) -> Result<(), Refusal> {
         within_size(body.len(), MAX_OTHER_BODY)?;
         if body.is_empty() {

@@ -63,7 +63,7 @@ impl<'a> Unverified<'a> {
     /// Judges class and signature by the account of [`Self::sender`] on the chain.
     ///
     /// # Errors
-    /// `class_not_approved` or `signature_invalid`, with the request's id.
+    /// Returns `class_not_approved` or `signature_invalid`, with the request's id.
     pub fn verify(
         self,
         policy: &RelayPolicy,

@@ -161,7 +161,7 @@ impl Params {
     /// Parses the parameters of `method`, by position or by name.
     ///
     /// # Errors
-    /// The first parameter that is missing, unknown or malformed.
+    /// Returns the first parameter that is missing, unknown or malformed.
     pub fn parse(method: Method, params: Option<Json<'_>>) -> Result<Self, ParamError> {
         let declared = declared(method);
         let values = match params {
@@ -206,7 +206,7 @@ impl Params {
         })
     }
 
-    /// The same at another block, if the method takes one.
+    /// This read at another block, if the method takes one.
     pub(crate) fn at(&self, block: BlockId) -> Self {
         let mut params = self.clone();
         for (_, argument) in &mut params.0 {

@@ -75,7 +75,7 @@ impl Transaction {
     /// Parses a transaction. Only the length of the request bounds the length of its lists.
     ///
     /// # Errors
-    /// The first fault.
+    /// Returns the first fault.
     pub(crate) fn parse(value: Json<'_>) -> Result<Self, TransactionError> {
         let query = match value.get("version").map(Json::as_str) {
             Some(Some("0x3")) => false,

@@ -187,7 +187,7 @@ impl AllowedCall {
     /// Judges a call.
     ///
     /// # Errors
-    /// `contract_not_allowed`, `entrypoint_not_allowed` or `argument_not_allowed`.
+    /// Returns `contract_not_allowed`, `entrypoint_not_allowed` or `argument_not_allowed`.
     pub(crate) fn judge(call: Call, contracts: &Contracts) -> Result<Self, Refusal> {
         let contract = contracts.at(call.to).ok_or_else(|| {
             let message = format!("{} is not a contract that users may call", call.to);

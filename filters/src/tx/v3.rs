@@ -105,12 +105,12 @@ impl Transaction {
         }
     }
 
-    /// The same of the query version, which can be estimated and never submitted; unsigned.
+    /// Changes it to the query version, unsigned: it can be estimated and never submitted.
     pub fn query(self) -> Self {
         Self { query: true, signature: Vec::new(), ..self }
     }
 
-    /// The same, signed for a chain.
+    /// Signs it for a chain.
     pub fn sign(mut self, chain_id: Felt, key: &SecretKey) -> Self {
         self.signature = key.sign(self.hash(chain_id)).to_vec();
         self

@@ -41,7 +41,7 @@ impl SignedEvent {
     /// Parses a body whose signature is verified.
     ///
     /// # Errors
-    /// `parse_error` or `invalid_request`.
+    /// Returns `parse_error` or `invalid_request`.
     pub(super) fn parse(body: &[u8], age_bands: &[String], now_us: i64) -> Result<Self, Refusal> {
         let [event_id, subject_ref, status, age_band, verified_at, expires_at, occurred_at] =
             fields(body)?;

@@ -42,8 +42,8 @@ impl WebhookPolicy {
     /// judged after the signature: an unsigned request learns nothing else.
     ///
     /// # Errors
-    /// `body_too_large`, `bad_webhook_signature`, `unsupported_media_type`, `parse_error` or
-    /// `invalid_request`.
+    /// Returns `body_too_large`, `bad_webhook_signature`, `unsupported_media_type`, `parse_error`
+    /// or `invalid_request`.
     pub fn inspect(
         &self,
         signature: Signature,

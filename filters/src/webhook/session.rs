@@ -83,8 +83,8 @@ pub struct AgeUser {
 }
 
 impl AgeUser {
-    /// The status to show: of the user as stored, if an event was applied; otherwise pending while
-    /// one of these sessions waits, and `None` without one.
+    /// The status to show to the user: the stored one, if an event was applied. Otherwise it is
+    /// pending while one of these sessions waits, and `None` if none does.
     pub fn shown(stored: Option<Self>, sessions: &[AgeSession], now_us: i64) -> Option<Self> {
         let Some(user) = stored else {
             let is_pending = sessions.iter().any(|it| it.is_open(now_us));

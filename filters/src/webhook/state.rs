@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The contract's table, one line for each status that is left.
+    /// The contract's table, one line for each earlier status.
     const TABLE: &str = "
         from\\to  pending  verified  rejected  expired  revoked
         pending   yes      yes       yes       yes      yes

@@ -63,7 +63,7 @@ fn every_pair_is_on_the_list_or_refused() {
     for name in names.chain(privileged).chain(["__execute__", "register_identity"]) {
         for contract in Contract::ALL {
             let to = contracts().address(contract);
-            // arguments that no entrypoint takes: what is listed gets as far as its arguments
+            // arguments that no entrypoint takes: a listed call gets as far as its arguments
             let verdict = reason(&request(invoke(vec![call(to, name, &felts(&[9; 9]))])));
             let listed = pairs.contains(&(to, selector(name)));
             let expected = if listed { ArgumentNotAllowed } else { EntrypointNotAllowed };
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(calls_of(&body), Ok(calls));
     }
 
-    /// What comes through is on the list, and is all that an account would read.
+    /// Calls that pass are on the list, and are all that an account would read.
     #[test]
     fn no_changed_felt_passes_the_list(
         calls in prop::collection::vec(allowed_call(), 1..9),

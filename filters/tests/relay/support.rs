@@ -61,7 +61,7 @@ pub(crate) fn sender() -> Felt {
     account_address(key().public_key(), hex(CLASS))
 }
 
-/// What the chain holds of it.
+/// Its state on the chain.
 pub(crate) fn account() -> Account {
     Account { class_hash: hex(CLASS), public_key: key().public_key() }
 }

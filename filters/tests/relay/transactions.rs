@@ -1,4 +1,4 @@
-//! What users' transactions may be: a row for each trick that a node falls for.
+//! Which transactions of users pass: a row for each trick that a node falls for.
 
 use crate::support::{
     CLASS, account, bounds, burn, call, contracts, felts, hex, invoke, judge, judge_by, key,

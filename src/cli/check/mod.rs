@@ -91,7 +91,7 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
     for warning in &config.warnings {
         report.add(Finding::of_key(Status::Note, warning));
     }
-    // what a wrong key names is not checked: that is not what was meant
+    // the file of a wrong key is not checked: the key means another one
     let is_wrong = |key: &str| found.as_ref().is_err_and(|errors| errors.names(key));
     let loaded = files(config, is_wrong, &mut report);
     for (key, listen) in config.listeners() {
@@ -182,7 +182,7 @@ fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, is_live: bo
     }
 }
 
-/// What PgBouncer answers to a connection as ours are.
+/// PgBouncer's error for a connection like ours.
 const POOLER: &str = "unsupported startup parameter";
 const BEHIND_POOLER: &str = "; a pooler such as PgBouncer: connect to PostgreSQL itself";
 

@@ -53,7 +53,7 @@ pub(super) struct Finding {
     column: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     variable: Option<String>,
-    /// What the chain holds, where that is not what is expected.
+    /// The value on the chain, if it is not the expected one.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
 }
@@ -78,7 +78,7 @@ impl Finding {
         Self::new(kind, subject, Status::Failed, message)
     }
 
-    /// The same with what the chain holds.
+    /// Adds the value on the chain.
     pub(super) fn with_found(self, found: Option<String>) -> Self {
         Self { found, ..self }
     }

@@ -91,7 +91,7 @@ impl Addresses {
     /// As configured by the defaults and `env`.
     ///
     /// # Errors
-    /// Every mistake in the environment; the pins are not known yet.
+    /// Returns every mistake in the environment; the pins are not known yet.
     pub(super) fn configured(
         template: &str,
         env: impl IntoIterator<Item = (OsString, OsString)>,

@@ -110,7 +110,7 @@ pub(super) struct Arguments {
     /// Folder for keys, tokens, the configuration and the store.
     #[arg(long, value_name = "DIR", default_value = ".portcullis")]
     state: PathBuf,
-    /// Delete what an earlier run left there.
+    /// Start over: delete the files of an earlier run first.
     #[arg(long)]
     fresh: bool,
     /// Set up the network on that node, a starknet-devnet, and run the relay on it.

@@ -105,7 +105,7 @@ impl Network {
         Self { chain: Chain(node), chain_id, token, accounts, contracts }
     }
 
-    /// The same on another node; requests only the chain id from it.
+    /// A network on a node that `dev` did not start. Requests only the chain id from it.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
         let network = Self::of_our_own(node, accounts);
         let chain_id = network.chain.chain_id().await.map_err(|trouble| match trouble {
@@ -265,7 +265,7 @@ impl Network {
 
 /// The token's class.
 const TOKEN_CLASS: &str = "0x2e77ee61d4df3d988ee1f42ea5442e913862cc82c2584d212ecda76666498fc";
-/// Of the contracts' addresses.
+/// The salt of the contracts' addresses.
 const SALT: Felt = Felt::ZERO;
 
 /// The address of the account with this public key.

@@ -47,7 +47,7 @@ impl Supervisor {
     /// Stops the node.
     ///
     /// # Errors
-    /// Why it did not start.
+    /// Returns why it did not start.
     pub(super) fn stop(self) -> Result<(), DevError> {
         drop(self.stop);
         self.thread.join().unwrap_or(Ok(()))

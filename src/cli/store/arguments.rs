@@ -38,16 +38,16 @@ Examples:
   portcullis store migrate --config portcullis.toml
 ".to_owned() + STORE_CODES)]
     Migrate,
-    /// Import content: files of one JSON object per line, each of them entirely or not at all.
+    /// Import content from files with one JSON object per line, each entirely or not at all.
     Import(ImportArguments),
     /// Write the content to standard output, in the format of import; no backup: the journal and
     /// the age verification are left out.
     Export(ExportArguments),
-    /// Write everything that a SQLite store holds to a new file, also while a server runs.
+    /// Copy a whole SQLite store to a new file, also while a server runs.
     Backup(BackupArguments),
-    /// Delete what is old and no longer needed.
+    /// Delete old rows that are no longer needed.
     Prune(PruneArguments),
-    /// Erase what is stored about a user: age verification, follows and suggestions.
+    /// Erase the data of a user: age verification, follows and suggestions.
     Forget(ForgetArguments),
 }
 
@@ -74,7 +74,7 @@ pub(in crate::cli) struct ImportArguments {
     pub(super) content: Vec<PathBuf>,
 }
 
-/// What an export lacks.
+/// Names the data that an export lacks.
 pub(super) const NOT_EXPORTED: &str = "the export has content only: no journal, intents, \
     idempotency keys or bindings of the relay, no age verification; `store backup` has all of it";
 
@@ -83,7 +83,7 @@ pub(super) const NOT_EXPORTED: &str = "the export has content only: no journal, 
 Examples:
   # while the server runs
   portcullis store backup --config portcullis.toml backup.sqlite
-  # is its journal whole?
+  # verify the journal of the backup
   PORTCULLIS__STORE__URL=sqlite:backup.sqlite portcullis journal --config portcullis.toml verify
 
 To restore it, stop the server, delete the -wal and -shm files of the database, replace the database
@@ -121,9 +121,9 @@ pub(in crate::cli) struct ExportArguments {
 Examples:
   # a daily job
   portcullis store prune --config portcullis.toml
-  # the same where nothing starts jobs, as in a container; a signal ends it
+  # in a container, where nothing starts jobs; a signal ends it
   portcullis store prune --config portcullis.toml --every 24h
-  # posts of the last year only
+  # keep the posts of the last year only
   portcullis store prune --config portcullis.toml --feed-items-older-than 365d
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct PruneArguments {
@@ -139,7 +139,7 @@ pub(in crate::cli) struct PruneArguments {
     /// Feed items older than this; by default none.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) feed_items_older_than: Option<Duration>,
-    /// Prune again after each such time, until a signal or a failure.
+    /// Prune again at this interval, until a signal or a failure.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) every: Option<Duration>,
 }

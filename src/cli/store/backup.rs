@@ -62,7 +62,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // what cannot be removed has a name that says what it is
+        // a file that cannot be removed has a name that says what it is
         let _ignored = fs::remove_file(&self.0);
     }
 }

@@ -52,7 +52,7 @@ pub struct ReadRequest {
     block: Option<BlockId>,
     /// The transaction that it names, if it does.
     transaction: Option<Felt>,
-    /// Of a class at a block tag that follows the chain: every such tag names the same class.
+    /// The key of a class at a block tag that follows the chain: all such tags name one class.
     cached_under: Option<Arc<CacheKey>>,
     /// Set if it may be sent for another block.
     read: Option<Read>,
@@ -102,7 +102,7 @@ impl ReadRequest {
         }
     }
 
-    /// The same read at the block that `latest` is pinned to, if it is at `latest`.
+    /// The key of this read at the block that `latest` is pinned to, if the read is at `latest`.
     pub(super) fn pinned_to(&self, head: u64, keys: &RandomState) -> Option<CacheKey> {
         let read = self.read.as_ref().filter(|_| self.block == Some(BlockId::Latest))?;
         Some(CacheKey::new(read.call_at(BlockId::Number(head)), keys))
@@ -117,7 +117,7 @@ impl ReadRequest {
         self.cached_under.as_ref().unwrap_or(&self.key)
     }
 
-    /// The same read at this block, where that answers this read for good.
+    /// The key of this read at a block, if the answer there is final for this read.
     pub(super) fn at(&self, block: u64, keys: &RandomState) -> Option<CacheKey> {
         let read = self.read.as_ref().filter(|_| self.cached_under.is_some())?;
         Some(CacheKey::new(read.call_at(BlockId::Number(block)), keys))
@@ -313,7 +313,7 @@ impl Cache {
     }
 
     /// Inserts an answer that was requested under `view`, if its block had settled by then and the
-    /// epoch is still the same. Returns what became of it, for the log.
+    /// epoch is still the same. Returns the outcome, for the log.
     pub(super) fn insert(
         &self,
         key: Arc<CacheKey>,

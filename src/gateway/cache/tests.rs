@@ -1,4 +1,4 @@
-//! What is cached, for how long, and within which bounds.
+//! Which answers are cached, for how long, and within which bounds.
 
 use super::super::watch::{ChainStatus, EpochCause};
 use super::*;
@@ -32,7 +32,7 @@ fn unobserved() -> Step {
     Step { chain: None, ..observed(None, None) }
 }
 
-/// The same in the next epoch.
+/// Moves a step to the next epoch.
 fn next(broke: Option<EpochCause>, step: Step) -> Step {
     Step { broke, generation: 2, ..step }
 }

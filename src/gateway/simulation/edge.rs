@@ -84,7 +84,7 @@ impl Edge {
         self.instant() + SECOND * self.doubts
     }
 
-    /// What the answer shows, as `Route` reads it.
+    /// The chain state that the answer shows, as `Route` reads it.
     fn shows(&self, question: Question, reply: Reply) -> Shows {
         match (question, reply) {
             (Question::Receipt(_), Reply::In(..)) if self.has(Bug::ReceiptIgnored) => {
@@ -224,7 +224,7 @@ impl Edge {
         }
     }
 
-    /// What a call does before it is tried again (`node::behind`).
+    /// Performs the steps of a call before it is retried (`node::behind`).
     fn doubt(
         &mut self,
         behind: Behind,
@@ -318,7 +318,7 @@ impl Edge {
         oracle.round(shown, polled, went_back);
     }
 
-    /// Time passes: what is polled every second is polled.
+    /// Lets time pass, and runs the polls that are due every second.
     pub(super) fn pass(
         &mut self,
         time: Duration,

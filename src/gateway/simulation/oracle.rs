@@ -1,4 +1,4 @@
-//! What must hold of every answer, position and cache hit, from the world's point of view.
+//! The rules that every answer, position and cache hit must keep, from the world's point of view.
 
 use super::Trace;
 use super::edge::Edge;
@@ -21,7 +21,7 @@ struct ShownReceipt {
     since: u64,
 }
 
-/// What clients have seen, and which rule was broken first.
+/// The answers that clients have seen, and the first broken rule.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     pub(super) step: u64,
@@ -34,7 +34,7 @@ pub(super) struct Oracle {
     heads: Vec<(u64, u64, u64)>,
     low_rounds: usize,
     position: Option<ChainPosition>,
-    /// What an epoch of positions may have ended by.
+    /// The rollbacks that may have ended an epoch of positions.
     rollbacks: usize,
     epoch: u64,
     /// Whether a node had a block that was taken back, at the watch's last poll.
@@ -140,14 +140,14 @@ impl Oracle {
             self.require(self.low_rounds >= 3, "an epoch ended by fewer than three rounds");
             self.low_rounds = 0;
             self.statuses.clear();
-            // what was in a later block counts as rolled back, rightly or not
+            // transactions of later blocks count as rolled back, rightly or not
             let receipts = self.receipts.iter().map(|(hash, receipt)| (*hash, receipt.number));
             self.disproved.extend(receipts.filter(|(_, number)| Some(*number) > polled));
             self.receipts.retain(|_, receipt| Some(receipt.number) <= polled);
         }
     }
 
-    /// All nodes are fresh again for long: what the chain does not have is not found.
+    /// All nodes are fresh again for long: a transaction that the chain lacks must be not found.
     pub(super) fn end(
         &mut self,
         world: &World,

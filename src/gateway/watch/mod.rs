@@ -1,4 +1,4 @@
-//! What two polls of the chain prove about the time between them. Pure: time is an argument.
+//! Decides what two polls of the chain prove about the time between them. Pure: time is passed in.
 //!
 //! A development chain can lose blocks (abort, revert, restart) and mine others in their place with
 //! the same numbers and hashes. Only timestamps and contents tell them apart, and a timestamp is in
@@ -70,7 +70,7 @@ pub(super) enum L1 {
     Head(Option<BlockIdentity>),
 }
 
-/// What is known of the chain. The leader of a fleet publishes it, and its followers cache by it.
+/// The known state of the chain. The leader of a fleet publishes it; its followers cache by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChainState {
     /// The epoch of positions: it ends whenever a block may be gone or replaced, settled or not.
@@ -88,7 +88,7 @@ pub(super) struct ChainState {
     l1: L1,
 }
 
-/// What is known of the chain, and since when.
+/// The known state of the chain, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     state: ChainState,
@@ -156,7 +156,7 @@ impl ChainState {
 }
 
 impl Watch {
-    /// One that gives later numbers to epochs than `newest`.
+    /// A watch that numbers its epochs above `newest`.
     pub(super) fn after(newest: u64) -> Self {
         Self { newest, ..Self::default() }
     }

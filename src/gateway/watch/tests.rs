@@ -60,7 +60,7 @@ impl World {
         self.watch.step(poll, self.start + Duration::from_millis(self.now), self.now)
     }
 
-    /// One that has settled on the head of `chain`.
+    /// A watch that has settled on the head of `chain`.
     fn settled_on(chain: &Chain) -> Self {
         let mut world = Self::new();
         world.see(0, chain);

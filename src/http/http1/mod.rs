@@ -1,7 +1,7 @@
 //! One HTTP/1 connection: reads each head whole and in time, writes responses, closes in order.
 //!
 //! Pingora's own reader has a timeout per read but none for a whole head, keeps its buffers while a
-//! client is silent, and closes without reading what is still under way, which costs the client the
+//! client is silent, and closes without reading the bytes in transit, which costs the client the
 //! response. In: bytes. Out: a head for the proxy, while the connection is lent as its request.
 
 mod message;
@@ -52,7 +52,7 @@ pub(super) struct Limits {
     pub(super) header_size: usize,
     /// From the first byte of a head to its last.
     pub(super) header_timeout: Duration,
-    /// A client that takes nothing of what is written over HTTP/2; over HTTP/1 the app decides.
+    /// For a client that reads nothing, over HTTP/2; over HTTP/1 the app decides.
     pub(super) write_timeout: Duration,
     /// A client that is silent, after it connected or between two requests.
     pub(super) idle_timeout: Duration,
@@ -75,7 +75,7 @@ pub(super) struct Connection {
     buffer: BytesMut,
     /// The last head that was read.
     head: Vec<u8>,
-    /// The same head, parsed, if it came twice.
+    /// The parsed head, if the previous request had the same one.
     cached: Option<Box<CachedHead>>,
     version: Version,
     body: BodyReader,
@@ -171,7 +171,7 @@ impl Connection {
         self.keeps_alive = false;
     }
 
-    /// No other request follows; what the client still sends is dropped before closing.
+    /// No other request follows; bytes that the client still sends are dropped before closing.
     pub(super) fn linger(&mut self) {
         self.lingers = true;
         self.keeps_alive = false;

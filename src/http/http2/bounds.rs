@@ -1,7 +1,7 @@
 //! The bounds of one HTTP/2 connection, by who is at its other end.
 //!
-//! Pure: in, who that is and what was wasted; out, the settings of `h2`, and when the connection
-//! has to end. A trusted proxy's connection has many clients, and none of them ends it for the
+//! Pure. In: the peer, and its waste. Out: the settings of `h2`, and when the connection has to
+//! end. A trusted proxy's connection has many clients, and none of them ends it for the
 //! others.
 
 use h2::server::Builder;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 const MAX_STREAMS: u32 = 100;
 /// 64 KiB of a request's body may be under way: the largest there is.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// 256 KiB over all requests of a connection: what is under way is in no other bound.
+/// 256 KiB over all requests of a connection: bytes in transit are in no other bound.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// 64 KiB of each response wait to be written; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
@@ -45,8 +45,8 @@ const FULL_CONNECTIONS: usize = 8;
 const SHORT_FRAMES_TIMES: usize = 32;
 /// Streams that a client's further connections remember.
 const FEW_REMEMBERED: usize = 2;
-/// Heads that `h2` decodes before the first of them is accepted or refused. What it uses for each
-/// stays allocated for the connection's life.
+/// Heads that `h2` decodes before the first of them is accepted or refused. Their memory in
+/// `h2` stays allocated for the connection's life.
 const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
 
@@ -187,7 +187,7 @@ impl Bounds {
 impl Waste {
     /// A request of the other end itself.
     pub(super) const OWN: usize = CLIENTS_OF_A_PROXY;
-    /// One that a trusted proxy forwarded.
+    /// A request that a trusted proxy forwarded.
     pub(super) const FORWARDED: usize = 1;
 
     pub(super) fn new(now: Instant) -> Self {

@@ -29,7 +29,7 @@ const CONTINUATION: u8 = 9;
 pub(super) struct Passed {
     /// Bytes that were followed.
     pub(super) length: usize,
-    /// Those of them that are passed on; the others wait for the rest of their block.
+    /// The followed bytes that are passed on; the others wait for the rest of their block.
     pub(super) whole: usize,
     /// If not empty, this is passed on, and has these bytes behind earlier ones.
     pub(super) earlier: Vec<u8>,
@@ -192,7 +192,7 @@ mod tests {
         bytes
     }
 
-    /// What `h2` gets of these bytes.
+    /// Returns the part of these bytes that `h2` receives.
     fn passed_on(frames: &mut Frames, bytes: &[u8]) -> Vec<u8> {
         let Passed { length, whole, earlier, .. } =
             frames.pass(bytes, &mut 99, &Malformed::default());

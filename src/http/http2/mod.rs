@@ -1,10 +1,10 @@
 //! One HTTP/2 connection: many requests at a time, each as bounded as one over HTTP/1.
 //!
 //! In: a stream whose client chose `h2`. Out: an [`H2Stream`] per request, served by a task that
-//! ends when the client resets the stream. The `h2` crate frames and counts; what it has no clock
-//! for is here and in `timed_io`: idle and old connections get GOAWAY and finish what they have
-//! started, and so do all when the process drains. Pingora's own loop bounds none of this. What
-//! `h2` drops of a malformed request is found in `heads`.
+//! ends when the client resets the stream. The `h2` crate frames and counts. The clocks that it
+//! lacks are here and in `timed_io`: idle and old connections get GOAWAY and finish the requests
+//! that they have started, and so do all when the process drains. Pingora's own loop bounds none of
+//! this. `heads` finds the malformed parts of requests that `h2` drops.
 
 mod bounds;
 mod frames;
@@ -126,14 +126,14 @@ struct H2Connection<A> {
     shutdown: ShutdownWatch,
     connection: Connection<TimedIo<Stream>, Bytes>,
     frame_timer: Arc<FrameTimer>,
-    /// Those being answered; they end with the connection.
+    /// Requests that are being answered; they end with the connection.
     requests: JoinSet<Outcome>,
     wasted: Waste,
     /// Whether a request has started since the last round of heads.
     has_started: bool,
     /// Requests that `h2` passed on.
     accepted: usize,
-    /// Those of them that were refused by a reset.
+    /// Accepted requests that were refused by a reset.
     refused: usize,
     drain: ConnectionGuard,
     /// Until when the client may still send a request, once the process drains.
@@ -182,7 +182,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 }
                 Poll::Pending => {}
             }
-            // what a finished request has left to write is written in the next round
+            // the next round writes the rest of a finished request
             if self.poll_finished(cx) {
                 continue;
             }

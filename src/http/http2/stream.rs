@@ -202,7 +202,7 @@ impl H2Stream {
         };
         // a body that is not as long as declared ends the stream as a reset does
         let piece = piece.map_err(|_| BodyError::Gone)?;
-        // what is read makes room for more of it
+        // reading makes room for more
         let released = self.body.flow_control().release_capacity(piece.len());
         released.map_err(|_| BodyError::Gone)?;
         Ok(Some(piece))
@@ -262,7 +262,7 @@ impl H2Stream {
 }
 
 impl Drop for H2Stream {
-    /// What is malformed of a body that nobody read is forgotten.
+    /// Forgets that an unread body was malformed.
     fn drop(&mut self) {
         self.is_malformed();
     }

@@ -1,8 +1,8 @@
-//! What one answer shows of the chain, and the transactions that clients have seen accepted.
+//! The chain state that one answer shows, and the transactions that clients have seen accepted.
 //!
 //! "Not found" proves nothing of a URL whose answers come from several nodes, some of them behind.
-//! It is believed of a transaction that was not shown before; of another one, if three times, a
-//! second apart, the block that its receipt named does not list it, or there is no such block.
+//! A transaction that was never shown is believed to be missing. One that was shown is not, until
+//! three times, a second apart, the block of its receipt does not list it or does not exist.
 //!
 //! A receipt proves its block's number only until a rollback disproves it: `starknet-devnet` goes
 //! on naming the number that a pending transaction had before blocks were aborted. Pure: time is an
@@ -118,7 +118,7 @@ impl ShownTransactions {
         let Some(known) = self.by_hash.get_mut(&hash).filter(|known| known.is_shown) else {
             return true;
         };
-        // otherwise its block tells, or the heads; an epoch may have ended below that block
+        // otherwise its block or the heads decide; an epoch may have ended below that block
         if known.block.is_none() || known.block > floor {
             known.doubt(now);
         }
@@ -135,7 +135,7 @@ impl ShownTransactions {
         })
     }
 
-    /// The chain went back to `head`: what was in a later block is gone.
+    /// The chain went back to `head`: transactions of later blocks are gone.
     pub(super) fn truncate(&mut self, head: Option<u64>) {
         for known in self.by_hash.values_mut() {
             if known.block.is_none() || known.block > head {

@@ -1,5 +1,5 @@
-//! What polls and answers prove about the URLs of the node: which may serve, and from which block
-//! on. Pure: rounds of polls in, verdicts out.
+//! Decides by polls and answers which URLs of the node may serve, and from which block on. Pure:
+//! rounds of polls in, verdicts out.
 //!
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
 //! pins `latest`. Neither goes back within an epoch; a URL that is not as far is not used, and its
@@ -43,7 +43,7 @@ named! {
     }
 }
 
-/// What one poll found out about a URL of the served chain.
+/// The result of one poll of a URL of the served chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PollResult {
     /// The number of its newest block.
@@ -185,7 +185,7 @@ impl GroupState {
             Shows::Accepted(hash, block) => {
                 Arc::make_mut(&mut self.transactions).insert(hash, block, url.head)
             }
-            // what the watch reads of one replica is not what `latest` means to clients
+            // the watch reads one replica, whose newest block is not what `latest` means to clients
             Shows::Head(_) if source == Source::Primary && has_replicas => None,
             Shows::Head(number) | Shows::Block(number) => Some(number),
             Shows::Nothing | Shows::NoBlock(_) | Shows::NoKnownBlock(_) | Shows::NotAccepted(_) => {
@@ -195,7 +195,7 @@ impl GroupState {
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
         let head = url.head;
-        // a receipt that names a wrong number, asked for again and again, would end no doubt
+        // a receipt with a wrong number that is requested repeatedly would never settle the doubt
         if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
             url.answered = url.answered.max(number);
             if number >= self.floor() {

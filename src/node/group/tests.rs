@@ -18,7 +18,7 @@ const AWAY: Option<Url> = None;
 /// An answer of the primary about its newest block, whose number it does not name.
 const AT_HEAD: (Source, Shows) = (Source::PrimaryAtHead, Shows::Nothing);
 
-/// One that names it.
+/// An answer of the primary that names its newest block.
 const fn head(number: u64) -> (Source, Shows) {
     (Source::PrimaryAtHead, Shows::Head(number))
 }
@@ -28,7 +28,7 @@ const fn at(head: u64) -> Option<Url> {
     Some(Url(head, 0))
 }
 
-/// One of another chain, from block 5 on.
+/// A URL of another chain, from block 5 on.
 const fn fork(head: u64) -> Option<Url> {
     Some(Url(head, 1))
 }

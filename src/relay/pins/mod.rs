@@ -82,7 +82,7 @@ pub(crate) struct Prover {
     pins: Arc<Pins>,
     chain: Arc<Chain>,
     running: Arc<Running<Settings>>,
-    /// What other relays may share; `None` for a proof that permits nothing.
+    /// The store that other relays may share; `None` for a proof that permits nothing.
     store: Option<Arc<Store>>,
     max_age: Duration,
     proofs: Shared<(), Arc<Proof>>,
@@ -135,8 +135,8 @@ impl Prover {
         self.newest.load_full()
     }
 
-    /// A block that was the newest one not long ago; 0 if none is known. What is signed now is in a
-    /// later one.
+    /// A block that was the newest one not long ago; 0 if none is known. A transaction that is
+    /// signed now is in a later one.
     pub(super) fn head(&self) -> u64 {
         self.newest().and_then(|proof| proof.head).unwrap_or(0)
     }

@@ -16,7 +16,7 @@ const SPEC: &str = "0.10.";
 const YES: &str = "true";
 const NO: &str = "false";
 
-/// What a pin reads.
+/// The value that a pin reads.
 enum Read {
     ChainId,
     SpecVersion,

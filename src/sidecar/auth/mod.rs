@@ -74,7 +74,7 @@ impl Auth {
     /// The user of a session.
     ///
     /// # Errors
-    /// `not_configured`, `unauthorized` without a token, `forbidden` for a guest,
+    /// Returns `not_configured`, `unauthorized` without a token, `forbidden` for a guest,
     /// `keys_unavailable`, or the fault of the token: `bad_jwt…` or `jwt_expired`.
     pub async fn user(
         &self,
@@ -97,7 +97,7 @@ impl Auth {
     /// The reader of a personal feed who calls the XRPC method `lxm` from this `client`.
     ///
     /// # Errors
-    /// As [`Self::user`]; `not_configured` only for a session of the platform.
+    /// Fails as [`Self::user`] does; `not_configured` only for a session of the platform.
     pub async fn viewer(
         &self,
         authorization: &Authorization,

@@ -37,8 +37,8 @@ pub(super) fn sanitize(html: &str) -> String {
     page.html.trim().to_owned()
 }
 
-/// The text alone, with paragraphs and white space as a browser shows them. What looks like a tag
-/// is broken up: the text must be harmless to apps that render it as HTML.
+/// The text alone, with paragraphs and white space as a browser shows them. Text that looks like
+/// a tag is broken up: the text must be harmless to apps that render it as HTML.
 pub(super) fn plain(html: &str) -> String {
     let (mut text, mut gap) = (String::with_capacity(html.len()), 0);
     for token in Tokens(html) {

@@ -1,5 +1,5 @@
-//! What the service endpoints read: feeds, suggestions, accounts, podcasts, the sitemap; and the
-//! age verification, which they write: sessions, the verifier's events, and the status of users.
+//! The statements of the service endpoints. They read feeds, suggestions, accounts, podcasts and
+//! the sitemap; they write age verification: sessions, the verifier's events, the status of users.
 //!
 //! A page of a feed starts at the position of the last one in an index, and no query counts rows.
 //! It has the posts of one set of moderation labels, so blocked posts are not read at all. Blocked
@@ -176,8 +176,8 @@ pub const AGE_SUBJECT: &str = "SELECT user_id FROM age_session WHERE subject_ref
 pub const AGE_SESSION_MOVE: &str =
     "UPDATE age_session SET status = $2, last_occurred_us = $3 WHERE subject_ref = $1";
 
-/// What is stored that an event may conflict with: the event of its id, its subject, if that is of
-/// the user `$3`, and that user.
+/// The stored facts that an event may conflict with: the event of its id, its subject, if that is
+/// of the user `$3`, and that user.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
     age_event.status_after, age_session.status AS subject_status, \
     age_session.last_occurred_us AS subject_us, age_user.status AS user_status, \

@@ -181,7 +181,7 @@ pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \
 /// The fees of an epoch from a minute to another.
 pub const FEES: &str = "SELECT CAST(coalesce(sum(fee_gfri), 0) AS BIGINT) AS fees_gfri \
     FROM fee_sum WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
-/// The same by minute.
+/// The fees of an epoch by minute, from a minute to another.
 pub const FEES_BY_MINUTE: &str = "SELECT minute, fee_gfri FROM fee_sum \
     WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
 
@@ -223,8 +223,8 @@ pub const REFUSALS: &str = entry!(
 /// Binds an identity and a recipient.
 pub const BIND: &str =
     "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) VALUES ($1, $2, $3, $4)";
-/// The bindings of an identity and of a recipient, and whether a drip holds them that is not of
-/// this slot.
+/// The bindings of an identity and of a recipient, and whether a drip outside of this slot holds
+/// them.
 pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELECT 1 FROM intent \
     WHERE intent.epoch = $1 AND intent.operation = 'faucet-drip' \
     AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
@@ -290,7 +290,7 @@ pub const SESSION_IDLE: &str = "SELECT set_config(name, $1, false) FROM pg_setti
     WHERE name = 'idle_session_timeout'";
 /// PostgreSQL only: the process that serves this session.
 pub const SESSION: &str = "SELECT pg_backend_pid() AS session";
-/// PostgreSQL only: what follows this server. Every user may count the standbys, and not see more.
+/// PostgreSQL only: the standbys of this server. Every user may count them, and not see more.
 pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
     (SELECT count(*) FROM pg_stat_replication) AS standbys, \
     current_setting('synchronous_standby_names') <> '' AS is_synchronous";
@@ -298,15 +298,15 @@ pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
 pub const PRIMARY_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS bytes FROM pg_control_system()";
-/// PostgreSQL only: the same of a replica, by what it has replayed; NULL for a server that
-/// follows no other.
+/// PostgreSQL only: which database a replica has, and up to where it has replayed the log; NULL for
+/// a server that follows no other.
 pub const REPLICA_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     CASE WHEN pg_is_in_recovery() THEN \
     pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint END AS bytes \
     FROM pg_control_system()";
-/// PostgreSQL only: waits until no other transaction has the lock of this name. Two numbers are
-/// apart from the one of a session's lock.
+/// PostgreSQL only: waits until no other transaction has the lock of this name. Locks of two
+/// numbers never collide with the locks of sessions, which have one number.
 pub const NAME_LOCK: &str = "SELECT pg_advisory_xact_lock(1, hashtext($1))";
 /// PostgreSQL only: begins a transaction that sees one state of the tables.
 pub const SNAPSHOT_BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";

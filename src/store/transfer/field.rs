@@ -107,7 +107,7 @@ impl MemberError {
         Self { path: path.to_owned(), why: why.into() }
     }
 
-    /// The same, below this name or index.
+    /// Puts the error below this name or index.
     pub(super) fn under(mut self, name: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{name}{dot}{}", self.path);

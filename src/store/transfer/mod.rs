@@ -5,7 +5,7 @@
 //! and import reads what export writes.
 //!
 //! Reading order: `types.rs` lists all types; `field.rs` checks members, `record.rs` parses a line,
-//! `rules.rs` judges it, `batch.rs` applies many (`sql.rs`); `export.rs` goes the other way.
+//! `rules.rs` judges it, `batch.rs` applies many records (`sql.rs`); `export.rs` writes them.
 
 mod batch;
 mod categories;

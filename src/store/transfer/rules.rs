@@ -1,4 +1,4 @@
-//! What a record must be beyond the types of its members, by the documents of the tables.
+//! Rules for records beyond the types of their members, from the documents of the tables.
 //!
 //! In: a record, and what the importer knows. Rules about stored rows are steps in `types.rs`.
 

@@ -49,9 +49,9 @@ pub(super) enum After {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rows {
     All,
-    /// Those that have this list.
+    /// The rows that have this list.
     With(&'static str),
-    /// One for each item of this list, with its rank and the record's key.
+    /// A row for each item of this list, with its rank and the record's key.
     Each(&'static str),
 }
 

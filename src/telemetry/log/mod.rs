@@ -86,7 +86,7 @@ struct Pending {
     text: String,
     /// Bytes of all lines so far.
     appended: u64,
-    /// Those that do not wait any more.
+    /// Bytes that no longer wait.
     written: u64,
     /// Flushes that wait.
     flushes: usize,

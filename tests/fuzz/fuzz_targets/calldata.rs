@@ -1,5 +1,5 @@
 //! The calldata of a user's transaction, against a second reading of the list of permitted calls:
-//! the same verdict and the same reason. What is accepted is accepted when a wallet signs it.
+//! the same verdict and the same reason. Accepted calldata is accepted when a wallet signs it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -87,7 +87,7 @@ async fn write(mut node: UnixStream, answer: &[u8], piece: usize) {
         }
     }
     let _ = node.shutdown().await;
-    // an end without an error: what it was sent must have been read
+    // an end without an error: everything sent must have been read
     let _ = node.readable().await.map(|()| node.try_read(&mut [0; 8]));
 }
 

@@ -1,5 +1,5 @@
 //! An operation's body; its first byte chooses the operation. Another spelling gets the same
-//! verdict; what is accepted has exactly the operation's members, and its canonical form is the
+//! verdict; an accepted body has exactly the operation's members, and its canonical form is the
 //! same operation.
 #![no_main]
 

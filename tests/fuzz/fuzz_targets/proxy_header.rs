@@ -9,7 +9,7 @@ use std::net::IpAddr;
 fuzz_target!(|bytes: &[u8]| {
     let read = read(bytes);
     assert_eq!(read.as_ref().ok(), reference(bytes).as_ref());
-    // what is refused early is refused with more bytes, too, and for the same reason
+    // an early refusal stays with more bytes, and has the same reason
     for cut in 0..bytes.len().min(PRELUDE) {
         if let Err(why) = Prelude::begins(&bytes[..cut]) {
             assert_eq!(Prelude::begins(bytes), Err(why));

@@ -51,7 +51,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, LazyLock};
 
 static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(portcullis_fuzz::gateway);
-// made once, because it takes longer than many bodies: what is in it must be right at any time
+// made once, because it takes longer than many bodies: its content must be right at any time
 static CACHE: LazyLock<ParsedBodyCache> = LazyLock::new(ParsedBodyCache::new);
 
 fuzz_target!(|data: &[u8]| {
@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What the gateway does with a body, and what it would do without the cache.
+/// Compares the verdict on a body with the one that the gateway reaches without its cache.
 fn arrives(body: &[u8]) {
     let key = CACHE.key(body);
     let permit = POLICY.inspect(body);

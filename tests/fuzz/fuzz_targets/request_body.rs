@@ -1,5 +1,5 @@
-//! A JSON-RPC body at the gateway. What is permitted names one of the thirteen methods, is what the
-//! client wrote in another spelling, and is permitted again. A `parse_error` is no valid JSON.
+//! A JSON-RPC body at the gateway. A permitted one names one of the thirteen methods, has the
+//! client's values in another spelling, and is permitted again. A `parse_error` is no valid JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 //! A V3 transaction, in an estimate and as a write. An estimate accepts what a plain reading of its
-//! fields accepts; the hash is the one of those fields; what is written has the same hash.
+//! fields accepts; the hash is that of those fields; the rewritten form has the same hash.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What the targets share: the policies of the network that the vectors were taken from, and
+//! Shared by the targets: the policies of the network that the vectors were taken from, and
 //! readers of JSON and felts that have nothing in common with those under test but `serde_json`.
 
 pub mod reference;

@@ -42,7 +42,7 @@ pub fn felts(value: &Value) -> Option<Vec<Felt>> {
     value.as_array()?.iter().map(felt).collect()
 }
 
-/// The same value with each felt in its shortest lower-case form.
+/// The value with each felt in its shortest lower-case form.
 pub fn canonical(value: &Value) -> Value {
     match value {
         Value::String(_) => {

@@ -37,7 +37,7 @@ fn anonymous(response: &Response) -> (u16, String, Vec<(String, String)>) {
     (response.status, body, headers)
 }
 
-/// The same request as if from another client, without failed attempts so far.
+/// Sends a request as another client, which has no failed attempts so far.
 fn from_client(request: Request, number: usize) -> Request {
     request.with("X-Forwarded-For", &format!("192.0.2.{number}"))
 }

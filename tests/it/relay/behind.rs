@@ -39,7 +39,7 @@ impl View {
         self.is_away.store(true, Ordering::SeqCst);
     }
 
-    /// What a node with this view answers.
+    /// The answers of a node with this view.
     fn script(&self, network: &Network) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
         let (view, forward, address) = (self.clone(), network.forward(), network.address);
         move |call| {

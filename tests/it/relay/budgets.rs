@@ -1,4 +1,4 @@
-//! Budgets of a day: what is over them is refused before anything is sent, by every relay of the
+//! Budgets of a day: a write over them is refused before anything is sent, by every relay of the
 //! store, also after a crash.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

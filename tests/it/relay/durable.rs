@@ -1,4 +1,4 @@
-//! What is durable when: an intent is journaled as sent before its first byte, and as accepted
+//! Order of durable writes: an intent is journaled as sent before its first byte, and as accepted
 //! while the next operation of the account runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

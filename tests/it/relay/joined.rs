@@ -1,4 +1,4 @@
-//! The same request at two relays of one PostgreSQL, in front of a real node: both give the answer
+//! One request at two relays of one PostgreSQL, in front of a real node: both give the answer
 //! of one write, also while the account is busy, and neither takes the key of the other's request.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an attacker could read in the memory of a running relay.
+//! Secrets that an attacker could read in the memory of a running relay.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ fn memory(process: u32) -> Vec<Mapping> {
         let number = |text| u64::from_str_radix(text, 16).expect("an address");
         let (start, end) = (number(start), number(end));
         let mut bytes = vec![0; usize::try_from(end - start).expect("it fits")];
-        // what was unmapped meanwhile is not there
+        // memory that was unmapped meanwhile is not there
         let read = memory.read_at(&mut bytes, start).ok()?;
         bytes.truncate(read);
         Some(Mapping(line.to_owned(), bytes))

@@ -1,4 +1,4 @@
-//! What the chain refuses before anything is sent, and a faucet without money.
+//! Refusals of the chain before anything is sent, and a faucet without money.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

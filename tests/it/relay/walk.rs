@@ -129,7 +129,7 @@ fn each_comes_to(status: u16, added: fn(&Call) -> Vec<Act>, receipt: fn(&Call) -
     each_is_submitted(1, status, added, receipt);
 }
 
-/// The same for one that is submitted this often.
+/// Walks for a transaction that is submitted this often.
 fn each_is_submitted(
     times: usize,
     status: u16,

@@ -83,7 +83,7 @@ pub(crate) fn assert_error(response: &Response, reason: &str, id: &str, why: &st
     assert_one_of(response, &[reason], id, why);
 }
 
-/// The same where the contract permits more than one reason.
+/// Asserts a refusal where the contract permits more than one reason.
 pub(crate) fn assert_one_of(response: &Response, reasons: &[&str], id: &str, why: &str) {
     assert_common(response, why);
     let body = response.json();

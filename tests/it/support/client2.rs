@@ -39,7 +39,7 @@ impl Client2 {
         Self::with_window(address, pair, 1 << 20)
     }
 
-    /// The same, with this initial stream window in bytes.
+    /// Connects with this initial stream window in bytes.
     pub(crate) fn with_window(address: SocketAddr, pair: &Pair, window: u32) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -85,7 +85,7 @@ impl Client2 {
         self.try_ask(request).expect("an answer")
     }
 
-    /// The same, or the error.
+    /// Sends a request, and returns the response or the error.
     pub(crate) fn try_ask(&mut self, request: &Request) -> Result<Response, h2::Error> {
         let begun = self.send(request)?;
         self.response(begun)

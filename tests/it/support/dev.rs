@@ -27,7 +27,7 @@ pub(crate) fn dev(state: &Path, more: &[&str]) -> Command {
     dev_of(program(), state, more)
 }
 
-/// The same of another program.
+/// The command of another program.
 pub(crate) fn dev_of(mut command: Command, state: &Path, more: &[&str]) -> Command {
     command.args(["dev", "--state"]).arg(state).args(more);
     for surface in SURFACES {
@@ -44,7 +44,7 @@ impl Dev {
         dev
     }
 
-    /// The same without waiting for anything.
+    /// Starts it, without waiting for anything.
     pub(crate) fn spawn(mut command: Command, state: &Path) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -106,13 +106,13 @@ impl Dev {
         Client::connect(self.address("relay")).ask(&request).status
     }
 
-    /// What a read of the number of blocks gets.
+    /// Reads the number of blocks.
     pub(crate) fn read(&self) -> Response {
         let request = Request::post(rpc("1", "starknet_blockNumber", "[]"));
         Client::connect(self.address("gateway")).ask(&request)
     }
 
-    /// What a GET of a path gets.
+    /// Sends a GET to a path.
     pub(crate) fn get(&self, surface: &str, path: &str) -> Response {
         let request = Request::new("GET", path).without("Host").with("Host", "localhost");
         Client::connect(self.address(surface)).ask(&request)

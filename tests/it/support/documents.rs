@@ -162,7 +162,7 @@ impl Document {
         of_path.filter(|(own, _)| own == method || status == 405).collect()
     }
 
-    /// What the document does not declare about this response.
+    /// The first part of this response that the document does not declare.
     fn fault(&self, answer: &Answer, response: &Response) -> Option<String> {
         let stated = || answer.headers.iter().chain(&self.every_answer);
         for header in stated() {

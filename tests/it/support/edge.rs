@@ -102,7 +102,7 @@ impl Setup {
         self.run_with(subcommand, &[], "")
     }
 
-    /// The same with more arguments and this standard input.
+    /// Runs a subcommand with more arguments and this standard input.
     pub(crate) fn run_with(&self, subcommand: &str, more: &[&str], input: &str) -> Output {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command(subcommand, &file);
@@ -201,7 +201,7 @@ pub(crate) fn program() -> Command {
     program_by(&[Path::new(PROGRAM)])
 }
 
-/// The same by other words, such as the path of a link to it.
+/// The program by other words, such as the path of a link to it.
 pub(crate) fn program_by(words: &[&Path]) -> Command {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
@@ -268,7 +268,7 @@ impl Drop for Spawned {
     }
 }
 
-/// What the process wrote to stderr.
+/// The lines that the process wrote to stderr.
 #[derive(Default)]
 struct Log {
     state: Mutex<(Vec<String>, bool)>,
@@ -328,7 +328,7 @@ impl Edge {
         Setup::before(node.address()).start()
     }
 
-    /// The same with some keys set to other TOML values.
+    /// Starts it with some keys set to other TOML values.
     pub(crate) fn with(node: &Node, keys: &[(&str, &str)]) -> Self {
         let setup = Setup::before(node.address());
         keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value)).start()

@@ -55,7 +55,7 @@ impl Replica {
         Self::start(&devnet::ARCHIVE)
     }
 
-    /// The same for several.
+    /// Several archives.
     pub(crate) fn archives<const COUNT: usize>() -> [Self; COUNT] {
         std::array::from_fn(|_| Self::archive())
     }

@@ -45,7 +45,7 @@ impl Request {
         request
     }
 
-    /// The same in chunks of `size` bytes.
+    /// A POST of a body in chunks of `size` bytes.
     pub(crate) fn post_chunked(body: impl AsRef<[u8]>, size: usize) -> Self {
         let mut request = Self::new("POST", "/rpc")
             .with("Content-Type", "application/json")

@@ -119,7 +119,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A repeat gets the first outcome; what is newer is applied, unless the table forbids it.
+    /// A repeat gets the first outcome; a newer event is applied, unless the table forbids it.
     fn expected(&self, event: &SignedEvent) -> EventOutcome {
         if let Some(first) = self.events.get(event.event_id()) {
             if first.digest != event.digest() {

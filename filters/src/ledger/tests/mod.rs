@@ -74,7 +74,7 @@ fn key_of(new: &NewIntent<'_>, intent: Option<i64>) -> Option<Key> {
     Some(Key { operation, digest: new.digest, token: Some(TOKEN), intent, answer: None })
 }
 
-/// The reply; what is stored has the id 0.
+/// The reply; stored intents have the id 0.
 fn reply(new: &NewIntent<'_>, facts: &Facts) -> Intended {
     match intend(new, facts, NOW) {
         Intention::Insert(_) => Intended::New(IntentId(0)),

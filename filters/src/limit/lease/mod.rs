@@ -1,8 +1,8 @@
 //! An instance's state of one client: its lease, and its unreported admissions.
 //!
-//! Times are arguments: what has passed on a monotonic clock since some start. Nothing here waits.
-//! A lease begins before its message is sent and ends on that clock. What it still has is named in
-//! each message (`hold`), so that it can be used while the message is under way. A use is reported
+//! Times are arguments: the time on a monotonic clock since some start. Nothing here waits. A lease
+//! begins before its message is sent and ends on that clock. Each message names the rest of the
+//! lease (`hold`), so that it can be used while the message is under way. A use is reported
 //! until a message with it is answered; the number of the first such message makes it count once.
 
 use alloc::collections::VecDeque;
@@ -92,7 +92,7 @@ pub enum Step {
     Refused(Duration),
     /// The store decides.
     Waits {
-        /// Whether the caller sends the message; else one is under way.
+        /// Whether the caller sends the message; otherwise another caller has sent one.
         sends: bool,
     },
 }
@@ -100,9 +100,9 @@ pub enum Step {
 /// The admissions of a lease while the store is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// A request of it is taken.
+    /// The request is admitted.
     Admitted,
-    /// Nothing is left of it for this long.
+    /// No request is left for this long.
     Refused(Duration),
     /// The last answer is older than the window: the part of this instance applies.
     Part,
@@ -162,7 +162,7 @@ impl Lease {
         self.tokens.saturating_add(self.spare).saturating_add(self.left)
     }
 
-    /// The same, unless an answer of the store would be needed to tell.
+    /// The remaining requests; `None` if only the store could tell.
     pub fn known_remaining(&self, now: Duration, terms: &Terms) -> Option<u32> {
         let is_fresh = self.answered_at.is_some_and(|at| at.saturating_add(terms.window) > now);
         let is_refused = self.refused_until.is_some_and(|until| until > now);
@@ -259,9 +259,8 @@ impl Lease {
         self.refused_until = (answer.left == 0).then(|| now.saturating_add(answer.retry));
     }
 
-    /// The store has lost the client's record: what it granted needs another answer. If none
-    /// follows, what was left before still is: it was counted with everything that the store has
-    /// lost.
+    /// The store has lost the client's record, so its grants need another answer. If none follows,
+    /// the earlier remainder applies: it was counted with everything that the store has lost.
     pub fn forgotten(&mut self, now: Duration) {
         self.expire(now);
         self.is_forgotten = true;

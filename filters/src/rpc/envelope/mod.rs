@@ -60,7 +60,7 @@ impl<'a> Envelope<'a> {
     /// Parses a request body.
     ///
     /// # Errors
-    /// `parse_error`, `batch` or `invalid_request`; with the request's id where it was valid.
+    /// Returns `parse_error`, `batch` or `invalid_request`, with the request's id if it was valid.
     pub fn parse(body: &'a [u8]) -> Result<Self, Refusal> {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(Refusal::not_an_object(Json::parse(body)));

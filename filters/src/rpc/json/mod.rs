@@ -329,7 +329,7 @@ fn stop(text: &[u8], mut at: usize) -> usize {
     let of = |byte: u8| i8x16::splat(byte.cast_signed());
     while let Some(piece) = text.get(at..).and_then(<[u8]>::first_chunk::<16>) {
         let bytes = i8x16::from(piece.map(u8::cast_signed));
-        // what is beyond ASCII is negative
+        // bytes beyond ASCII are negative
         let stops = bytes.simd_lt(of(b' ')) | bytes.simd_eq(of(b'"')) | bytes.simd_eq(of(b'\\'));
         let stops = stops.to_bitmask();
         if stops != 0 {

@@ -67,7 +67,7 @@ fn only_plain_integers_are_integers() {
     }
 }
 
-/// What can begin, end or break a value somewhere.
+/// Bytes that can begin, end or break a value somewhere.
 const BYTES: &[u8] =
     b"\"\\[]{},:0123456789-+.eEtrufalsn/b \t\n\r\x00\x1f\x20\x7f\xc3\xa9\xed\xa0\x80\xf0\x9f";
 

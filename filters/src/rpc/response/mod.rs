@@ -175,7 +175,7 @@ pub enum CachePolicy {
     Briefly,
     /// While the block of this number is part of the chain.
     WithBlock(u64),
-    /// The same, and until L1 accepts more blocks: the answer says that this block is not accepted
+    /// As above, and until L1 accepts more blocks: the answer says that this block is not accepted
     /// on L1.
     UntilL1(u64),
 }

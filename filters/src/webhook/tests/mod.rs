@@ -55,7 +55,7 @@ fn bare(status: &str) -> Value {
     })
 }
 
-/// The same event with one field set, or taken out.
+/// Sets or removes one field of an event.
 fn with(mut event: Value, name: &str, value: Option<Value>) -> String {
     let fields = event.as_object_mut().unwrap();
     match value {

@@ -1,4 +1,4 @@
-//! What an event changes, how many sessions a user may open, and the status that a user is shown.
+//! The changes of an event, the number of sessions that a user may open, and the status shown.
 
 use super::*;
 

@@ -60,8 +60,8 @@ pub(super) fn start_of_head(read: &[u8]) -> Option<usize> {
 /// Parses a whole head.
 ///
 /// # Errors
-/// 405 for CONNECT, `conflicting_framing` where a framing field is the fault, `header_too_large`
-/// for too many fields, `invalid_request` for anything else that is malformed.
+/// Returns 405 for CONNECT, `conflicting_framing` if a framing field is at fault,
+/// `header_too_large` for too many fields, and `invalid_request` for anything else.
 pub(super) fn parse(head: &Bytes) -> Result<ParsedHead, Reason> {
     let header = header_of(head).ok_or_else(|| refusal_of(head))?;
     let fields = &header.headers;

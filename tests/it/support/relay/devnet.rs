@@ -74,7 +74,7 @@ impl Network {
         client.ask(&Request::post(rpc("1", method, params))).json()
     }
 
-    /// The same for a request that succeeds; returns the result.
+    /// Sends a request that succeeds, and returns the result.
     pub(crate) fn ask(&self, method: &str, params: &str) -> Value {
         let body = self.call(method, params);
         assert!(body["error"].is_null(), "{method} {params}: {body}");

@@ -42,7 +42,7 @@ impl Stage {
         Self::with_script(chain::honest, keys)
     }
 
-    /// The same in front of a chain that misbehaves.
+    /// In front of a chain that this script plays, with some keys set to other TOML values.
     pub(crate) fn with_script(
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
         keys: &[(&str, &str)],

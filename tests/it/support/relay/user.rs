@@ -45,12 +45,12 @@ impl User {
         self.invoke_within(calls, nonce, BOUNDS)
     }
 
-    /// The same with other bounds.
+    /// An invoke with other bounds.
     pub(crate) fn invoke_within(&self, calls: &[Call], nonce: u64, bounds: Bounds) -> Signed {
         self.invoke_from(self.address, calls, nonce, bounds)
     }
 
-    /// The same with any account as the sender.
+    /// An invoke with any account as the sender.
     pub(crate) fn invoke_from(
         &self,
         sender: Felt,
@@ -68,7 +68,7 @@ impl User {
         self.deploy_of(felt(CLASS))
     }
 
-    /// The same for an account of any class.
+    /// The deployment of an account of any class.
     pub(crate) fn deploy_of(&self, class_hash: Felt) -> Signed {
         let public_key = self.key.public_key();
         let unsigned = Transaction::from(DeployAccount { class_hash, public_key, bounds: BOUNDS });
@@ -98,7 +98,7 @@ impl Signed {
         self.request_with(&self.text)
     }
 
-    /// The same with another text for the transaction.
+    /// A request with another text for the transaction.
     pub(crate) fn request_with(&self, text: &str) -> String {
         rpc(ID, self.method, &format!(r#"{{"{}":{text}}}"#, self.param))
     }

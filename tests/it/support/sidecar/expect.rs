@@ -51,7 +51,7 @@ pub(crate) fn common(response: &Response, why: &str) {
     common_with_quota(response, AMPLE, why);
 }
 
-/// The same for a sidecar with this quota.
+/// Asserts the common fields of a sidecar with this quota.
 pub(crate) fn common_with_quota(response: &Response, quota: u32, why: &str) {
     assert_every(response, &[&CROSS_ORIGIN, &HEADERS], why);
     assert!(response.header("Cache-Control").is_some(), "{why}: nothing is left to guess");
@@ -63,7 +63,7 @@ pub(crate) fn refused(response: &Response, name: &str, why: &str) -> String {
     refused_with_quota(response, name, AMPLE, why)
 }
 
-/// The same by a sidecar with this quota.
+/// Asserts the refusal of a sidecar with this quota.
 pub(crate) fn refused_with_quota(response: &Response, name: &str, quota: u32, why: &str) -> String {
     let body = response.json();
     assert_eq!(body["error"], name, "{why}: {} {body}", response.status);

@@ -34,7 +34,7 @@ impl Stage {
         Self::with(&[])
     }
 
-    /// The same with some keys set to other TOML values.
+    /// With the test content, and some keys set to other TOML values.
     pub(crate) fn with(keys: &[(&str, &str)]) -> Self {
         let stage = Self::empty(keys);
         stage.sql(&content::everything());
