@@ -13,11 +13,12 @@ const HIDDEN = 60_000;
 
 const byId = (id) => document.getElementById(id);
 
-/** One trouble for each cause: URLs that all fail are one, and what follows from it is part of it. */
+/** One trouble for each cause, failing ones first: URLs that all fail are one, with its effects. */
 function banners(troubles) {
   const urls = troubles.filter(({ condition, failing }) => condition === 'node_url' && failing);
   const follow = troubles.filter(({ follows }) => follows);
-  const own = troubles.filter((one) => !follow.includes(one) && !urls.slice(1).includes(one));
+  const own = troubles.filter((one) => !follow.includes(one) && !urls.slice(1).includes(one))
+    .sort((one, other) => Number(other.failing) - Number(one.failing));
   if (urls.length === 0) return own;
   const others = urls.length > 1 ? [`${urls.length - 1} more of its URLs`] : [];
   const also = [...others, ...follow.map(({ message }) => message)];

@@ -181,12 +181,13 @@ function folded(lines) {
   return [...rows.values()];
 }
 
-/** A line about a condition as the banners say it; any other as it is. */
+/** A line about a condition as the banners say it, at its end with its past; any other as it is. */
 function readable(text) {
   const found = text.match(/^(.*?) condition=\S+ subject=(.*?) cause=(.*?)(?: lasted=(.*))?$/);
   if (!found) return text;
   const [, message, subject, cause, lasted] = found;
-  return `${message}${subject && ` (${subject})`}: ${cause}${lasted ? `; it lasted ${lasted}` : ''}`;
+  const of = subject && ` (${subject})`;
+  return lasted ? `${message}${of}, after ${lasted} (${cause})` : `${message}${of}: ${cause}`;
 }
 
 /** The most recent warnings and errors of the log, and the ends of conditions. */
