@@ -35,6 +35,7 @@ mod http2;
 mod http2_frames;
 mod http2_streams;
 mod io;
+mod late_keys;
 mod late_store;
 mod limits;
 mod manager;
