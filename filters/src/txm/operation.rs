@@ -23,7 +23,7 @@ use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use core::time::Duration;
 use futures_util::future::join;
 
@@ -77,6 +77,8 @@ pub struct Task<T> {
     pub(super) request_id: String,
     key: Option<String>,
     trace: Arc<T>,
+    /// The newest intent that was stored for this request, with its key.
+    stored: AtomicI64,
 }
 
 /// Carries an operation out, or finds the first response under its idempotency key.
@@ -99,8 +101,11 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
             Ok(false) if outcome.is_open() => return Answer::Outcome(outcome),
             // another relay has written something else for this key: that is its answer
             Ok(false) => {}
-            // an error was logged: a repeat is answered from the intent
-            Err(_) if is_first => return Answer::Outcome(outcome),
+            // an error was logged: a repeat is answered from the intent, which has the key, or is
+            // decided again
+            Err(_) if is_first && (!outcome.is_final() || task.is_key_of(&claimed, &outcome)) => {
+                return Answer::Outcome(outcome);
+            }
             Err(_) => break,
         }
     }
@@ -367,6 +372,7 @@ impl<I: Io> Writing<'_, I> {
             Intending::Displaced(_) => return Ok(Turn::Again),
             Intending::NonceTaken => return Err(Outcome::unsettled()),
         };
+        task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));
         submit::submit(io, id, &new, &task.trace).await?;
         Ok(Turn::Sent(id, new.transaction_hash))
@@ -458,7 +464,14 @@ impl<T> Task<T> {
             request_id: request_id.to_owned(),
             key: key.map(ToOwned::to_owned),
             trace: Arc::clone(trace),
+            stored: AtomicI64::new(0),
         })
+    }
+
+    /// Whether the key of this request names the intent of an outcome.
+    fn is_key_of(&self, claimed: &Claimed, outcome: &Outcome) -> bool {
+        let stored = IntentId(self.stored.load(Ordering::Relaxed));
+        outcome.intent == claimed.named || outcome.intent == Some(stored)
     }
 
     /// The operation's name.

@@ -28,7 +28,7 @@ const STEPS: u64 = 20_000;
 /// Seeds of a long run, and the steps of each.
 const LONG: (u64, u64) = (4_096, 100_000);
 /// Seeds of long runs that broke a rule once.
-const KEPT: [u64; 4] = [
+const KEPT: [u64; 5] = [
     // a drip was under way when the chain started over, and was included in the new one
     232,
     // one relay refused a request, or answered it with a write that it joined, while another relay
@@ -40,6 +40,9 @@ const KEPT: [u64; 4] = [
     // a relay that could not confirm the chain said that nothing was sent, while another one, which
     // held the account meanwhile, had sent its intent
     692,
+    // the store failed before a key was linked to the write that its request had joined, and the
+    // key got another answer later
+    2056,
 ];
 /// The steps of a run with two requests, and the choices of which each is once not benign.
 const SMALL: u64 = 600;
