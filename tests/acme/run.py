@@ -113,7 +113,7 @@ def refused(stack, folder):
 
 def renewal(stack, folder):
     """A renewal under load: no request is lost, and new handshakes get the new certificate."""
-    world = World(stack, folder, lifetime=24)
+    world = World(stack, folder, lifetime=18)
     edge = world.edge
     edge.start().serves()
     edge.waits_for_certificate()
@@ -146,7 +146,7 @@ def renewal(stack, folder):
     )
     total, succeeded, *lost = map(int, counts.groups())
     assert total == succeeded and not any(lost), load
-    assert total >= 0.9 * 20 * CLIENTS * RATE, load
+    assert total >= 0.5 * 20 * CLIENTS * RATE, load
     assert world.authority.issued() == 2
     return f"{total} requests and {len(serials)} handshakes, none lost"
 
