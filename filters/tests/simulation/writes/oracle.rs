@@ -276,7 +276,8 @@ impl World {
         };
         let Some(gone) = seen.gone else { return Ok(()) };
         let is_recent = gone + LAG >= begun.at;
-        if is_recent || self.was_silent_since(begun.at) || self.is_shown(hash) {
+        let is_shown = || self.urls.iter().any(|url| url.shows(hash, begun.at));
+        if is_recent || self.was_silent_since(begun.at) || is_shown() {
             return Ok(());
         }
         Err(format!("rule 7: the chain lost it at {:.3}", gone.as_secs_f64()))
@@ -286,16 +287,12 @@ impl World {
         self.oracle.silent.values().any(|at| *at >= begun)
     }
 
-    fn is_shown(&mut self, hash: Felt) -> bool {
-        (0..self.urls.len()).any(|url| self.urls[url].shows(hash))
-    }
-
     /// Rule 7: the state was there.
     fn judge_already(&mut self, wanted: usize, begun: Begun) -> Result<(), String> {
         let Some(action) = CATALOG[wanted].action() else { return Ok(()) };
         let had = self.oracle.had.get(&wanted).copied();
         let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
-        let is_shown = || self.urls.iter().any(|url| url.has(action));
+        let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
         if is_there || is_shown() {
             return Ok(());
         }

@@ -50,6 +50,8 @@ pub(super) struct Url {
     pub(super) mode: Mode,
     /// Draws a view for each call.
     pub(super) is_balancer: bool,
+    /// The view that it was frozen at last, and until when.
+    thawed: Option<(Box<View>, Duration)>,
 }
 
 /// The lock of an account, or of a process' turn.
@@ -110,14 +112,31 @@ impl HasAgenda for World {
 }
 
 impl Url {
-    /// Whether it shows a transaction that the chain may no longer have.
-    pub(super) fn shows(&self, hash: Felt) -> bool {
-        matches!(&self.mode, Mode::Frozen(view) if view.find(hash).is_some())
+    const FRESH: Self = Self { mode: Mode::Fresh, is_balancer: false, thawed: None };
+
+    /// Whether it has shown a transaction since then that the chain may no longer have.
+    pub(super) fn shows(&self, hash: Felt, since: Duration) -> bool {
+        self.frozen_views(since).any(|view| view.find(hash).is_some())
     }
 
-    /// Whether it shows a state that the chain may no longer have.
-    pub(super) fn has(&self, action: Action) -> bool {
-        matches!(&self.mode, Mode::Frozen(view) if view.state().has(action))
+    /// Whether it has shown a state since then that the chain may no longer have.
+    pub(super) fn has(&self, action: Action, since: Duration) -> bool {
+        self.frozen_views(since).any(|view| view.state().has(action))
+    }
+
+    fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
+        let now = match &self.mode {
+            Mode::Frozen(view) => Some(&**view),
+            _ => None,
+        };
+        let thawed = self.thawed.as_ref().filter(|(_, until)| *until >= since);
+        now.into_iter().chain(thawed.map(|(view, _)| &**view))
+    }
+
+    fn change(&mut self, mode: Mode, now: Duration) {
+        if let Mode::Frozen(view) = std::mem::replace(&mut self.mode, mode) {
+            self.thawed = Some((view, now));
+        }
     }
 
     /// Whether it shows a chain from before the chain started over.
@@ -144,7 +163,7 @@ impl World {
 
     /// Relays and URLs, with all faults but those of a balancer.
     pub(super) fn of(chance: Chance, bug: Bug, relays: usize, urls: usize) -> Self {
-        let urls = (0..urls).map(|_| Url { mode: Mode::Fresh, is_balancer: false });
+        let urls = (0..urls).map(|_| Url::FRESH);
         let relay =
             || Relay { io: None, paused_until: Duration::ZERO, clock_us: 0, requests: Vec::new() };
         Self {
@@ -317,7 +336,8 @@ impl World {
         } else {
             return;
         };
-        self.urls[url].mode = mode;
+        let now = self.now();
+        self.urls[url].change(mode, now);
     }
 
     /// Something that happens to the machines, about once a second.
@@ -388,8 +408,10 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.note(|| "nothing goes wrong any longer".to_owned());
         self.is_healed = true;
+        let now = self.now();
         for url in &mut self.urls {
-            *url = Url { mode: Mode::Fresh, is_balancer: false };
+            url.change(Mode::Fresh, now);
+            url.is_balancer = false;
         }
         for relay in &mut self.relays {
             relay.paused_until = Duration::ZERO;
