@@ -79,6 +79,17 @@ impl<'a> Unverified<'a> {
     }
 }
 
+#[cfg(test)]
+impl Unverified<'static> {
+    /// A transaction as if it had passed, for tests of what follows.
+    pub(crate) fn passed(transaction: Transaction) -> Self {
+        let body = br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
+        let id = Envelope::parse(body).expect("it is a request").id;
+        let (hash, sender) = (transaction.hash(Felt::ZERO), transaction.sender());
+        Self(TransactionPermit { id, transaction, hash, sender, nonce: 0, calls: Vec::new() })
+    }
+}
+
 /// A user's transaction that passed the whole policy.
 #[derive(Debug)]
 pub struct TransactionPermit<'a> {

@@ -26,6 +26,8 @@ mod rollbacks;
 pub mod settings;
 mod sightings;
 mod submit;
+#[cfg(test)]
+mod tests;
 pub mod transaction;
 pub mod turn;
 

@@ -492,3 +492,6 @@ impl<T> Task<T> {
         Required::of(&self.operation)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

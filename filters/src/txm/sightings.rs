@@ -173,3 +173,24 @@ async fn views<I: Io>(io: &I, urls: &[I::Url], number: u64, transaction: Felt) -
     });
     join_all(views).await.into_iter().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::IntentState;
+    use crate::txm::tests::script::Script;
+    use crate::txm::tests::{intent, run};
+
+    #[test]
+    fn a_search_is_forgotten_with_its_intent() {
+        let script = Script::new();
+        for id in [1, 2] {
+            let sent = intent(id, 7, IntentState::Sent);
+            let found = run(nonce_use(&script, &sent, None));
+            assert!(matches!(found, Ok(NonceUse::Open)), "no block has it");
+        }
+        retain(&script, &[IntentId(2)]);
+        let walks: Vec<_> = script.memory(|it| it.sightings.walks.keys().copied().collect());
+        assert_eq!(walks, [IntentId(2)]);
+    }
+}

@@ -138,3 +138,86 @@ impl<T> Approved<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Intended, Intent, IntentState};
+    use crate::txm::node::code;
+    use crate::txm::operations::tests::chain::{Chain, felt};
+    use crate::txm::tests::script::Script;
+    use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
+
+    /// Submits the transaction with hash 1, and shows it to everybody once it was sent.
+    fn submitted(script: Script) -> (Outcome, Arc<Script>) {
+        let Intent { operation: _, transaction, signer, nonce, .. } =
+            intent(1, 7, IntentState::Sent);
+        let transaction = Approved {
+            operation: "invoke",
+            hash: hash(1),
+            sender: signer,
+            nonce,
+            params: transaction,
+            epoch: EPOCH.into(),
+            trace: Arc::new(()),
+        };
+        script.state().receipts.insert(hash(1), receipt());
+        script.state().shown_once_sent = true;
+        let script = Arc::new(script);
+        (run(submit(&script, transaction)), script)
+    }
+
+    #[test]
+    fn a_sender_is_read_unless_it_deploys_itself() {
+        use crate::tx::{Bounds, DeployAccount, Invoke};
+        const USER: u64 = 0xdd;
+        let user = felt(USER);
+        let of = |sender| {
+            let (calls, nonce, bounds) = (vec![], felt(0), Bounds::ZERO);
+            Unverified::passed(Invoke { sender, calls, nonce, bounds }.into())
+        };
+        let found = |chain, unverified: &Unverified<'_>| {
+            let mut script = Script::new();
+            script.chain = chain;
+            let found = run(account(&script, unverified)).map_err(|it| it.reason());
+            found.map(|(epoch, account)| (epoch, account.map(|it| (it.class_hash, it.public_key))))
+        };
+        let is = |class_hash, key: u64| Ok((EPOCH.to_owned(), Some((class_hash, felt(key)))));
+        let with_key = |chain: Chain| chain.shows(USER, "get_public_key", &[], &[5]);
+        let class = Chain::new().pins.account_class;
+        let approved = with_key(Chain::new().deployed(USER));
+        assert_eq!(found(approved, &of(user)), is(class, 5));
+        let foreign = with_key(Chain::new().foreign(USER));
+        assert_eq!(found(foreign, &of(user)), is(felt(1), 0), "it may report any key");
+        let refused = |reason| Err(Some(reason));
+        let missing = found(Chain::new(), &of(user));
+        assert_eq!(missing, refused(Reason::AccountNotDeployed));
+        let ours = found(Chain::new(), &of(Chain::new().pins.accounts.owner));
+        assert_eq!(ours, refused(Reason::SenderNotAllowed));
+        let (class_hash, public_key, bounds) = (class, felt(5), Bounds::ZERO);
+        let deploys = Unverified::passed(DeployAccount { class_hash, public_key, bounds }.into());
+        assert_eq!(found(Chain::new(), &deploys), Ok((EPOCH.to_owned(), None)));
+    }
+
+    #[test]
+    fn the_receipt_of_a_transaction_is_recorded_after_its_response() {
+        let (outcome, script) = submitted(Script::new());
+        assert_eq!(outcome, Outcome::written(hash(1), Details::None));
+        assert_eq!(script.state_of(100), IntentState::Succeeded);
+    }
+
+    #[test]
+    fn a_transaction_in_doubt_is_sent_again_or_refused() {
+        let displaced = intent(1, 7, IntentState::Displaced);
+        for (answer, reason, state) in [
+            (Ok(hash(1)), None, IntentState::Succeeded),
+            (returned(code::VALIDATION_FAILURE), Some(Reason::Rejected), IntentState::Displaced),
+        ] {
+            let script = Script::with(core::slice::from_ref(&displaced));
+            script.state().intended = [Ok(Intended::Known(Box::new(displaced.clone())))].into();
+            script.state().added = [answer].into();
+            let (outcome, script) = submitted(script);
+            assert_eq!((outcome.reason(), script.state_of(1)), (reason, state));
+        }
+    }
+}

@@ -7,7 +7,7 @@ mod assets;
 mod identity;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 pub(super) mod verification;
 
 pub(super) use assets::check_binding;

@@ -16,19 +16,20 @@ use crate::window::Window;
 use core::time::Duration;
 use std::collections::HashMap;
 
-pub(super) const TOKEN: u64 = 0xb1;
-pub(super) const CARD: u64 = 0xb4;
-pub(super) const REGISTRY: u64 = 0xb5;
-pub(super) const USERSHIP: u64 = 0xb6;
-pub(super) const FAUCET: u64 = 0xa3;
+pub(in crate::txm) const TOKEN: u64 = 0xb1;
+pub(in crate::txm) const CARD: u64 = 0xb4;
+pub(in crate::txm) const REGISTRY: u64 = 0xb5;
+pub(in crate::txm) const USERSHIP: u64 = 0xb6;
+pub(in crate::txm) const FAUCET: u64 = 0xa3;
 const CLASS: u64 = 0xc1;
 
 /// Each view of the contracts, with the number of felts that it returns.
-const VIEWS: [(&str, usize); 12] = [
+const VIEWS: [(&str, usize); 13] = [
     ("account_of", 1),
     ("attestation", 6),
     ("attestation_of", 7),
     ("balance_of", 2),
+    ("get_public_key", 1),
     ("identity_of", 1),
     ("is_verified", 1),
     ("minted_to", 1),
@@ -39,29 +40,29 @@ const VIEWS: [(&str, usize); 12] = [
     ("verification_v2_required", 1),
 ];
 
-pub(super) fn felt(number: u64) -> Felt {
+pub(in crate::txm) fn felt(number: u64) -> Felt {
     Felt::from(number)
 }
 
-pub(super) fn felts(numbers: &[u64]) -> Vec<Felt> {
+pub(in crate::txm) fn felts(numbers: &[u64]) -> Vec<Felt> {
     numbers.iter().copied().map(Felt::from).collect()
 }
 
 /// The state of the chain and of the journal. A view that no table names shows zeros.
-pub(super) struct Chain {
-    pub(super) pins: Pins,
-    pub(super) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,
-    pub(super) classes: HashMap<Felt, Felt>,
+pub(in crate::txm) struct Chain {
+    pub(in crate::txm) pins: Pins,
+    pub(in crate::txm) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,
+    pub(in crate::txm) classes: HashMap<Felt, Felt>,
     /// The time of the newest block, in seconds.
-    pub(super) block_time: u64,
+    pub(in crate::txm) block_time: u64,
     /// The time here, in microseconds.
-    pub(super) time_us: i64,
-    pub(super) binding: Binding,
-    pub(super) last: Option<Intent>,
+    pub(in crate::txm) time_us: i64,
+    pub(in crate::txm) binding: Binding,
+    pub(in crate::txm) last: Option<Intent>,
 }
 
 impl Chain {
-    pub(super) fn new() -> Self {
+    pub(in crate::txm) fn new() -> Self {
         let contracts = Contracts {
             token: felt(TOKEN),
             staking: felt(0xb2),
@@ -84,24 +85,30 @@ impl Chain {
     }
 
     /// A view of a contract shows this for these arguments.
-    pub(super) fn shows(mut self, to: u64, view: &str, args: &[u64], result: &[u64]) -> Self {
+    pub(in crate::txm) fn shows(
+        mut self,
+        to: u64,
+        view: &str,
+        args: &[u64],
+        result: &[u64],
+    ) -> Self {
         self.views.insert((felt(to), selector(view), felts(args)), felts(result));
         self
     }
 
     /// The registry shows this.
-    pub(super) fn registry(self, view: &str, args: &[u64], result: &[u64]) -> Self {
+    pub(in crate::txm) fn registry(self, view: &str, args: &[u64], result: &[u64]) -> Self {
         self.shows(REGISTRY, view, args, result)
     }
 
     /// An account of the approved class is at this address.
-    pub(super) fn deployed(mut self, address: u64) -> Self {
+    pub(in crate::txm) fn deployed(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(CLASS));
         self
     }
 
     /// A contract of another class is at this address.
-    pub(super) fn foreign(mut self, address: u64) -> Self {
+    pub(in crate::txm) fn foreign(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(1));
         self
     }

@@ -2,7 +2,7 @@
 //! chance or not at all.
 
 mod assets;
-mod chain;
+pub(in crate::txm) mod chain;
 mod identity;
 mod verification;
 

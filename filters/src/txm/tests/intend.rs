@@ -1,0 +1,64 @@
+//! What follows from an intent that is in the way of a new one.
+
+use super::script::Script;
+use super::{hash, intent, new, receipt, run};
+use crate::ledger::{Intended, Intent, IntentState};
+use crate::txm::intend::{Intending, intend};
+use crate::txm::io::JournalError;
+use crate::verdict::Reason;
+use IntentState::{Displaced, Rejected, Sent, Succeeded};
+
+/// The result of storing an intent with nonce 7 after this reply, by its name or reason.
+fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<String, Reason> {
+    script.state().intended = [reply].into();
+    match run(intend(script, &new(&intent(9, 7, Sent)))) {
+        Ok(Intending::New(_)) => Ok("new".into()),
+        Ok(Intending::NonceTaken) => Ok("nonce taken".into()),
+        Ok(Intending::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
+        Err(outcome) => outcome.reason().map_or(Ok(outcome.name().into()), Err),
+    }
+}
+
+#[test]
+fn an_equal_intent_is_the_outcome_unless_it_has_none() {
+    for (state, expected, why) in [
+        (Succeeded, "written", "the chain has it"),
+        (Displaced, "1 is displaced", "that is sent again"),
+        (Rejected, "new", "it had no effect"),
+    ] {
+        let script = Script::with(&[intent(1, 7, state)]);
+        script.state().receipts.insert(hash(1), receipt());
+        let known = Intended::Known(Box::new(intent(1, 7, state)));
+        assert_eq!(stored(&script, Ok(known)), Ok(expected.into()), "{why}");
+    }
+}
+
+#[test]
+fn a_nonce_is_taken_while_the_chain_may_have_its_transaction() {
+    let taken = |state: IntentState| Ok(Intended::NonceTaken(Box::new(intent(1, 7, state))));
+    let with = |state| Script::with(&[intent(1, 7, state)]);
+    let open = with(Sent);
+    assert_eq!(stored(&open, taken(Sent)), Ok("nonce taken".into()));
+    assert_eq!(open.state().later_us, 0, "its end is nobody's concern here");
+    let shown = with(Succeeded);
+    shown.state().receipts.insert(hash(1), receipt());
+    assert_eq!(stored(&shown, taken(Succeeded)), Ok("nonce taken".into()));
+    let away = with(Succeeded);
+    away.state().is_away = true;
+    assert_eq!(stored(&away, taken(Succeeded)), Ok("nonce taken".into()));
+    let gone = with(Succeeded);
+    assert_eq!(stored(&gone, taken(Succeeded)), Ok("new".into()), "its block is rolled back");
+    let unseen = with(Succeeded);
+    unseen.state().blocks.remove(&10);
+    assert_eq!(stored(&unseen, taken(Succeeded)), Err(Reason::InProgress));
+}
+
+#[test]
+fn an_intent_that_is_not_confirmed_may_be_sent() {
+    let script = Script::with(&[] as &[Intent]);
+    let found = stored(&script, Err(JournalError::Unconfirmed));
+    assert_eq!(found, Err(Reason::OutcomeUnknown));
+    assert!(script.done().contains(&"wakes the reconciliation".to_owned()));
+    let found = stored(&script, Err(JournalError::Failed));
+    assert_eq!(found, Err(Reason::StoreUnavailable));
+}
