@@ -33,6 +33,7 @@ pub(in crate::txm) fn task(operation: Operation, key: Option<&str>) -> Arc<Task<
         request_id: String::new(),
         key: key.map(ToOwned::to_owned),
         trace: Arc::new(()),
+        stored: AtomicI64::new(0),
     })
 }
 
