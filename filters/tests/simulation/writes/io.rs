@@ -120,7 +120,7 @@ impl SimIo {
             let answer = slot.clone();
             if is_lost || is_silent {
                 let now = world.now();
-                world.oracle.silent.insert(relay, now + TIMEOUT);
+                world.oracle.silent = world.oracle.silent.max(Some(now + TIMEOUT));
                 let answer = slot.clone();
                 let silent = move |world: &mut World| fill(world.agenda(), &answer, no_answer());
                 world.agenda().after(TIMEOUT, silent);

@@ -38,7 +38,7 @@ pub(super) struct Oracle {
     /// The transactions that the node has accepted.
     pub(super) taken: BTreeSet<Felt>,
     /// The last time at which a call of a relay got no answer.
-    pub(super) silent: BTreeMap<Process, Duration>,
+    pub(super) silent: Option<Duration>,
     pub(super) locks_lost: Option<Duration>,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
@@ -284,7 +284,7 @@ impl World {
     }
 
     fn was_silent_since(&self, begun: Duration) -> bool {
-        self.oracle.silent.values().any(|at| *at >= begun)
+        self.oracle.silent.is_some_and(|at| at >= begun)
     }
 
     /// Rule 7: the state was there.

@@ -263,7 +263,12 @@ impl World {
             Mode::Fresh => Some(of(behind, &self.chain)),
             Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
             Mode::Frozen(view) => Some(View::clone(view)),
-            Mode::Down => None,
+            Mode::Down => {
+                if self.urls.iter().all(|url| matches!(url.mode, Mode::Down)) {
+                    self.oracle.silent = self.oracle.silent.max(Some(self.now()));
+                }
+                None
+            }
         }
     }
 
