@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Much more than an account or an order takes.
 const LARGEST: u64 = 64 << 10;
 
-/// What is stored about a certificate that is not there yet, or about to be renewed.
+/// The stored state of a certificate that is not there yet, or about to be renewed.
 #[derive(Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Progress {
     /// The order that is under way.

@@ -49,7 +49,7 @@ impl ChallengeServer {
         }
     }
 
-    /// The same resource over https, if it is of a domain of ours: nobody is sent elsewhere.
+    /// The URL of this resource over https, if its domain is ours: nobody is sent elsewhere.
     fn location(&self, target: &[u8], headers: &HeaderMap) -> Option<Vec<u8>> {
         let host = headers.get(header::HOST)?.to_str().ok()?;
         let name = host.split_once(':').map_or(host, |(name, _)| name);

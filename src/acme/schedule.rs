@@ -39,12 +39,12 @@ impl Chance {
     }
 }
 
-/// What is known when the next step is decided.
+/// The facts that decide the next step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     /// The stored certificate, if it can be used.
     pub(super) held: Option<Validity>,
-    /// What its authority suggests.
+    /// The suggestion of its authority.
     pub(super) window: Option<Window>,
     /// No attempt before this time, after one that failed.
     pub(super) retry_at: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Facts {
     pub(super) chance: Chance,
 }
 
-/// What to do now.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Order a certificate, or go on with an order.

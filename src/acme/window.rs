@@ -26,7 +26,7 @@ struct Known {
 }
 
 impl Windows {
-    /// What is known of this certificate, unless it is to be asked again now.
+    /// The known window of this certificate, unless its authority must be asked again now.
     pub(super) fn known(
         &self,
         file: &Path,

@@ -98,7 +98,7 @@ impl Config {
         all.into_iter().filter_map(|(key, tls)| Some((key, tls.filter(|of| of.is_ordered())?)))
     }
 
-    /// The same with `[tls.acme]` as it was at the start: its keys need a restart.
+    /// Restores `[tls.acme]` as it was at the start: its keys need a restart.
     pub(crate) fn keep_acme(&mut self, acme: AcmeConfig) {
         self.ordered().for_each(|(_, tls)| acme.fill(tls));
         self.acme = Some(acme);

@@ -18,16 +18,16 @@ pub struct Certificates {
     presented: Arc<BySurface<ArcSwap<Presented>>>,
     /// The challenges by which new ones are ordered.
     pub challenges: Challenges,
-    /// What is reported of orders, by the file of the certificate.
+    /// The reports on orders, by the file of the certificate.
     orders: Arc<Mutex<HashMap<PathBuf, OrderStatus>>>,
     /// Counts reloads.
     reloads: watch::Sender<u64>,
 }
 
-/// What is reported of a certificate that is ordered.
+/// The report on a certificate that is ordered.
 #[derive(Clone, Debug, Default)]
 pub struct OrderStatus {
-    /// What is waited for, or why the last attempt failed and when the next one is; empty if the
+    /// The step that is due, or why the last attempt failed and when the next one is; empty if the
     /// certificate is there.
     pub words: String,
     /// Whether the last attempt failed.
@@ -62,7 +62,7 @@ impl Certificates {
         self.orders.lock().insert(file.to_owned(), status);
     }
 
-    /// What was reported on the certificate of a surface; `None` if it is not ordered.
+    /// The report on the certificate of a surface; `None` if it is not ordered.
     pub(crate) fn order(&self, surface: Surface) -> Option<OrderStatus> {
         let presented = self.presented(surface);
         let config = presented.config().filter(|config| config.is_ordered())?;

@@ -24,7 +24,7 @@ const ACME_TLS_1: &[u8] = b"acme-tls/1";
 #[derive(Clone, Debug, Default)]
 pub struct Challenges(Arc<ArcSwapOption<Pending>>);
 
-/// What is pending: one order at a time, with a challenge for each of its domains.
+/// The pending challenges: one for each domain of the order that is under way.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     /// By domain.

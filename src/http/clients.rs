@@ -1,5 +1,5 @@
-//! What is in force on a surface: its settings, and the limits of its clients: requests and wrong
-//! tokens in any minute, and requests at a time.
+//! The settings in force on a surface, and the limits of its clients: requests and wrong tokens in
+//! any minute, and concurrent requests.
 //!
 //! Each surface has one [`Running`], whose settings a reload replaces. The policy counts, by this
 //! instance's window and by the fleet's if there is one. It may not wait: what needs an answer of

@@ -43,7 +43,7 @@ impl Secured {
         }
     }
 
-    /// The same while challenges are pending: one of them is answered, and any other client as
+    /// Accepts while challenges are pending: one of them is answered, and any other client as
     /// `config` says. Without that it is refused.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 
 /// A Unix socket is for its owner and group.
 const SOCKET_MODE: u32 = 0o660;
-/// What a service without root does.
+/// The remedy for a service without root.
 const PRIVILEGE: &str = "a socket unit (portcullis.socket), or CAP_NET_BIND_SERVICE";
 /// How long to wait after a failed accept, most likely because too many files are open.
 const PAUSE: Duration = Duration::from_secs(1);

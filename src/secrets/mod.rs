@@ -105,7 +105,7 @@ impl SecretError {
         Self { key: None, path: path.to_owned(), cause: Cause::Malformed(what) }
     }
 
-    /// The same error with the configuration key that names the file.
+    /// Adds the configuration key that names the file to the error.
     #[must_use]
     pub fn of(self, key: &'static str) -> Self {
         Self { key: Some(key), ..self }

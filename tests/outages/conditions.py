@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from edge import Devnet, Edge, Redis, ask, eventually, fleet_secret
 from outage import Outage
-from world import ROOT
+from world import PORTCULLIS, ROOT
 
 DOWN, UP = "node URL failed", "node URL works again"
 
@@ -277,6 +278,31 @@ class ReplicaAway(Outage):
         self.fires(*self.alerts)
         self.standby.order("start")
         self.edge.is_well("replica", "replica of the store used again")
+        self.is_over(*self.alerts)
+
+
+class StoreNotPruned(Outage):
+    """The store was last pruned four days ago."""
+
+    alerts = ("PortcullisStoreNotPruned",)
+
+    def start(self):
+        self.database = self.folder / "portcullis.db"
+        self.serve(
+            self.calm,
+            sidecar__listen="127.0.0.1:0",
+            sidecar__base_url="https://portcullis.test",
+            store__url=f"sqlite:{self.database}",
+        )
+
+    def play(self):
+        database = sqlite3.connect(self.database, isolation_level=None)
+        four_days_us = 4 * 86_400 * 1_000_000
+        database.execute("UPDATE pruning SET pruned_us = pruned_us - ?", (four_days_us,))
+        database.close()
+        self.fires(*self.alerts)
+        prune = [PORTCULLIS, "store", "prune", *self.edge.command[-2:]]
+        subprocess.run(prune, env={**os.environ, **self.edge.env}, check=True)
         self.is_over(*self.alerts)
 
 

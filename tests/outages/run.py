@@ -42,6 +42,7 @@ SHORT = (
         conditions.FullServerDisk,
         conditions.FleetStoreAway,
         conditions.ReplicaAway,
+        conditions.StoreNotPruned,
         conditions.ExpiredCertificate,
         conditions.AuthorityAway,
         conditions.Flood,

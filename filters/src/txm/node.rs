@@ -57,7 +57,7 @@ pub mod code {
     pub const VALIDATION_FAILURE: i64 = 55;
     /// The class is declared already.
     pub const CLASS_ALREADY_DECLARED: i64 = 51;
-    /// The same transaction is known already.
+    /// The node knows the transaction already.
     pub const DUPLICATE: i64 = 59;
 }
 

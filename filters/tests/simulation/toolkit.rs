@@ -1,4 +1,4 @@
-//! What every simulation needs: one source of chance, runs by seed or list, and shrinking.
+//! Parts of every simulation: one source of chance, runs by seed or list, and shrinking.
 //!
 //! A world draws everything that may go one way or another from [`Chance::choose`], whose 0 is the
 //! benign way: nothing fails, nothing is slow. So a run is the list of its choices. A seed makes such
@@ -76,7 +76,7 @@ fn split_mix(state: &mut u64) -> u64 {
 pub(crate) struct Outcome {
     /// The rule that was broken first, and how.
     pub(crate) violation: Option<String>,
-    /// What happened, one line an event.
+    /// The events, a line each.
     pub(crate) trace: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What follows from an intent that is in the way of a new one.
+//! An intent that is in the way of a new one.
 
 use super::script::Script;
 use super::{hash, intent, new, receipt, run};

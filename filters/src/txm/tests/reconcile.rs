@@ -1,4 +1,4 @@
-//! What becomes of intents whose end the journal does not know.
+//! Intents whose end the journal does not know.
 
 use super::script::Script;
 use super::{EPOCH, START_US, hash, intent, receipt, returned, run};

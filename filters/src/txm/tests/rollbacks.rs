@@ -1,4 +1,4 @@
-//! What becomes of a transaction after its receipt.
+//! Transactions after their receipts.
 
 use super::script::Script;
 use super::{EPOCH, hash, intent, receipt, returned, run};

@@ -20,7 +20,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
-/// What is shown, and what was done.
+/// Everything that the node shows, and what was done.
 pub(in crate::txm) struct State {
     pub(in crate::txm) now: Duration,
     /// The time of the journal behind that of the start.
@@ -43,7 +43,7 @@ pub(in crate::txm) struct State {
     /// Replies to what is submitted; then its own hash.
     pub(in crate::txm) added: VecDeque<Called<Felt>>,
     pub(in crate::txm) intents: Vec<Intent>,
-    /// What other processes do to intents, and when.
+    /// The changes of intents by other processes, and when they happen.
     pub(in crate::txm) others: Vec<(Duration, IntentId, IntentState)>,
     /// Replies of the ledger; then the intent is stored.
     pub(in crate::txm) intended: VecDeque<Stored<Intended>>,
@@ -108,7 +108,7 @@ impl Script {
         self.state.lock().expect("no test panics with it")
     }
 
-    /// What was done since the last call.
+    /// The actions since the last call.
     pub(in crate::txm) fn done(&self) -> Vec<String> {
         core::mem::take(&mut self.state().done)
     }

@@ -1,4 +1,4 @@
-//! What an answer of the node to a transaction means.
+//! The node's answers to a transaction, and what follows from each.
 
 use super::script::Script;
 use super::{hash, intent, no_answer, receipt, returned, run};

@@ -1,4 +1,4 @@
-//! What must hold of the leases, judged by what clients and the operator see.
+//! The rules that leases must keep, judged by what clients and the operator see.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) struct Judge {
     quota: u64,
     terms: Terms,
     admissions: [Vec<Admission>; CLIENTS as usize],
-    /// What the store granted last: the number of requests, and when it ends by the store's clock.
+    /// The last grant of the store: the number of requests, and its end by the store's clock.
     grants: BTreeMap<(u32, String), (u64, u64)>,
     /// Until then, a holder has been refused.
     quiet_until: BTreeMap<(u32, String), u64>,

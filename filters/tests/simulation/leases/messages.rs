@@ -36,7 +36,7 @@ pub(super) enum Purpose {
     Report,
 }
 
-/// What is lost of a message.
+/// The part of an exchange that is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     None,
@@ -186,7 +186,7 @@ impl World<'_> {
         }
     }
 
-    /// What the instance does with an answer, or without one.
+    /// The instance's reaction to an answer, or to none.
     fn receive(&mut self, flight: &Flight, answer: Option<[i64; 4]>) {
         let (index, holder) = (flight.instance, Rc::clone(&flight.holder));
         match answer {
