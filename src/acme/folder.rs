@@ -73,7 +73,7 @@ impl Folder {
         self.account.exists()
     }
 
-    /// The stored account, unless there is none that can be read.
+    /// The stored account; `None` if it is missing or unreadable.
     pub(super) fn account<T: DeserializeOwned>(&self) -> Option<T> {
         read(&self.account)
     }
@@ -96,12 +96,12 @@ impl Folder {
 }
 
 impl Progress {
-    /// That of the certificate in this file.
+    /// The progress of the certificate in this file.
     pub(super) fn read(certificate: &Path) -> Self {
         read(&file(certificate)).unwrap_or_default()
     }
 
-    /// Stores it.
+    /// Stores the progress.
     ///
     /// # Errors
     /// It cannot be written.
@@ -133,7 +133,8 @@ fn private() -> OpenOptions {
 
 /// Replaces a file as a whole, and returns once it is on the disk.
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let (new, folder) = (path.with_extension("new"), path.parent().unwrap_or(Path::new(".")));
+    let new = path.with_extension("new");
+    let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = private().truncate(true).open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;

@@ -5,7 +5,7 @@ use crate::config::AcmeConfig;
 use crate::http::certificates::Certificates;
 use crate::http::context::ServerContext;
 use crate::http::{Handoff, X_REQUEST_ID};
-use crate::reply::{Persistence, Reply, ResponseContext};
+use crate::reply::{Reply, ResponseContext};
 use ::http::{HeaderMap, Method, header};
 use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
@@ -79,12 +79,8 @@ impl HttpServerApp for ChallengeServer {
         let value = header.headers.get(&X_REQUEST_ID);
         let request_id = self.process.request_ids.accept_or_mint(value);
         let context = ResponseContext {
-            request_id: request_id.as_str(),
-            quota: None,
-            cross_origin: None,
-            persistence: Persistence::Close,
-            chunks: false,
             without_body: header.method == Method::HEAD,
+            ..ResponseContext::closing(request_id.as_str())
         };
         let sent = request.send(&mut reply, &context, SEND_TIMEOUT).await;
         if sent.result.is_ok() {

@@ -24,7 +24,6 @@ use crate::secrets::SecretError;
 use crate::secrets::certificates::CertificatesError;
 use crate::telemetry::{Metrics, OrderOutcome};
 use async_trait::async_trait;
-
 use client::Client;
 use failure::Failure;
 use folder::{Folder, Progress};
@@ -132,7 +131,8 @@ impl Renewal {
         let mut reloads = self.certificates.reloads();
         let mut is_asked = false;
         loop {
-            let (mut next, mut failed) = (now().saturating_add(INTERVAL), 0);
+            let mut next = now().saturating_add(INTERVAL);
+            let mut failed = 0;
             for ordered in self.ordered() {
                 if is_asked {
                     self.forget_delay(&ordered);
@@ -256,7 +256,7 @@ impl Renewal {
         }
     }
 
-    /// Orders once, and stores what came of it.
+    /// Orders once, and stores the result.
     async fn attempt(&self, ordered: &Ordered, mut progress: Progress) {
         let held = Identity::read_ordered(&ordered.tls).ok();
         let replaces = held.and_then(|held| {
@@ -306,9 +306,11 @@ impl Renewal {
         progress.failed = progress.failed.saturating_add(1);
         let Failure { class, cause, retry_after, .. } = failure;
         let at = schedule::retry_at(now(), progress.failed, class, retry_after, drawn());
-        let (attempt, next) = (progress.failed, shown(at));
+        let attempt = progress.failed;
+        let next = shown(at);
         log::warn!(domain = domain, attempt = attempt, next = next, cause = cause; "not issued");
-        (progress.retry_at, progress.cause) = (Some(at), cause);
+        progress.retry_at = Some(at);
+        progress.cause = cause;
         self.delays.lock().insert(ordered.file.clone(), at);
         self.report(ordered, &progress, at);
         self.store(ordered, &progress);

@@ -30,7 +30,7 @@ use crate::io::MemoryPool;
 use crate::io::clock;
 use crate::node::Node;
 use crate::proxy::Surfaces;
-use crate::reply::{Persistence, Reply, ResponseContext};
+use crate::reply::{Reply, ResponseContext};
 use crate::store::Journal;
 use crate::telemetry::{self, Condition, Finding, Registry, Surface, Trouble, Verdict};
 use access::Denied;
@@ -332,12 +332,9 @@ impl HttpServerApp for Operator {
         let is_head = header.method == Method::HEAD;
         let mut reply = page::guarded(self.answer(response, is_head).await);
         let context = ResponseContext {
-            request_id: request_id.as_str(),
-            quota: None,
-            cross_origin: None,
-            persistence: Persistence::Close,
             chunks: header.version == Version::HTTP_11,
             without_body: is_head,
+            ..ResponseContext::closing(request_id.as_str())
         };
         let sent = request.send(&mut reply, &context, SEND_TIMEOUT).await;
         if sent.result.is_ok() {

@@ -22,7 +22,7 @@ const CONTACT_FORM: &str = "an email address such as \"ops@example.org\"";
 
 section! {
     /// Certificates that are ordered and renewed by ACME (RFC 8555), for every listener with
-    /// domains in its section [….tls]. Unused if there is none.
+    /// domains in its section [….tls]; unused without one.
     "tls.acme" AcmeConfig {
         /// Required. true: you accept the terms of service of the authority.
         /// Why: the account is yours, and nobody else can agree to the terms.
@@ -126,7 +126,8 @@ pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// Reads a domain in lower case. Its challenges prove a name, so an address or a wildcard is none.
+/// Reads a domain in lower case. The challenges prove one name: addresses and
+/// wildcards are refused.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     if text.starts_with("*.") {
         return Err("a wildcard requires the challenge dns-01, which is not supported: list each \

@@ -55,7 +55,7 @@ pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, St
 /// `MAX_DOCUMENT`.
 ///
 /// # Errors
-/// Why there is no such response within `timeout`, with a remedy where there is one.
+/// Returns why there is no such response within `timeout`, with a remedy where there is one.
 pub async fn exchange(
     request: Request<Bytes>,
     roots: Roots,

@@ -33,7 +33,8 @@ pub struct Pending {
     http: HashMap<String, String>,
 }
 
-/// The certificate of a challenge cannot be made: there is no randomness, or the domain is none.
+/// The certificate of a challenge cannot be made: there is no randomness, or the domain
+/// is invalid.
 #[derive(Debug, Error)]
 #[error("cannot make the certificate of a challenge")]
 pub struct ChallengeError;

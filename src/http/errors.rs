@@ -4,7 +4,7 @@
 use super::context::ServerContext;
 use super::gate::{ErrorResponder, message_of};
 use super::request::Rendered;
-use crate::reply::{Body, Persistence, Reply, ResponseContext, status_and_code};
+use crate::reply::{Body, Reply, ResponseContext, status_and_code};
 use crate::telemetry::{HttpLine, RequestLine, Surface};
 use bytes::Bytes;
 use http::Version;
@@ -47,14 +47,7 @@ impl ErrorResponder for TextErrors {
             node: None,
             total: Duration::ZERO,
         });
-        let context = ResponseContext {
-            request_id: request_id.as_str(),
-            quota: None,
-            cross_origin: None,
-            persistence: Persistence::Close,
-            chunks: false,
-            without_body: false,
-        };
+        let context = ResponseContext::closing(request_id.as_str());
         Rendered::new(version, &reply, &context)
     }
 }

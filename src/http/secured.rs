@@ -36,11 +36,7 @@ impl Secured {
         config: Arc<ServerConfig>,
         timeout: Duration,
     ) -> Result<Self, (Handshake, io::Error)> {
-        match within(timeout, pin!(TlsAcceptor::from(config).accept(stream))).await {
-            Some(Ok(stream)) => Ok(Self(Box::new(stream))),
-            Some(Err(error)) => Err((outcome(&error), error)),
-            None => Err((Handshake::Timeout, ErrorKind::TimedOut.into())),
-        }
+        Self::completed(TlsAcceptor::from(config).accept(stream), timeout).await
     }
 
     /// Accepts while challenges are pending: one of them is answered, and any other client as
@@ -60,6 +56,13 @@ impl Secured {
             let config = config.ok_or(Error::NoCertificatesPresented).map_err(io::Error::other)?;
             start.into_stream(config).await
         };
+        Self::completed(handshake, timeout).await
+    }
+
+    async fn completed(
+        handshake: impl Future<Output = io::Result<TlsStream<Stream>>>,
+        timeout: Duration,
+    ) -> Result<Self, (Handshake, io::Error)> {
         match within(timeout, pin!(handshake)).await {
             Some(Ok(stream)) => Ok(Self(Box::new(stream))),
             Some(Err(error)) => Err((outcome(&error), error)),

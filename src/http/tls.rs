@@ -179,7 +179,7 @@ impl Why {
 pub struct Identities(pub(super) BySurface<Arc<Presented>>);
 
 /// The surfaces with a certificate, and its files.
-fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
+pub(crate) fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
     [
         (Surface::Gateway, config.gateway.as_ref().map(|gateway| &gateway.tls)),
         (Surface::Relay, config.relay.as_ref().map(|relay| &relay.tls)),

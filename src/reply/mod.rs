@@ -217,6 +217,20 @@ pub struct ResponseContext<'a> {
     pub without_body: bool,
 }
 
+impl<'a> ResponseContext<'a> {
+    /// A response that no limit and no other origin concerns, and that ends its connection.
+    pub fn closing(request_id: &'a str) -> Self {
+        Self {
+            request_id,
+            quota: None,
+            cross_origin: None,
+            persistence: Persistence::Close,
+            chunks: false,
+            without_body: false,
+        }
+    }
+}
+
 /// The web pages that may read responses, and what they may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Cors<'a> {

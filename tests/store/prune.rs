@@ -77,7 +77,7 @@ pub(crate) async fn the_store_keeps_when_it_was_pruned(world: World) {
     world.raw(long_ago).await.unwrap();
     world.raw("DROP TABLE feed_label; DROP TABLE feed_item").await.unwrap();
     store.prune(&everything_before(LIMIT)).await.unwrap_err();
-    assert_eq!(store.pruned_us().await.unwrap(), 1, "a prune that fails is none");
+    assert_eq!(store.pruned_us().await.unwrap(), 1, "a prune that fails changes nothing");
 }
 
 async fn snapshot(world: &World, viewer: &str, built: i64) {

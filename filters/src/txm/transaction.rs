@@ -173,8 +173,10 @@ mod tests {
         const USER: u64 = 0xdd;
         let user = felt(USER);
         let of = |sender| {
-            let (calls, nonce, bounds) = (vec![], felt(0), Bounds::ZERO);
-            Unverified::passed(Invoke { sender, calls, nonce, bounds }.into())
+            let calls = vec![];
+            Unverified::passed(
+                Invoke { sender, calls, nonce: felt(0), bounds: Bounds::ZERO }.into(),
+            )
         };
         let found = |chain, unverified: &Unverified<'_>| {
             let mut script = Script::new();
@@ -194,8 +196,9 @@ mod tests {
         assert_eq!(missing, refused(Reason::AccountNotDeployed));
         let ours = found(Chain::new(), &of(Chain::new().pins.accounts.owner));
         assert_eq!(ours, refused(Reason::SenderNotAllowed));
-        let (class_hash, public_key, bounds) = (class, felt(5), Bounds::ZERO);
-        let deploys = Unverified::passed(DeployAccount { class_hash, public_key, bounds }.into());
+        let deploys =
+            DeployAccount { class_hash: class, public_key: felt(5), bounds: Bounds::ZERO };
+        let deploys = Unverified::passed(deploys.into());
         assert_eq!(found(Chain::new(), &deploys), Ok((EPOCH.to_owned(), None)));
     }
 

@@ -5,6 +5,8 @@
 use super::report::{Finding, Kind, Report, Status};
 use crate::config::{AcmeConfig, Config, Listen, TlsConfig};
 use crate::fetch::{self, Roots};
+use crate::http::tls;
+use crate::telemetry::Surface;
 use bytes::Bytes;
 use http::{Request, Response, header};
 use serde::Deserialize;
@@ -25,29 +27,20 @@ struct Directory {
     new_order: String,
 }
 
-/// The listeners whose certificates are ordered: their keys, addresses and domains.
-fn ordered(config: &Config) -> impl Iterator<Item = (&'static str, &Listen, &TlsConfig)> {
-    [
-        ("gateway", config.gateway.as_ref().map(|of| (&of.listen, &of.tls))),
-        ("relay", config.relay.as_ref().map(|of| (&of.listen, &of.tls))),
-        ("sidecar", config.sidecar.as_ref().map(|of| (&of.listen, &of.tls))),
-        ("admin", config.admin.as_ref().map(|of| (&of.listen, &of.tls))),
-    ]
-    .into_iter()
-    .filter_map(|(section, of)| {
-        let (listen, tls) = of?;
-        Some((section, listen, tls.as_ref().filter(|tls| tls.is_ordered())?))
-    })
+/// The surfaces whose certificates are ordered, with their domains.
+fn ordered(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
+    tls::configured(config).filter(|(_, tls)| tls.is_ordered())
 }
 
 /// Whether an authority can reach a port that answers challenges.
 pub(super) fn check(config: &Config, report: &mut Report) {
     let Some(acme) = &config.acme else { return };
-    let listens: Vec<_> = ordered(config).map(|(_, listen, _)| listen).collect();
+    let keys: Vec<_> = ordered(config).map(|(surface, _)| surface.listen_key()).collect();
     let has = |listen: &Listen, wanted| matches!(listen, Listen::Tcp(at) if at.port() == wanted);
-    let is_open = listens.iter().any(|listen| has(listen, 443))
+    let mut listeners = config.listeners().filter(|(key, _)| keys.iter().any(|of| of == key));
+    let is_open = listeners.any(|(_, listen)| has(listen, 443))
         || acme.http_address.as_ref().is_some_and(|listen| has(listen, 80));
-    if listens.is_empty() || is_open {
+    if keys.is_empty() || is_open {
         return;
     }
     let message = "an authority connects to port 443 of a domain, or to port 80 with \
@@ -59,7 +52,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
 pub(super) async fn check_live(config: &Config, roots: Roots, report: &mut Report) {
     let Some(acme) = &config.acme else { return };
     let domains: BTreeSet<_> = ordered(config)
-        .flat_map(|(section, _, tls)| tls.domains.iter().map(move |d| (d, section)))
+        .flat_map(|(surface, tls)| tls.domains.iter().map(move |of| (of, surface.name())))
         .collect();
     if domains.is_empty() {
         return;
@@ -140,8 +133,8 @@ mod tests {
     fn a_wrong_clock_is_reported() {
         let date = "Fri, 31 Dec 1999 23:59:00 GMT";
         let answer = Response::builder().header("date", date).body(Bytes::new());
-        let (answer, at) = (answer.expect("a response"), httpdate::parse_http_date(date));
-        let at = at.expect("a date");
+        let answer = answer.expect("a response");
+        let at = httpdate::parse_http_date(date).expect("a date");
         for (now, expected) in [
             (at, "it agrees with the authority's"),
             (at + LARGEST_ERROR, "it agrees with the authority's"),

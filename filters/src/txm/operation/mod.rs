@@ -77,7 +77,7 @@ pub struct Task<T> {
     pub(super) request_id: String,
     key: Option<String>,
     trace: Arc<T>,
-    /// The newest intent that was stored for this request, with its key.
+    /// The newest intent that was stored for this request, with its key; 0 without one.
     stored: AtomicI64,
 }
 

@@ -45,7 +45,7 @@ fn script(intents: &[Intent]) -> Script {
     script
 }
 
-/// The same, where these intents came after the start.
+/// A [`script`] whose reconciliation at the start is over, and then has these intents.
 fn reconciled(intents: &[Intent]) -> Script {
     let script = script(&[]);
     let deadline = script.now();

@@ -1,4 +1,4 @@
-//! A node, a journal and a clock that do as they are told, and note what was done with them.
+//! A scripted node, journal and clock, which record every call that changes something.
 
 use super::{EPOCH, START_US, intent, no_answer, run};
 use crate::felt::Felt;
