@@ -136,5 +136,5 @@ ATTACK = Attack(
     does="sends requests that two readers may frame or route differently",
     over=(HTTP1, HTTP2),
     checks=(over_http1, over_http2),
-    also="refused, and what is behind them is not answered",
+    also="refused, and the bytes behind them are never answered",
 )

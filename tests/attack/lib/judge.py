@@ -3,8 +3,9 @@ the memory that is left afterwards.
 
 The program runs for this case alone. The attacker has a core of its own, the honest clients another;
 the program uses both, as it is installed. Memory is judged at its highest. Waits are judged in the
-best of a few windows: a busy machine delays some of them, an attack that works delays all. Nothing
-is judged before the attack has reached its size."""
+best of a few windows: a busy machine delays some of them, an attack that works delays all. They may
+be longer in proportion to the CPU time of a request before the attack. Nothing is judged before the
+attack has reached its size."""
 
 import json
 import subprocess
@@ -22,9 +23,11 @@ FOLDER = Path(__file__).parent.parent
 WINDOW, WINDOWS = 300, 5
 # Requests before the attack, so that their memory is not counted as the attack's.
 WARM_UP = 200
-# How many times longer a wait may be in a build without optimisation, and how many times larger the
-# memory of what waits: its futures keep what an optimised build has in registers or drops.
-SLOWNESS = 10
+# CPU seconds of one honest request in an optimised build on a quiet machine, for which the bounds
+# of waits are. A build or a machine that takes longer may let clients wait longer by that factor.
+CPU_OF_A_REQUEST = 0.000_100
+# How many times larger memory may be in a build without optimisation: its futures keep variables
+# that an optimised build has in registers or drops.
 SIZE = 1.5
 # Seconds after which the memory of an attack has to be free again.
 MINUTE = 60
@@ -43,12 +46,10 @@ def is_optimised(program):
     return Path(program).resolve().parent.name != "debug"
 
 
-def bound_of(case, program):
-    """The bound of a case for this build."""
-    if is_optimised(program):
-        return case.bound
-    bound = case.bound
-    return replace(bound, p99=bound.p99 * SLOWNESS, memory=bound.memory * SIZE)
+def bound_of(case, program, slowness):
+    """The bound of a case for this build, which takes `slowness` times as long for a request."""
+    bound, size = case.bound, 1 if is_optimised(program) else SIZE
+    return replace(bound, p99=bound.p99 * max(1, slowness), memory=bound.memory * size)
 
 
 def exceeded(measured, bound, addresses):
@@ -119,7 +120,7 @@ class Trial:
 
     def __init__(self, case, attack, number):
         self.case, self.attack, self.number = case, attack, number
-        self.bound = bound_of(case, PROGRAM)
+        self.bound = None
         self.world = World(configuration(case))
         if case.node:
             self.world.node.answer = case.node
@@ -144,10 +145,13 @@ class Trial:
         return Measured(world.peak() - before, p99)
 
     def warm_up(self, honest):
+        before = self.world.cpu()
         honest.send(WARM_UP)
         window = json.loads(honest.line())
         require(not window["failed"], f"before the attack, honest requests are {window['failed']}")
         self.undisturbed = window["p99"]
+        used = (self.world.cpu() - before) / WARM_UP
+        self.bound = bound_of(self.case, PROGRAM, slowness=used / CPU_OF_A_REQUEST)
         if self.case.over == HTTP2:
             client = Http2(self.world.secure("gateway"))
             client.send(b"".join(request(stream, get()) for stream in client.streams(20)))

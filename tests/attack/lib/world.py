@@ -234,6 +234,11 @@ class World:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) << 10
 
+    def cpu(self):
+        """The seconds of CPU time that its threads have used."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
     def threads(self):
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
