@@ -14,7 +14,7 @@ use crate::telemetry::Metrics;
 use parking_lot::Mutex;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent,
+    Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent, Requested,
 };
 use portcullis_filters::policy::method_of;
 use portcullis_filters::tx::{Bounds, Invoke};
@@ -165,8 +165,14 @@ impl JournalIo for Driver {
         self.store.intents().get(id).await.map_err(logged)
     }
 
-    async fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
-        self.store.intents().newest_by_digest(epoch, digest).await.map_err(logged)
+    async fn requested(
+        &self,
+        epoch: &str,
+        digest: &[u8; 32],
+        key: Option<&KeyOf<'_>>,
+    ) -> Stored<Requested> {
+        let key = key.map(|of| (of.key, of.operation));
+        self.store.intents().requested(epoch, digest, key).await.map_err(logged)
     }
 
     async fn unresolved(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
@@ -207,11 +213,6 @@ impl JournalIo for Driver {
         let KeyOf { epoch, key, operation, digest } = of;
         let now_us = self.store.now_us();
         self.store.keys(epoch).claim(key, operation, digest, token, now_us).await.map_err(logged)
-    }
-
-    async fn linked(&self, of: &KeyOf<'_>) -> Stored<Option<Intent>> {
-        let KeyOf { epoch, key, operation, digest } = of;
-        self.store.keys(epoch).intent(key, operation, digest).await.map_err(logged)
     }
 
     async fn link(&self, of: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {

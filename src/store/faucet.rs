@@ -21,12 +21,15 @@ impl FaucetBindings<'_> {
         identity: Felt,
         recipient: Felt,
     ) -> Result<Binding, StoreError> {
-        if let Some(row) = self.db.row(sql::BOUND_TO, &[epoch.into(), identity.into()]).await? {
-            let same = row.felt("recipient")? == recipient;
-            return Ok(if same { Binding::Bound } else { Binding::IdentityElsewhere });
-        }
-        let taken = self.db.row(sql::BOUND_FROM, &[epoch.into(), recipient.into()]).await?;
-        Ok(taken.map_or(Binding::Bound, |_| Binding::RecipientElsewhere))
+        let args = [epoch.into(), identity.into(), recipient.into()];
+        let Some(row) = self.db.row(sql::BINDING, &args).await? else { return Ok(Binding::Bound) };
+        let has_identity = row.felt("identity")? == identity;
+        let has_recipient = row.felt("recipient")? == recipient;
+        Ok(match (has_identity, has_recipient) {
+            (true, true) => Binding::Bound,
+            (true, false) => Binding::IdentityElsewhere,
+            (false, _) => Binding::RecipientElsewhere,
+        })
     }
 }
 

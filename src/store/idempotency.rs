@@ -69,21 +69,6 @@ impl Keys<'_> {
         Err(StoreError::Unavailable(Cause::Timeout))
     }
 
-    /// The intent that a key of this request names.
-    pub async fn intent(
-        &self,
-        key: &str,
-        operation: &str,
-        digest: &[u8; 32],
-    ) -> Result<Option<Intent>, StoreError> {
-        let stored: Option<Key> = self.db.one(sql::KEY, &[self.epoch.into(), key.into()]).await?;
-        let stored = stored.filter(|stored| stored.is_of(operation, digest));
-        match stored.and_then(|stored| stored.intent) {
-            Some(id) => Intents { db: self.db }.get(id).await,
-            None => Ok(None),
-        }
-    }
-
     /// Lets a key name the intent of a request that joined it; `false` if it belongs to another
     /// request or is gone, or if the intent that it names still stands.
     pub async fn link(

@@ -12,8 +12,8 @@ use super::journal::End;
 use super::state::EntryKind;
 use super::tx::Tx;
 use super::{
-    Change, Inclusion, Intended, Intent, IntentId, IntentState, NewIntent, StoreError, faucet,
-    idempotency, journal, sql,
+    Change, Inclusion, Intended, Intent, IntentId, IntentState, NewIntent, Requested, StoreError,
+    faucet, idempotency, journal, sql,
 };
 use crate::io::clock::micros;
 use hex::FromHex as _;
@@ -160,13 +160,26 @@ impl Intents<'_> {
         self.db.one(sql::INTENT_BY_HASH, &[epoch.into(), hash.into()]).await
     }
 
-    /// The newest intent of an equal request, unless rejected or lost.
-    pub async fn newest_by_digest(
+    /// The intents that a request of this digest, key and operation may be about.
+    pub async fn requested(
         &self,
         epoch: &str,
         digest: &[u8; 32],
-    ) -> Result<Option<Intent>, StoreError> {
-        self.db.one(sql::INTENT_BY_DIGEST, &[epoch.into(), digest.into()]).await
+        key: Option<(&str, &str)>,
+    ) -> Result<Requested, StoreError> {
+        let (key, operation) = key.unzip();
+        let args = [epoch.into(), digest.into(), key.into(), operation.into()];
+        let mut found = Requested::default();
+        for row in self.db.rows(sql::REQUESTED, &args).await? {
+            let intent = Intent::read(&row)?;
+            if row.get::<Option<i64>>("key_intent")? == Some(intent.id.0) {
+                found.linked = Some(intent.clone());
+            }
+            if intent.digest == *digest && intent.state.holds() {
+                found.newest = Some(intent);
+            }
+        }
+        Ok(found)
     }
 
     /// All unresolved intents of an epoch, or of one signer in it, oldest first.

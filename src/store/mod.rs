@@ -91,7 +91,7 @@ pub use transfer::{
 
 pub use portcullis_filters::ledger::{
     Binding, Budget, Budgets, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId,
-    IntentState, NewIntent, OverBudget,
+    IntentState, NewIntent, OverBudget, Requested,
 };
 pub use portcullis_filters::webhook::{AgeUser, EventOutcome, Opening};
 

@@ -5,7 +5,7 @@ use portcullis::store::IntentState::{
     Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded,
 };
 use portcullis::store::{
-    EntryKind, Intended, IntentId, IntentState, NewIntent, Store, StoreError, Verified,
+    EntryKind, Intended, IntentId, IntentState, NewIntent, Requested, Store, StoreError, Verified,
 };
 use portcullis_filters::window::Window;
 use std::sync::Arc;
@@ -31,10 +31,12 @@ pub(crate) async fn an_intent_is_read_as_written(world: World) {
     assert_eq!((stored.created_us, stored.updated_us), (NOW, NOW));
     let same = Some(stored);
     assert_eq!(store.intents().by_hash(EPOCH, new.transaction_hash).await.unwrap(), same);
-    assert_eq!(store.intents().newest_by_digest(EPOCH, &new.digest).await.unwrap(), same);
+    let newest = Requested { linked: None, newest: same.clone() };
+    assert_eq!(store.intents().requested(EPOCH, &new.digest, None).await.unwrap(), newest);
     assert_eq!(store.journal().intent(id).await.unwrap(), same);
     assert_eq!(store.intents().by_hash("epoch-2", new.transaction_hash).await.unwrap(), None);
-    assert_eq!(store.intents().newest_by_digest("epoch-2", &new.digest).await.unwrap(), None);
+    let none = Requested::default();
+    assert_eq!(store.intents().requested("epoch-2", &new.digest, None).await.unwrap(), none);
 
     let entries = store.journal().entries(1, 10).await.unwrap();
     let steps: Vec<_> = entries.iter().map(|it| (it.seq, it.intent, it.at_us, it.kind)).collect();
@@ -100,7 +102,8 @@ pub(crate) async fn an_unresolved_equal_request_is_known(world: World) {
             assert_eq!(known(&store, &equal()).await, id, "accepted");
         }
         assert!(advance(&store, id, end).await);
-        let newest = store.intents().newest_by_digest(EPOCH, &[7; 32]).await.unwrap();
+        let Requested { newest, .. } =
+            store.intents().requested(EPOCH, &[7; 32], None).await.unwrap();
         assert_eq!(newest.map(|intent| intent.state), end.holds().then_some(end));
         assert!(advance(&store, id, Displaced).await == (end != Rejected), "{end:?}");
         if end != Rejected {

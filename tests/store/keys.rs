@@ -208,6 +208,26 @@ pub(crate) async fn a_known_intent_is_linked_too(world: World) {
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
 }
 
+pub(crate) async fn a_request_is_about_the_intent_of_its_key_and_the_newest(world: World) {
+    let store = world.open().await;
+    let ids = async |key, operation, digest: [u8; 32]| {
+        let of = Some((key, operation));
+        let found = store.intents().requested(EPOCH, &digest, of).await.unwrap();
+        [found.linked, found.newest].map(|intent| intent.map(|intent| intent.id))
+    };
+    assert_eq!(ids("k", OPERATION, digest()).await, [None, None]);
+    let first = intend(&store, &keyed(1)).await;
+    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(first)]);
+    assert_eq!(ids("other", OPERATION, digest()).await, [None, Some(first)]);
+    assert_eq!(ids("k", "another", digest()).await, [None, Some(first)], "not its operation");
+    assert_eq!(ids("k", OPERATION, [0; 32]).await, [None, None], "not its body");
+    assert!(advance(&store, first, IntentState::Succeeded).await);
+    let next = intend(&store, &NewIntent { idempotency_key: None, ..keyed(2) }).await;
+    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(next)]);
+    assert!(advance(&store, next, IntentState::Rejected).await);
+    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(first)]);
+}
+
 pub(crate) async fn a_key_that_is_gone_is_claimed_again(world: World) {
     let store = world.open().await;
     let id = intend(&store, &keyed(1)).await;

@@ -112,6 +112,7 @@ on_both! {
         older_keys_get_the_epochs_of_their_intents
         a_lost_intent_releases_what_it_held
         a_known_intent_is_linked_too
+        a_request_is_about_the_intent_of_its_key_and_the_newest
         a_key_that_is_gone_is_claimed_again
         a_released_key_is_free
         a_key_names_the_intent_that_stands

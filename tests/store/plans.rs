@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 28] = [
+const LOOK_UPS: [(&str, &[&str], &str); 26] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
     (sql::INTENT_MOVE, &["900", "'sent'", "'x'", "1", "0", "NULL", "NULL"], "intent_pkey"),
     (sql::INTENT_BY_HASH, &["'e'", "'0x900'"], "intent_hash"),
-    (sql::INTENT_BY_DIGEST, &["'e'", "'d900'"], "intent_request"),
     (sql::INTENTS_OF_SLOT, &["'e'", "'0x1'", "900"], "intent_slot"),
     (sql::DISPLACED, &["'e'"], "intent_displaced or intent_search_state"),
     (sql::DISPLACED_OF_SIGNER, &["'e'", "'0x1'"], "intent_displaced"),
@@ -29,7 +28,6 @@ const LOOK_UPS: [(&str, &[&str], &str); 28] = [
     (sql::KEY_ANSWER, &["'e'", "'k900'", "'drip'", "'d'", "900", "200", "''"], "idempotency_pkey"),
     (sql::KEY_RELEASE, &["'e'", "'k900'", "'t'"], "idempotency_pkey"),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
-    (sql::BOUND_TO, &["'e'", "'0x900'"], "faucet_binding_pkey"),
     (sql::SEARCH, &["900", "25"], "intent_pkey"),
     (sql::SEARCH_BY_HASH, &["900", "25", "'0x800'"], "intent_search_hash"),
     (sql::SEARCH_BY_SUBJECT, &["900", "25", NULL, "'0x800'"], "intent_search_subject"),
@@ -43,7 +41,7 @@ const LOOK_UPS: [(&str, &[&str], &str); 28] = [
 ];
 
 /// The facts of a decision, by several indexes.
-const FACTS: [(&str, &[&str]); 4] = [
+const FACTS: [(&str, &[&str]); 6] = [
     (
         sql::INTEND_FACTS,
         &[
@@ -54,6 +52,8 @@ const FACTS: [(&str, &[&str]); 4] = [
     (sql::INTEND_INTENTS, &["'e'", "'0x900'", "'0x1'", "900", "'d900'", "7", "8"]),
     (sql::CHANGE_INTENTS, &["900"]),
     (sql::BOUND, &["'e'", "'0x900'", "'0x900'", "'0x1'", "900"]),
+    (sql::BINDING, &["'e'", "'0x900'", "'0x900'"]),
+    (sql::REQUESTED, &["'e'", "'d900'", "'k900'", "'drip'"]),
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.

@@ -66,6 +66,15 @@ pub struct NewIntent<'a> {
     pub cooldown: Option<Duration>,
 }
 
+/// The intents that a request may be about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requested {
+    /// The one that its key names, if the key belongs to the request.
+    pub linked: Option<Intent>,
+    /// The newest of an equal request, unless rejected or lost.
+    pub newest: Option<Intent>,
+}
+
 /// A stored transaction and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {

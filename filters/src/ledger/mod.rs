@@ -25,7 +25,7 @@ pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
 pub use change::{Change, Step, Steps, change};
 pub use epoch::Agreement;
 pub use intend::{Facts, Intended, Intention, intend};
-pub use intent::{Inclusion, Intent, IntentId, NewIntent};
+pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
 pub use key::{Claim, ClaimToken, Key};
 pub use state::IntentState;
 

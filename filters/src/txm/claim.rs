@@ -103,6 +103,9 @@ pub(super) async fn end_claim<I: Io>(
         (None, _) if outcome.status == Status::Already => Ok(true),
         (None, Some(token)) => io.release_claim(key, token).await,
         // another relay may have written for it since
-        (None, None) => Ok(io.linked(key).await?.map(|intent| intent.id) == claimed.named),
+        (None, None) => {
+            let found = io.requested(key.epoch, key.digest, Some(key)).await?;
+            Ok(found.linked.map(|intent| intent.id) == claimed.named)
+        }
     }
 }

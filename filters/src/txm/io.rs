@@ -9,7 +9,9 @@ use super::node::{Block, CallError, ListedBlock, Receipt};
 use super::outcome::Outcome;
 use super::settings::{Pins, Required, Role, Settings};
 use crate::felt::Felt;
-use crate::ledger::{Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
+use crate::ledger::{
+    Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent, Requested,
+};
 use crate::tx::{Bounds, Invoke};
 use crate::window::Window;
 use alloc::string::String;
@@ -148,12 +150,13 @@ pub trait JournalIo: Send + Sync {
     -> impl Future<Output = Stored<bool>> + Send;
     /// An intent.
     fn intent(&self, id: IntentId) -> impl Future<Output = Stored<Option<Intent>>> + Send;
-    /// The newest intent of an equal request, unless rejected or lost.
-    fn newest_by_digest(
+    /// The intents that a request of this digest may be about.
+    fn requested(
         &self,
         epoch: &str,
         digest: &[u8; 32],
-    ) -> impl Future<Output = Stored<Option<Intent>>> + Send;
+        key: Option<&KeyOf<'_>>,
+    ) -> impl Future<Output = Stored<Requested>> + Send;
     /// The unresolved intents of an epoch, or of one signer in it, oldest first.
     fn unresolved(
         &self,
@@ -203,8 +206,6 @@ pub trait JournalIo: Send + Sync {
         key: &KeyOf<'_>,
         token: &ClaimToken,
     ) -> impl Future<Output = Stored<Claim>> + Send;
-    /// The intent that a key names, if it belongs to the request.
-    fn linked(&self, key: &KeyOf<'_>) -> impl Future<Output = Stored<Option<Intent>>> + Send;
     /// Lets a key name an intent; `false` if it may not.
     fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> impl Future<Output = Stored<bool>> + Send;
     /// Stores the response of a key that names this intent.

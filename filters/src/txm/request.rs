@@ -1,12 +1,13 @@
 //! Which intent of the journal a request is about.
 
-use crate::ledger::Intent;
+use crate::ledger::{Intent, Requested};
 
-/// The intent that a request is about, if there is one: of `linked`, which its key names, and
-/// `newest`, the newest of an equal request that holds anything. `since_us` is when the request
-/// came in: an intent that was written since answers it, too.
+/// The intent that a request is about, if there is one: that of its key if it holds anything, or
+/// the newest of an equal request. `since_us` is when the request came in: an intent that was
+/// written since answers it, too.
 #[must_use]
-pub fn earlier(linked: Option<Intent>, newest: Option<Intent>, since_us: i64) -> Option<Intent> {
+pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
+    let Requested { linked, newest } = found;
     if linked.as_ref().is_some_and(|linked| linked.state.holds()) {
         return linked;
     }
@@ -27,8 +28,8 @@ mod tests {
         Some(Intent { id: IntentId(id), nonce, state, created_us, ..Intent::empty() })
     }
 
-    fn id(found: Option<Intent>) -> Option<i64> {
-        found.map(|intent| intent.id.0)
+    fn found(linked: Option<Intent>, newest: Option<Intent>, since_us: i64) -> Option<i64> {
+        earlier(Requested { linked, newest }, since_us).map(|intent| intent.id.0)
     }
 
     #[test]
@@ -36,7 +37,7 @@ mod tests {
         for state in IntentState::ALL.iter().copied() {
             let expected = if state.holds() { 1 } else { 2 };
             let newest = intent(2, 8, IntentState::Sent);
-            assert_eq!(id(earlier(intent(1, 7, state), newest, 200)), Some(expected), "{state:?}");
+            assert_eq!(found(intent(1, 7, state), newest, 200), Some(expected), "{state:?}");
         }
     }
 
@@ -44,7 +45,7 @@ mod tests {
     fn an_equal_request_without_an_outcome_is_the_same_one() {
         for state in IntentState::ALL.iter().copied().filter(|state| state.holds()) {
             let expected = (!state.is_included()).then_some(2);
-            assert_eq!(id(earlier(None, intent(2, 7, state), 200)), expected, "{state:?}");
+            assert_eq!(found(None, intent(2, 7, state), 200), expected, "{state:?}");
         }
     }
 
@@ -52,7 +53,7 @@ mod tests {
     fn one_that_was_written_since_the_request_came_in_answers_it() {
         for (since_us, expected) in [(99, Some(2)), (100, Some(2)), (101, None)] {
             let newest = intent(2, 7, IntentState::Succeeded);
-            assert_eq!(id(earlier(None, newest, since_us)), expected, "{since_us}");
+            assert_eq!(found(None, newest, since_us), expected, "{since_us}");
         }
     }
 
@@ -60,8 +61,8 @@ mod tests {
     fn one_that_returns_takes_its_key_back_from_what_was_signed_in_its_place() {
         let returned = || intent(1, 7, IntentState::Succeeded);
         let same_nonce = intent(2, 7, IntentState::Rejected);
-        assert_eq!(id(earlier(same_nonce, returned(), 200)), Some(1));
+        assert_eq!(found(same_nonce, returned(), 200), Some(1));
         let other_nonce = intent(2, 8, IntentState::Rejected);
-        assert_eq!(id(earlier(other_nonce, returned(), 200)), None);
+        assert_eq!(found(other_nonce, returned(), 200), None);
     }
 }

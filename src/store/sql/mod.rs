@@ -68,10 +68,15 @@ pub const ENTRIES_OF: &str = entry!("WHERE intent_id = $1 ORDER BY seq");
 /// All columns of an intent, with the rest of the statement.
 macro_rules! intent {
     ($rest:literal) => {
+        intent!(" ", $rest)
+    };
+    // with more columns
+    ($columns:literal, $rest:literal) => {
         concat!(
             "SELECT id, epoch, operation, digest, subject, request, signer, nonce, ",
             "transaction_hash, transaction_json, state, detail, created_us, updated_us, ",
-            "fee_gfri, identity, born, included_number, included_fingerprint ",
+            "fee_gfri, identity, born, included_number, included_fingerprint",
+            $columns,
             "FROM intent WHERE ",
             $rest
         )
@@ -137,9 +142,15 @@ pub const INTENT: &str = intent!("id = $1");
 /// The intent of a transaction, unless rejected or lost.
 pub const INTENT_BY_HASH: &str =
     intent!("epoch = $1 AND transaction_hash = $2 AND state NOT IN ('rejected', 'lost')");
-/// The newest intent of a request, unless rejected or lost.
-pub const INTENT_BY_DIGEST: &str = intent!(
-    "epoch = $1 AND digest = $2 AND state NOT IN ('rejected', 'lost') ORDER BY id DESC LIMIT 1"
+/// The intent that the key of a request names, and the newest of equal requests unless rejected or
+/// lost, oldest first; each with the id of the former.
+pub const REQUESTED: &str = intent!(
+    ", (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
+    AND digest = $2) AS key_intent ",
+    "id IN (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
+    AND digest = $2 UNION ALL SELECT id FROM (SELECT id FROM intent WHERE epoch = $1 \
+    AND digest = $2 AND state NOT IN ('rejected', 'lost') ORDER BY id DESC LIMIT 1) AS newest) \
+    ORDER BY id"
 );
 /// The intents of a slot.
 pub const INTENTS_OF_SLOT: &str = intent!("epoch = $1 AND signer = $2 AND nonce = $3 ORDER BY id");
@@ -230,13 +241,9 @@ pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELE
     AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
     AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS BIGINT) AS is_held \
     FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
-/// The recipient of an identity.
-pub const BOUND_TO: &str =
-    "SELECT recipient FROM faucet_binding WHERE epoch = $1 AND identity = $2";
-
-/// The identity of a recipient.
-pub const BOUND_FROM: &str =
-    "SELECT identity FROM faucet_binding WHERE epoch = $1 AND recipient = $2";
+/// The binding of an identity, or else that of a recipient.
+pub const BINDING: &str = "SELECT identity, recipient FROM faucet_binding WHERE epoch = $1 \
+    AND (identity = $2 OR recipient = $3) ORDER BY CASE WHEN identity = $2 THEN 0 ELSE 1 END LIMIT 1";
 /// Removes a binding.
 pub const UNBIND: &str =
     "DELETE FROM faucet_binding WHERE epoch = $1 AND identity = $2 AND recipient = $3";

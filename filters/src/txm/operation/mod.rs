@@ -251,12 +251,9 @@ impl<I: Io> Writing<'_, I> {
     /// The intent that this request is about, if there is one.
     async fn earlier(&self) -> Result<Option<Intent>, Outcome> {
         let Self { io, task, epoch, since_us, .. } = *self;
-        let linked = match task.key.as_deref() {
-            Some(key) => io.linked(&task.key_of(key, epoch)).await?,
-            None => None,
-        };
-        let newest = io.newest_by_digest(epoch, &task.digest).await?;
-        Ok(request::earlier(linked, newest, since_us))
+        let key = task.key.as_deref().map(|key| task.key_of(key, epoch));
+        let found = io.requested(epoch, &task.digest, key.as_ref()).await?;
+        Ok(request::earlier(found, since_us))
     }
 
     /// Writes while the account is locked, but not with the `nonce` of the turn before. What other

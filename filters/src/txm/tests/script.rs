@@ -4,6 +4,7 @@ use super::{EPOCH, START_US, intent, no_answer, run};
 use crate::felt::Felt;
 use crate::ledger::{
     Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, IntentState, NewIntent,
+    Requested,
 };
 use crate::tx::{Bounds, Invoke};
 use crate::txm::io::{
@@ -261,8 +262,16 @@ impl JournalIo for Script {
         Ok(self.intents(|it| it.id == id).pop())
     }
 
-    async fn newest_by_digest(&self, _: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
-        Ok(self.intents(|it| it.digest == *digest && it.state.holds()).pop())
+    async fn requested(
+        &self,
+        _: &str,
+        digest: &[u8; 32],
+        key: Option<&KeyOf<'_>>,
+    ) -> Stored<Requested> {
+        let id = key.and(self.state().linked);
+        let linked = self.intents(|it| Some(it.id) == id).pop();
+        let newest = self.intents(|it| it.digest == *digest && it.state.holds()).pop();
+        Ok(Requested { linked, newest })
     }
 
     async fn unresolved(&self, _: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
@@ -309,11 +318,6 @@ impl JournalIo for Script {
     async fn claim(&self, _: &KeyOf<'_>, _: &ClaimToken) -> Stored<Claim> {
         self.does("claims");
         self.state().claims.pop_front().unwrap_or(Ok(Claim::New))
-    }
-
-    async fn linked(&self, _: &KeyOf<'_>) -> Stored<Option<Intent>> {
-        let linked = self.state().linked;
-        Ok(self.intents(|it| Some(it.id) == linked).pop())
     }
 
     async fn link(&self, _: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {

@@ -11,7 +11,7 @@ use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
-    NewIntent,
+    NewIntent, Requested,
 };
 use portcullis_filters::tx::{Bounds, Invoke};
 use portcullis_filters::txm::io::{
@@ -165,9 +165,21 @@ impl JournalIo for SimIo {
         self.read(move |world| world.journal.tables.intents.get(&id).cloned()).await
     }
 
-    async fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Stored<Option<Intent>> {
-        let (epoch, digest) = (epoch.to_owned(), *digest);
-        self.read(move |world| world.read().newest_by_digest(&epoch, &digest)).await
+    async fn requested(
+        &self,
+        epoch: &str,
+        digest: &[u8; 32],
+        key: Option<&KeyOf<'_>>,
+    ) -> Stored<Requested> {
+        let epoch = epoch.to_owned();
+        let digest = *digest;
+        let key = key.map(RequestKey::from);
+        self.read(move |world| {
+            let journal = world.read();
+            let linked = key.and_then(|key| journal.linked(&key));
+            Requested { linked, newest: journal.newest_by_digest(&epoch, &digest) }
+        })
+        .await
     }
 
     async fn unresolved(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
@@ -234,11 +246,6 @@ impl JournalIo for SimIo {
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
         self.query(true, move |world| world.journal.claim(&key, token)).await
-    }
-
-    async fn linked(&self, key: &KeyOf<'_>) -> Stored<Option<Intent>> {
-        let key = RequestKey::from(key);
-        self.read(move |world| world.read().linked(&key)).await
     }
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {

@@ -2,7 +2,7 @@
 
 use crate::felt::Felt;
 use crate::ledger::{
-    Binding, Budgets, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent,
+    Binding, Budgets, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent, Requested,
 };
 use crate::tx::{Bounds, Contracts, Invoke, selector};
 use crate::txm::io::{
@@ -201,8 +201,8 @@ impl JournalIo for Chain {
         unreachable!("no decision reads it")
     }
 
-    async fn newest_by_digest(&self, _: &str, _: &[u8; 32]) -> Stored<Option<Intent>> {
-        unreachable!("no decision reads it")
+    async fn requested(&self, _: &str, _: &[u8; 32], _: Option<&KeyOf<'_>>) -> Stored<Requested> {
+        unreachable!("no decision reads them")
     }
 
     async fn unresolved(&self, _: &str, _: Option<Felt>) -> Stored<Vec<Intent>> {
@@ -227,10 +227,6 @@ impl JournalIo for Chain {
 
     async fn claim(&self, _: &KeyOf<'_>, _: &ClaimToken) -> Stored<Claim> {
         unreachable!("a decision stores nothing")
-    }
-
-    async fn linked(&self, _: &KeyOf<'_>) -> Stored<Option<Intent>> {
-        unreachable!("no decision reads it")
     }
 
     async fn link(&self, _: &KeyOf<'_>, _: IntentId) -> Stored<bool> {
