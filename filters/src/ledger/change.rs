@@ -10,12 +10,16 @@ use alloc::vec::Vec;
 
 /// The detail of an intent whose slot another has taken on the chain.
 const TAKEN: &str = "another transaction of its nonce was included";
+/// The detail of a sent intent that is sent once more.
+const AGAIN: &str = "it is sent again";
 /// The detail of a lost intent that may return.
 const UNWITNESSED: &str = "the transaction that took its nonce is displaced";
 
 /// A sighting of an intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
+    /// It is about to be sent once more. Its first sender can no longer say that it was not sent.
+    SentAgain,
     /// The node accepted it.
     Accepted,
     /// The chain has it.
@@ -40,6 +44,7 @@ impl Change<'_> {
     #[must_use]
     pub const fn state(&self) -> IntentState {
         match self {
+            Self::SentAgain => IntentState::Sent,
             Self::Accepted => IntentState::Accepted,
             Self::Included { outcome: Ok(()), .. } => IntentState::Succeeded,
             Self::Included { outcome: Err(_), .. } => IntentState::Reverted,
@@ -51,6 +56,7 @@ impl Change<'_> {
 
     fn detail(&self) -> Option<&str> {
         match self {
+            Self::SentAgain => Some(AGAIN),
             Self::Accepted | Self::Included { outcome: Ok(()), .. } => None,
             Self::Included { outcome: Err(reason), .. } => *reason,
             Self::Rejected(why) | Self::Displaced(why) | Self::Lost(why) => Some(why),
@@ -156,6 +162,8 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         _ if !intent.state.holds() && next.holds() => {
             !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
         }
+        // once, and whoever was faster decides
+        Change::SentAgain | Change::Rejected(_) => !intent.is_sent_again(),
         // its slot or its request may be another's by now
         Change::Accepted => !others.any(|it| {
             let is_open_equal = it.state.is_unresolved() && it.digest == intent.digest;

@@ -125,6 +125,12 @@ impl Intent {
     pub fn slot(&self) -> (&str, Felt, u64) {
         (&self.epoch, self.signer, self.nonce)
     }
+
+    /// Whether it may have been sent by another process than the one that stored it.
+    #[must_use]
+    pub fn is_sent_again(&self) -> bool {
+        self.state == IntentState::Sent && self.detail.is_some()
+    }
 }
 
 impl NewIntent<'_> {

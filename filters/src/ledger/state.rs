@@ -52,7 +52,7 @@ impl IntentState {
         self.is_unresolved() || self.is_included()
     }
 
-    /// Whether `next` may follow. The node cannot reject a transaction that it accepted, and a
+    /// Whether `next` may follow. What was sent may be sent again. The node cannot reject a transaction that it accepted, and a
     /// rejected one never reaches the chain. The chain may take back any other, and show it again.
     /// An outcome may follow itself, in another block.
     #[must_use]
@@ -62,7 +62,7 @@ impl IntentState {
         };
         match self {
             Intended => !matches!(next, Intended),
-            Sent => !matches!(next, Intended | Sent),
+            Sent => !matches!(next, Intended),
             Accepted => matches!(next, Succeeded | Reverted | Displaced | Lost),
             Succeeded | Reverted => matches!(next, Succeeded | Reverted | Displaced),
             Displaced => matches!(next, Accepted | Succeeded | Reverted | Lost),

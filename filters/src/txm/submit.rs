@@ -10,7 +10,7 @@ use super::node::{CallError, ErrorObject, Receipt, code};
 use super::outcome::Outcome;
 use super::pins;
 use crate::felt::Felt;
-use crate::ledger::{Change, Intent, IntentId, NewIntent};
+use crate::ledger::{Change, Intent, IntentId, IntentState, NewIntent};
 use alloc::format;
 use core::time::Duration;
 
@@ -82,15 +82,22 @@ pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
 }
 
 /// Sends a transaction once more, as it was signed; `false` if the node refused it, which puts it
-/// in doubt: an earlier attempt may have arrived.
+/// in doubt: an earlier attempt may have arrived. Its first sender, which may have lost the lock of
+/// the account and not know that yet, cannot reject it from then on.
 ///
 /// # Errors
-/// The chain is another one, or unavailable; the node says that its nonce is used; it is not known
-/// whether the node has it, or it is not recorded.
+/// The chain is another one, or unavailable; the first sender has rejected it; the node says that
+/// its nonce is used; it is not known whether the node has it, or it is not recorded.
 pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    pins::check_epoch(io, &intent.epoch).await?;
     // it was sent before: that the journal is away does not mean that nothing was
     let unrecorded = |_| unknown(io, intent.id, intent.transaction_hash);
+    if intent.state == IntentState::Sent && !intent.is_sent_again() {
+        let is_recorded = io.apply(intent.id, &Change::SentAgain).await.map_err(unrecorded)?;
+        if !is_recorded {
+            return Err(Outcome::unsettled());
+        }
+    }
+    pins::check_epoch(io, &intent.epoch).await?;
     match io.add(&intent.operation, &intent.transaction, None).await {
         Ok(_) | Err(CallError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
             io.apply(intent.id, &Change::Accepted).await.map_err(unrecorded)?;

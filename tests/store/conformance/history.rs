@@ -123,6 +123,7 @@ fn change(chance: &mut Chance) -> Change<'static> {
     let block = chance.pick(&[None, block]);
     let fee = chance.pick(&[None, Some(STRK / 2)]);
     chance.pick(&[
+        Change::SentAgain,
         Change::Accepted,
         Change::Included { outcome: Ok(()), fee, block },
         Change::Included { outcome: Err(Some("why")), fee, block },

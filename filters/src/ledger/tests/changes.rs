@@ -26,6 +26,7 @@ fn moved(id: i64, change: &Change<'_>, intents: &[Intent]) -> Option<Vec<(i64, I
 #[test]
 fn every_change_follows_the_table() {
     let changes = [
+        Change::SentAgain,
         Change::Accepted,
         included(Some(BLOCK)),
         Change::Included { outcome: Err(Some("why")), fee: None, block: Some(BLOCK) },
@@ -45,9 +46,10 @@ fn every_change_follows_the_table() {
 
 #[test]
 fn a_change_is_recorded_with_its_time_and_reason() {
-    let sent = Intent { detail: Some("before".into()), ..stored(9, &new(1), Sent) };
+    let sent = stored(9, &new(1), Sent);
     let reverted = Change::Included { outcome: Err(Some("out of gas")), fee: None, block: None };
     for (change, detail) in [
+        (Change::SentAgain, Some("it is sent again")),
         (Change::Accepted, None),
         (included(None), None),
         (reverted, Some("out of gas")),
@@ -58,6 +60,22 @@ fn a_change_is_recorded_with_its_time_and_reason() {
         let steps = crate::ledger::change(sent.id, &change, from_ref(&sent), NOW + 7).unwrap();
         let intent = &steps.steps[0].intent;
         assert_eq!((intent.detail.as_deref(), intent.updated_us), (detail, NOW + 7), "{change:?}");
+    }
+}
+
+#[test]
+fn what_another_process_sends_again_is_not_rejected_by_the_first() {
+    let steps = change(IntentId(9), &Change::SentAgain, &[stored(9, &new(1), Sent)], NOW).unwrap();
+    let again = &steps.steps[0].intent;
+    for (change, expected) in [
+        (Change::SentAgain, None),
+        (Change::Rejected("why"), None),
+        (Change::Accepted, Some(vec![(9, Accepted)])),
+        (included(Some(BLOCK)), Some(vec![(9, Succeeded)])),
+        (Change::Displaced("why"), Some(vec![(9, Displaced)])),
+        (Change::Lost("why"), Some(vec![(9, Lost)])),
+    ] {
+        assert_eq!(moved(9, &change, from_ref(again)), expected, "{change:?}");
     }
 }
 

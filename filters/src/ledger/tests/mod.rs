@@ -94,7 +94,7 @@ fn is_known(new: &NewIntent<'_>, facts: &Facts, id: i64) -> bool {
 fn a_state_is_followed_by_what_the_chain_can_show() {
     let legal: [(IntentState, &[IntentState]); 8] = [
         (Unsent, &[Sent, Accepted, Succeeded, Reverted, Rejected, Displaced, Lost]),
-        (Sent, &[Accepted, Succeeded, Reverted, Rejected, Displaced, Lost]),
+        (Sent, &[Sent, Accepted, Succeeded, Reverted, Rejected, Displaced, Lost]),
         (Accepted, &[Succeeded, Reverted, Displaced, Lost]),
         (Succeeded, &[Succeeded, Reverted, Displaced]),
         (Reverted, &[Succeeded, Reverted, Displaced]),

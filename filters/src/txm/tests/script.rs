@@ -250,9 +250,11 @@ impl JournalIo for Script {
             return Err(JournalError::Failed);
         }
         let found = state.intents.iter_mut().find(|it| it.id == id).expect("it is stored");
-        let is_applied = found.state.may_become(change.state());
+        let is_late = found.is_sent_again() && matches!(change, Change::Rejected(_));
+        let is_applied = !is_late && found.state.may_become(change.state());
         if is_applied {
             found.state = change.state();
+            found.detail = matches!(change, Change::SentAgain).then(|| "again".to_owned());
             state.done.push(format!("{id} is {}", change.state().name()));
         }
         Ok(is_applied)

@@ -80,6 +80,24 @@ fn a_repeat_that_is_refused_is_in_doubt() {
 }
 
 #[test]
+fn a_repeat_is_recorded_before_it_is_sent_so_that_the_first_sender_cannot_reject_it() {
+    let script = sent(no_answer(false));
+    let open = Err(Some(Reason::OutcomeUnknown));
+    assert_eq!(reason(run(repeat(&script, &intent(1, 7, Sent)))), open);
+    assert_eq!(script.done()[0], "1 is sent");
+    assert_eq!(reason(run(rejected(&script, IntentId(1), hash(1), "not sent"))), UNKNOWN);
+    assert_eq!(script.state_of(1), Sent);
+}
+
+#[test]
+fn what_the_first_sender_has_rejected_is_not_repeated() {
+    let script = Script::with(&[intent(1, 7, Rejected)]);
+    let repeated = reason(run(repeat(&script, &intent(1, 7, Sent))));
+    assert_eq!(repeated, Err(Some(Reason::InProgress)));
+    assert_eq!(script.done(), [""; 0], "nothing is sent");
+}
+
+#[test]
 fn a_repeat_has_an_end_with_its_receipt_or_refusal() {
     for (answer, shown, expected) in [
         (Ok(hash(1)), Some(receipt()), Ok(true)),

@@ -141,6 +141,9 @@ impl JournalIo for SimIo {
         let (new, relay) = (OwnedIntent::from(new), self.relay);
         let is_early = self.world.lock().bug == Bug::SendFirst;
         self.query(true, move |world| {
+            if world.fires(Fault::CutOff, 6) {
+                world.cut_off(relay);
+            }
             if !is_early {
                 return world.intend(&new, now_us);
             }

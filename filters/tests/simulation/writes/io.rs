@@ -127,6 +127,11 @@ impl SimIo {
             }
             if !is_lost {
                 world.agenda().after(sent + late, move |world: &mut World| {
+                    if world.now() < world.relays[relay].cut_off_until {
+                        let silent =
+                            move |world: &mut World| fill(world.agenda(), &answer, no_answer());
+                        return world.agenda().after(TIMEOUT, silent);
+                    }
                     let value = carry_out(world);
                     if crash {
                         world.crash(relay);
@@ -175,7 +180,7 @@ impl SimIo {
             let mut world = self.world.lock();
             let took = world.millis(0, 4);
             let fails = world.fires(Fault::StoreFails, 150);
-            let is_unknown = world.fires(Fault::CommitUnknown, 100) && writes;
+            let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes;
             let is_applied = !is_unknown || world.chance.choose(2) == 0;
             let crash = world.fires(Fault::Crash, 1_000);
             let (answer, bug) = (slot.clone(), world.bug);

@@ -90,6 +90,7 @@ impl OwnedIntent {
 /// A change that outlives the call.
 #[derive(Clone, Debug)]
 pub(super) enum OwnedChange {
+    SentAgain,
     Accepted,
     Included { outcome: Result<(), Option<String>>, fee: Option<u128>, block: Option<Inclusion> },
     Rejected(String),
@@ -100,6 +101,7 @@ pub(super) enum OwnedChange {
 impl From<&Change<'_>> for OwnedChange {
     fn from(change: &Change<'_>) -> Self {
         match change {
+            Change::SentAgain => Self::SentAgain,
             Change::Accepted => Self::Accepted,
             Change::Included { outcome, fee, block } => Self::Included {
                 outcome: outcome.map_err(|why| why.map(str::to_owned)),
@@ -116,6 +118,7 @@ impl From<&Change<'_>> for OwnedChange {
 impl OwnedChange {
     pub(super) fn borrowed(&self) -> Change<'_> {
         match self {
+            Self::SentAgain => Change::SentAgain,
             Self::Accepted => Change::Accepted,
             Self::Included { outcome, fee, block } => Change::Included {
                 outcome: outcome.as_ref().copied().map_err(Option::as_deref),
@@ -172,6 +175,7 @@ impl Journal {
     pub(super) fn apply(&mut self, id: IntentId, change: &Change<'_>, now_us: i64) -> bool {
         let Some(state) = self.tables.intents.get(&id).map(|it| it.state) else { return false };
         let change = match (self.bug, change) {
+            (Bug::SilentRepeat, Change::SentAgain) => return true,
             (
                 Bug::AbsentIsLost | Bug::DisplacedIsLost | Bug::LostIsFinal,
                 Change::Displaced(why),

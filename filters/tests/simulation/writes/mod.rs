@@ -28,7 +28,10 @@ const STEPS: u64 = 20_000;
 /// Seeds of a long run, and the steps of each.
 const LONG: (u64, u64) = (4_096, 100_000);
 /// Seeds of long runs that broke a rule once.
-const KEPT: [u64; 5] = [
+const KEPT: [u64; 6] = [
+    // all locks were lost between the commit of an intent and its first attempt: another relay sent
+    // it, and the first one, which could not confirm the chain, rejected it
+    196,
     // a drip was under way when the chain started over, and was included in the new one
     232,
     // one relay refused a request, or answered it with a write that it joined, while another relay
@@ -84,6 +87,8 @@ pub(crate) enum Bug {
     NoFence,
     /// A repeat that is refused is taken for rejected.
     RefusedRepeatIsRejected,
+    /// That it is sent again is not recorded, and its first sender rejects it.
+    SilentRepeat,
     /// The cooldown is read before the lock only.
     CooldownBeforeLock,
     /// Each relay uses its own clock.
@@ -113,6 +118,7 @@ impl Bug {
         Self::CutIsUnsent,
         Self::NoFence,
         Self::RefusedRepeatIsRejected,
+        Self::SilentRepeat,
         Self::CooldownBeforeLock,
         Self::WallClock,
         Self::LockLeaked,

@@ -35,7 +35,7 @@ macro_rules! faults {
 faults! {
     AnswerLost, CallLost, Late, EstimateRefused, AddRefused, Reverts, UrlBehind, UrlFrozen, UrlDown, Balancer,
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
-    RelayClock, Crash, Pause, HoursPass,
+    RelayClock, Crash, Pause, CutOff, HoursPass,
 }
 
 /// How a URL shows the chain.
@@ -66,6 +66,8 @@ pub(super) struct Relay {
     /// Its present process; `None` while it is down.
     pub(super) io: Option<Arc<SimIo>>,
     pub(super) paused_until: Duration,
+    /// Until when it does not reach its node.
+    pub(super) cut_off_until: Duration,
     /// By how much its clock is wrong, in microseconds.
     pub(super) clock_us: i64,
     /// Its requests without a response.
@@ -164,8 +166,13 @@ impl World {
     /// Relays and URLs, with all faults but those of a balancer.
     pub(super) fn of(chance: Chance, bug: Bug, relays: usize, urls: usize) -> Self {
         let urls = (0..urls).map(|_| Url::FRESH);
-        let relay =
-            || Relay { io: None, paused_until: Duration::ZERO, clock_us: 0, requests: Vec::new() };
+        let relay = || Relay {
+            io: None,
+            paused_until: Duration::ZERO,
+            cut_off_until: Duration::ZERO,
+            clock_us: 0,
+            requests: Vec::new(),
+        };
         Self {
             agenda: Agenda::new(),
             chance,
@@ -364,9 +371,7 @@ impl World {
             self.relays[relay].clock_us = minutes * 60_000_000;
         }
         if self.fires(Fault::StoreRestarts, 120) {
-            self.locks.clear();
-            self.oracle.locks_lost = Some(self.now());
-            self.note(|| "the store restarts: all locks are lost".to_owned());
+            self.lose_locks();
         }
         if self.fires(Fault::StoreFull, 150) {
             self.full_until = self.now() + self.millis(500, 8_000);
@@ -381,6 +386,20 @@ impl World {
             self.store_clock_us += hours * 3_600_000_000;
             self.note(|| format!("{hours} hours pass"));
         }
+    }
+
+    /// The store restarts.
+    pub(super) fn lose_locks(&mut self) {
+        self.locks.clear();
+        self.oracle.locks_lost = Some(self.now());
+        self.note(|| "the store restarts: all locks are lost".to_owned());
+    }
+
+    /// A relay is cut off from the network for a while, and its sessions with the store end.
+    pub(super) fn cut_off(&mut self, relay: Process) {
+        self.lose_locks();
+        self.relays[relay].cut_off_until = self.now() + self.millis(1_000, 8_000);
+        self.note(|| format!("relay {relay} is cut off from its node"));
     }
 
     /// A relay ends without a word, and comes back later.
@@ -420,6 +439,7 @@ impl World {
         }
         for relay in &mut self.relays {
             relay.paused_until = Duration::ZERO;
+            relay.cut_off_until = Duration::ZERO;
         }
     }
 }
