@@ -158,9 +158,9 @@ impl Signer {
             Purpose::Estimate => transaction.query(),
             Purpose::Write => transaction,
         };
-        let transaction = transaction.sign(self.chain_id, &self.key);
-        hardening::wipe_stack();
         let hash = transaction.hash(self.chain_id);
+        let transaction = transaction.sign_hash(hash, &self.key);
+        hardening::wipe_stack();
         let text = match purpose {
             Purpose::Estimate => transaction.to_json(),
             Purpose::Write => transaction.to_params(),

@@ -111,9 +111,14 @@ impl Transaction {
     }
 
     /// Signs it for a chain.
-    pub fn sign(mut self, chain_id: Felt, key: &SecretKey) -> Self {
-        self.signature = key.sign(self.hash(chain_id)).to_vec();
-        self
+    pub fn sign(self, chain_id: Felt, key: &SecretKey) -> Self {
+        let hash = self.hash(chain_id);
+        self.sign_hash(hash, key)
+    }
+
+    /// Signs it by its hash for a chain.
+    pub fn sign_hash(self, hash: Felt, key: &SecretKey) -> Self {
+        Self { signature: key.sign(hash).to_vec(), ..self }
     }
 
     /// The account's nonce.
