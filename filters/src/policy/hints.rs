@@ -42,7 +42,7 @@ pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
         _ if names_version() => VERSION,
         b"/rpc/" => SLASH,
         _ if target.starts_with(b"/rpc?") => QUERY,
-        _ if target.starts_with(b"/rpc") => PATH,
+        _ if target.get(..4).is_some_and(|path| path.eq_ignore_ascii_case(b"/rpc")) => PATH,
         _ => return None,
     };
     Some(hint.into())
@@ -198,6 +198,7 @@ mod tests {
             ("/rpc/", Some(SLASH)),
             ("/rpc?key=1", Some(QUERY)),
             ("/rpc/main", Some(PATH)),
+            ("/RPC", Some(PATH)),
             ("/rpc/v0_8", Some(VERSION)),
             ("/v0_8/rpc/", Some(VERSION)),
             ("/rpc?via=/v1", Some(VERSION)),
