@@ -128,6 +128,25 @@ fn an_outcome_that_its_key_does_not_name_is_no_answer() {
 }
 
 #[test]
+fn a_key_that_could_not_be_linked_has_no_final_answer() {
+    let written = || Outcome::written(hash(1), Details::None).of_intent(IntentId(1));
+    let pending = || Outcome::pending(hash(1)).of_intent(IntentId(1));
+    for (joined, named, expected, why) in [
+        (written(), None, UNSETTLED, "a repeat may get another answer"),
+        (written(), Some(1), WRITTEN, "it names that intent already"),
+        (pending(), None, PENDING, "it says that it is open"),
+    ] {
+        let script = script(&[]);
+        script.state().flights = [joined].into();
+        let intent = named.map(|id| Box::new(other(id, 5, IntentState::Sent)));
+        script.state().claims = [Ok(Claim::Open { intent })].into();
+        script.state().answers = [Err(JournalError::Failed)].into();
+        script.state().may_link = Err(JournalError::Failed);
+        assert_eq!(registered(script, Some("key")).0, expected, "{why}");
+    }
+}
+
+#[test]
 fn an_open_outcome_is_answered_whatever_its_key_names() {
     let script = script(&[]);
     script.state().receipts.clear();

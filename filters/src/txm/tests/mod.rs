@@ -3,6 +3,7 @@
 
 mod claim;
 mod intend;
+mod pins;
 mod reconcile;
 mod rollbacks;
 pub(in crate::txm) mod script;
