@@ -105,13 +105,14 @@ impl Oracle {
                 return Err(format!("rule 6: identity {identity} was paid to two recipients"));
             }
         }
-        let of_epoch = journal.tables.intents.values().filter(|it| it.epoch == epoch);
-        let newest: BTreeMap<Felt, &Intent> =
-            of_epoch.map(|it| (it.transaction_hash, it)).collect();
-        for intent in chain.successes().filter_map(|tx| newest.get(&tx.hash)) {
-            if intent.state == IntentState::Rejected {
-                return Err(format!("rule 5: intent {} is rejected, and was sent", intent.id));
-            }
+        // a transaction may be stored again, and refused, after its first intent was lost
+        let mut rejected = BTreeMap::new();
+        for intent in journal.tables.intents.values().filter(|it| it.epoch == epoch) {
+            let is_rejected = rejected.entry(intent.transaction_hash).or_insert(true);
+            *is_rejected &= intent.state == IntentState::Rejected;
+        }
+        if let Some(tx) = chain.successes().find(|tx| rejected.get(&tx.hash) == Some(&true)) {
+            return Err(format!("rule 5: {} is rejected, and was sent", tx.hash));
         }
         let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
         for (recipient, mut times) in paid {
