@@ -105,9 +105,10 @@ impl Oracle {
                 return Err(format!("rule 6: identity {identity} was paid to two recipients"));
             }
         }
-        // a transaction may be stored again, and refused, after its first intent was lost
+        // a transaction may be stored again, and refused, after its first intent was lost, or was of
+        // another epoch
         let mut rejected = BTreeMap::new();
-        for intent in journal.tables.intents.values().filter(|it| it.epoch == epoch) {
+        for intent in journal.tables.intents.values() {
             let is_rejected = rejected.entry(intent.transaction_hash).or_insert(true);
             *is_rejected &= intent.state == IntentState::Rejected;
         }
