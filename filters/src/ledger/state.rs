@@ -52,9 +52,9 @@ impl IntentState {
         self.is_unresolved() || self.is_included()
     }
 
-    /// Whether `next` may follow. What was sent may be sent again. The node cannot reject a transaction that it accepted, and a
-    /// rejected one never reaches the chain. The chain may take back any other, and show it again.
-    /// An outcome may follow itself, in another block.
+    /// Whether `next` may follow. What was sent may be sent again. The node cannot reject a
+    /// transaction that it accepted, and a rejected one never reaches the chain. The chain may take
+    /// back any other, and show it again. An outcome may follow itself, in another block.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         use IntentState::{

@@ -243,7 +243,8 @@ pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELE
     FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
 /// The binding of an identity, or else that of a recipient.
 pub const BINDING: &str = "SELECT identity, recipient FROM faucet_binding WHERE epoch = $1 \
-    AND (identity = $2 OR recipient = $3) ORDER BY CASE WHEN identity = $2 THEN 0 ELSE 1 END LIMIT 1";
+    AND (identity = $2 OR recipient = $3) \
+    ORDER BY CASE WHEN identity = $2 THEN 0 ELSE 1 END LIMIT 1";
 /// Removes a binding.
 pub const UNBIND: &str =
     "DELETE FROM faucet_binding WHERE epoch = $1 AND identity = $2 AND recipient = $3";
