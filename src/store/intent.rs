@@ -116,7 +116,7 @@ impl Intents<'_> {
         for step in &steps.steps {
             write(&mut tx, step).await?;
         }
-        let events = steps.steps.iter().map(event).collect();
+        let events = steps.steps.iter().filter(|step| step.has_entry()).map(event).collect();
         journal::append(&mut tx, end, events, now_us).await?;
         let of = steps.of_interest();
         if !of.is_empty() {

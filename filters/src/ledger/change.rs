@@ -64,7 +64,7 @@ impl Change<'_> {
     }
 }
 
-/// An intent after a change, each with its journal entry, in the order in which they are written.
+/// An intent after a change, in the order in which they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The intent.
@@ -141,6 +141,12 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
 }
 
 impl Step {
+    /// Whether the journal has an entry of it: that what was sent is sent again has none.
+    #[must_use]
+    pub fn has_entry(&self) -> bool {
+        !self.intent.is_sent_again()
+    }
+
     fn of(before: &Intent, intent: Intent) -> Self {
         let is_new_outcome = !before.state.is_unresolved() && before.state != intent.state;
         let withdraws = !intent.state.holds() || (intent.state.is_included() && is_new_outcome);

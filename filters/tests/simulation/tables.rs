@@ -179,7 +179,9 @@ impl Tables {
             return false;
         };
         for step in &steps.steps {
-            self.append(step.intent.id, step.intent.state);
+            if step.has_entry() {
+                self.append(step.intent.id, step.intent.state);
+            }
             self.intents.insert(step.intent.id, step.intent.clone());
             let keys = self.keys.values_mut().filter(|key| key.intent == Some(step.intent.id));
             keys.filter(|_| step.withdraws).for_each(|key| key.answer = None);
