@@ -22,21 +22,20 @@ impl FaucetBindings<'_> {
         recipient: Felt,
     ) -> Result<Binding, StoreError> {
         let args = [epoch.into(), identity.into(), recipient.into()];
-        let Some(row) = self.db.row(sql::BINDING, &args).await? else { return Ok(Binding::Bound) };
-        let has_identity = row.felt("identity")? == identity;
-        let has_recipient = row.felt("recipient")? == recipient;
-        Ok(match (has_identity, has_recipient) {
-            (true, true) => Binding::Bound,
-            (true, false) => Binding::IdentityElsewhere,
-            (false, _) => Binding::RecipientElsewhere,
-        })
+        let bound: Vec<Pair> = self.db.all(sql::PAIRS, &args).await?;
+        Ok(Pair { identity, recipient }.binding(bound))
+    }
+}
+
+impl FromRow for Pair {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self { identity: row.felt("identity")?, recipient: row.felt("recipient")? })
     }
 }
 
 impl FromRow for Bound {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        let pair = Pair { identity: row.felt("identity")?, recipient: row.felt("recipient")? };
-        Ok(Self { pair, is_held: row.flag("is_held")? })
+        Ok(Self { pair: Pair::read(row)?, is_held: row.flag("is_held")? })
     }
 }
 

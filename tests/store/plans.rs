@@ -52,7 +52,7 @@ const FACTS: [(&str, &[&str]); 6] = [
     (sql::INTEND_INTENTS, &["'e'", "'0x900'", "'0x1'", "900", "'d900'", "7", "8"]),
     (sql::CHANGE_INTENTS, &["900"]),
     (sql::BOUND, &["'e'", "'0x900'", "'0x900'", "'0x1'", "900"]),
-    (sql::BINDING, &["'e'", "'0x900'", "'0x900'"]),
+    (sql::PAIRS, &["'e'", "'0x900'", "'0x900'"]),
     (sql::REQUESTED, &["'e'", "'d900'", "'k900'", "'drip'"]),
 ];
 

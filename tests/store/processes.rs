@@ -133,7 +133,7 @@ pub(crate) async fn a_chore_has_one_process_at_a_time(world: World) {
                 AND datname = current_database() AND pid <> pg_backend_pid()";
     let began = Instant::now();
     while world.number(idle).await != 1 {
-        // those of the locks that were dropped end by and by
+        // the sessions of dropped locks end asynchronously
         assert!(began.elapsed() < Duration::from_secs(30), "only its session waits");
     }
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \

@@ -33,6 +33,18 @@ impl Pair {
     fn excludes(self, other: Self) -> bool {
         self != other && (self.identity == other.identity || self.recipient == other.recipient)
     }
+
+    /// Whether the pair is or could be bound, if these are.
+    pub fn binding(self, bound: impl IntoIterator<Item = Self>) -> Binding {
+        let mut binding = Binding::Bound;
+        for other in bound.into_iter().filter(|other| other.excludes(self)) {
+            if other.identity == self.identity {
+                return Binding::IdentityElsewhere;
+            }
+            binding = Binding::RecipientElsewhere;
+        }
+        binding
+    }
 }
 
 /// A binding in force.
@@ -60,12 +72,10 @@ pub enum Rebinding {
 pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebinding>, Binding> {
     let Some((identity, recipient)) = new.identity.zip(new.subject) else { return Ok(Vec::new()) };
     let pair = Pair { identity, recipient };
-    let held = |bound: &&Bound| bound.is_held && bound.pair.excludes(pair);
-    if bound.iter().filter(held).any(|bound| bound.pair.identity == identity) {
-        return Err(Binding::IdentityElsewhere);
-    }
-    if bound.iter().any(|bound| held(&bound)) {
-        return Err(Binding::RecipientElsewhere);
+    let held = bound.iter().filter(|bound| bound.is_held).map(|bound| bound.pair);
+    match pair.binding(held) {
+        Binding::Bound => {}
+        elsewhere => return Err(elsewhere),
     }
     let mut changes = released(bound, |other| other.excludes(pair));
     if !bound.iter().any(|bound| bound.pair == pair) {

@@ -141,7 +141,8 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
 }
 
 impl Step {
-    /// Whether the journal has an entry of it: that what was sent is sent again has none.
+    /// Whether the journal gets an entry. Sending a transaction again changes no state, and adds
+    /// none.
     #[must_use]
     pub fn has_entry(&self) -> bool {
         !self.intent.is_sent_again()
@@ -168,7 +169,7 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         _ if !intent.state.holds() && next.holds() => {
             !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
         }
-        // once, and whoever was faster decides
+        // the first of the two is applied, and only once
         Change::SentAgain | Change::Rejected(_) => !intent.is_sent_again(),
         // its slot or its request may be another's by now
         Change::Accepted => !others.any(|it| {

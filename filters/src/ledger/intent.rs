@@ -126,7 +126,8 @@ impl Intent {
         (&self.epoch, self.signer, self.nonce)
     }
 
-    /// Whether it may have been sent by another process than the one that stored it.
+    /// Whether it was sent again ([`Change::SentAgain`](super::Change::SentAgain)), possibly by
+    /// another process than the one that stored it.
     #[must_use]
     pub fn is_sent_again(&self) -> bool {
         self.state == IntentState::Sent && self.detail.is_some()

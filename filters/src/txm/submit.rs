@@ -82,8 +82,8 @@ pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
 }
 
 /// Sends a transaction once more, as it was signed; `false` if the node refused it, which puts it
-/// in doubt: an earlier attempt may have arrived. Its first sender, which may have lost the lock of
-/// the account and not know that yet, cannot reject it from then on.
+/// in doubt: an earlier attempt may have arrived. Its first sender may have lost the lock of the
+/// account without knowing it yet; from then on it cannot reject the transaction.
 ///
 /// # Errors
 /// The chain is another one, or unavailable; the first sender has rejected it; the node says that

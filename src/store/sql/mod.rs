@@ -70,7 +70,7 @@ macro_rules! intent {
     ($rest:literal) => {
         intent!(" ", $rest)
     };
-    // with more columns
+    // with additional columns
     ($columns:literal, $rest:literal) => {
         concat!(
             "SELECT id, epoch, operation, digest, subject, request, signer, nonce, ",
@@ -241,10 +241,9 @@ pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELE
     AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
     AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS BIGINT) AS is_held \
     FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
-/// The binding of an identity, or else that of a recipient.
-pub const BINDING: &str = "SELECT identity, recipient FROM faucet_binding WHERE epoch = $1 \
-    AND (identity = $2 OR recipient = $3) \
-    ORDER BY CASE WHEN identity = $2 THEN 0 ELSE 1 END LIMIT 1";
+/// The bindings of an identity and of a recipient.
+pub const PAIRS: &str = "SELECT identity, recipient FROM faucet_binding WHERE epoch = $1 \
+    AND (identity = $2 OR recipient = $3)";
 /// Removes a binding.
 pub const UNBIND: &str =
     "DELETE FROM faucet_binding WHERE epoch = $1 AND identity = $2 AND recipient = $3";

@@ -3,9 +3,9 @@ the memory that is left afterwards.
 
 The program runs for this case alone. The attacker has a core of its own, the honest clients another;
 the program uses both, as it is installed. Memory is judged at its highest. Waits are judged in the
-best of a few windows: a busy machine delays some of them, an attack that works delays all. They may
-be longer in proportion to the CPU time of a request before the attack. Nothing is judged before the
-attack has reached its size."""
+best of a few windows: a busy machine delays some of them, an attack that works delays all. In a build
+without optimisation the bound is proportional to the CPU time of a request before the attack. Nothing
+is judged before the attack has reached its size."""
 
 import json
 import subprocess
@@ -23,8 +23,8 @@ FOLDER = Path(__file__).parent.parent
 WINDOW, WINDOWS = 300, 5
 # Requests before the attack, so that their memory is not counted as the attack's.
 WARM_UP = 200
-# CPU seconds of one honest request in an optimised build on a quiet machine, for which the bounds
-# of waits are. A build or a machine that takes longer may let clients wait longer by that factor.
+# CPU seconds of one honest request in an optimised build on a quiet machine. A build without
+# optimisation may let clients wait as many times longer as its requests take.
 CPU_OF_A_REQUEST = 0.000_100
 # How many times larger memory may be in a build without optimisation: its futures keep variables
 # that an optimised build has in registers or drops.
@@ -48,8 +48,10 @@ def is_optimised(program):
 
 def bound_of(case, program, slowness):
     """The bound of a case for this build, which takes `slowness` times as long for a request."""
-    bound, size = case.bound, 1 if is_optimised(program) else SIZE
-    return replace(bound, p99=bound.p99 * max(1, slowness), memory=bound.memory * size)
+    bound = case.bound
+    if is_optimised(program):
+        return bound
+    return replace(bound, p99=bound.p99 * max(1, slowness), memory=bound.memory * SIZE)
 
 
 def exceeded(measured, bound, addresses):

@@ -5,7 +5,7 @@ use crate::tables::{RequestKey, Tables, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     self, Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
-    NewIntent,
+    NewIntent, Pair,
 };
 use portcullis_filters::txm::io::KeyOf;
 use portcullis_filters::window::Window;
@@ -222,13 +222,8 @@ impl Journal {
     }
 
     pub(super) fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Binding {
-        let mut of_epoch = self.tables.bindings.iter().filter(|(of, _)| of == epoch);
-        if let Some((_, pair)) = of_epoch.clone().find(|(_, pair)| pair.identity == identity) {
-            let is_same = pair.recipient == recipient;
-            return if is_same { Binding::Bound } else { Binding::IdentityElsewhere };
-        }
-        let is_taken = of_epoch.any(|(_, pair)| pair.recipient == recipient);
-        if is_taken { Binding::RecipientElsewhere } else { Binding::Bound }
+        let of_epoch = self.tables.bindings.iter().filter(|(of, _)| of == epoch);
+        Pair { identity, recipient }.binding(of_epoch.map(|(_, pair)| *pair))
     }
 
     /// A key as the tables see it: with a planted bug, of whatever request.
