@@ -16,6 +16,8 @@ use starknet_types_core::felt::{Felt as Element, NonZeroFelt};
 /// numbers of a signature are below it.
 const ORDER: [u64; 4] =
     [0x0800_0000_0000_0010, u64::MAX, 0xb781_126d_cae7_b232, 0x1e66_a241_adc6_4d2f];
+/// Half of what is one less than the prime.
+const HALF: [u64; 4] = [0x0400_0000_0000_0008, 0x8000_0000_0000_0000, 0, 0];
 
 fn element(felt: Felt) -> Element {
     Element::from_bytes_be(&felt.to_bytes_be())
@@ -50,9 +52,17 @@ pub fn account_address(public_key: Felt, class: Felt) -> Felt {
     contract_address(Felt::ZERO, public_key, class, &[public_key])
 }
 
-/// Whether a key is a public key: not zero, and the abscissa of a point of the curve.
+/// Whether a key is a public key: not zero, and the abscissa of a point of the curve. That is
+/// decided by Euler's criterion, since a square root takes more than ten times as long.
 pub fn is_public_key(key: Felt) -> bool {
-    key != Felt::ZERO && point(key).is_some()
+    let generator = AffinePoint::generator();
+    #[expect(clippy::arithmetic_side_effects, reason = "a field has no overflow")]
+    let without_beta = |x: Element| x * x * x + x;
+    #[expect(clippy::arithmetic_side_effects, reason = "a field has no overflow")]
+    let square = without_beta(element(key)) + generator.y().square() - without_beta(generator.x());
+    // no point of the curve has the ordinate zero: the order of its group is odd
+    let is_square = |half| square.pow_felt(&element(half)) == Element::ONE;
+    key != Felt::ZERO && Felt::from_limbs(HALF).is_some_and(is_square)
 }
 
 /// One of the two points of this abscissa; a signature verifies with either.
@@ -123,6 +133,14 @@ mod tests {
         assert!(!is_public_key(Felt::ZERO), "zero is no key, point or not");
         let found: Vec<u64> = (0..12).filter(|x| !is_public_key(Felt::from(*x))).collect();
         assert_eq!(found, [0, 5, 9], "by Euler's criterion on x^3 + x + b");
+    }
+
+    proptest! {
+        #[test]
+        fn a_public_key_has_a_square_root(limbs in any::<[u64; 4]>()) {
+            let key = Felt::from_limbs(limbs.map(|limb| limb >> 5)).unwrap_or(Felt::ZERO);
+            prop_assert_eq!(is_public_key(key), key != Felt::ZERO && point(key).is_some());
+        }
     }
 
     #[test]

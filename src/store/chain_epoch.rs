@@ -27,9 +27,8 @@ impl Store {
         if last.is_some_and(|last| last.epoch == epoch && last.candidate.is_none()) {
             return Ok(epoch.to_owned());
         }
-        let mut tx = self.db.begin().await?;
         // one process at a time
-        journal::lock(&mut tx).await?;
+        let (mut tx, _) = journal::begin(&self.db).await?;
         let last = tx.row(sql::CHAIN_EPOCH, &[]).await?;
         let last = last.as_ref().map(Agreement::read).transpose()?;
         let next = Agreement::after(last, epoch, self.now_us(), micros(patience));

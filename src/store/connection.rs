@@ -60,13 +60,19 @@ impl Connection {
         })
     }
 
-    /// Runs a statement that begins or ends a transaction, in one round trip.
-    pub(super) async fn control(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
-        let statement = sqlx::raw_sql(sql);
-        match self {
-            Self::Sqlite(connection) => statement.execute(&mut **connection).await.map(drop),
-            Self::Postgres(connection) => statement.execute(&mut **connection).await.map(drop),
-        }
+    /// Runs statements that begin or end a transaction, in one round trip; the rows of all.
+    pub(super) async fn control(&mut self, sql: impl SqlSafeStr) -> Result<Vec<Row>, sqlx::Error> {
+        let statements = sqlx::raw_sql(sql);
+        Ok(match self {
+            Self::Sqlite(connection) => {
+                let rows = statements.fetch_all(&mut **connection).await?;
+                rows.into_iter().map(Row::Sqlite).collect()
+            }
+            Self::Postgres(connection) => {
+                let rows = statements.fetch_all(&mut **connection).await?;
+                rows.into_iter().map(Row::Postgres).collect()
+            }
+        })
     }
 
     /// Returns it to its pool after its only statement, or closes it if the failure of that leaves

@@ -13,7 +13,7 @@ use portcullis_filters::felt::Felt;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type};
+use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,13 +178,23 @@ impl Db {
 
     /// Begins a transaction that may write; dropping it rolls it back.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
+        Ok(self.begin_with("").await?.0)
+    }
+
+    /// Begins a transaction that may write and runs its first statement in the same round trip; the
+    /// rows of that.
+    pub(super) async fn begin_with(
+        &self,
+        first: &'static str,
+    ) -> Result<(Tx, Vec<Row>), StoreError> {
         let begin = match self {
             // a deferred one fails without waiting if another has written since its first read
             Self::Sqlite { .. } => "BEGIN IMMEDIATE",
             Self::Postgres(..) => "BEGIN",
         };
+        let statements = AssertSqlSafe(format!("{begin}; {first}"));
         let deadline = Instant::now() + TIMEOUT;
-        Tx::begin(until(deadline, self.writer()).await?, begin, deadline).await
+        Tx::begin(until(deadline, self.writer()).await?, statements, deadline).await
     }
 
     /// Begins a transaction that only reads, and sees one state of the tables from its first query
@@ -195,7 +205,8 @@ impl Db {
             Self::Postgres(..) => sql::SNAPSHOT_BEGIN,
         };
         let deadline = Instant::now() + TIMEOUT;
-        let mut tx = Tx::begin(until(deadline, self.reader()).await?, begin, deadline).await?;
+        let connection = until(deadline, self.reader()).await?;
+        let (mut tx, _) = Tx::begin(connection, begin, deadline).await?;
         if tx.is_postgres() {
             let idle = idle.as_millis().to_string();
             tx.row(sql::SNAPSHOT_IDLE, &[idle.into()]).await?;
@@ -205,15 +216,15 @@ impl Db {
 
     async fn reader(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { readers, .. } => Ok(Connection::Sqlite(readers.acquire().await?)),
-            Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
+            Self::Sqlite { readers, .. } => of_sqlite(readers).await,
+            Self::Postgres(pool, breaker) => of_postgres(pool, breaker).await,
         }
     }
 
     async fn writer(&self) -> Result<Connection, StoreError> {
         match self {
-            Self::Sqlite { writer, .. } => Ok(Connection::Sqlite(writer.acquire().await?)),
-            Self::Postgres(pool, breaker) => breaker.acquire(pool).await.map(Connection::Postgres),
+            Self::Sqlite { writer, .. } => of_sqlite(writer).await,
+            Self::Postgres(pool, breaker) => of_postgres(pool, breaker).await,
         }
     }
 
@@ -227,6 +238,16 @@ impl Db {
             Self::Postgres(pool, _) => pool.close().await,
         }
     }
+}
+
+// Boxed: the future of a connection has 15 KB, for opening one, and every caller's would contain it.
+
+async fn of_sqlite(pool: &SqlitePool) -> Result<Connection, StoreError> {
+    Ok(Connection::Sqlite(Box::pin(pool.acquire()).await?))
+}
+
+async fn of_postgres(pool: &PgPool, breaker: &ConnectBreaker) -> Result<Connection, StoreError> {
+    Box::pin(breaker.acquire(pool)).await.map(Connection::Postgres)
 }
 
 /// A type that a row of a query is read as.

@@ -78,8 +78,7 @@ impl Keys<'_> {
         digest: &[u8; 32],
         intent: IntentId,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.db.begin().await?;
-        journal::lock(&mut tx).await?;
+        let (mut tx, _) = journal::begin(self.db).await?;
         let row = tx.row(sql::KEY, &[self.epoch.into(), key.into()]).await?;
         let Some(stored) = row.as_ref().map(Key::read).transpose()? else { return Ok(false) };
         if !stored.is_of(operation, digest) {

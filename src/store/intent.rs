@@ -73,8 +73,7 @@ impl Intents<'_> {
     /// stored as sent.
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
         let nonce = stored("nonce", new.nonce)?;
-        let mut tx = self.db.begin().await?;
-        let end = journal::lock(&mut tx).await?;
+        let (mut tx, end) = journal::begin(self.db).await?;
         let facts = facts(&mut tx, new, nonce, now_us).await?;
         match ledger::intend(new, &facts, now_us) {
             Intention::Refuse { reply, link: None } => Ok(reply),
@@ -106,8 +105,7 @@ impl Intents<'_> {
         change: &Change<'_>,
         now_us: i64,
     ) -> Result<bool, StoreError> {
-        let mut tx = self.db.begin().await?;
-        let end = journal::lock(&mut tx).await?;
+        let (mut tx, end) = journal::begin(self.db).await?;
         let rows = tx.rows(sql::CHANGE_INTENTS, &[id.0.into()]).await?;
         let intents = rows.iter().map(Intent::read).collect::<Result<Vec<_>, _>>()?;
         let intent = intents.iter().find(|intent| intent.id == id);
@@ -137,8 +135,7 @@ impl Intents<'_> {
         request_id: &str,
         now_us: i64,
     ) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
-        let end = journal::lock(&mut tx).await?;
+        let (mut tx, end) = journal::begin(self.db).await?;
         let digest = digest.map(hex::encode);
         let detail = journal::object(&[
             ("digest", digest.as_deref()),

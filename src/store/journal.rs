@@ -1,7 +1,7 @@
 //! The journal: every state change of an intent and every refusal, append-only and hash-chained.
 //!
 //! [`Journal`] reads, also while a relay writes. Only the store appends, and it locks the end of
-//! the chain first ([`lock`]), which serializes all writers across processes: the sequence has no
+//! the chain first ([`begin`]), which serializes all writers across processes: the sequence has no
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
 use super::db::{Arg, Db, FromRow as _, Row};
@@ -32,10 +32,11 @@ impl End {
     }
 }
 
-/// Locks the end of the chain.
-pub(super) async fn lock(tx: &mut Tx) -> Result<End, StoreError> {
-    let row = tx.row(sql::CHAIN_LOCK, &[]).await?;
-    End::read(&row.ok_or(StoreError::Corrupt("chain_head"))?)
+/// Begins a transaction that has locked the end of the chain.
+pub(super) async fn begin(db: &Db) -> Result<(Tx, End), StoreError> {
+    let (tx, rows) = db.begin_with(sql::CHAIN_LOCK).await?;
+    let end = End::read(rows.first().ok_or(StoreError::Corrupt("chain_head"))?)?;
+    Ok((tx, end))
 }
 
 /// Appends entries in this order, two in one statement.

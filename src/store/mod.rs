@@ -256,8 +256,7 @@ impl Store {
     /// Checks that a write succeeds and that the disk has room for it, by the path of every write:
     /// a transaction that locks the journal's end. It leaves nothing behind.
     pub async fn ping_write(&self) -> Result<(), StoreError> {
-        let mut tx = self.db.begin().await?;
-        journal::lock(&mut tx).await?;
+        let (mut tx, _) = journal::begin(&self.db).await?;
         let [change, undo] = match &self.location {
             Location::Sqlite(_) => [sql::TRIAL_ADD, sql::TRIAL_REMOVE],
             Location::Postgres(_) => [sql::ROOM_TAKE, sql::ROOM_FREE],

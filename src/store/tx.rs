@@ -46,16 +46,16 @@ impl State {
 }
 
 impl Tx {
-    /// Begins a transaction on this connection with the statement `begin`.
+    /// Begins a transaction on this connection with the statements `begin`; the rows of those.
     pub(super) async fn begin(
         connection: Connection,
-        begin: &'static str,
+        begin: impl SqlSafeStr,
         deadline: Instant,
-    ) -> Result<Self, StoreError> {
+    ) -> Result<(Self, Vec<Row>), StoreError> {
         let mut tx = Self { connection: Some(connection), state: State::Sound };
-        until(deadline, tx.next()?.control(begin)).await?;
+        let rows = until(deadline, tx.next()?.control(begin)).await?;
         tx.state = State::Sound;
-        Ok(tx)
+        Ok((tx, rows))
     }
 
     pub(super) fn is_postgres(&self) -> bool {

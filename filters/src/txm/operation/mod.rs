@@ -149,10 +149,11 @@ async fn join_write<I: Io>(
     let (writer, work) = (Arc::clone(io), Arc::clone(task));
     let is_ours = Arc::new(AtomicBool::new(false));
     let begun = Arc::clone(&is_ours);
-    let write = async move {
+    // boxed: it is handed on through several futures, each of which would contain it
+    let write = Box::pin(async move {
         begun.store(true, Ordering::Relaxed);
         Outcome::merge(carry_out(&*writer, &work, epoch).await)
-    };
+    });
     let outcome = io.join(flight, write).await;
     let by = if is_ours.load(Ordering::Relaxed) { By::This } else { By::Other };
     (outcome, by)
