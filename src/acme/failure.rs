@@ -4,6 +4,7 @@
 //! (RFC 8555, section 6.7) as one bounded line without control characters.
 
 use super::schedule::Class;
+use super::storage::StorageError;
 use instant_acme::{Error, Problem};
 use std::time::Duration;
 
@@ -29,6 +30,12 @@ pub(super) struct Failure {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(pub(super) String);
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        Self::new(&error.to_string())
+    }
+}
 
 impl Failure {
     /// A failure on this side, or an answer that cannot be understood.

@@ -1,8 +1,8 @@
 //! The folder of the account, the certificates and the orders that are under way.
 //!
 //! Every file has mode 0600 and is replaced as a whole: a crash leaves the old one or the new one.
-//! A certificate and its key are one file, so they always fit. Only the process that holds the
-//! lock of the folder orders.
+//! A certificate and its key are one file, so they always fit. Of the processes that share nothing
+//! but the folder, the one that holds its lock orders.
 
 use crate::config::AcmeConfig;
 use serde::de::DeserializeOwned;
@@ -41,17 +41,22 @@ pub(super) struct Begun {
 }
 
 /// The folder.
-pub(super) struct Folder {
-    path: PathBuf,
-    account: PathBuf,
-}
+pub(super) struct Folder(PathBuf);
 
 /// The right to order; released on drop, or when the process ends.
 pub(super) struct FolderLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
 impl Folder {
     pub(super) fn new(config: &AcmeConfig) -> Self {
-        Self { path: config.folder.clone(), account: config.account_file() }
+        Self(config.folder.clone())
+    }
+
+    /// Makes the folder, unless it is there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
     }
 
     /// Takes the lock, and makes the folder; `None` while another process has it.
@@ -59,39 +64,13 @@ impl Folder {
     /// # Errors
     /// The folder cannot be made or written.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
-        let file = private().open(self.path.join("lock"))?;
+        self.create()?;
+        let file = private().open(self.0.join("lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(FolderLock(file))),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
             Err(std::fs::TryLockError::Error(error)) => Err(error),
         }
-    }
-
-    /// Whether an account is stored.
-    pub(super) fn has_account(&self) -> bool {
-        self.account.exists()
-    }
-
-    /// The stored account; `None` if it is missing or unreadable.
-    pub(super) fn account<T: DeserializeOwned>(&self) -> Option<T> {
-        read(&self.account)
-    }
-
-    /// Stores the account.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub(super) fn store_account(&self, account: &impl Serialize) -> io::Result<()> {
-        write(&self.account, &serde_json::to_vec(account)?)
-    }
-
-    /// Removes the account, which the authority no longer knows.
-    ///
-    /// # Errors
-    /// It cannot be removed.
-    pub(super) fn forget_account(&self) -> io::Result<()> {
-        remove(&self.account)
     }
 }
 
@@ -108,7 +87,7 @@ impl Progress {
     pub(super) fn store(&self, certificate: &Path) -> io::Result<()> {
         match *self == Self::default() {
             true => remove(&file(certificate)),
-            false => write(&file(certificate), &serde_json::to_vec(self)?),
+            false => write(&file(certificate), self),
         }
     }
 }
@@ -117,40 +96,56 @@ fn file(certificate: &Path) -> PathBuf {
     certificate.with_extension("order.json")
 }
 
-/// Stores a certificate with its key, both in PEM.
-///
-/// # Errors
-/// It cannot be written.
-pub(super) fn store_certificate(file: &Path, key: &str, chain: &str) -> io::Result<()> {
-    write(file, format!("{key}\n{chain}").as_bytes())
-}
-
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     options
 }
 
+/// Writes a file that [`read`] reads.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    write_text(path, &serde_json::to_vec(value)?)
+}
+
 /// Replaces a file as a whole, and returns once it is on the disk.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = private().truncate(true).open(&new)?;
-    file.write_all(content)?;
+    file.write_all(text)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     File::open(folder)?.sync_all()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file that may be missing.
+///
+/// # Errors
+/// It cannot be removed.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+/// Reads a file; `None` if it is missing or has something else in it.
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    serde_json::from_slice(&read_text(path).ok()?).ok()
+}
+
+/// Reads the beginning of a file, which is all of a valid one.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    File::open(path).ok()?.take(LARGEST).read_to_end(&mut content).ok()?;
-    serde_json::from_slice(&content).ok()
+    File::open(path)?.take(LARGEST).read_to_end(&mut content)?;
+    Ok(content)
 }

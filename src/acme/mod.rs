@@ -2,21 +2,25 @@
 //!
 //! In: the listeners' configurations, and the stored certificates. Out: a file for each set of
 //! domains, which `http::certificates` reads like any other. [`Renewal`] asks `schedule`, which is
-//! pure, and does what that says; `order` speaks the protocol through `client`, `folder` stores,
-//! `failure` has the words, `window` asks when the authority wants a renewal, `http` answers at
-//! port 80. One order is under way at a time, in one of all processes that share the folder.
+//! pure, and does what that says; `order` speaks the protocol through `client`, `storage` stores in
+//! the `folder` and with the fleet, `challenge` has the answers, `failure` the words, `window` asks
+//! when the authority wants a renewal, `http` answers at port 80. One order is under way at a time,
+//! in one of all processes that share the folder, and of all instances of a fleet.
 
+mod challenge;
 mod client;
 mod failure;
 mod folder;
 mod http;
 mod order;
 mod schedule;
+mod storage;
 mod window;
 
 pub use self::http::ChallengeServer;
 use crate::config::{AcmeConfig, TlsConfig};
 use crate::fetch::Roots;
+use crate::fleet::Fleet;
 use crate::http::certificates::{Certificates, OrderStatus};
 use crate::http::tls::Identity;
 use crate::io::clock::{self, since_1970};
@@ -24,9 +28,10 @@ use crate::secrets::SecretError;
 use crate::secrets::certificates::CertificatesError;
 use crate::telemetry::{Metrics, OrderOutcome};
 use async_trait::async_trait;
+use challenge::Answers;
 use client::Client;
 use failure::Failure;
-use folder::{Folder, Progress};
+use folder::Progress;
 use instant_acme::CertificateIdentifier;
 use order::{Issued, Ordering};
 use parking_lot::Mutex;
@@ -39,6 +44,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use storage::{Storage, StorageError};
 use thiserror::Error;
 use window::Windows;
 
@@ -83,7 +89,7 @@ pub fn load(config: &AcmeConfig) -> Result<Roots, AcmeFileError> {
 /// Orders and renews the certificates.
 pub struct Renewal {
     config: AcmeConfig,
-    folder: Folder,
+    storage: Storage,
     client: Client,
     certificates: Certificates,
     metrics: Arc<Metrics>,
@@ -104,20 +110,22 @@ impl BackgroundService for Renewal {
         tokio::select! {
             _ = shutdown.changed() => {}
             () = self.run() => {}
+            () = self.answer_for_others(), if self.storage.is_shared() => {}
         }
     }
 }
 
 impl Renewal {
-    /// Keeps what is ordered in `certificates`.
+    /// Keeps what is ordered in `certificates`, and shares it with the instances of a fleet.
     pub fn new(
         config: &AcmeConfig,
         roots: Roots,
         certificates: Certificates,
         metrics: Arc<Metrics>,
+        fleet: Option<Arc<Fleet>>,
     ) -> Self {
         Self {
-            folder: Folder::new(config),
+            storage: Storage::new(config, fleet),
             config: config.clone(),
             client: Client::new(roots),
             certificates,
@@ -128,6 +136,7 @@ impl Renewal {
     }
 
     async fn run(&self) {
+        self.storage.connected().await;
         let mut reloads = self.certificates.reloads();
         let mut is_asked = false;
         loop {
@@ -135,10 +144,11 @@ impl Renewal {
             let mut failed = 0;
             for ordered in self.ordered() {
                 if is_asked {
-                    self.forget_delay(&ordered);
+                    self.forget_delay(&ordered).await;
                 }
-                next = next.min(self.step(&ordered).await);
-                failed = failed.max(Progress::read(&ordered.file).failed);
+                let (again, attempts) = self.step(&ordered).await;
+                next = next.min(again);
+                failed = failed.max(attempts);
             }
             self.metrics.acme.failed_attempts(failed);
             let pause = Duration::from_secs(next.saturating_sub(now()).max(1));
@@ -154,51 +164,89 @@ impl Renewal {
         by_file.into_iter().map(|(file, tls)| Ordered { file, tls }).collect()
     }
 
-    /// A reload asks for an attempt at once: its operator has fixed something.
-    fn forget_delay(&self, ordered: &Ordered) {
-        self.delays.lock().remove(&ordered.file);
-        let progress = Progress { retry_at: None, ..Progress::read(&ordered.file) };
-        self.store(ordered, &progress);
-    }
-
-    fn store(&self, ordered: &Ordered, progress: &Progress) {
-        if let Err(error) = progress.store(&ordered.file) {
-            log::warn!("tls.acme.folder cannot be written: {error}");
+    /// Answers the challenges of an order that another instance has begun: its authority may come
+    /// to any of them.
+    async fn answer_for_others(&self) {
+        let mut known = Answers::default();
+        loop {
+            tokio::time::sleep(storage::LOOK).await;
+            if self.certificates.ordered().is_empty() {
+                continue;
+            }
+            let Some(answers) = self.storage.announced().await.filter(|new| *new != known) else {
+                continue;
+            };
+            match answers.pending() {
+                _ if answers == Answers::default() => self.certificates.challenges.clear(),
+                Ok(pending) => self.certificates.challenges.set(pending),
+                Err(failure) => log::warn!("challenges of another instance: {}", failure.cause),
+            }
+            known = answers;
         }
     }
 
-    /// Does what is due for one certificate; returns when to look again.
-    async fn step(&self, ordered: &Ordered) -> u64 {
+    /// A reload asks for an attempt at once: its operator has fixed something.
+    async fn forget_delay(&self, ordered: &Ordered) {
+        self.delays.lock().remove(&ordered.file);
+        let progress = Progress { retry_at: None, ..self.look(ordered).await };
+        self.store(ordered, &progress).await;
+    }
+
+    async fn store(&self, ordered: &Ordered, progress: &Progress) {
+        if let Err(error) = self.storage.store_progress(&ordered.file, progress).await {
+            log::warn!("{error}");
+        }
+    }
+
+    /// Takes what another process or instance has stored; returns how far the order is.
+    async fn look(&self, ordered: &Ordered) -> Progress {
+        let look = async {
+            self.storage.exchange(&ordered.tls).await?;
+            self.storage.progress(&ordered.file).await
+        };
+        let found: Result<_, StorageError> = look.await;
         self.certificates.read_again(&ordered.file);
-        let progress = Progress::read(&ordered.file);
+        found.unwrap_or_else(|error| {
+            log::debug!("{error}");
+            Progress::read(&ordered.file)
+        })
+    }
+
+    /// Does what is due for one certificate; returns when to look again, and how many attempts have
+    /// failed.
+    async fn step(&self, ordered: &Ordered) -> (u64, u32) {
+        let progress = self.look(ordered).await;
         match self.decide(ordered, &progress).await {
             Step::Keep(until) => {
-                // a crash left it, or another process has renewed
-                self.store(ordered, &Progress::default());
+                // a crash left it; if not, an order is under way, by the clock of another instance
+                if progress != Progress::default()
+                    && let Ok(Some(_lock)) = self.storage.lock().await
+                {
+                    self.store(ordered, &Progress::default()).await;
+                }
                 self.report(ordered, &Progress::default(), until);
-                until
+                (until, 0)
             }
             Step::Retry(at) => {
                 if !progress.cause.is_empty() {
                     self.report(ordered, &progress, at);
                 }
-                at
+                (at, progress.failed)
             }
-            Step::Order => match self.folder.lock() {
+            Step::Order => match self.storage.lock().await {
                 Ok(Some(_lock)) => {
                     // another process may have renewed before this one had the lock
-                    let progress = Progress::read(&ordered.file);
-                    if self.decide(ordered, &progress).await == Step::Order {
-                        self.attempt(ordered, progress).await;
-                    }
-                    now()
+                    let progress = self.look(ordered).await;
+                    let failed = match self.decide(ordered, &progress).await {
+                        Step::Order => self.attempt(ordered, progress).await,
+                        _ => progress.failed,
+                    };
+                    (now(), failed)
                 }
-                Ok(None) => now().saturating_add(OTHER_PROCESS),
+                Ok(None) => (now().saturating_add(OTHER_PROCESS), progress.failed),
                 Err(error) => {
-                    let cause = format!("tls.acme.folder cannot be written: {error}");
-                    let failure = Failure::new(&cause);
-                    self.failed(ordered, progress, failure);
-                    now().saturating_add(INTERVAL)
+                    let failed = self.failed(ordered, progress, error.into()).await;
+                    (now().saturating_add(INTERVAL), failed)
                 }
             },
         }
@@ -211,9 +259,7 @@ impl Renewal {
             None => None,
         };
         let facts = Facts {
-            held: held
-                .as_ref()
-                .map(|held| Validity { not_before: held.not_before, not_after: held.not_after }),
+            held: held.as_ref().map(Validity::of),
             window,
             retry_at: progress.retry_at.max(self.delays.lock().get(&ordered.file).copied()),
             chance: held.as_ref().map_or(Chance(0), chance_of),
@@ -230,7 +276,7 @@ impl Renewal {
             return known;
         }
         // an account is made by the first order
-        let answer = match self.folder.has_account() {
+        let answer = match self.storage.has_account().await {
             true => match self.ordering(ordered, None).account().await {
                 Ok(account) => window::ask(&account, &certificate).await,
                 Err(_) => None,
@@ -247,7 +293,7 @@ impl Renewal {
     ) -> Ordering<'a> {
         Ordering {
             config: &self.config,
-            folder: &self.folder,
+            storage: &self.storage,
             client: &self.client,
             challenges: &self.certificates.challenges,
             domains: &tls.domains,
@@ -256,8 +302,8 @@ impl Renewal {
         }
     }
 
-    /// Orders once, and stores the result.
-    async fn attempt(&self, ordered: &Ordered, mut progress: Progress) {
+    /// Orders once, and stores the result; returns how many attempts have failed.
+    async fn attempt(&self, ordered: &Ordered, mut progress: Progress) -> u32 {
         let held = Identity::read_ordered(&ordered.tls).ok();
         let replaces = held.and_then(|held| {
             let certificate = window::identifier(held.certificate())?;
@@ -269,35 +315,42 @@ impl Renewal {
         let ordering = self.ordering(ordered, replaces);
         let mut issued = ordering.run(&mut progress).await;
         if issued.as_ref().is_err_and(|failure| failure.is_unknown_account)
-            && self.folder.forget_account().is_ok()
+            && self.storage.forget_account().await.is_ok()
         {
             log::warn!("the authority does not know the ACME account: another one is created");
             issued = ordering.run(&mut progress).await;
         }
-        match issued.and_then(|issued| self.install(ordered, &issued)) {
-            Ok(()) => {}
-            Err(failure) => self.failed(ordered, progress, failure),
+        let installed = match issued {
+            Ok(issued) => self.install(ordered, &issued).await,
+            Err(failure) => Err(failure),
+        };
+        match installed {
+            Ok(()) => 0,
+            Err(failure) => self.failed(ordered, progress, failure).await,
         }
     }
 
     /// Puts a certificate in the place of the last one: on the disk, then for new handshakes.
-    fn install(&self, ordered: &Ordered, Issued { key, chain }: &Issued) -> Result<(), Failure> {
+    async fn install(
+        &self,
+        ordered: &Ordered,
+        Issued { key, chain }: &Issued,
+    ) -> Result<(), Failure> {
         let Ordered { file, tls } = ordered;
         let issued = Identity::of_ordered(key, chain, tls).map_err(|why| {
             Failure::refused(&format!("the certificate that was issued is unusable: {why}"))
         })?;
-        let unwritable =
-            |error| Failure::new(&format!("tls.acme.folder cannot be written: {error}"));
-        folder::store_certificate(file, key, chain).map_err(unwritable)?;
+        self.storage.store_certificate(file, key, chain).await?;
         // only now: a crash before this downloads the same certificate again
-        Progress::default().store(file).map_err(unwritable)?;
+        self.storage.store_progress(file, &Progress::default()).await?;
         self.certificates.read_again(file);
         self.metrics.acme.ordered(OrderOutcome::Issued);
         log::info!(domain = tls.domains[0], expires = issued.end(); "certificate issued");
         Ok(())
     }
 
-    fn failed(&self, ordered: &Ordered, mut progress: Progress, failure: Failure) {
+    /// Notes that an attempt failed; returns how many have.
+    async fn failed(&self, ordered: &Ordered, mut progress: Progress, failure: Failure) -> u32 {
         let domain = &ordered.tls.domains[0];
         self.metrics.acme.ordered(match failure.class {
             Class::Refused => OrderOutcome::Refused,
@@ -313,7 +366,8 @@ impl Renewal {
         progress.cause = cause;
         self.delays.lock().insert(ordered.file.clone(), at);
         self.report(ordered, &progress, at);
-        self.store(ordered, &progress);
+        self.store(ordered, &progress).await;
+        progress.failed
     }
 
     /// Shows what is waited for, and why the last attempt failed.

@@ -4,11 +4,13 @@
 //! [`Failure`]. An order that was begun is finished rather than repeated: its URL and its key are
 //! stored before anything is asked of it.
 
+use super::challenge::Answers;
 use super::client::Client;
 use super::failure::{self, Failure};
-use super::folder::{Begun, Folder, Progress};
+use super::folder::{Begun, Progress};
+use super::storage::Storage;
 use crate::config::AcmeConfig;
-use crate::http::challenges::{Challenges, Pending};
+use crate::http::challenges::Challenges;
 use crate::secrets;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -18,7 +20,6 @@ use instant_acme::{
     RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ const PATIENCE: RetryPolicy =
 /// An order for a certificate.
 pub(super) struct Ordering<'a> {
     pub(super) config: &'a AcmeConfig,
-    pub(super) folder: &'a Folder,
+    pub(super) storage: &'a Storage,
     pub(super) client: &'a Client,
     pub(super) challenges: &'a Challenges,
     pub(super) domains: &'a [String],
@@ -63,7 +64,7 @@ impl Ordering<'_> {
         if order.state().status == OrderStatus::Invalid {
             // nothing can be done with it any more
             progress.order = None;
-            self.store(progress)?;
+            self.storage.store_progress(self.file, progress).await?;
         }
         finished
     }
@@ -72,7 +73,7 @@ impl Ordering<'_> {
     pub(super) async fn account(&self) -> Result<Account, Failure> {
         const DO: &str = "account";
         let builder = || Account::builder_with_http(Box::new(self.client.clone()));
-        if let Some(credentials) = self.folder.account::<AccountCredentials>() {
+        if let Some(credentials) = self.storage.account::<AccountCredentials>().await? {
             let account = builder().from_credentials(credentials).await;
             return account.map_err(|error| self.failed(error, DO));
         }
@@ -87,7 +88,7 @@ impl Ordering<'_> {
         let directory = self.config.directory.clone();
         let created = builder().create(&new, directory, binding.as_ref()).await;
         let (account, credentials) = created.map_err(|error| self.failed(error, DO))?;
-        self.folder.store_account(&credentials).map_err(unwritable)?;
+        self.storage.store_account(&credentials).await?;
         log::info!(authority = self.config.directory; "ACME account created");
         Ok(account)
     }
@@ -133,7 +134,7 @@ impl Ordering<'_> {
         let order = ordered.map_err(|error| self.failed(error, "new order"))?;
         let begun = Begun { url: order.url().to_owned(), key: key.serialize_pem() };
         progress.order = Some(begun.clone());
-        self.store(progress)?;
+        self.storage.store_progress(self.file, progress).await?;
         log::info!(domain = self.domains[0]; "ACME order begun");
         Ok((order, begun))
     }
@@ -160,7 +161,7 @@ impl Ordering<'_> {
     /// Proves each domain that is not proven yet.
     async fn authorize(&self, order: &mut Order, failed: u32) -> Result<(), Failure> {
         let kind = self.challenge(failed);
-        let mut pending = Pending::default();
+        let mut answers = Answers::default();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization =
@@ -173,14 +174,24 @@ impl Ordering<'_> {
             let challenge = challenge.ok_or_else(|| unsupported(&kind, &domain))?;
             let answer = challenge.key_authorization();
             match kind {
-                ChallengeType::Http01 => pending.add_http(&challenge.token, answer.as_str()),
-                _ => pending
-                    .add_tls(&domain, answer.digest().as_ref())
-                    .map_err(|error| Failure::new(&error.to_string()))?,
+                ChallengeType::Http01 => {
+                    answers.http.insert(challenge.token.clone(), answer.as_str().to_owned());
+                }
+                _ => {
+                    answers.tls.insert(domain, answer.digest().as_ref().to_vec());
+                }
             }
         }
-        self.challenges.set(pending);
+        self.challenges.set(answers.pending()?);
         let _answering = Answering(self.challenges);
+        self.storage.announce(&answers).await?;
+        let proven = self.prove(order, &kind).await;
+        self.storage.withdraw().await;
+        proven
+    }
+
+    /// Has the authority validate the proofs.
+    async fn prove(&self, order: &mut Order, kind: &ChallengeType) -> Result<(), Failure> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization =
@@ -240,10 +251,6 @@ impl Ordering<'_> {
         made().map_err(|error: rcgen::Error| Failure::new(&error.to_string()))
     }
 
-    fn store(&self, progress: &Progress) -> Result<(), Failure> {
-        progress.store(self.file).map_err(unwritable)
-    }
-
     fn failed(&self, error: Error, do_what: &str) -> Failure {
         Failure::of(error, do_what, self.client.retry_after())
     }
@@ -261,10 +268,6 @@ pub(super) fn external_account_key(file: &Path) -> Result<secrets::Secret, secre
         Ok(key) if !key.is_empty() => Ok(secrets::Secret::new(key)),
         _ => Err(secrets::SecretError::not(file, "the HMAC key in base64url")),
     }
-}
-
-fn unwritable(error: io::Error) -> Failure {
-    Failure::new(&format!("tls.acme.folder cannot be written: {error}"))
 }
 
 fn unsupported(kind: &ChallengeType, domain: &str) -> Failure {

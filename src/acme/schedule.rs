@@ -3,6 +3,7 @@
 //! In: what is stored, what the authority suggests and how attempts ended. Out: a [`Step`], and
 //! after a failure the time of the next attempt. Times are seconds since 1970.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 /// Attempts without an answer double their delay from 5 s to 10 min: no authority counts them.
@@ -18,6 +19,27 @@ const LONGEST: u64 = 7 * 24 * 3_600;
 pub(super) struct Validity {
     pub(super) not_before: u64,
     pub(super) not_after: u64,
+}
+
+/// The way of a certificate between an instance and its fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exchange {
+    /// Both have the newest.
+    Nothing,
+    /// The fleet's is taken.
+    Take,
+    /// The one of this instance is shared.
+    Share,
+}
+
+/// Decides which certificate is the newest: one that was renewed begins to hold later.
+pub(super) fn exchange(ours: Option<Validity>, theirs: Option<Validity>) -> Exchange {
+    let begin = |validity: Validity| validity.not_before;
+    match ours.map(begin).cmp(&theirs.map(begin)) {
+        Ordering::Less => Exchange::Take,
+        Ordering::Equal => Exchange::Nothing,
+        Ordering::Greater => Exchange::Share,
+    }
 }
 
 /// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
@@ -217,6 +239,22 @@ mod tests {
                 at = retry_at(at, failed, Class::Refused, None, chance);
             }
             assert!(within <= 5, "{chance:?}: {within}");
+        }
+    }
+
+    #[test]
+    fn the_newest_certificate_of_a_fleet_wins() {
+        let [older, newer] = [BEGIN, BEGIN + 60 * DAY]
+            .map(|not_before| Some(Validity { not_before, not_after: BEGIN + 90 * DAY }));
+        for (ours, theirs, expected) in [
+            (None, None, Exchange::Nothing),
+            (None, older, Exchange::Take),
+            (older, None, Exchange::Share),
+            (older, newer, Exchange::Take),
+            (newer, older, Exchange::Share),
+            (newer, newer, Exchange::Nothing),
+        ] {
+            assert_eq!(exchange(ours, theirs), expected, "{ours:?} {theirs:?}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! The state that several instances share: the limits of their clients, exact over all of them, and
-//! one watch of the chain.
+//! The state that several instances share: the limits of their clients, exact over all of them, one
+//! watch of the chain, and the certificates that one of them orders.
 //!
 //! An instance leases requests of a client's quota from Valkey or Redis, by one atomic script
 //! (`lease.lua`), and admits by its lease: a message per dozen requests instead of one for each. A
@@ -8,7 +8,8 @@
 //!
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
 //! lease is in the filters), `store` (messages), `heartbeat` (after an outage), `leader` (who
-//! watches the chain).
+//! watches the chain), `values` (what is shared sealed),
+//! `tickets` (the key of TLS sessions).
 
 #[cfg(test)]
 mod conformance;
@@ -21,14 +22,17 @@ mod script;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tickets;
 #[cfg(test)]
 #[path = "../../filters/tests/simulation/toolkit.rs"]
 pub(crate) mod toolkit;
+mod values;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};
 pub use limit::{ClientWindows, Counted, Decision, SharedLimit};
 pub use store::{Credentials, CredentialsError, FleetError, ping};
+pub use tickets::TicketKeys;
 
 use crate::config::{FleetConfig, WhenDown};
 use crate::telemetry::{Metrics, Surface};

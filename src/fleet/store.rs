@@ -6,6 +6,7 @@
 
 use super::leader::{Heard, Lead, Part, StoreTime};
 use super::limit::Counted;
+use super::values::Seal;
 use crate::config::FleetConfig;
 use crate::io::clock::millis;
 use crate::secrets::{self, Secret, SecretError, certificates};
@@ -16,7 +17,7 @@ use portcullis_filters::hmac;
 use portcullis_filters::limit::lease::{Granted, Message, Terms};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
-use redis::{ProtocolVersion, PushInfo, PushKind};
+use redis::{Cmd, FromRedisValue, ProtocolVersion, PushInfo, PushKind};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +40,10 @@ const ALIVE: Duration = Duration::from_secs(5);
 /// As long as the digest that it is the key of: RFC 2104, section 3.
 const MIN_SECRET: usize = 32;
 
+const LEASE: &str = include_str!("lease.lua");
+const HEARTBEAT: &str = include_str!("heartbeat.lua");
+const HOLD: &str = include_str!("hold.lua");
+
 /// Why the store cannot be used.
 #[derive(Debug, Error)]
 pub enum FleetError {
@@ -48,9 +53,15 @@ pub enum FleetError {
     /// It did not answer in time.
     #[error("timeout")]
     Timeout,
-    /// The system has no randomness to name this instance by.
+    /// It is not connected; the next heartbeat connects.
+    #[error("not connected")]
+    NotConnected,
+    /// The system has no randomness.
     #[error("no randomness")]
     Random,
+    /// A shared value was not sealed with this secret.
+    #[error("a value there is not sealed with fleet.secret_file")]
+    Sealed,
 }
 
 /// A file of `[fleet]` that is unusable: its key, and why.
@@ -109,7 +120,7 @@ pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Dur
     let started = Instant::now();
     let client = client(config, credentials)?;
     let mut connection = connect(&client, AsyncConnectionConfig::new()).await?;
-    for script in [include_str!("lease.lua"), include_str!("heartbeat.lua")] {
+    for script in [LEASE, HEARTBEAT, HOLD] {
         let loaded = timeout(PATIENCE, Script::new(script).load_async(&mut connection)).await;
         loaded.map_err(|_| FleetError::Timeout)??;
     }
@@ -171,12 +182,14 @@ pub(super) struct Unanswered;
 /// The store, as this instance reaches it.
 pub(super) struct Store {
     client: Client,
-    name: String,
+    pub(super) name: String,
     secret: Secret,
+    pub(super) seal: Seal,
     /// The name of this instance: another one after each start.
     instance: String,
     lease: Script,
     heartbeat: Script,
+    hold: Script,
     connection: Mutex<Option<MultiplexedConnection>>,
     permits: Semaphore,
     /// How long a message may take.
@@ -207,10 +220,12 @@ impl Store {
         Ok(Self {
             client: client(config, &credentials)?,
             name: config.name.clone(),
+            seal: Seal::new(&credentials.secret),
             secret: credentials.secret,
             instance: hex::encode(instance),
-            lease: Script::new(include_str!("lease.lua")),
-            heartbeat: Script::new(include_str!("heartbeat.lua")),
+            lease: Script::new(LEASE),
+            heartbeat: Script::new(HEARTBEAT),
+            hold: Script::new(HOLD),
             connection: Mutex::default(),
             permits: Semaphore::new(MESSAGES),
             patience: MESSAGE,
@@ -237,7 +252,7 @@ impl Store {
     }
 
     /// 128 bits in hexadecimal digits.
-    fn digest(&self, text: &str) -> String {
+    pub(super) fn digest(&self, text: &str) -> String {
         let digest = hmac::sign(&self.secret, text.as_bytes());
         hex::encode(&digest[..16])
     }
@@ -314,6 +329,28 @@ impl Store {
         let number = |number| u32::try_from(number).unwrap_or(0);
         let retry = Duration::from_millis(u64::try_from(retry).unwrap_or(0));
         Ok(Answer::Granted(Granted { granted: number(granted), left: number(left), retry }))
+    }
+
+    /// Sends one command about a shared value.
+    ///
+    /// # Errors
+    /// Returns why there is no answer. It has no say in whether the store is down.
+    pub(super) async fn call<T: FromRedisValue>(&self, call: &Cmd) -> Result<T, FleetError> {
+        let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
+        let answer = timeout(PATIENCE, call.query_async(&mut connection)).await;
+        Ok(answer.map_err(|_| FleetError::Timeout)??)
+    }
+
+    /// Holds something for this instance for so many milliseconds; 0 releases it.
+    ///
+    /// # Errors
+    /// Returns why there is no answer.
+    pub(super) async fn hold(&self, name: &str, life: u64) -> Result<bool, FleetError> {
+        let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
+        let mut call = self.hold.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
+        call.arg(&self.instance).arg(life);
+        let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
+        Ok(answer.map_err(|_| FleetError::Timeout)??)
     }
 
     /// Reports that this instance is alive, and its part in the watch of the chain; connects first

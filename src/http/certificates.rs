@@ -4,6 +4,7 @@
 use super::challenges::Challenges;
 use super::tls::{Identities, Identity, Presented, TlsError};
 use crate::config::TlsConfig;
+use crate::secrets::tickets::{SharedTickets, Tickets};
 use crate::telemetry::{BySurface, Surface};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ pub struct Certificates {
     presented: Arc<BySurface<ArcSwap<Presented>>>,
     /// The challenges by which new ones are ordered.
     pub challenges: Challenges,
+    /// The key that a fleet seals sessions with.
+    pub tickets: SharedTickets,
     /// The reports on orders, by the file of the certificate.
     orders: Arc<Mutex<HashMap<PathBuf, OrderStatus>>>,
     /// Counts reloads.
@@ -41,7 +44,7 @@ impl Certificates {
     pub fn change(&self, identities: &Identities) -> Vec<(Surface, Arc<Identity>)> {
         let places = Surface::ALL.into_iter().zip(self.presented.iter()).zip(&identities.0);
         let changed = places.filter_map(|((surface, place), presented)| {
-            let presented = presented.or_previous(&place.load());
+            let presented = presented.or_previous(&place.load()).sealed_by(self.sealer(surface));
             let before = place.swap(Arc::clone(&presented));
             let identity = presented.identity()?;
             let is_same = before.identity().is_some_and(|before| before.is_same(identity));
@@ -50,6 +53,12 @@ impl Certificates {
         let changed = changed.collect();
         self.reloads.send_modify(|count| *count += 1);
         changed
+    }
+
+    /// New keys for the sessions at a listener: tickets end with their certificate, unless a fleet
+    /// shares its key.
+    fn sealer(&self, surface: Surface) -> Arc<Tickets> {
+        Arc::new(Tickets::new(surface.name(), self.tickets.clone()))
     }
 
     /// Changes with each reload.
@@ -87,7 +96,8 @@ impl Certificates {
                 if errors.is_empty() {
                     // a reload meanwhile knows better
                     let place = &self.presented[surface as usize];
-                    place.compare_and_swap(&before, Arc::new(presented));
+                    let presented = Arc::new(presented).sealed_by(self.sealer(surface));
+                    place.compare_and_swap(&before, presented);
                 }
             }
         }
@@ -118,7 +128,8 @@ impl Certificates {
             (usable, _) => {
                 log::info!(surface = surface.name(); "the certificate can be used now");
                 // a reload meanwhile knows better
-                self.presented[surface as usize].compare_and_swap(&presented, Arc::new(usable));
+                let usable = Arc::new(usable).sealed_by(self.sealer(surface));
+                self.presented[surface as usize].compare_and_swap(&presented, usable);
                 None
             }
         }

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ProducesTickets, WantsServerCert};
 use rustls::{ConfigBuilder, InconsistentKeys, ServerConfig, crypto};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::SystemTime;
 use thiserror::Error;
 use x509_cert::Version;
@@ -70,6 +70,16 @@ impl Presented {
                 let error = |why| TlsError { surface, is_ordered, why };
                 (Self::Unusable(config.clone()), all.into_iter().map(error).collect())
             }
+        }
+    }
+
+    /// The same, with these tickets.
+    pub(super) fn sealed_by(self: &Arc<Self>, tickets: Arc<dyn ProducesTickets>) -> Arc<Self> {
+        match &**self {
+            Self::Identity(identity) => {
+                Arc::new(Self::Identity(Arc::new(identity.sealed_by(tickets))))
+            }
+            _ => Arc::clone(self),
         }
     }
 
@@ -327,6 +337,13 @@ impl Identity {
         identity.map_err(|why| why.message())
     }
 
+    /// The same, with these tickets.
+    fn sealed_by(&self, tickets: Arc<dyn ProducesTickets>) -> Self {
+        let mut server = (*self.config).clone();
+        server.ticketer = tickets;
+        Self { config: Arc::new(server), ..self.clone() }
+    }
+
     /// Whether it has the same certificate.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.certificate == other.certificate
@@ -354,53 +371,7 @@ fn server(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<ServerConfig, rustls::Error> {
-    let mut server = builder()?.with_single_cert(chain, key)?;
-    // a session is stored by its client, sealed with keys that change: it takes no memory here
-    server.ticketer = Arc::new(Tickets::new()?);
-    Ok(server)
-}
-
-/// Seals sessions for their clients. The keys are dated by a clock that panics before 1970: there
-/// are no tickets then.
-#[derive(Debug)]
-struct Tickets(OnceLock<Option<Arc<dyn ProducesTickets>>>);
-
-impl Tickets {
-    fn new() -> Result<Self, rustls::Error> {
-        let tickets = Self(OnceLock::new());
-        if Self::are_datable() {
-            // nobody else has it yet
-            let _ = tickets.0.set(Some(crypto::ring::Ticketer::new()?));
-        }
-        Ok(tickets)
-    }
-
-    fn sealed(&self) -> Option<&dyn ProducesTickets> {
-        let new = || crypto::ring::Ticketer::new().ok();
-        Self::are_datable().then(|| self.0.get_or_init(new).as_deref())?
-    }
-
-    fn are_datable() -> bool {
-        SystemTime::now() >= SystemTime::UNIX_EPOCH
-    }
-}
-
-impl ProducesTickets for Tickets {
-    fn enabled(&self) -> bool {
-        true
-    }
-
-    fn lifetime(&self) -> u32 {
-        self.sealed().map_or(0, ProducesTickets::lifetime)
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.sealed()?.encrypt(plain)
-    }
-
-    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.sealed()?.decrypt(cipher)
-    }
+    builder()?.with_single_cert(chain, key)
 }
 
 /// The certificates of a file, and how long the first of them holds.

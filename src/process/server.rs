@@ -8,7 +8,7 @@ use crate::config::{
     NodeConfig, SidecarConfig,
 };
 use crate::fetch::Roots;
-use crate::fleet::{self, Fleet, Heartbeat};
+use crate::fleet::{self, Fleet, Heartbeat, TicketKeys};
 use crate::gateway::{EpochCause, Gateway};
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::http::tls::Identities;
@@ -104,9 +104,9 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.add_service(background_service("chain guard", guard));
     }
-    bound.add_certificates(config, &identities, secrets.acme)?;
-    bound.surfaces.trusted.change(config);
     let fleet = bound.join_fleet(config, secrets.fleet)?;
+    bound.add_certificates(config, &identities, secrets.acme, fleet.clone())?;
+    bound.surfaces.trusted.change(config);
     if let Some(gateway) = &config.gateway {
         bound.add_gateway((gateway, &config.node), &node, &memory, fleet.clone())?;
     }
@@ -248,6 +248,9 @@ impl Bound {
         };
         let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
         self.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
+        let tickets = self.surfaces.tls.tickets.clone();
+        let keys = TicketKeys { fleet: Arc::clone(&fleet), tickets };
+        self.add_service(background_service("fleet tickets", keys));
         Ok(Some(fleet))
     }
 
@@ -349,11 +352,13 @@ impl Bound {
         config: &Config,
         identities: &Identities,
         roots: Option<Roots>,
+        fleet: Option<Arc<Fleet>>,
     ) -> Result<(), StartError> {
         let _changed = self.surfaces.tls.change(identities);
         let Some((config, roots)) = config.acme.as_ref().zip(roots) else { return Ok(()) };
         let (tls, metrics) = (self.surfaces.tls.clone(), Arc::clone(&self.process.metrics));
-        self.add_service(background_service("acme", Renewal::new(config, roots, tls, metrics)));
+        let renewal = Renewal::new(config, roots, tls, metrics, fleet);
+        self.add_service(background_service("acme", renewal));
         let Some(listen) = &config.http_address else { return Ok(()) };
         let (surface, limits) = (Surface::Acme, ConnectionsConfig::CHALLENGES);
         let bound = self.bind(surface, listen, limits.max)?;

@@ -13,7 +13,9 @@ use portcullis_filters::felt::Felt;
 use serde::de::DeserializeOwned;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type};
+use sqlx::{
+    AssertSqlSafe, Decode, PgPool, Postgres, Row as _, SqlSafeStr, Sqlite, SqlitePool, Type,
+};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -240,7 +242,7 @@ impl Db {
     }
 }
 
-// Boxed: the future of a connection has 15 KB, for opening one, and every caller's would contain it.
+// Boxed: the future of a connection has 15 KB, for opening one, and each caller's would contain it.
 
 async fn of_sqlite(pool: &SqlitePool) -> Result<Connection, StoreError> {
     Ok(Connection::Sqlite(Box::pin(pool.acquire()).await?))

@@ -20,8 +20,8 @@ DOMAIN = "rpc.edge.test"
 class Edge:
     """A gateway with a domain, in front of a node that is away, and an admin listener."""
 
-    def __init__(self, folder, authority, port, domains=(DOMAIN,), **acme):
-        self.folder, self.authority, self.port = folder, authority, port
+    def __init__(self, folder, authority, port, domains=(DOMAIN,), more=(), **acme):
+        self.folder, self.authority, self.port, self.more = folder, authority, port, more
         self.domains, self.acme, self.starts = domains, acme, 0
         self.admin = free_port()
         self.config = folder / "portcullis.toml"
@@ -37,6 +37,7 @@ class Edge:
             "[gateway.tls]", f"domains = {json.dumps(list(self.domains))}",
             "[admin]", f'listen = "127.0.0.1:{self.admin}"',
             "[tls.acme]", *(f"{key} = {json.dumps(value)}" for key, value in acme.items()),
+            *self.more,
         ]
         self.config.write_text("\n".join(lines) + "\n")
 
@@ -80,6 +81,19 @@ class Edge:
             with context.wrap_socket(stream, server_hostname=self.domains[0]) as inside:
                 assert inside.selected_alpn_protocol() == protocols[0]
                 return inside.getpeercert()["serialNumber"]
+
+    def resumes_at(self, other, root):
+        """Whether a session that began here goes on at another instance."""
+        context = ssl.create_default_context(cadata=root)
+        # of TLS 1.3, a ticket comes after the handshake
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        session = None
+        for port in (self.port, other.port):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as stream:
+                name = {"server_hostname": self.domains[0], "session": session}
+                with context.wrap_socket(stream, **name) as inside:
+                    session, is_resumed = inside.session, inside.session_reused
+        return is_resumed
 
     def has_certificate(self, root):
         try:

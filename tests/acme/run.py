@@ -3,11 +3,14 @@
 
     PORTCULLIS=target/debug/portcullis tests/acme/run.py [NAME…]
 
-`pebble`, `pebble-challtestsrv`, `openssl`, `h2load` and `strace` are found on PATH. Pebble rejects
-good nonces, as it does by default, and validates every challenge.
+`pebble`, `pebble-challtestsrv`, `openssl`, `h2load`, `haproxy`, `redis-cli` and `strace` are found on
+PATH, and PORTCULLIS_TEST_REDIS is the URL of a Redis, as under tests/lib/redis.sh. Pebble rejects good
+nonces, as it does by default, and validates every challenge from three places.
 """
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from authority import Authority, eventually, free_port
+from authority import Authority, Child, eventually, free_port
 from edge import DOMAIN, Edge
 
 FAILED = "portcullis_acme_failed_attempts"
@@ -210,9 +213,117 @@ def crashes(stack, folder):
     return f"{len(points)} points"
 
 
+class Fleet:
+    """Three instances behind a balancer, which gives each connection to the next one."""
+
+    def __init__(self, stack, folder, store=None, **authority):
+        self.port, self.name = free_port(), f"acme-{free_port()}"
+        store = store or os.environ["PORTCULLIS_TEST_REDIS"]
+        self.authority = Authority(folder, tls_port=self.port, **authority)
+        stack.callback(self.authority.end)
+        secret = folder / "fleet.secret"
+        secret.write_text("fleet-0123456789abcdef0123456789\n")
+        secret.chmod(0o600)
+        more = ("[fleet]", f'url = "{store}"', f'secret_file = "{secret}"', f'name = "{self.name}"')
+        self.edges = []
+        for number in range(3):
+            place = folder / f"instance-{number}"
+            place.mkdir()
+            edge = Edge(place, self.authority, free_port(), more=more)
+            stack.callback(lambda edge=edge: edge.child and edge.end(signal.SIGKILL))
+            self.edges.append(edge)
+        servers = (f"server i{number} 127.0.0.1:{edge.port}" for number, edge in enumerate(self.edges))
+        config = folder / "haproxy.cfg"
+        config.write_text("\n".join([
+            "defaults", "mode tcp", "timeout connect 1s", "timeout client 9s", "timeout server 9s",
+            "option redispatch", "retries 3",
+            "listen edge", f"bind 127.0.0.1:{self.port}", "balance roundrobin", *servers, "",
+        ]))
+        balancer = Child(folder / "haproxy.log", "haproxy", "-db", "-f", config)
+        stack.callback(lambda: balancer.end(signal.SIGKILL))
+
+    def certificate(self, patience=30.0):
+        """The serial number of the certificate that all of them present."""
+        root = self.authority.issuer()
+        found = [edge.waits_for_certificate(patience) for edge in self.edges if edge.child]
+        one = lambda: len({edge.has_certificate(root) for edge in self.edges}) == 1
+        eventually("one certificate", one, patience)
+        return found[0]
+
+    def shared(self):
+        """All values that the instances share, as they are in the store."""
+        redis = ["redis-cli", "-s", os.environ["PORTCULLIS_TEST_REDIS"].removeprefix("unix:")]
+        run = lambda *words: subprocess.run([*redis, *words], check=True, capture_output=True).stdout
+        keys = run("--scan", "--pattern", f"pc:{self.name}:value:*").split()
+        return {key: run("get", key) for key in keys}
+
+
+def fleet(stack, folder):
+    """One order for three instances, whichever its authority asks, and one for its renewal."""
+    world = Fleet(stack, folder, lifetime=36)
+    started = time.monotonic()
+    for edge in world.edges:
+        edge.start()
+    first = world.certificate()
+    took = time.monotonic() - started
+    assert world.authority.orders() == world.authority.issued() == 1
+    accounts = [name for edge in world.edges for name in edge.files() if "account" in name]
+    assert len(accounts) == 1, accounts
+    values = world.shared()
+    assert len(values) == 3, "the account, the certificate, and the key of sessions"
+    assert not any(b"PRIVATE" in value or b"CERTIFICATE" in value for value in values.values())
+    edge, other, _ = world.edges
+    eventually("one key of sessions", lambda: edge.resumes_at(other, world.authority.issuer()))
+    # without its folder and its certificate, it takes that of the others
+    edge.end(signal.SIGKILL)
+    shutil.rmtree(edge.folder / "acme")
+    edge.start()
+    assert world.certificate() == first
+    eventually("the renewal", lambda: world.authority.issued() == 2, 40)
+    eventually("the new certificate at all of them", lambda: world.certificate() != first, 20)
+    assert world.authority.orders() == 2
+    assert all(edge.is_whole() for edge in world.edges)
+    for edge in world.edges:
+        assert not edge.events('"message":"not issued"')
+    return f"{took:.1f} s"
+
+
+def fleet_crash(stack, folder):
+    """The instance that orders dies: another one finishes its order."""
+    world = Fleet(stack, folder)
+    dying, *others = world.edges
+    # the account, the order, and then the certificate that is not written
+    dying.start("strace", "-f", "-o", folder / "strace.log", "-e", "trace=/^rename",
+                "-e", "inject=/^rename:signal=KILL:when=3")
+    eventually("the crash", lambda: dying.child.process.poll() is not None, 40)
+    assert "killed by SIGKILL" in (folder / "strace.log").read_text()
+    for edge in others:
+        edge.start()
+    dying.child = None
+    for edge in others:
+        edge.waits_for_certificate(60)
+    assert world.authority.orders() == world.authority.issued() == 1
+    resumed = [edge for edge in others if edge.events("ACME order resumed")]
+    assert len(resumed) == 1, "one of them goes on"
+    dying.start()
+    world.certificate()
+    assert world.authority.orders() == 1
+
+
+def fleet_away(stack, folder):
+    """Without the fleet's store nothing is ordered, and that is said."""
+    world = Fleet(stack, folder, store=f"unix:{folder}/none")
+    edge = world.edges[0]
+    edge.start().serves()
+    pattern = r"certificate needs renewal \(gateway\).*the fleet's store is unavailable: .*; attempt 2"
+    eventually("the cause", lambda: re.search(pattern, edge.readiness()))
+    assert world.authority.orders() == 0
+
+
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (first, over_http, refused, renewal, away, crashes)
+    for scenario in (first, over_http, refused, renewal, away, crashes, fleet, fleet_crash,
+                     fleet_away)
 }
 
 

@@ -1,0 +1,30 @@
+//! The answers to the challenges of an order, in a form that instances can share.
+
+use super::failure::Failure;
+use crate::http::challenges::Pending;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The answers, until the order is validated.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Answers {
+    /// The digests of key authorizations, by domain: RFC 8737, section 3.
+    pub(super) tls: BTreeMap<String, Vec<u8>>,
+    /// Key authorizations, by token: RFC 8555, section 8.3.
+    pub(super) http: BTreeMap<String, String>,
+}
+
+impl Answers {
+    /// What the listeners need to answer.
+    pub(super) fn pending(&self) -> Result<Pending, Failure> {
+        let mut pending = Pending::default();
+        for (domain, digest) in &self.tls {
+            let added = pending.add_tls(domain, digest);
+            added.map_err(|error| Failure::new(&error.to_string()))?;
+        }
+        for (token, key_authorization) in &self.http {
+            pending.add_http(token, key_authorization);
+        }
+        Ok(pending)
+    }
+}

@@ -1,0 +1,272 @@
+//! Where certificates, orders and the account are: in the folder, and in a fleet also in its store.
+//!
+//! The folder of an instance always has its certificates, so it starts without the store. In a
+//! fleet the store decides: who orders, how far that is, and which certificate is the newest; the
+//! folder has copies, in case the store loses everything.
+
+use super::challenge::Answers;
+use super::folder::{self, Folder, FolderLock, Progress};
+use super::schedule::{self, Exchange, Validity};
+use crate::config::{AcmeConfig, TlsConfig};
+use crate::fleet::{Fleet, FleetError};
+use crate::http::tls::Identity;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// How often an instance looks for the challenges of others.
+pub(super) const LOOK: Duration = Duration::from_secs(1);
+/// When every instance that the store reaches has looked.
+const ANNOUNCED: Duration = Duration::from_millis(2_500);
+/// An order takes less: what an instance announced that has died is forgotten then.
+const CHALLENGES: Duration = Duration::from_secs(600);
+/// How long an instance that has died keeps others from ordering.
+const HOLD: Duration = Duration::from_secs(30);
+const HOLD_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often to look whether the fleet's store answers, at the start.
+const CONNECTING: Duration = Duration::from_millis(20);
+
+const ORDERING: &str = "acme: the instance that orders";
+const ANSWERS: &str = "acme: answers to challenges";
+
+/// Something cannot be stored, or not be read from the store.
+#[derive(Debug, Error)]
+pub(super) enum StorageError {
+    #[error("tls.acme.folder cannot be written: {0}")]
+    Folder(#[from] io::Error),
+    #[error("the fleet's store is unavailable: {0}")]
+    Fleet(#[from] FleetError),
+}
+
+impl Validity {
+    /// The time within which this certificate is valid.
+    pub(super) fn of(identity: &Identity) -> Self {
+        Self { not_before: identity.not_before, not_after: identity.not_after }
+    }
+}
+
+/// Certificates, orders and the account.
+pub(super) struct Storage {
+    folder: Folder,
+    account: PathBuf,
+    fleet: Option<Arc<Fleet>>,
+}
+
+/// The right to order, released on drop.
+pub(super) enum Lock {
+    Folder(#[expect(dead_code, reason = "it is held until it is dropped")] FolderLock),
+    Fleet(#[expect(dead_code, reason = "it is held until it is dropped")] FleetLock),
+}
+
+/// The right to order in a fleet, held again and again until it is dropped.
+pub(super) struct FleetLock {
+    fleet: Arc<Fleet>,
+    holding: JoinHandle<()>,
+}
+
+impl FleetLock {
+    fn new(fleet: &Arc<Fleet>) -> Self {
+        let (fleet, holder) = (Arc::clone(fleet), Arc::clone(fleet));
+        let holding = tokio::spawn(async move {
+            loop {
+                sleep(HOLD_AGAIN).await;
+                // without an answer the next one may come in time
+                let _held = holder.hold(ORDERING, HOLD).await;
+            }
+        });
+        Self { fleet, holding }
+    }
+}
+
+impl Drop for FleetLock {
+    fn drop(&mut self) {
+        self.holding.abort();
+        let fleet = Arc::clone(&self.fleet);
+        // without a runtime or an answer it ends by itself
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { fleet.release(ORDERING).await });
+        }
+    }
+}
+
+impl Storage {
+    pub(super) fn new(config: &AcmeConfig, fleet: Option<Arc<Fleet>>) -> Self {
+        Self { folder: Folder::new(config), account: config.account_file(), fleet }
+    }
+
+    /// Takes the right to order; `None` while another process has it.
+    pub(super) async fn lock(&self) -> Result<Option<Lock>, StorageError> {
+        match &self.fleet {
+            None => Ok(self.folder.lock()?.map(Lock::Folder)),
+            Some(fleet) => {
+                self.folder.create()?;
+                let is_held = fleet.hold(ORDERING, HOLD).await?;
+                Ok(is_held.then(|| Lock::Fleet(FleetLock::new(fleet))))
+            }
+        }
+    }
+
+    /// The account; `None` if there is none yet.
+    pub(super) async fn account<T>(&self) -> Result<Option<T>, StorageError>
+    where
+        T: DeserializeOwned,
+    {
+        let shared = self.shared("account", &self.account).await?;
+        Ok(shared.or_else(|| folder::read(&self.account)))
+    }
+
+    /// Whether there is an account.
+    pub(super) async fn has_account(&self) -> bool {
+        matches!(self.account::<IgnoredAny>().await, Ok(Some(_)))
+    }
+
+    /// Stores the account.
+    pub(super) async fn store_account(&self, account: &impl Serialize) -> Result<(), StorageError> {
+        folder::write(&self.account, account)?;
+        self.share("account", &self.account, account).await
+    }
+
+    /// Removes the account, which the authority no longer knows.
+    pub(super) async fn forget_account(&self) -> Result<(), StorageError> {
+        folder::remove(&self.account)?;
+        self.unshare("account", &self.account).await
+    }
+
+    /// The progress of the certificate in this file.
+    pub(super) async fn progress(&self, certificate: &Path) -> Result<Progress, StorageError> {
+        let shared = self.shared("order", certificate).await?;
+        Ok(shared.unwrap_or_else(|| Progress::read(certificate)))
+    }
+
+    /// Stores the progress of the certificate in this file.
+    pub(super) async fn store_progress(
+        &self,
+        certificate: &Path,
+        progress: &Progress,
+    ) -> Result<(), StorageError> {
+        progress.store(certificate)?;
+        match *progress == Progress::default() {
+            true => self.unshare("order", certificate).await,
+            false => self.share("order", certificate, progress).await,
+        }
+    }
+
+    /// Stores a certificate with its key, both in PEM.
+    pub(super) async fn store_certificate(
+        &self,
+        file: &Path,
+        key: &str,
+        chain: &str,
+    ) -> Result<(), StorageError> {
+        let text = format!("{key}\n{chain}");
+        folder::write_text(file, text.as_bytes())?;
+        self.share_text("certificate", file, text.as_bytes()).await
+    }
+
+    /// Takes a certificate that another instance has renewed, or shares the one here if no other
+    /// instance has a newer one.
+    pub(super) async fn exchange(&self, tls: &TlsConfig) -> Result<(), StorageError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let file = &tls.certificate_file;
+        let shared = fleet.value(&name("certificate", file)).await?;
+        let shared = shared.and_then(|text| String::from_utf8(text).ok());
+        let theirs = shared.and_then(|text| {
+            let identity = Identity::of_ordered(&text, &text, tls).ok()?;
+            Some((text, Validity::of(&identity)))
+        });
+        let ours = Identity::read_ordered(tls).ok();
+        let validity = theirs.as_ref().map(|(_, validity)| *validity);
+        match (schedule::exchange(ours.as_ref().map(Validity::of), validity), theirs) {
+            (Exchange::Take, Some((text, _))) => {
+                self.folder.create()?;
+                folder::write_text(file, text.as_bytes())?;
+                log::info!(domain = tls.domains[0]; "certificate of another instance taken");
+            }
+            (Exchange::Share, _) => {
+                self.share_text("certificate", file, &folder::read_text(file)?).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Lets all instances answer these challenges, and returns when they do.
+    pub(super) async fn announce(&self, answers: &Answers) -> Result<(), StorageError> {
+        let Some(fleet) = self.fleet.as_ref().filter(|_| *answers != Answers::default()) else {
+            return Ok(());
+        };
+        let answers = serde_json::to_vec(answers).map_err(io::Error::from)?;
+        fleet.share(ANSWERS, &answers, Some(CHALLENGES)).await?;
+        sleep(ANNOUNCED).await;
+        Ok(())
+    }
+
+    /// Ends what [`Self::announce`] began.
+    pub(super) async fn withdraw(&self) {
+        if let Some(fleet) = &self.fleet {
+            // without an answer they end by themselves
+            let _withdrawn = fleet.unshare(ANSWERS).await;
+        }
+    }
+
+    /// The answers that an instance has announced; `None` if that is not known.
+    pub(super) async fn announced(&self) -> Option<Answers> {
+        match self.fleet.as_ref()?.value(ANSWERS).await.ok()? {
+            Some(answers) => serde_json::from_slice(&answers).ok(),
+            None => Some(Answers::default()),
+        }
+    }
+
+    /// Returns once it is known whether the fleet's store answers.
+    pub(super) async fn connected(&self) {
+        while self.fleet.as_ref().is_some_and(|fleet| fleet.is_connecting()) {
+            sleep(CONNECTING).await;
+        }
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.fleet.is_some()
+    }
+
+    async fn shared<T>(&self, what: &str, file: &Path) -> Result<Option<T>, StorageError>
+    where
+        T: for<'de> Deserialize<'de>,
+    {
+        let Some(fleet) = &self.fleet else { return Ok(None) };
+        let value = fleet.value(&name(what, file)).await?;
+        Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
+    }
+
+    async fn share(
+        &self,
+        what: &str,
+        file: &Path,
+        value: &impl Serialize,
+    ) -> Result<(), StorageError> {
+        self.share_text(what, file, &serde_json::to_vec(value).map_err(io::Error::from)?).await
+    }
+
+    async fn share_text(&self, what: &str, file: &Path, text: &[u8]) -> Result<(), StorageError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        Ok(fleet.share(&name(what, file), text, None).await?)
+    }
+
+    async fn unshare(&self, what: &str, file: &Path) -> Result<(), StorageError> {
+        let Some(fleet) = &self.fleet else { return Ok(()) };
+        Ok(fleet.unshare(&name(what, file)).await?)
+    }
+}
+
+/// The name of a shared value: that of a file says which authority and domains it is for.
+fn name(what: &str, file: &Path) -> String {
+    let file = file.file_name().unwrap_or_default();
+    format!("acme: {what} {}", file.to_string_lossy())
+}

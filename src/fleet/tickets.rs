@@ -1,0 +1,93 @@
+//! The key that seals the TLS sessions of all instances. It lives in the store for six hours; then
+//! the first instance that misses it makes another one.
+
+use super::{Fleet, FleetError};
+use crate::secrets::tickets::{SharedTickets, TicketKey};
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const NAME: &str = "tls: the key of session tickets";
+/// As long as rustls uses a key of its own.
+const LIFE: Duration = Duration::from_secs(6 * 3_600);
+/// How often an instance looks for the key.
+const LOOK: Duration = Duration::from_secs(60);
+/// The same, while it has none or the store does not answer.
+const SOON: Duration = Duration::from_millis(500);
+/// How long one instance may take to make a key.
+const MAKING: Duration = Duration::from_secs(5);
+
+/// The task that takes the key from the store, and makes it when it is due.
+pub struct TicketKeys {
+    /// The fleet.
+    pub fleet: Arc<Fleet>,
+    /// Where the listeners find the key.
+    pub tickets: SharedTickets,
+}
+
+#[async_trait]
+impl BackgroundService for TicketKeys {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = self.run() => {}
+        }
+    }
+}
+
+impl TicketKeys {
+    async fn run(&self) {
+        let mut last = Instant::now();
+        loop {
+            let pause = match self.take().await {
+                Ok(true) => {
+                    last = Instant::now();
+                    LOOK
+                }
+                // another instance is making it
+                Ok(false) => SOON,
+                Err(error) => {
+                    log::debug!(error:%; "fleet: no key of session tickets");
+                    SOON
+                }
+            };
+            if last.elapsed() > LIFE {
+                // a key that is never replaced would open all sessions
+                self.tickets.share(None);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// Takes the key, or makes it; `false` if another instance is doing that.
+    async fn take(&self) -> Result<bool, FleetError> {
+        if self.take_stored().await? {
+            return Ok(true);
+        }
+        if !self.fleet.hold(NAME, MAKING).await? {
+            return Ok(false);
+        }
+        // another one may have made it before this instance was its maker
+        if !self.take_stored().await? {
+            let mut bytes = [0; TicketKey::LEN];
+            SystemRandom::new().fill(&mut bytes).map_err(|_| FleetError::Random)?;
+            self.fleet.share(NAME, &bytes, Some(LIFE)).await?;
+            self.tickets.share(Some(TicketKey::new(&bytes)));
+        }
+        self.fleet.release(NAME).await?;
+        Ok(true)
+    }
+
+    async fn take_stored(&self) -> Result<bool, FleetError> {
+        let stored = self.fleet.value(NAME).await?;
+        let bytes = stored.as_deref().and_then(|bytes| bytes.try_into().ok());
+        if let Some(bytes) = bytes {
+            self.tickets.share(Some(TicketKey::new(bytes)));
+        }
+        Ok(bytes.is_some())
+    }
+}
