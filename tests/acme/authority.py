@@ -85,10 +85,12 @@ def identity(folder):
 
 
 class Authority:
-    """A Pebble that validates at these ports. It forgets everything when it ends."""
+    """A Pebble that validates at these ports. It forgets everything when it ends. With `customers`, it
+    takes no accounts but theirs: keys by their ids."""
 
-    def __init__(self, folder, http_port=1, tls_port=1, lifetime=86_400, rejected_nonces=5):
-        self.folder, self.lifetime = folder, lifetime
+    def __init__(self, folder, http_port=1, tls_port=1, lifetime=86_400, rejected_nonces=5,
+                 customers=None):
+        self.folder, self.lifetime, self.customers = folder, lifetime, customers
         self.ports = {"httpPort": http_port, "tlsPort": tls_port}
         self.port, self.management, self.dns, self.names = (free_port() for _ in range(4))
         self.root = folder / "directory-ca.pem"
@@ -113,6 +115,8 @@ class Authority:
             "certificate": str(self.folder / "directory.pem"),
             "privateKey": str(self.folder / "directory.key"),
             "certificateValidityPeriod": self.lifetime,
+            "externalAccountBindingRequired": self.customers is not None,
+            "externalAccountMACKeys": self.customers or {},
             **self.ports,
         }
         file = self.folder / "pebble.json"

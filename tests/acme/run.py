@@ -8,6 +8,7 @@ PATH, and PORTCULLIS_TEST_REDIS is the URL of a Redis, as under tests/lib/redis.
 nonces, as it does by default, and validates every challenge from three places.
 """
 
+import base64
 import os
 import re
 import shutil
@@ -112,6 +113,25 @@ def refused(stack, folder):
     eventually("all is well", lambda: "verdict: degraded" in edge.readiness()
                or "verdict: ok" in edge.readiness())
     eventually("the metric", lambda: edge.metric(FAILED) == 0)
+
+
+def external_account(stack, folder):
+    """An authority that knows its customers: without a key the account is refused, with it created."""
+    key = base64.urlsafe_b64encode(b"the key of an external account").decode()
+    world = World(stack, folder, customers={"customer-7": key})
+    edge = world.edge
+    edge.start().serves()
+    eventually("the problem", lambda: "externalAccountRequired" in edge.readiness())
+    edge.end()
+    file = folder / "eab.key"
+    file.write_text(f"{key}\n")
+    file.chmod(0o600)
+    edge.acme |= {"eab_key_id": "customer-7", "eab_key_file": str(file)}
+    edge.start().serves()
+    # the refusal is remembered
+    edge.reload()
+    edge.waits_for_certificate()
+    assert world.authority.orders() == 1
 
 
 def renewal(stack, folder):
@@ -322,8 +342,8 @@ def fleet_away(stack, folder):
 
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (first, over_http, refused, renewal, away, crashes, fleet, fleet_crash,
-                     fleet_away)
+    for scenario in (first, over_http, refused, external_account, renewal, away, crashes, fleet,
+                     fleet_crash, fleet_away)
 }
 
 
