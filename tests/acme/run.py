@@ -25,6 +25,7 @@ from pathlib import Path
 
 from authority import Authority, Child, eventually, free_port
 from edge import DOMAIN, Edge
+from renewal_info import RenewalInfo
 
 FAILED = "portcullis_acme_failed_attempts"
 # Requests per second while a certificate is renewed.
@@ -172,6 +173,22 @@ def renewal(stack, folder):
     assert total >= 0.5 * 20 * CLIENTS * RATE, load
     assert world.authority.issued() == 2
     return f"{total} requests and {len(serials)} handshakes, none lost"
+
+
+def renewal_info(stack, folder):
+    """A certificate that its authority wants renewed now, as one that it revokes, is replaced at once."""
+    world = World(stack, folder)
+    info = RenewalInfo(folder, world.authority)
+    stack.callback(info.end)
+    edge = world.edge
+    edge.acme |= {"directory": info.directory}
+    edge.start().serves()
+    first = edge.waits_for_certificate()
+    root = world.authority.issuer()
+    eventually("another certificate", lambda: edge.has_certificate(root) not in (None, first), 40)
+    eventually("the window of the new one", lambda: len(info.asked) == 2, 40)
+    assert info.replaced == info.asked[:1], "the order names the certificate that it replaces"
+    assert world.authority.orders() == world.authority.issued() == 2
 
 
 def away(stack, folder):
@@ -342,8 +359,8 @@ def fleet_away(stack, folder):
 
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (first, over_http, refused, external_account, renewal, away, crashes, fleet,
-                     fleet_crash, fleet_away)
+    for scenario in (first, over_http, refused, external_account, renewal, renewal_info, away,
+                     crashes, fleet, fleet_crash, fleet_away)
 }
 
 
