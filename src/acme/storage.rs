@@ -2,7 +2,8 @@
 //!
 //! The folder of an instance always has its certificates, so it starts without the store. In a
 //! fleet the store decides: who orders, how far that is, and which certificate is the newest; the
-//! folder has copies, in case the store loses everything.
+//! folder has copies, in case the store loses everything. The store has each first, so that another
+//! instance can go on when this one dies.
 
 use super::challenge::Answers;
 use super::folder::{self, Folder, FolderLock, Progress};
@@ -130,8 +131,9 @@ impl Storage {
 
     /// Stores the account.
     pub(super) async fn store_account(&self, account: &impl Serialize) -> Result<(), StorageError> {
+        let shared = self.share("account", &self.account, account).await;
         folder::write(&self.account, account)?;
-        self.share("account", &self.account, account).await
+        shared
     }
 
     /// Removes the account, which the authority no longer knows.
@@ -152,11 +154,12 @@ impl Storage {
         certificate: &Path,
         progress: &Progress,
     ) -> Result<(), StorageError> {
-        progress.store(certificate)?;
-        match *progress == Progress::default() {
+        let shared = match *progress == Progress::default() {
             true => self.unshare("order", certificate).await,
             false => self.share("order", certificate, progress).await,
-        }
+        };
+        progress.store(certificate)?;
+        shared
     }
 
     /// Stores a certificate with its key, both in PEM.
@@ -167,8 +170,9 @@ impl Storage {
         chain: &str,
     ) -> Result<(), StorageError> {
         let text = format!("{key}\n{chain}");
+        let shared = self.share_text("certificate", file, text.as_bytes()).await;
         folder::write_text(file, text.as_bytes())?;
-        self.share_text("certificate", file, text.as_bytes()).await
+        shared
     }
 
     /// Takes a certificate that another instance has renewed, or shares the one here if no other

@@ -160,6 +160,10 @@ class Authority:
     def count(self, event):
         return len(re.findall(event, self.pebble.text()))
 
+    def accounts(self):
+        """How many it has."""
+        return self.count("There are now [0-9]+ accounts")
+
     def orders(self):
         return self.count('Added order "')
 
