@@ -17,7 +17,7 @@ const LIFE: Duration = Duration::from_secs(6 * 3_600);
 /// How often an instance looks for the key.
 const LOOK: Duration = Duration::from_secs(60);
 /// The same, while it has none or the store does not answer.
-const SOON: Duration = Duration::from_millis(500);
+const SOON: Duration = Duration::from_secs(1);
 /// How long one instance may take to make a key.
 const MAKING: Duration = Duration::from_secs(5);
 

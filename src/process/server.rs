@@ -104,7 +104,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     if let Some(guard) = node.chain_guard(&config.node) {
         bound.add_service(background_service("chain guard", guard));
     }
-    let fleet = bound.join_fleet(config, secrets.fleet)?;
+    let fleet = bound.join_fleet(config, &identities, secrets.fleet)?;
     bound.add_certificates(config, &identities, secrets.acme, fleet.clone())?;
     bound.surfaces.trusted.change(config);
     if let Some(gateway) = &config.gateway {
@@ -241,6 +241,7 @@ impl Bound {
     fn join_fleet(
         &mut self,
         config: &Config,
+        identities: &Identities,
         credentials: Option<fleet::Credentials>,
     ) -> Result<Option<Arc<Fleet>>, StartError> {
         let Some((config, credentials)) = config.fleet.as_ref().zip(credentials) else {
@@ -248,9 +249,11 @@ impl Bound {
         };
         let fleet = Fleet::new(config, credentials, Arc::clone(&self.process.metrics))?;
         self.add_service(background_service("fleet", Heartbeat(Arc::clone(&fleet))));
-        let tickets = self.surfaces.tls.tickets.clone();
-        let keys = TicketKeys { fleet: Arc::clone(&fleet), tickets };
-        self.add_service(background_service("fleet tickets", keys));
+        if !identities.are_none() {
+            let tickets = self.surfaces.tls.tickets.clone();
+            let keys = TicketKeys { fleet: Arc::clone(&fleet), tickets };
+            self.add_service(background_service("fleet tickets", keys));
+        }
         Ok(Some(fleet))
     }
 
