@@ -16,7 +16,7 @@ use starknet_types_core::felt::{Felt as Element, NonZeroFelt};
 /// numbers of a signature are below it.
 const ORDER: [u64; 4] =
     [0x0800_0000_0000_0010, u64::MAX, 0xb781_126d_cae7_b232, 0x1e66_a241_adc6_4d2f];
-/// Half of what is one less than the prime.
+/// (p - 1) / 2, where p is the prime of the field.
 const HALF: [u64; 4] = [0x0400_0000_0000_0008, 0x8000_0000_0000_0000, 0, 0];
 
 fn element(felt: Felt) -> Element {

@@ -15,7 +15,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// What the listeners need to answer.
+    /// The challenges in the form that the listeners answer by.
     pub(super) fn pending(&self) -> Result<Pending, Failure> {
         let mut pending = Pending::default();
         for (domain, digest) in &self.tls {

@@ -16,8 +16,11 @@ use std::path::{Path, PathBuf};
 const LARGEST: u64 = 64 << 10;
 
 /// The stored state of a certificate that is not there yet, or about to be renewed.
-#[derive(Default, Deserialize, PartialEq, Eq, Serialize)]
+#[derive(Clone, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Progress {
+    /// The certificate that is renewed, by its digest in hexadecimal; empty for the first one.
+    #[serde(default)]
+    pub(super) renews: String,
     /// The order that is under way.
     pub(super) order: Option<Begun>,
     /// Attempts that failed since the last success.
@@ -75,6 +78,24 @@ impl Folder {
 }
 
 impl Progress {
+    /// Whether there was no attempt yet.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self { renews: self.renews.clone(), ..Self::default() }
+    }
+
+    /// Whether it is of an earlier certificate's renewal, and of no use for that of `renews`.
+    pub(super) fn is_over(&self, renews: &str) -> bool {
+        !self.is_empty() && self.renews != renews
+    }
+
+    /// The progress of the renewal of this certificate.
+    pub(super) fn of(&self, renews: String) -> Self {
+        match self.renews == renews {
+            true => self.clone(),
+            false => Self { renews, ..Self::default() },
+        }
+    }
+
     /// The progress of the certificate in this file.
     pub(super) fn read(certificate: &Path) -> Self {
         read(&file(certificate)).unwrap_or_default()
@@ -85,7 +106,7 @@ impl Progress {
     /// # Errors
     /// It cannot be written.
     pub(super) fn store(&self, certificate: &Path) -> io::Result<()> {
-        match *self == Self::default() {
+        match self.is_empty() {
             true => remove(&file(certificate)),
             false => write(&file(certificate), self),
         }
@@ -148,4 +169,21 @@ pub(super) fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?.take(LARGEST).read_to_end(&mut content)?;
     Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_over_once_its_certificate_is_renewed() {
+        let failed = Progress { renews: "one".to_owned(), failed: 3, ..Progress::default() };
+        assert!(!failed.is_over("one"), "another instance may not know yet that it is due");
+        assert_eq!(failed.of("one".to_owned()).failed, 3);
+        assert!(failed.is_over("two"));
+        assert_eq!(failed.of("two".to_owned()).failed, 0);
+        let first = Progress { failed: 1, ..Progress::default() };
+        assert!(!first.is_over("") && first.is_over("one"), "there was no certificate");
+        assert!(!Progress::default().is_over("one"), "nothing is stored");
+    }
 }

@@ -98,6 +98,29 @@ pub struct Renewal {
     delays: Mutex<HashMap<PathBuf, u64>>,
 }
 
+/// The stored state of a set of domains.
+struct Stored {
+    /// The certificate, if it can be used.
+    held: Option<Identity>,
+    progress: Progress,
+}
+
+impl Stored {
+    /// The digest of the certificate, as a renewal names it; empty without one.
+    fn digest(&self) -> String {
+        self.held.as_ref().map_or_else(String::new, |held| hex::encode(digest(held)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.progress.is_over(&self.digest())
+    }
+
+    /// The progress of the renewal that is due next.
+    fn progress(&self) -> Progress {
+        self.progress.of(self.digest())
+    }
+}
+
 /// A set of domains, and the file of their certificate.
 struct Ordered {
     file: PathBuf,
@@ -177,7 +200,7 @@ impl Renewal {
                 continue;
             };
             match answers.pending() {
-                _ if answers == Answers::default() => self.certificates.challenges.clear(),
+                Ok(_) if answers == Answers::default() => self.certificates.challenges.clear(),
                 Ok(pending) => self.certificates.challenges.set(pending),
                 Err(failure) => log::warn!("challenges of another instance: {}", failure.cause),
             }
@@ -188,8 +211,21 @@ impl Renewal {
     /// A reload asks for an attempt at once: its operator has fixed something.
     async fn forget_delay(&self, ordered: &Ordered) {
         self.delays.lock().remove(&ordered.file);
-        let progress = Progress { retry_at: None, ..self.look(ordered).await };
-        self.store(ordered, &progress).await;
+        // while another process has the lock, an attempt is under way
+        if let Ok(Some(_lock)) = self.storage.lock().await {
+            let progress = self.look(ordered).await.progress();
+            self.store(ordered, &Progress { retry_at: None, ..progress }).await;
+        }
+    }
+
+    /// Removes what an earlier renewal has left, unless an order is under way.
+    async fn clear(&self, ordered: &Ordered) {
+        if let Ok(Some(_lock)) = self.storage.lock().await
+            // another process may have begun one before this one had the lock
+            && self.look(ordered).await.is_over()
+        {
+            self.store(ordered, &Progress::default()).await;
+        }
     }
 
     async fn store(&self, ordered: &Ordered, progress: &Progress) {
@@ -198,31 +234,31 @@ impl Renewal {
         }
     }
 
-    /// Takes what another process or instance has stored; returns how far the order is.
-    async fn look(&self, ordered: &Ordered) -> Progress {
+    /// Takes a certificate that another instance has renewed; returns what is stored then.
+    async fn look(&self, ordered: &Ordered) -> Stored {
         let look = async {
             self.storage.exchange(&ordered.tls).await?;
             self.storage.progress(&ordered.file).await
         };
         let found: Result<_, StorageError> = look.await;
         self.certificates.read_again(&ordered.file);
-        found.unwrap_or_else(|error| {
+        let progress = found.unwrap_or_else(|error| {
             log::debug!("{error}");
             Progress::read(&ordered.file)
-        })
+        });
+        Stored { held: Identity::read_ordered(&ordered.tls).ok(), progress }
     }
 
     /// Does what is due for one certificate; returns when to look again, and how many attempts have
     /// failed.
     async fn step(&self, ordered: &Ordered) -> (u64, u32) {
-        let progress = self.look(ordered).await;
-        match self.decide(ordered, &progress).await {
+        let stored = self.look(ordered).await;
+        let mut progress = stored.progress();
+        match self.decide(ordered, &stored).await {
             Step::Keep(until) => {
-                // a crash left it; if not, an order is under way, by the clock of another instance
-                if progress != Progress::default()
-                    && let Ok(Some(_lock)) = self.storage.lock().await
-                {
-                    self.store(ordered, &Progress::default()).await;
+                // a renewal of this one may be under way where its authority has asked for it
+                if stored.is_over() {
+                    self.clear(ordered).await;
                 }
                 self.report(ordered, &Progress::default(), until);
                 (until, 0)
@@ -236,33 +272,37 @@ impl Renewal {
             Step::Order => match self.storage.lock().await {
                 Ok(Some(_lock)) => {
                     // another process may have renewed before this one had the lock
-                    let progress = self.look(ordered).await;
-                    let failed = match self.decide(ordered, &progress).await {
-                        Step::Order => self.attempt(ordered, progress).await,
-                        _ => progress.failed,
+                    let stored = self.look(ordered).await;
+                    let failed = match self.decide(ordered, &stored).await {
+                        Step::Order => self.attempt(ordered, &stored).await,
+                        _ => stored.progress().failed,
                     };
                     (now(), failed)
                 }
                 Ok(None) => (now().saturating_add(OTHER_PROCESS), progress.failed),
                 Err(error) => {
-                    let failed = self.failed(ordered, progress, error.into()).await;
-                    (now().saturating_add(INTERVAL), failed)
+                    // not stored: without the lock, it may be the progress of another process
+                    self.failed(ordered, &mut progress, error.into());
+                    (now().saturating_add(INTERVAL), progress.failed)
                 }
             },
         }
     }
 
-    async fn decide(&self, ordered: &Ordered, progress: &Progress) -> Step {
-        let held = Identity::read_ordered(&ordered.tls).ok();
-        let window = match &held {
+    async fn decide(&self, ordered: &Ordered, stored: &Stored) -> Step {
+        let held = stored.held.as_ref();
+        let window = match held {
             Some(held) => self.window(ordered, held).await,
             None => None,
         };
         let facts = Facts {
-            held: held.as_ref().map(Validity::of),
+            held: held.map(Validity::of),
             window,
-            retry_at: progress.retry_at.max(self.delays.lock().get(&ordered.file).copied()),
-            chance: held.as_ref().map_or(Chance(0), chance_of),
+            retry_at: stored
+                .progress()
+                .retry_at
+                .max(self.delays.lock().get(&ordered.file).copied()),
+            chance: held.map_or(Chance(0), chance_of),
         };
         schedule::next(&facts, now())
     }
@@ -303,9 +343,9 @@ impl Renewal {
     }
 
     /// Orders once, and stores the result; returns how many attempts have failed.
-    async fn attempt(&self, ordered: &Ordered, mut progress: Progress) -> u32 {
-        let held = Identity::read_ordered(&ordered.tls).ok();
-        let replaces = held.and_then(|held| {
+    async fn attempt(&self, ordered: &Ordered, stored: &Stored) -> u32 {
+        let mut progress = stored.progress();
+        let replaces = stored.held.as_ref().and_then(|held| {
             let certificate = window::identifier(held.certificate())?;
             let known = self.windows.lock().known(&ordered.file, &certificate, now());
             // only an authority with renewal information understands this
@@ -326,7 +366,11 @@ impl Renewal {
         };
         match installed {
             Ok(()) => 0,
-            Err(failure) => self.failed(ordered, progress, failure).await,
+            Err(failure) => {
+                self.failed(ordered, &mut progress, failure);
+                self.store(ordered, &progress).await;
+                progress.failed
+            }
         }
     }
 
@@ -342,15 +386,15 @@ impl Renewal {
         })?;
         self.storage.store_certificate(file, key, chain).await?;
         // only now: a crash before this downloads the same certificate again
-        self.storage.store_progress(file, &Progress::default()).await?;
+        self.store(ordered, &Progress::default()).await;
         self.certificates.read_again(file);
         self.metrics.acme.ordered(OrderOutcome::Issued);
         log::info!(domain = tls.domains[0], expires = issued.end(); "certificate issued");
         Ok(())
     }
 
-    /// Notes that an attempt failed; returns how many have.
-    async fn failed(&self, ordered: &Ordered, mut progress: Progress, failure: Failure) -> u32 {
+    /// Counts and reports an attempt that failed, and sets the time of the next one.
+    fn failed(&self, ordered: &Ordered, progress: &mut Progress, failure: Failure) {
         let domain = &ordered.tls.domains[0];
         self.metrics.acme.ordered(match failure.class {
             Class::Refused => OrderOutcome::Refused,
@@ -365,9 +409,7 @@ impl Renewal {
         progress.retry_at = Some(at);
         progress.cause = cause;
         self.delays.lock().insert(ordered.file.clone(), at);
-        self.report(ordered, &progress, at);
-        self.store(ordered, &progress).await;
-        progress.failed
+        self.report(ordered, progress, at);
     }
 
     /// Shows what is waited for, and why the last attempt failed.
@@ -398,8 +440,11 @@ fn shown(at: u64) -> String {
 
 /// The chance of a certificate: another one for each, and the same one after a restart.
 fn chance_of(held: &Identity) -> Chance {
-    let hash = Sha256::digest(held.certificate());
-    Chance(hash.iter().take(4).fold(0, |all, byte| all << 8 | u32::from(*byte)))
+    Chance(digest(held).iter().take(4).fold(0, |all, byte| all << 8 | u32::from(*byte)))
+}
+
+fn digest(held: &Identity) -> [u8; 32] {
+    Sha256::digest(held.certificate()).into()
 }
 
 /// A chance for a delay. Without randomness, all instances come at once.

@@ -75,7 +75,7 @@ pub(super) struct FleetLock {
 
 impl FleetLock {
     fn new(fleet: &Arc<Fleet>) -> Self {
-        let (fleet, holder) = (Arc::clone(fleet), Arc::clone(fleet));
+        let holder = Arc::clone(fleet);
         let holding = tokio::spawn(async move {
             loop {
                 sleep(HOLD_AGAIN).await;
@@ -83,7 +83,7 @@ impl FleetLock {
                 let _held = holder.hold(ORDERING, HOLD).await;
             }
         });
-        Self { fleet, holding }
+        Self { fleet: Arc::clone(fleet), holding }
     }
 }
 
@@ -115,7 +115,7 @@ impl Storage {
         }
     }
 
-    /// The account; `None` if there is none yet.
+    /// The account; `None` before the first order.
     pub(super) async fn account<T>(&self) -> Result<Option<T>, StorageError>
     where
         T: DeserializeOwned,
@@ -154,7 +154,7 @@ impl Storage {
         certificate: &Path,
         progress: &Progress,
     ) -> Result<(), StorageError> {
-        let shared = match *progress == Progress::default() {
+        let shared = match progress.is_empty() {
             true => self.unshare("order", certificate).await,
             false => self.share("order", certificate, progress).await,
         };
@@ -162,7 +162,8 @@ impl Storage {
         shared
     }
 
-    /// Stores a certificate with its key, both in PEM.
+    /// Stores a certificate with its key, both in PEM. If the fleet's store does not answer,
+    /// [`Self::exchange`] shares it later.
     pub(super) async fn store_certificate(
         &self,
         file: &Path,
@@ -170,9 +171,10 @@ impl Storage {
         chain: &str,
     ) -> Result<(), StorageError> {
         let text = format!("{key}\n{chain}");
-        let shared = self.share_text("certificate", file, text.as_bytes()).await;
-        folder::write_text(file, text.as_bytes())?;
-        shared
+        if let Err(error) = self.share_text("certificate", file, text.as_bytes()).await {
+            log::warn!("the certificate is shared later: {error}");
+        }
+        Ok(folder::write_text(file, text.as_bytes())?)
     }
 
     /// Takes a certificate that another instance has renewed, or shares the one here if no other
@@ -181,6 +183,9 @@ impl Storage {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         let file = &tls.certificate_file;
         let shared = fleet.value(&name("certificate", file)).await?;
+        if shared.is_some() && shared == folder::read_text(file).ok() {
+            return Ok(());
+        }
         let shared = shared.and_then(|text| String::from_utf8(text).ok());
         let theirs = shared.and_then(|text| {
             let identity = Identity::of_ordered(&text, &text, tls).ok()?;

@@ -6,9 +6,10 @@
 
 use super::leader::{Heard, Lead, Part, StoreTime};
 use super::limit::Counted;
-use super::values::Seal;
+use super::values::seal;
 use crate::config::FleetConfig;
 use crate::io::clock::millis;
+use crate::secrets::seal::Seal;
 use crate::secrets::{self, Secret, SecretError, certificates};
 use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ use portcullis_filters::hmac;
 use portcullis_filters::limit::lease::{Granted, Message, Terms};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
-use redis::{Cmd, FromRedisValue, ProtocolVersion, PushInfo, PushKind};
+use redis::{Cmd, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisResult};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::path::Path;
 use std::sync::Arc;
@@ -121,8 +122,7 @@ pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Dur
     let client = client(config, credentials)?;
     let mut connection = connect(&client, AsyncConnectionConfig::new()).await?;
     for script in [LEASE, HEARTBEAT, HOLD] {
-        let loaded = timeout(PATIENCE, Script::new(script).load_async(&mut connection)).await;
-        loaded.map_err(|_| FleetError::Timeout)??;
+        answered(Script::new(script).load_async(&mut connection)).await?;
     }
     Ok(started.elapsed())
 }
@@ -155,7 +155,12 @@ async fn connect(
         .set_response_timeout(None)
         .set_pipeline_buffer_size(MESSAGES);
     let connected = client.get_multiplexed_async_connection_with_config(&config);
-    Ok(timeout(PATIENCE, connected).await.map_err(|_| FleetError::Timeout)??)
+    answered(connected).await
+}
+
+/// The answer to a call that is no message, within its time.
+async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, FleetError> {
+    Ok(timeout(PATIENCE, call).await.map_err(|_| FleetError::Timeout)??)
 }
 
 /// The purpose of a message.
@@ -220,7 +225,7 @@ impl Store {
         Ok(Self {
             client: client(config, &credentials)?,
             name: config.name.clone(),
-            seal: Seal::new(&credentials.secret),
+            seal: seal(&credentials.secret),
             secret: credentials.secret,
             instance: hex::encode(instance),
             lease: Script::new(LEASE),
@@ -337,11 +342,10 @@ impl Store {
     /// Returns why there is no answer. It has no say in whether the store is down.
     pub(super) async fn call<T: FromRedisValue>(&self, call: &Cmd) -> Result<T, FleetError> {
         let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
-        let answer = timeout(PATIENCE, call.query_async(&mut connection)).await;
-        Ok(answer.map_err(|_| FleetError::Timeout)??)
+        answered(call.query_async(&mut connection)).await
     }
 
-    /// Holds something for this instance for so many milliseconds; 0 releases it.
+    /// Holds something for this instance; `life` is in milliseconds, and 0 releases it.
     ///
     /// # Errors
     /// Returns why there is no answer.
@@ -349,8 +353,7 @@ impl Store {
         let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
         let mut call = self.hold.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
         call.arg(&self.instance).arg(life);
-        let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
-        Ok(answer.map_err(|_| FleetError::Timeout)??)
+        answered(call.invoke_async(&mut connection)).await
     }
 
     /// Reports that this instance is alive, and its part in the watch of the chain; connects first
@@ -381,8 +384,7 @@ impl Store {
         let mut call = self.heartbeat.key(&key);
         call.arg(&self.instance).arg(millis(ALIVE)).arg(part).arg(fence).arg(lease).arg(epoch);
         call.arg(polled).arg(state).arg(&key);
-        let answer = timeout(PATIENCE, call.invoke_async(&mut connection)).await;
-        let heard = answer.map_err(|_| FleetError::Timeout)??;
+        let heard = answered(call.invoke_async(&mut connection)).await?;
         *self.connection.lock() = Some(connection);
         Ok(heard)
     }

@@ -16,8 +16,8 @@ const NAME: &str = "tls: the key of session tickets";
 const LIFE: Duration = Duration::from_secs(6 * 3_600);
 /// How often an instance looks for the key.
 const LOOK: Duration = Duration::from_secs(60);
-/// The same, while it has none or the store does not answer.
-const SOON: Duration = Duration::from_secs(1);
+/// How long until the next attempt, while another instance makes the key or the store is away.
+const RETRY: Duration = Duration::from_secs(1);
 /// How long one instance may take to make a key.
 const MAKING: Duration = Duration::from_secs(5);
 
@@ -49,10 +49,10 @@ impl TicketKeys {
                     LOOK
                 }
                 // another instance is making it
-                Ok(false) => SOON,
+                Ok(false) => RETRY,
                 Err(error) => {
                     log::debug!(error:%; "fleet: no key of session tickets");
-                    SOON
+                    RETRY
                 }
             };
             if last.elapsed() > LIFE {

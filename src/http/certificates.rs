@@ -47,16 +47,15 @@ impl Certificates {
             let presented = presented.or_previous(&place.load()).sealed_by(self.sealer(surface));
             let before = place.swap(Arc::clone(&presented));
             let identity = presented.identity()?;
-            let is_same = before.identity().is_some_and(|before| before.is_same(identity));
-            (!is_same).then(|| (surface, Arc::clone(identity)))
+            (!presented.is_same(&before)).then(|| (surface, Arc::clone(identity)))
         });
         let changed = changed.collect();
         self.reloads.send_modify(|count| *count += 1);
         changed
     }
 
-    /// New keys for the sessions at a listener: tickets end with their certificate, unless a fleet
-    /// shares its key.
+    /// New keys for the sessions at a listener: a reload ends their tickets, unless a fleet shares
+    /// its key.
     fn sealer(&self, surface: Surface) -> Arc<Tickets> {
         Arc::new(Tickets::new(surface.name(), self.tickets.clone()))
     }
@@ -93,7 +92,7 @@ impl Certificates {
             if config.certificate_file == file {
                 let before = self.presented(surface);
                 let (presented, errors) = Presented::load(surface, &config);
-                if errors.is_empty() {
+                if errors.is_empty() && !presented.is_same(&before) {
                     // a reload meanwhile knows better
                     let place = &self.presented[surface as usize];
                     let presented = Arc::new(presented).sealed_by(self.sealer(surface));

@@ -73,7 +73,7 @@ impl Presented {
         }
     }
 
-    /// The same, with these tickets.
+    /// Presents the certificate with these tickets from now on.
     pub(super) fn sealed_by(self: &Arc<Self>, tickets: Arc<dyn ProducesTickets>) -> Arc<Self> {
         match &**self {
             Self::Identity(identity) => {
@@ -81,6 +81,11 @@ impl Presented {
             }
             _ => Arc::clone(self),
         }
+    }
+
+    /// Whether both have the same certificate.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.identity().zip(other.identity()).is_some_and(|(one, other)| one.is_same(other))
     }
 
     pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
@@ -337,7 +342,7 @@ impl Identity {
         identity.map_err(|why| why.message())
     }
 
-    /// The same, with these tickets.
+    /// A copy that gives its clients these tickets.
     fn sealed_by(&self, tickets: Arc<dyn ProducesTickets>) -> Self {
         let mut server = (*self.config).clone();
         server.ticketer = tickets;
@@ -345,7 +350,7 @@ impl Identity {
     }
 
     /// Whether it has the same certificate.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         self.certificate == other.certificate
     }
 

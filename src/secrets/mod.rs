@@ -9,6 +9,7 @@
 pub use portcullis_filters::secret::Secret;
 pub mod certificates;
 pub mod hardening;
+pub(crate) mod seal;
 pub mod tickets;
 
 use portcullis_filters::bearer::Tokens;

@@ -5,55 +5,39 @@
 //! [`TicketKey`] that the instances share, so that a client resumes at any of them; a ticket also
 //! opens with the key before that. A ticket names its key, and is for one listener.
 
+use super::seal::Seal;
 use parking_lot::RwLock;
-use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls::crypto::ring::Ticketer;
 use rustls::server::ProducesTickets;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 const NAME_LEN: usize = 16;
-const KEY_LEN: usize = 32;
 
 /// A key that the instances of a fleet share, with its name.
 pub struct TicketKey {
     name: [u8; NAME_LEN],
-    key: LessSafeKey,
+    seal: Seal,
 }
 
 impl TicketKey {
-    /// The number of bytes that a key is made of.
-    pub const LEN: usize = NAME_LEN + KEY_LEN;
+    /// The number of bytes of a key with its name.
+    pub const LEN: usize = NAME_LEN + Seal::KEY_LEN;
 
-    /// The key that these random bytes are.
+    /// Makes a key of random bytes.
     pub fn new(bytes: &[u8; Self::LEN]) -> Self {
-        let (name, key) = bytes.split_at(NAME_LEN);
-        let key = UnboundKey::new(&AES_256_GCM, key).expect("it has as many bytes");
-        let name = name.try_into().expect("it has as many bytes");
-        Self { name, key: LessSafeKey::new(key) }
-    }
-
-    fn data(&self, listener: &str) -> Aad<Vec<u8>> {
-        Aad::from([&self.name, listener.as_bytes()].concat())
+        let (name, key) = bytes.split_first_chunk().expect("a name comes first");
+        let key = key.try_into().expect("the rest is a key");
+        Self { name: *name, seal: Seal::new(key) }
     }
 
     fn seal(&self, listener: &str, session: &[u8]) -> Option<Vec<u8>> {
-        let mut nonce = [0; NONCE_LEN];
-        SystemRandom::new().fill(&mut nonce).ok()?;
-        let mut sealed = session.to_vec();
-        let unique = Nonce::assume_unique_for_key(nonce);
-        self.key.seal_in_place_append_tag(unique, self.data(listener), &mut sealed).ok()?;
-        Some([&self.name[..], &nonce, &sealed].concat())
+        let sealed = self.seal.seal(listener.as_bytes(), session)?;
+        Some([&self.name[..], &sealed].concat())
     }
 
     fn open(&self, listener: &str, ticket: &[u8]) -> Option<Vec<u8>> {
-        let (nonce, sealed) = ticket.strip_prefix(&self.name)?.split_first_chunk()?;
-        let mut session = sealed.to_vec();
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = self.key.open_in_place(nonce, self.data(listener), &mut session).ok()?.len();
-        session.truncate(length);
-        Some(session)
+        self.seal.open(listener.as_bytes(), ticket.strip_prefix(&self.name)?)
     }
 }
 
