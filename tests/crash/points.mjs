@@ -1,5 +1,6 @@
 // The relay is killed at exact points of five concurrent writes: one per signer, and users' own.
 import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
 import {
   approval,
   deployment,
@@ -11,7 +12,7 @@ import {
 } from './lib/operations.mjs';
 import { User } from './lib/stark.mjs';
 import { once, tally, totals } from './lib/truth.mjs';
-import { World } from './lib/world.mjs';
+import { World, eventually } from './lib/world.mjs';
 
 const ADD = /^starknet_add/;
 const ESTIMATE = /^starknet_estimateFee$/;
@@ -52,6 +53,11 @@ async function writes(count, world, user, at) {
   return made.map((one, index) => ((index + at) % 2 ? underKey(one) : one));
 }
 
+/** The states of the writes that the journal has no end of. */
+async function openStates(world) {
+  return (await world.journal()).open().map(({ state }) => state);
+}
+
 async function killedAt(world, user, point, number) {
   const { proxy } = world;
   const operations = await writes(point.held, world, user, number);
@@ -61,12 +67,16 @@ async function killedAt(world, user, point, number) {
       : proxy.holdAnswers(point.method, point.held);
   const pending = operations.map((one) => world.post(one));
   await gate.reached();
+  // the background task may ask for a receipt before the answer to the send is journaled
+  await eventually(`the journal has what is open ${point.name}`, async () =>
+    isDeepStrictEqual(await openStates(world), point.open),
+  );
   await world.kill();
   totals.kills += 1;
   if (point.late) gate.end();
   else gate.drop();
   const answers = await Promise.all(pending);
-  const open = (await world.journal()).open().map(({ state }) => state);
+  const open = await openStates(world);
   assert.deepEqual(open, point.open, `the journal of a relay that was killed ${point.name}`);
   await world.startRelay();
   if (point.late) {
