@@ -130,8 +130,8 @@ impl Health {
         let Some(storage) = &self.storage else { return };
         let mut watch = StoreWatch::default();
         loop {
-            let probe = watch.next(self.store_failures(), Instant::now());
-            let failure = probe_store(storage, probe).await;
+            let failures = self.unserved().saturating_add(storage.store.failures());
+            let failure = probe_store(storage, watch.next(failures, Instant::now())).await;
             let cause = watch.after(failure, Instant::now());
             self.report(Condition::Store, cause.map(|cause| finding("", &cause, true)));
             tokio::time::sleep(watch.interval()).await;
@@ -166,8 +166,8 @@ impl Health {
         }
     }
 
-    /// Requests that failed because of the store.
-    fn store_failures(&self) -> u64 {
+    /// Requests that were answered that the store failed.
+    fn unserved(&self) -> u64 {
         let all = [&self.metrics.relay.requests, &self.metrics.sidecar.requests];
         let all = all.into_iter().flat_map(Requests::unanswered);
         all.filter(|(reason, _)| *reason == Reason::StoreUnavailable).map(|(_, count)| count).sum()

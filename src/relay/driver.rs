@@ -77,6 +77,17 @@ impl Driver {
         }
     }
 
+    /// The result of statements; a failure is logged and counted.
+    fn stored<T>(&self, done: Result<T, StoreError>) -> Stored<T> {
+        done.map_err(|error| {
+            self.store.failed(&error);
+            match error {
+                StoreError::Unconfirmed(_) => JournalError::Unconfirmed,
+                _ => JournalError::Failed,
+            }
+        })
+    }
+
     fn at(&self, deadline: Duration) -> Instant {
         self.start + deadline
     }
@@ -154,15 +165,15 @@ impl JournalIo for Driver {
     }
 
     async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
-        self.store.intents().intend(new, now_us).await.map_err(logged)
+        self.stored(self.store.intents().intend(new, now_us).await)
     }
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
-        self.store.intents().apply(id, change, self.store.now_us()).await.map_err(logged)
+        self.stored(self.store.intents().apply(id, change, self.store.now_us()).await)
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
-        self.store.intents().get(id).await.map_err(logged)
+        self.stored(self.store.intents().get(id).await)
     }
 
     async fn requested(
@@ -172,27 +183,27 @@ impl JournalIo for Driver {
         key: Option<&KeyOf<'_>>,
     ) -> Stored<Requested> {
         let key = key.map(|of| (of.key, of.operation));
-        self.store.intents().requested(epoch, digest, key).await.map_err(logged)
+        self.stored(self.store.intents().requested(epoch, digest, key).await)
     }
 
     async fn unresolved(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
-        self.store.intents().unresolved(epoch, signer).await.map_err(logged)
+        self.stored(self.store.intents().unresolved(epoch, signer).await)
     }
 
     async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
-        self.store.intents().displaced(epoch, signer).await.map_err(logged)
+        self.stored(self.store.intents().displaced(epoch, signer).await)
     }
 
     async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {
-        self.store.intents().of_slot(epoch, signer, nonce).await.map_err(logged)
+        self.stored(self.store.intents().of_slot(epoch, signer, nonce).await)
     }
 
     async fn included_newest(&self, epoch: &str, limit: u32) -> Stored<Vec<Intent>> {
-        self.store.intents().included_newest(epoch, limit).await.map_err(logged)
+        self.stored(self.store.intents().included_newest(epoch, limit).await)
     }
 
     async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
-        self.store.intents().floor(epoch).await.map_err(logged)
+        self.stored(self.store.intents().floor(epoch).await)
     }
 
     async fn last_of(
@@ -202,22 +213,22 @@ impl JournalIo for Driver {
         epoch: &str,
         cooldown: Window,
     ) -> Stored<Option<Intent>> {
-        self.store.intents().last_of(operation, subject, epoch, cooldown).await.map_err(logged)
+        self.stored(self.store.intents().last_of(operation, subject, epoch, cooldown).await)
     }
 
     async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
-        self.store.faucet().check(epoch, identity, recipient).await.map_err(logged)
+        self.stored(self.store.faucet().check(epoch, identity, recipient).await)
     }
 
     async fn claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let KeyOf { epoch, key, operation, digest } = of;
         let now_us = self.store.now_us();
-        self.store.keys(epoch).claim(key, operation, digest, token, now_us).await.map_err(logged)
+        self.stored(self.store.keys(epoch).claim(key, operation, digest, token, now_us).await)
     }
 
     async fn link(&self, of: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
         let KeyOf { epoch, key, operation, digest } = of;
-        self.store.keys(epoch).link(key, operation, digest, intent).await.map_err(logged)
+        self.stored(self.store.keys(epoch).link(key, operation, digest, intent).await)
     }
 
     async fn answer(
@@ -232,11 +243,11 @@ impl JournalIo for Driver {
         let [body, ..] = reply.body.pieces();
         let body = String::from_utf8_lossy(body);
         let keys = self.store.keys(epoch);
-        keys.answer(key, operation, digest, intent, reply.status, &body).await.map_err(logged)
+        self.stored(keys.answer(key, operation, digest, intent, reply.status, &body).await)
     }
 
     async fn release_claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
-        self.store.keys(of.epoch).release(of.key, token).await.map_err(logged)
+        self.stored(self.store.keys(of.epoch).release(of.key, token).await)
     }
 }
 
@@ -291,7 +302,7 @@ impl Io for Driver {
     }
 
     async fn check_lock(&self, guard: &mut SignerGuard) -> Stored<()> {
-        guard.check().await.map_err(logged)
+        self.stored(guard.check().await)
     }
 
     async fn unlock(&self, guard: SignerGuard) {
@@ -368,15 +379,6 @@ fn warn_of(intent: &Intent, change: &str, end: &str) {
         operation = intent.operation.as_str();
         "intent {} {change} transaction {}{end}", intent.id, intent.transaction_hash
     );
-}
-
-/// Logs why a statement failed.
-fn logged(error: StoreError) -> JournalError {
-    error.log();
-    match error {
-        StoreError::Unconfirmed(_) => JournalError::Unconfirmed,
-        _ => JournalError::Failed,
-    }
 }
 
 impl From<RpcError> for CallError {

@@ -117,7 +117,7 @@ impl Handler {
         let now_us = self.0.store.now_us();
         let recorded = intents.record_refusal(endpoint, reason.name(), None, request_id, now_us);
         if let Err(error) = recorded.await {
-            error.log();
+            self.0.store.failed(&error);
         }
     }
 }

@@ -140,7 +140,7 @@ impl Signer {
                 Err(LockError::HeldElsewhere)
             }
             Err(error) => {
-                error.log();
+                self.store.failed(&error);
                 Err(LockError::Store(JournalError::Failed))
             }
         }

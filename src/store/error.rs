@@ -218,6 +218,13 @@ impl StoreError {
         code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
     }
 
+    /// Whether a statement named a table that does not exist.
+    ///
+    /// SQLite: 1 SQLITE_ERROR. PostgreSQL: 42P01 undefined_table.
+    pub(super) fn misses_table(&self) -> bool {
+        matches!(self, Self::Failed { code, .. } if ["1", "42P01"].contains(&code.as_str()))
+    }
+
     /// The failure of a commit: [`StoreError::Unconfirmed`], unless the database answered that it
     /// has rolled it back, so that nothing of it is stored.
     ///
@@ -326,6 +333,20 @@ mod tests {
         }
         let timeout = StoreError::Unavailable(Cause::Timeout).of_commit();
         assert!(matches!(timeout, StoreError::Unconfirmed(_)), "what it did is unknown");
+    }
+
+    #[test]
+    fn only_a_missing_table_is_reported_as_missing() {
+        for (code, misses, why) in [
+            ("1", true, "SQLite: no such table"),
+            ("42P01", true, "PostgreSQL: undefined table"),
+            ("13", false, "SQLite: the disk is full"),
+            ("42501", false, "PostgreSQL: permission denied"),
+            ("XX000", false, "PostgreSQL: a session finds no room for its first file"),
+        ] {
+            let failed = StoreError::Failed { code: code.to_owned(), message: String::new() };
+            assert_eq!(failed.misses_table(), misses, "{why}");
+        }
     }
 
     #[test]

@@ -56,10 +56,7 @@ async fn tables(db: Option<Db>) -> Result<Tables, StoreError> {
     db.close().await;
     match version {
         Ok(None) => Ok(Tables::None),
-        // the code of a missing table: SQLite, PostgreSQL
-        Err(StoreError::Failed { code, .. }) if ["1", "42P01"].contains(&&*code) => {
-            Ok(Tables::None)
-        }
+        Err(error) if error.misses_table() => Ok(Tables::None),
         Err(error) => Err(error),
         Ok(Some(version)) if version == open::NEWEST => Ok(Tables::UpToDate),
         Ok(Some(version)) if version < open::NEWEST => Ok(Tables::Older),

@@ -14,6 +14,7 @@ use super::{Store, StoreError, snapshots};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -55,6 +56,7 @@ impl Store {
             clock: Clock::default(),
             snapshots: snapshots(config),
             is_replica: false,
+            failures: AtomicU64::default(),
         });
         tokio::spawn(prepare_later(Arc::clone(&store)));
         Ok(store)

@@ -61,6 +61,7 @@ use db::{Db, within};
 use open::{FileLock, Location};
 use replica::Replica;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -109,6 +110,8 @@ pub struct Store {
     /// The database that documents are read from.
     replica: Option<Replica>,
     is_replica: bool,
+    /// Statements that failed, as far as their callers reported it.
+    failures: AtomicU64,
 }
 
 impl Store {
@@ -141,7 +144,16 @@ impl Store {
         };
         let clock = Clock::default();
         let snapshots = snapshots(config);
-        let store = Self { db, location, lock, clock, snapshots, replica, is_replica: false };
+        let store = Self {
+            db,
+            location,
+            lock,
+            clock,
+            snapshots,
+            replica,
+            is_replica: false,
+            failures: AtomicU64::default(),
+        };
         store.read_clock().await?;
         Ok(store)
     }
@@ -164,7 +176,16 @@ impl Store {
         let clock = Clock::default();
         let snapshots = snapshots(config);
         let (lock, replica) = (None, None);
-        Ok(Self { db, location, lock, clock, snapshots, replica, is_replica: false })
+        Ok(Self {
+            db,
+            location,
+            lock,
+            clock,
+            snapshots,
+            replica,
+            is_replica: false,
+            failures: AtomicU64::default(),
+        })
     }
 
     /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.
@@ -269,6 +290,18 @@ impl Store {
         let file = file.clone();
         let checked = tokio::task::spawn_blocking(move || open::check_room(&file)).await;
         checked.map_err(std::io::Error::other)?
+    }
+
+    /// Logs and counts a failure whose request may have another answer than that the store failed: a
+    /// transaction that was sent, and could not be journaled as accepted.
+    pub fn failed(&self, error: &StoreError) {
+        error.log();
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Failures that were [counted](Self::failed) since the start.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Whether no other process can write here.

@@ -430,7 +430,8 @@ fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
 /// Checks that the tables have the newest version.
 pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
     match version(db).await {
-        Ok(None) | Err(StoreError::Failed { .. }) => Err(StoreError::NoTables),
+        Ok(None) => Err(StoreError::NoTables),
+        Err(error) if error.misses_table() => Err(StoreError::NoTables),
         Ok(Some(NEWEST)) => Ok(()),
         Ok(Some(found)) => Err(StoreError::Version { found, known: NEWEST }),
         Err(error) => Err(error),

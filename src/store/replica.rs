@@ -12,6 +12,7 @@ use crate::secrets::Secret;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// 5 s: a document may lack the writes of this time.
@@ -102,6 +103,7 @@ impl Replica {
             snapshots: snapshots(config),
             replica: None,
             is_replica: true,
+            failures: AtomicU64::default(),
         });
         Self { store, progress: Mutex::default() }
     }

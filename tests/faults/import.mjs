@@ -15,6 +15,7 @@ const UNUSABLE = [2, 70];
 
 export class Import {
   name = 'import';
+  isCommand = true;
   made = 0;
 
   /** `server` runs on the same store; `webhook` is a request to it. */

@@ -17,7 +17,7 @@ const AT_ONCE = 24;
 
 /** A relay on contracts of its own, with a way to the node, which restarts on its store. */
 export class RelayService {
-  static async on(node, { url: store, direct, env = {} } = {}) {
+  static async on(node, { url: store, direct, env = {}, users = USERS } = {}) {
     const service = new RelayService();
     const [admin, sidecar] = [await freePort(), await freePort()].map((at) => `127.0.0.1:${at}`);
     const way = await NodeWay.before(node.made);
@@ -34,7 +34,7 @@ export class RelayService {
     Object.assign(service, { world, way, ...urls, store: direct ?? store ?? file });
     await service.start();
     service.users = [];
-    while (service.users.length < USERS) service.users.push(await world.citizen());
+    while (service.users.length < users) service.users.push(await world.citizen());
     return service;
   }
 
@@ -182,15 +182,22 @@ class Operations {
 class Invokes extends Operations {
   constructor(service) {
     super(service, 'invoke', async () => {
-      this.free ??= [...service.users];
+      this.free ??= new Set(service.users);
       // a user whose transaction has no outcome yet is not free
-      const user = this.free.shift() ?? (await service.world.citizen());
+      const [user = await service.world.citizen()] = this.free;
+      this.free.delete(user);
       return Object.assign(approval(user, service.world), { user });
     });
   }
 
+  async send(operation) {
+    const answer = await super.send(operation);
+    if (!this.failed(answer)) this.done(operation);
+    return answer;
+  }
+
   done({ user }) {
-    this.free.push(user);
+    this.free.add(user);
   }
 }
 
