@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum lines of a source file.
-const MAX_FILE: usize = 500;
-/// Maximum lines of a function.
-const MAX_FUNCTION: usize = 70;
+/// Maximum lines of a source file: 600, less the 3 % within which one is squeezed.
+const MAX_FILE: usize = 582;
+/// Maximum lines of a function: 80, less as much.
+const MAX_FUNCTION: usize = 77;
 /// Maximum lines of a module's own documentation.
 const MAX_MODULE_DOC: usize = 12;
 /// Maximum columns of a line, except for string literals that cannot be broken.
@@ -104,6 +104,83 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
         found.push((start + 1, end));
     }
     found
+}
+
+/// The parameters of each function, with the line of its `fn`.
+fn parameters(text: &str) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("fn ") {
+        let before = text[..at].chars().next_back();
+        let line = text[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        if before.is_some_and(|c| c.is_alphanumeric() || c == '_') || line.starts_with("//") {
+            continue;
+        }
+        // of a function, not of a bound of its generics
+        let Some(open) = text[at..].find('(').map(|open| at + open + 1) else { continue };
+        let name = text[at + 3..open - 1].split('<').next().unwrap_or_default();
+        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        found.push((text[..at].matches('\n').count() + 1, items(&text[open..])));
+    }
+    found
+}
+
+/// The items of a list, up to its closing bracket.
+fn items(list: &str) -> Vec<String> {
+    let mut depth = 0;
+    let mut items = vec![String::new()];
+    let mut last = ' ';
+    for c in list.chars() {
+        match c {
+            '(' | '[' | '{' | '<' => depth += 1,
+            ')' | ']' | '}' if depth == 0 => break,
+            // not an arrow
+            '>' if last == '-' || last == '=' => {}
+            ')' | ']' | '}' | '>' => depth -= 1,
+            _ => {}
+        }
+        last = c;
+        match items.last_mut() {
+            Some(item) if c != ',' || depth > 0 => item.push(c),
+            _ => items.push(String::new()),
+        }
+    }
+    items.iter().map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+}
+
+#[test]
+fn parameters_are_no_tuples() {
+    let mut wrong = Vec::new();
+    for path in sources().iter().filter(|path| is_of_program(path)) {
+        for (line, parameters) in parameters(&read(path)) {
+            let tuples = parameters.iter().filter(|one| one.starts_with('(') && &one[..2] != "()");
+            wrong.extend(tuples.map(|one| format!("{}:{line}: {one}", shown(path))));
+        }
+    }
+    assert_none("a parameter has a name of its own", &wrong);
+}
+
+fn is_of_program(path: &Path) -> bool {
+    ["src", "filters/src"].iter().any(|folder| path.starts_with(root().join(folder)))
+}
+
+/// Bindings of more than two names at once that read better so: a time of day, a row of a table.
+const WIDE_LETS: usize = 20;
+
+#[test]
+fn few_lets_bind_many_names() {
+    let mut wide = Vec::new();
+    for path in sources().iter().filter(|path| is_of_program(path)) {
+        for (at, line) in read(path).lines().enumerate() {
+            let pattern = line.trim_start().strip_prefix("let (");
+            if pattern.is_some_and(|pattern| items(pattern).len() > 2) {
+                wide.push(format!("{}:{}", shown(path), at + 1));
+            }
+        }
+    }
+    let over = if wide.len() > WIDE_LETS { wide } else { Vec::new() };
+    assert_none("a let binds one or two names", &over);
 }
 
 #[test]

@@ -136,9 +136,14 @@ mod tests {
             for field in &fields {
                 headers.append(header::AUTHORIZATION, HeaderValue::from_str(field).unwrap());
             }
-            let (version, headers) = (Version::HTTP_11, &headers);
-            let (method, target, raw) = ("POST", b"/rpc", b"");
-            let head = Head { method, target, version, headers, raw, peer: None };
+            let head = Head {
+                method: "POST",
+                target: b"/rpc",
+                version: Version::HTTP_11,
+                headers: &headers,
+                raw: b"",
+                peer: None,
+            };
             assert_eq!(both.authorize(&head), ok, "{fields:?}");
             assert!(!Tokens::none().authorize(&head), "no token is known: {fields:?}");
         }

@@ -242,7 +242,9 @@ const FULL_WEIGHT: u16 = 1000;
 /// A malformed weight counts as 0. Without the field, which allows any coding, gzip counts as not
 /// accepted: clients that decode gzip send the field.
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
-    let (mut gzip, mut identity, mut any) = (None, None, None);
+    let mut gzip = None;
+    let mut identity = None;
+    let mut any = None;
     for field in headers.get_all(header::ACCEPT_ENCODING) {
         for element in field.as_bytes().split(|byte| *byte == b',') {
             let mut parts = element.splitn(2, |byte| *byte == b';').map(<[u8]>::trim_ascii);
@@ -311,9 +313,14 @@ mod tests {
     fn the_raw_head_shows_a_dropped_field() {
         let headers = HeaderMap::new();
         let raw = b"POST /rpc HTTP/1.1\r\nHost: x\r\ncontent-LENGTH: 3\r\n\r\n";
-        let version = Version::HTTP_11;
-        let (method, target, headers) = ("POST", b"/rpc", &headers);
-        let head = Head { method, target, version, headers, raw, peer: None };
+        let head = Head {
+            method: "POST",
+            target: b"/rpc",
+            version: Version::HTTP_11,
+            headers: &headers,
+            raw,
+            peer: None,
+        };
         assert!(head.was_sent(&http::header::CONTENT_LENGTH));
         assert!(!head.was_sent(&http::header::TRANSFER_ENCODING));
     }

@@ -141,9 +141,9 @@ impl Admin {
     }
 
     fn node(&self) -> Value {
-        let gateway = self.surfaces.gateway.as_ref().map(|_| ("gateway", &*self.node));
-        let relay = self.surfaces.relay.as_ref().map(|relay| ("relay", relay.node()));
-        let urls = [gateway, relay].into_iter().flatten().flat_map(urls);
+        let gateway = self.surfaces.gateway.as_ref().map(|_| urls("gateway", &self.node));
+        let relay = self.surfaces.relay.as_ref().map(|relay| urls("relay", relay.node()));
+        let urls = [gateway, relay].into_iter().flatten().flatten();
         let metrics = &self.process.metrics;
         json!({
             "urls": urls.collect::<Value>(),
@@ -217,7 +217,7 @@ impl Admin {
 }
 
 /// The URLs of a node, each with the surface whose connections these are.
-fn urls<'a>((surface, node): (&'a str, &'a Node)) -> impl Iterator<Item = Value> + 'a {
+fn urls<'a>(surface: &'a str, node: &'a Node) -> impl Iterator<Item = Value> + 'a {
     node.urls().map(move |url| {
         json!({
             "url": url.url,

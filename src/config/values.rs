@@ -54,8 +54,8 @@ pub(super) fn duration(
     range: RangeInclusive<Duration>,
     why: &'static str,
 ) -> impl Fn(&Value<'_>) -> Converted<Duration> {
-    let form = ("a duration", "(ms, s, m, h or d), such as \"8s\"");
-    quantity(form, units::duration, Readable, range, why)
+    let units = "(ms, s, m, h or d), such as \"8s\"";
+    quantity("a duration", units, units::duration, Readable, range, why)
 }
 
 /// A size in a range; `why` is the reason of the bounds.
@@ -63,12 +63,13 @@ pub(super) fn size(
     range: RangeInclusive<Size>,
     why: &'static str,
 ) -> impl Fn(&Value<'_>) -> Converted<Size> {
-    let form = ("a size", "(B, KiB, MiB or GiB), such as \"64 KiB\"");
-    quantity(form, Size::parse, |size| size, range, why)
+    let units = "(B, KiB, MiB or GiB), such as \"64 KiB\"";
+    quantity("a size", units, Size::parse, |size| size, range, why)
 }
 
 fn quantity<T: Copy + PartialOrd, S: Display>(
-    (noun, units): (&'static str, &'static str),
+    noun: &'static str,
+    units: &'static str,
     parse: fn(&str) -> Option<T>,
     show: fn(T) -> S,
     range: RangeInclusive<T>,

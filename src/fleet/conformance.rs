@@ -84,7 +84,9 @@ fn the_script_steps_as_it_is_simulated() {
     let found = explore(0..48, |chance| {
         *runs.borrow_mut() += 1;
         let key = format!("{}:{}", super::tests::name(), runs.borrow());
-        let (mut record, mut numbers, mut clock) = (Record::default(), [0; 3], START);
+        let mut record = Record::default();
+        let mut numbers = [0; 3];
+        let mut clock = START;
         let mut outcome = Outcome::default();
         for _ in 0..60 {
             clock += chance.pick(&[10, 400, 1_000, 7_000, 45_000]);

@@ -120,7 +120,8 @@ impl Fleet {
     /// The store does not answer.
     pub async fn publish(
         &self,
-        (state, polled): (&str, Instant),
+        state: &str,
+        polled: Instant,
         interval: Duration,
         epoch: u64,
     ) -> Result<Published, FleetError> {

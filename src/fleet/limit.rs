@@ -88,7 +88,8 @@ pub struct Member {
 impl SharedLimit {
     pub(super) fn new(
         fleet: Arc<Fleet>,
-        (surface, counted): (Surface, Counted),
+        surface: Surface,
+        counted: Counted,
         clients: Arc<ClientWindows>,
         started: Instant,
     ) -> Self {
@@ -207,8 +208,8 @@ impl SharedLimit {
             let now = self.now();
             let recent = || self.clients.admitted(member.client, Millis(millis(now)));
             let message = member.lease.lock().message(now, &terms, recent);
-            let to = (&*member.key, member.number);
-            answer = store.send(to, &message, &terms, quota, purpose).await;
+            let (key, holder) = (&member.key, member.number);
+            answer = store.send(key, holder, &message, &terms, quota, purpose).await;
             let mut lease = member.lease.lock();
             match answer {
                 Ok(Answer::Granted(granted)) => {

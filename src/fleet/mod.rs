@@ -81,7 +81,7 @@ impl Fleet {
         clients: Arc<ClientWindows>,
         started: Instant,
     ) -> Arc<SharedLimit> {
-        let limit = SharedLimit::new(Arc::clone(self), (surface, counted), clients, started);
+        let limit = SharedLimit::new(Arc::clone(self), surface, counted, clients, started);
         let limit = Arc::new(limit);
         self.limits.lock().push(Arc::clone(&limit));
         limit

@@ -280,7 +280,8 @@ impl Store {
     /// Sends a message of a holder of leases about the client with this key.
     pub(super) async fn send(
         &self,
-        (key, holder): (&str, u64),
+        key: &str,
+        holder: u64,
         message: &Message,
         terms: &Terms,
         quota: u32,

@@ -127,7 +127,7 @@ impl Sender {
     async fn send(&self, message: &Message) -> Answer {
         let store = &self.fleet.store;
         let key = store.key(Surface::Gateway, Counted::Requests, client());
-        store.send((&key, 0), message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
+        store.send(&key, 0, message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
     }
 
     fn apply(&mut self, message: &Message, answer: Answer) -> Granted {
@@ -306,7 +306,7 @@ async fn follows(fleet: &Fleet) -> Published {
 }
 
 async fn publishes(fleet: &Fleet, state: &str) -> Published {
-    fleet.publish((state, Instant::now()), INTERVAL, 0).await.unwrap()
+    fleet.publish(state, Instant::now(), INTERVAL, 0).await.unwrap()
 }
 
 fn state(published: &Published) -> &str {
@@ -387,7 +387,7 @@ async fn an_age_counts_from_the_poll() {
     let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
     follows(&one).await;
     let polled = Instant::now().checked_sub(INTERVAL).unwrap();
-    one.publish(("old", polled), INTERVAL, 0).await.unwrap();
+    one.publish("old", polled, INTERVAL, 0).await.unwrap();
     let (_, since) = follows(&other).await.state.unwrap();
     let age = since.elapsed();
     assert!(age >= INTERVAL && age < INTERVAL * 2, "as old as it was when it was sent: {age:?}");

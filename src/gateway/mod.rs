@@ -186,7 +186,7 @@ impl Gateway {
         fleet: Option<Arc<Fleet>>,
     ) -> Watcher {
         let interval = config.cache.watch_interval;
-        Watcher::new(Arc::clone(&self.cache), interval, (&self.node, node), metrics, fleet)
+        Watcher::new(Arc::clone(&self.cache), interval, &self.node, node, metrics, fleet)
     }
 
     /// Applies other settings to later requests.
@@ -261,9 +261,9 @@ impl Gateway {
         };
         let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
         let share = self.running.clients().answers_of(client);
+        let route = Route::HeadOfPrimary;
         let pooled = ConnectionChoice::Pooled;
-        let call = (Route::HeadOfPrimary, pooled);
-        let answer = self.node.fetch_by(write, call, None, deadline, Some(share)).await?;
+        let answer = self.node.fetch_by(write, route, pooled, None, deadline, Some(share)).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))
     }
@@ -387,7 +387,7 @@ impl PendingRead<'_> {
             && let Some(settled) = self.request.at(block, &self.gateway.keys)
         {
             // boxed: few reads have another form
-            let answer = Box::pin(self.fetch((&settled, Route::Block(block)), deadline)).await?;
+            let answer = Box::pin(self.fetch(&settled, Route::Block(block), deadline)).await?;
             if answer.is_result() {
                 self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
@@ -400,7 +400,7 @@ impl PendingRead<'_> {
         {
             return Ok(self.gateway.node.answer_with(head.to_string()));
         }
-        let answer = self.fetch((call, route), deadline).await?;
+        let answer = self.fetch(call, route, deadline).await?;
         if let Some(class) = self.class.filter(|_| answer.is_result()) {
             self.store(class, &answer);
         }
@@ -409,13 +409,15 @@ impl PendingRead<'_> {
 
     fn fetch<'a>(
         &'a self,
-        (key, route): (&'a CacheKey, Route),
+        key: &'a CacheKey,
+        route: Route,
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
         let share = self.gateway.running.clients().answers_of(self.caller.client);
-        let (call, share) = ((route, ConnectionChoice::Pooled), Some(share));
-        self.gateway.node.fetch_by(write, call, self.caller.traceparent, deadline, share)
+        let pooled = ConnectionChoice::Pooled;
+        let traceparent = self.caller.traceparent;
+        self.gateway.node.fetch_by(write, route, pooled, traceparent, deadline, Some(share))
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

@@ -80,7 +80,8 @@ impl Watcher {
     pub(super) fn new(
         cache: Arc<Cache>,
         interval: Duration,
-        (node, config): (&Node, &NodeConfig),
+        node: &Node,
+        config: &NodeConfig,
         metrics: Arc<Metrics>,
         fleet: Option<Arc<Fleet>>,
     ) -> Self {
@@ -114,8 +115,13 @@ impl Watcher {
     /// newest of them.
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
         let mut next = Instant::now();
-        let (watch, applied, is_blind) = (Watch::after(newest), 0, false);
-        let mut turns = Turns { watch, applied, is_blind, published: next, due: next };
+        let mut turns = Turns {
+            watch: Watch::after(newest),
+            applied: 0,
+            is_blind: false,
+            published: next,
+            due: next,
+        };
         while *switch.borrow_and_update() {
             tokio::select! {
                 () = sleep_until(next) => {}
@@ -185,7 +191,7 @@ impl Watcher {
             self.cache.pause();
         }
         let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
-        let published = fleet.publish((&text, polled), self.interval, newest).await;
+        let published = fleet.publish(&text, polled, self.interval, newest).await;
         if let Ok(dropped) = &published
             && (!dropped.leads || dropped.is_elected)
         {

@@ -75,7 +75,9 @@ impl ClosedLog {
         let Window { unlogged: others, .. } =
             std::mem::replace(&mut *window, Window { since: Some(now), unlogged: 0 });
         drop(window);
-        let (surface, outcome, meaning) = (surface.name(), why.name(), why.meaning());
+        let surface = surface.name();
+        let outcome = why.name();
+        let meaning = why.meaning();
         log::warn!(surface, peer, outcome, others; "PROXY header refused: {meaning}");
     }
 }

@@ -8,7 +8,7 @@
 
 use super::chain::{is_accepted, write_request};
 use super::group::PollResult;
-use super::{ConnectionChoice, Node, NodeCall, Route};
+use super::{ConnectionChoice, Node, NodeCall, Route, Unanswered};
 use crate::io::MemoryPermit;
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
@@ -27,11 +27,12 @@ const LAST_WAIT: Duration = Duration::from_millis(500);
 
 impl Node {
     /// Waits until another attempt of a call may be answered from what clients have seen, or the
-    /// chain is known to have gone back. False if neither happens until then. `is_behind` if a URL
-    /// has answered, from before that.
+    /// chain is known to have gone back. False if neither happens until then. The last attempt
+    /// `failed`.
     pub(super) async fn catch_up(
         &self,
-        (route, is_behind): (Route, bool),
+        route: Route,
+        failed: Unanswered,
         wait: &mut Duration,
         until: Instant,
     ) -> bool {
@@ -40,7 +41,7 @@ impl Node {
         {
             return true;
         }
-        if !is_behind {
+        if !failed.is_behind {
             return self.group.may_change(until).await;
         }
         let now = Instant::now();

@@ -213,8 +213,9 @@ impl Chain {
         trace: &mut CallTrace,
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail on the nonce of the first
-        let call = (Route::Primary, ConnectionChoice::New);
-        let result = self.ask_in(method, params, call, traceparent, trace).await;
+        let connection = ConnectionChoice::New;
+        let result =
+            self.ask_in(method, params, Route::Primary, connection, traceparent, trace).await;
         if let Err(RpcError::Returned(error)) = &result
             && error.code == code::DEVNET
             && self.ask("devnet_getConfig", "[]").await.is_err()
@@ -247,22 +248,22 @@ impl Chain {
 
     async fn ask_by(&self, route: Route, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut trace = CallTrace::default();
-        let call = (route, ConnectionChoice::Pooled);
-        self.ask_in(method, params, call, None, &mut trace).await
+        self.ask_in(method, params, route, ConnectionChoice::Pooled, None, &mut trace).await
     }
 
     async fn ask_in(
         &self,
         method: &str,
         params: &str,
-        call: (Route, ConnectionChoice),
+        route: Route,
+        connection: ConnectionChoice,
         traceparent: Option<&[u8]>,
         trace: &mut CallTrace,
     ) -> Result<Value, RpcError> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let deadline = start + self.0.timeout();
-        let answer = self.0.fetch_by(write, call, traceparent, deadline, None).await;
+        let answer = self.0.fetch_by(write, route, connection, traceparent, deadline, None).await;
         trace.took = start.elapsed();
         trace.node = answer.as_ref().ok().and_then(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;
@@ -332,8 +333,8 @@ impl UrlOf<'_> {
 
     async fn ask(self, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut trace = CallTrace::default();
-        let by = (Route::Url(self.url), ConnectionChoice::Pooled);
-        self.chain.ask_in(method, params, by, None, &mut trace).await
+        let route = Route::Url(self.url);
+        self.chain.ask_in(method, params, route, ConnectionChoice::Pooled, None, &mut trace).await
     }
 }
 

@@ -43,7 +43,7 @@ impl Poll<'_> {
         params: &str,
     ) -> Result<Result<Value, i64>, FailedAttempt> {
         let Self { target, connection, deadline, memory } = self;
-        target.ask_over(connection, (method, params), *deadline, memory).await
+        target.ask_over(connection, method, params, *deadline, memory).await
     }
 
     /// The URL's own answers about its chain.

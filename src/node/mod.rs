@@ -34,7 +34,7 @@ pub use stats::UrlStats;
 /// The pure parts, for the simulation.
 #[cfg(test)]
 pub(crate) mod simulated {
-    pub(crate) use super::group::{GroupState, PollResult, Shows, Source};
+    pub(crate) use super::group::{Evidence, GroupState, PollResult, Shows, Source};
 }
 
 use crate::config::NodeConfig;
@@ -335,14 +335,15 @@ impl Node {
         deadline: Instant,
         share: Option<ClientShare>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
-        self.fetch_by(write, (Route::Primary, connection), traceparent, deadline, share)
+        self.fetch_by(write, Route::Primary, connection, traceparent, deadline, share)
     }
 
     /// Sends a call to a URL that the route allows.
     pub fn fetch_by<'a>(
         &'a self,
         write: impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a,
-        (route, connection): (Route, ConnectionChoice),
+        route: Route,
+        connection: ConnectionChoice,
         traceparent: Option<&'a [u8]>,
         deadline: Instant,
         share: Option<ClientShare>,
@@ -358,10 +359,10 @@ impl Node {
             let mut wait = behind::FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if let Err(Unanswered { error: NodeError::Lagging, is_behind }) = answered {
+                if let Err(failed @ Unanswered { error: NodeError::Lagging, .. }) = answered {
                     let until = deadline.min(start + self.patience);
                     // boxed: hardly a call waits
-                    if Box::pin(self.catch_up((route, is_behind), &mut wait, until)).await {
+                    if Box::pin(self.catch_up(route, failed, &mut wait, until)).await {
                         continue;
                     }
                 }
@@ -421,7 +422,7 @@ impl Node {
             let target = self.targets.get(index)?;
             target.breaker.failure().is_none().then(|| target.busy())
         };
-        Choice::new(&self.group, (call.route, call.id), busy)
+        Choice::new(&self.group, call.route, call.id, busy)
     }
 
     /// Probes each URL whose breaker is open at every `interval`, so that it closes before a

@@ -1,7 +1,7 @@
 //! Which of several URLs a call goes to.
 
 use super::chain::{code, is_accepted};
-use super::group::{Group, GroupState, Shows, Source};
+use super::group::{Evidence, Group, GroupState, Shows, Source};
 use super::{Payload, RESULT};
 use portcullis_filters::felt::Felt;
 use serde::Deserialize;
@@ -130,7 +130,8 @@ impl<'a> Choice<'a> {
     /// `None` while its breaker is open.
     pub(super) fn new(
         group: &'a Group,
-        (route, id): (Route, u64),
+        route: Route,
+        id: u64,
         busy: impl Fn(usize) -> Option<usize>,
     ) -> Self {
         let floor = group.floor();
@@ -177,7 +178,7 @@ impl<'a> Choice<'a> {
         };
         // without a lock
         (source == Source::Any && shows == Shows::Nothing)
-            || self.group.answered(index, (source, shows), self.floor, Instant::now())
+            || self.group.answered(index, Evidence { source, shows }, self.floor, Instant::now())
     }
 
     /// Whether the call is for the primary.

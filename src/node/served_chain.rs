@@ -93,7 +93,8 @@ impl ServedChain {
     /// Returns in words how they differ.
     pub(super) fn judge(
         &self,
-        (index, url): (usize, &str),
+        index: usize,
+        url: &str,
         found: ChainIdentity,
     ) -> Result<(), String> {
         let mut state = self.state.lock();

@@ -68,7 +68,9 @@ impl AttemptLine {
         (call.write)(call.id, &mut body);
         let request = serde_json::from_slice::<Request<'_>>(&body);
         let method = request.map_or("", |request| request.method);
-        let (node, url, connection) = (record.index, &record.url, self.connection);
+        let node = record.index;
+        let url = &record.url;
+        let connection = self.connection;
         let outcome = failed.map_or("ok", |failed| failed.failure.error().name());
         let cause = failed.map(|failed| failed.cause.to_string()).unwrap_or_default();
         let took = start.elapsed();
@@ -268,12 +270,12 @@ impl Target {
         let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.chain.anchor);
         let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
         let mut results = [None, None];
-        for (call, result) in calls.into_iter().zip(&mut results) {
-            *result = self.ask_over(connection, call, deadline, permit).await?.ok();
+        for ((method, params), result) in calls.into_iter().zip(&mut results) {
+            *result = self.ask_over(connection, method, params, deadline, permit).await?.ok();
         }
         let [id, anchor] = results;
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
-        Ok(self.chain.judge((self.record.index, &self.record.url), found))
+        Ok(self.chain.judge(self.record.index, &self.record.url, found))
     }
 
     /// Calls a method with these parameters over `connection`, which is replaced if the node closes
@@ -281,7 +283,8 @@ impl Target {
     pub(super) async fn ask_over(
         &self,
         connection: &mut Box<Connection>,
-        (method, params): (&str, &str),
+        method: &str,
+        params: &str,
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Result<Value, i64>, FailedAttempt> {

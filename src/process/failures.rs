@@ -32,7 +32,8 @@ impl Failures {
     /// requests fail, `cause_of` why requests fail for a reason.
     pub(super) fn end_window(
         &mut self,
-        (surface, requests): (Surface, &Requests),
+        surface: Surface,
+        requests: &Requests,
         is_explained: bool,
         cause_of: impl FnOnce(&str) -> Option<String>,
     ) -> Option<Finding> {

@@ -104,10 +104,11 @@ impl Health {
             let is_explained = present.iter().any(|trouble| {
                 trouble.finding.is_failing && trouble.condition != Condition::Requests
             });
-            let found =
-                self.requests().into_iter().zip(&mut failures).filter_map(|(of, failures)| {
-                    failures.end_window(of, is_explained, |reason| self.node_cause(reason))
-                });
+            let all = self.requests().into_iter().zip(&mut failures);
+            let found = all.filter_map(|((surface, requests), failures)| {
+                let cause_of = |reason: &str| self.node_cause(reason);
+                failures.end_window(surface, requests, is_explained, cause_of)
+            });
             self.report(Condition::Requests, found);
         }
     }

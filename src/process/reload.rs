@@ -4,7 +4,7 @@
 //! logged, also those that need a restart; [`AppliedConfig`] keeps both for the operator's page.
 
 use crate::admin::Access;
-use crate::config::{AppliedConfig, Config, LoadError};
+use crate::config::{AppliedConfig, Change, Config, LoadError};
 use crate::gateway;
 use crate::http::tls::Identities;
 use crate::node::Node;
@@ -54,8 +54,8 @@ impl Reload {
         let new = self.apply(new, loaded);
         let changes = current.values.changes(&new.values);
         for change in &changes {
-            let (key, from, to) = (change.key, change.from, change.to);
-            let when = if change.live { "now" } else { "after a restart" };
+            let Change { key, from, to, live } = change;
+            let when = if *live { "now" } else { "after a restart" };
             log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
         }
         if changes.is_empty() {

@@ -108,7 +108,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     bound.add_certificates(config, &identities, secrets.acme, fleet.clone())?;
     bound.surfaces.trusted.change(config);
     if let Some(gateway) = &config.gateway {
-        bound.add_gateway((gateway, &config.node), &node, &memory, fleet.clone())?;
+        bound.add_gateway(gateway, &config.node, &node, &memory, fleet.clone())?;
     }
     let (mut journal, mut storage_of) = (None, None);
     if let Some(store) = &config.store {
@@ -118,7 +118,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             // its own connections, so that writes do not queue behind reads
             let node = node.apart(&config.node, Arc::clone(&memory));
             journal = Some((storage.store.journal(), storage.runtime.clone()));
-            bound.add_relay((settings, keys), Chain(node), storage.clone())?;
+            bound.add_relay(settings, keys, Chain(node), storage.clone())?;
         }
         if let Some((config, settings)) = config.sidecar.as_ref().zip(sidecar) {
             bound.add_sidecar(config, settings, storage)?;
@@ -267,7 +267,8 @@ impl Bound {
 
     fn add_gateway(
         &mut self,
-        (config, node_config): (&GatewayConfig, &NodeConfig),
+        config: &GatewayConfig,
+        node_config: &NodeConfig,
         node: &Arc<Node>,
         memory: &Arc<MemoryPool>,
         fleet: Option<Arc<Fleet>>,
@@ -284,7 +285,8 @@ impl Bound {
 
     fn add_relay(
         &mut self,
-        (settings, keys): (Settings, Keys),
+        settings: Settings,
+        keys: Keys,
         chain: Chain,
         Storage { store, runtime }: Storage,
     ) -> Result<(), StartError> {
@@ -317,8 +319,8 @@ impl Bound {
         let trusted = self.surfaces.trusted.clone();
         let process = || self.process.clone();
         let errors = Arc::new(SurfaceErrors::new(Arc::clone(&service), process()));
-        let context = (process(), trusted.clone());
-        let app = Proxy::app(service, limits.clone(), context, Arc::clone(&errors));
+        let app =
+            Proxy::app(service, limits.clone(), process(), trusted.clone(), Arc::clone(&errors));
         let gate = Gate::new(app, S::NAME, &limits, trusted, &self.process, errors)
             .secured_by(self.surfaces.tls.clone());
         let gate = if clients.proxy_protocol { gate.behind_balancer() } else { gate };

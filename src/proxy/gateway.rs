@@ -21,18 +21,25 @@ use tokio::time::Instant;
 
 /// Whether the rate limit counts a client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counting {
+pub(super) enum Counting {
     /// It does.
     Limited,
     /// It is one of `gateway.exempt`.
     Exempt,
 }
 
+/// A request's head, judged, and how its client is counted.
+#[derive(Debug)]
+pub struct JudgedClient {
+    head: JudgedHead,
+    counting: Counting,
+}
+
 impl Surface for Gateway {
     const NAME: telemetry::Surface = telemetry::Surface::Gateway;
     const STYLE: ErrorFormat = ErrorFormat::JsonRpc;
     type Settings = Settings;
-    type Judged = (JudgedHead, Counting);
+    type Judged = JudgedClient;
     type Call = GatewayCall;
 
     fn running(&self) -> &Running<Settings> {
@@ -53,22 +60,23 @@ impl Surface for Gateway {
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> Self::Judged {
         let (judged, exempt) = (settings.policy.judge(head), &settings.exempt);
         let is_exempt = !exempt.is_empty() && exempt.contains(judged.client().address);
-        (judged, if is_exempt { Counting::Exempt } else { Counting::Limited })
+        let counting = if is_exempt { Counting::Exempt } else { Counting::Limited };
+        JudgedClient { head: judged, counting }
     }
 
     fn admit(
         &self,
         settings: &Settings,
-        (judged, counting): &Self::Judged,
+        judged: &Self::Judged,
         _: &Head<'_>,
         limiter: &RequestLimiter<'_>,
     ) -> Admission<GatewayCall, Guard> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        match counting {
-            Counting::Limited => settings.policy.admit(judged, limiter, limiter.now(), enter),
+        match judged.counting {
+            Counting::Limited => settings.policy.admit(&judged.head, limiter, limiter.now(), enter),
             Counting::Exempt => {
-                settings.policy.admit(judged, &Uncounted(limiter), limiter.now(), enter)
+                settings.policy.admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
             }
         }
     }

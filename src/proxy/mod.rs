@@ -145,7 +145,8 @@ impl<S: Surface> Proxy<S> {
     pub fn app(
         surface: Arc<S>,
         connections: ConnectionsConfig,
-        (process, trusted): (ServerContext, TrustedPeers),
+        process: ServerContext,
+        trusted: TrustedPeers,
         errors: Arc<SurfaceErrors<S>>,
     ) -> Arc<HttpProxy<Self>> {
         let proxy = Self { surface, connections, process, trusted, errors };
@@ -288,7 +289,7 @@ impl Context {
         let Some(outcome) = self.outcome else { return };
         let total = self.started.elapsed();
         let samples =
-            |t: &&Tracer| t.samples(self.trace.as_deref(), outcome.status, (self.started, total));
+            |t: &&Tracer| t.samples(self.trace.as_deref(), outcome.status, self.started, total);
         let tracer = process.tracer.as_deref().filter(samples);
         let is_shown = process.log.has_requests() || tracer.is_some();
         let mut line = RequestLine {
@@ -306,7 +307,7 @@ impl Context {
         };
         let own_id;
         if let Some(tracer) = tracer {
-            let id = tracer.record(self.trace.take(), (&line, self.started), &self.stages);
+            let id = tracer.record(self.trace.take(), &line, self.started, &self.stages);
             own_id = format!("{id:032x}");
             line.http.trace_id = &own_id;
         }

@@ -80,7 +80,7 @@ impl Podcasts {
         let base_url = settings.config.base_url.clone();
         let (store, metrics) = (Arc::clone(store), Arc::clone(metrics));
         let render = async move {
-            let feed = render(&store, &metrics, (&did, page), &base_url).await;
+            let feed = render(&store, &metrics, &did, page, &base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             let lifetime = lifetime(&feed);
             (feed, lifetime)
@@ -117,7 +117,8 @@ fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Duration {
 async fn render(
     store: &Store,
     metrics: &Metrics,
-    (did, page): (&str, u32),
+    did: &str,
+    page: u32,
     base_url: &str,
 ) -> Result<Rendered, Refused> {
     let account = store.accounts().by_did(did).await?;

@@ -95,7 +95,7 @@ impl Keys<'_> {
         if !stored.may_name(former.as_ref(), &next) {
             return Ok(false);
         }
-        link(&mut tx, self.epoch, key, (operation, digest), intent, 0).await?;
+        link(&mut tx, self.epoch, key, operation, digest, intent, 0).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -140,7 +140,8 @@ pub(super) async fn link(
     tx: &mut Tx,
     epoch: &str,
     key: &str,
-    (operation, digest): (&str, &[u8; 32]),
+    operation: &str,
+    digest: &[u8; 32],
     intent: IntentId,
     now_us: i64,
 ) -> Result<bool, StoreError> {

@@ -86,7 +86,7 @@ impl Intents<'_> {
             }
             Intention::Insert(bindings) => {
                 let id = IntentId(end.next());
-                insert(&mut tx, end, (new, nonce), &bindings, now_us).await?;
+                insert(&mut tx, end, new, nonce, &bindings, now_us).await?;
                 if !link(&mut tx, new, id, now_us).await? {
                     return Ok(Intended::KeyConflict);
                 }
@@ -344,7 +344,8 @@ fn key(row: &Row) -> Result<Option<Key>, StoreError> {
 async fn insert(
     tx: &mut Tx,
     end: End,
-    (new, nonce): (&NewIntent<'_>, i64),
+    new: &NewIntent<'_>,
+    nonce: i64,
     bindings: &[Rebinding],
     now_us: i64,
 ) -> Result<(), StoreError> {
@@ -388,8 +389,7 @@ async fn link(
     now_us: i64,
 ) -> Result<bool, StoreError> {
     let Some(key) = new.idempotency_key else { return Ok(true) };
-    let of = (new.operation, &new.digest);
-    idempotency::link(tx, new.epoch, key, of, id, now_us).await
+    idempotency::link(tx, new.epoch, key, new.operation, &new.digest, id, now_us).await
 }
 
 /// Writes a changed intent.

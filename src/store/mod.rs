@@ -292,8 +292,8 @@ impl Store {
         checked.map_err(std::io::Error::other)?
     }
 
-    /// Logs and counts a failure whose request may have another answer than that the store failed: a
-    /// transaction that was sent, and could not be journaled as accepted.
+    /// Logs and counts a failure whose request may have another answer than that the store failed,
+    /// such as a transaction that was sent, and could not be journaled as accepted.
     pub fn failed(&self, error: &StoreError) {
         error.log();
         self.failures.fetch_add(1, Ordering::Relaxed);

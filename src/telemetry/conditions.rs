@@ -206,7 +206,8 @@ impl Conditions {
 
     fn end(&self, trouble: &Trouble, now: SystemTime) {
         let Finding { subject, cause, .. } = &trouble.finding;
-        let (condition, [_, message]) = (trouble.condition.name(), trouble.condition.messages());
+        let condition = trouble.condition.name();
+        let [_, message] = trouble.condition.messages();
         self.changes.with_label_values(&[condition, "ended"]).inc();
         let lasted = now.duration_since(trouble.since).unwrap_or_default();
         let lasted = humantime::format_duration(Duration::from_millis(millis(lasted)));

@@ -54,7 +54,9 @@ impl Refusals {
     /// Counts a refusal; returns whether it has a line of its own.
     pub(super) fn count(
         &self,
-        (surface, reason, method): (Surface, Reason, &'static str),
+        surface: Surface,
+        reason: Reason,
+        method: &'static str,
         client: Client,
         now: Instant,
     ) -> bool {
@@ -91,7 +93,13 @@ mod tests {
     use super::*;
     use std::net::{IpAddr, Ipv4Addr};
 
-    const LIMITED: (Surface, Reason, &str) = (Surface::Gateway, Reason::RateLimited, "");
+    const LIMITED: Reason = Reason::RateLimited;
+
+    impl Refusals {
+        fn is_own_line(&self, number: u32, now: Instant) -> bool {
+            self.count(Surface::Gateway, LIMITED, "", client(number), now)
+        }
+    }
 
     fn client(number: u32) -> Client {
         Client::at(IpAddr::V4(Ipv4Addr::from_bits(number)))
@@ -100,31 +108,34 @@ mod tests {
     #[test]
     fn a_flood_has_ten_lines_and_a_sum() {
         let (refusals, now) = (Refusals::default(), Instant::now());
-        let own = (0..41_217).filter(|_| refusals.count(LIMITED, client(1), now)).count();
+        let own = (0..41_217).filter(|_| refusals.is_own_line(1, now)).count();
         assert_eq!(own, 10);
         assert!(refusals.take(now).is_empty(), "its window is not over");
         let repeated = refusals.take(now + WINDOW);
         assert_eq!(repeated.len(), 1);
         assert_eq!((repeated[0].more, repeated[0].client), (41_207, Some(client(1))));
         assert!(refusals.take(now + WINDOW).is_empty());
-        assert!(refusals.count(LIMITED, client(1), now + WINDOW), "another window begins");
+        assert!(refusals.is_own_line(1, now + WINDOW), "another window begins");
     }
 
     #[test]
     fn other_clients_reasons_and_methods_have_their_own_lines() {
         let (refusals, now) = (Refusals::default(), Instant::now());
-        while refusals.count(LIMITED, client(1), now) {}
-        let (surface, reason, _) = LIMITED;
-        assert!(refusals.count(LIMITED, client(2), now));
-        assert!(refusals.count((surface, Reason::InvalidParams, ""), client(1), now));
-        assert!(refusals.count((surface, reason, "starknet_call"), client(1), now));
-        assert!(refusals.count((Surface::Relay, reason, ""), client(1), now));
+        while refusals.is_own_line(1, now) {}
+        assert!(refusals.is_own_line(2, now));
+        for (surface, reason, method) in [
+            (Surface::Gateway, Reason::InvalidParams, ""),
+            (Surface::Gateway, LIMITED, "starknet_call"),
+            (Surface::Relay, LIMITED, ""),
+        ] {
+            assert!(refusals.count(surface, reason, method, client(1), now), "{reason:?}");
+        }
     }
 
     #[test]
     fn a_flood_of_many_clients_is_bounded_too() {
         let (refusals, now) = (Refusals::default(), Instant::now());
-        let own = (0..100_000).filter(|number| refusals.count(LIMITED, client(*number), now));
+        let own = (0..100_000).filter(|number| refusals.is_own_line(*number, now));
         assert_eq!(own.count(), MAX_KINDS + 10);
         assert!(refusals.0.lock().len() <= MAX_KINDS + 1);
         let repeated = refusals.take(now + WINDOW);

@@ -187,9 +187,9 @@ impl Transaction {
         let Bounds { l1_gas, l1_data_gas, l2_gas } = self.bounds;
         poseidon(&[
             Felt::from(self.tip),
-            bound(*b"\0\0L1_GAS", l1_gas),
-            bound(*b"\0\0L2_GAS", l2_gas),
-            bound(*b"\0L1_DATA", l1_data_gas),
+            bound(*b"\0\0L1_GAS", l1_gas.0, l1_gas.1),
+            bound(*b"\0\0L2_GAS", l2_gas.0, l2_gas.1),
+            bound(*b"\0L1_DATA", l1_data_gas.0, l1_data_gas.1),
         ])
     }
 
@@ -212,7 +212,7 @@ impl Kind {
 }
 
 /// A resource's bound in one felt: its name of at most 7 bytes, 64 bits of amount, 128 of price.
-fn bound(name: [u8; 8], (max_amount, max_price): (u64, u128)) -> Felt {
+fn bound(name: [u8; 8], max_amount: u64, max_price: u128) -> Felt {
     let [high, low] = split(max_price);
     let limbs = [u64::from_be_bytes(name), max_amount, high, low];
     Felt::from_limbs(limbs).expect("a name of 7 bytes leaves the felt below 2^248")

@@ -180,7 +180,9 @@ async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
     let start = Instant::now();
     let answer =
         node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout(), None).await;
-    let (url, name, took) = (url.shown(), method.name(), start.elapsed());
+    let url = url.shown();
+    let name = method.name();
+    let took = start.elapsed();
     match answer {
         Ok(answer) if answer.is_result() => {
             let result = String::from_utf8_lossy(&answer.payload);

@@ -65,9 +65,16 @@ impl Finding {
         status: Status,
         message: impl Into<String>,
     ) -> Self {
-        let (subject, message) = (subject.to_owned(), message.into());
-        let (line, column, variable, found) = (None, None, None, None);
-        Self { kind, subject, status, message, line, column, variable, found }
+        Self {
+            kind,
+            subject: subject.to_owned(),
+            status,
+            message: message.into(),
+            line: None,
+            column: None,
+            variable: None,
+            found: None,
+        }
     }
 
     pub(super) fn ok(kind: Kind, subject: &str, message: impl Into<String>) -> Self {
@@ -111,7 +118,8 @@ impl Finding {
             Status::Note => ("note", AnsiColor::Yellow),
         };
         let style = Style::new().fg_color(Some(colour.into()));
-        let (subject, origin, message) = (&self.subject, self.origin(), &self.message);
+        let Self { subject, message, .. } = self;
+        let origin = self.origin();
         let line = format!("{subject:<26} {style}{verdict:<7}{style:#}");
         let Some(found) = &self.found else { return writeln!(out, "{line} {origin}{message}") };
         writeln!(out, "{line} {origin}expected {message}")?;

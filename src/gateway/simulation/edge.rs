@@ -13,7 +13,7 @@ use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
 use crate::node::Answer;
 use crate::node::chain::BlockIdentity;
-use crate::node::simulated::{GroupState, PollResult, Shows, Source};
+use crate::node::simulated::{Evidence, GroupState, PollResult, Shows, Source};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Edge {
             _ => Source::Primary,
         };
         let floor = floor.filter(|_| !self.has(Bug::NoFloor));
-        let answer = (source, self.shows(question, reply));
+        let answer = Evidence { source, shows: self.shows(question, reply) };
         if let (Question::Receipt(_), Reply::In(number, _), true) =
             (question, reply, self.has(Bug::DisprovedBelieved))
         {
@@ -182,9 +182,10 @@ impl Edge {
                 (0..world.urls.len()).find(|url| !self.has_several || self.group.may_lead(*url));
             let Some(url) = url else { return };
             let Some(node) = world.draw(url, choices) else { return };
-            let (reply, floor, since) = (node.answer(question), self.group.floor(), oracle.step);
+            let reply = node.answer(question);
             trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}, late"));
-            self.calls.push(Call { question, url, reply, floor, view, since });
+            let floor = self.group.floor();
+            self.calls.push(Call { question, url, reply, floor, view, since: oracle.step });
             return;
         }
         if let Some(reply) = self.ask(question, world, choices, oracle, trace) {

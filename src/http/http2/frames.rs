@@ -83,7 +83,9 @@ impl Frames {
 
     /// Follows these bytes to their end, or to that of the last head for which there is `room`.
     pub(super) fn pass(&mut self, all: &[u8], room: &mut usize, malformed: &Malformed) -> Passed {
-        let (mut at, mut whole, mut joined) = (0, 0, 0);
+        let mut at = 0;
+        let mut whole = 0;
+        let mut joined = 0;
         let mut another = false;
         while let Some(bytes) = all.get(at..).filter(|bytes| !bytes.is_empty() && *room > 0) {
             another |= self.are_whole();
@@ -268,7 +270,9 @@ mod tests {
         let parts = [frame(HEADERS, 0, 9), frame(CONTINUATION, 0, 0), frame(CONTINUATION, 4, 50)];
         let all = [ping.clone(), one, data, parts.concat(), ping].concat();
         for step in [1, 2, 7, 8, 9, 10, 100, 4096, all.len()] {
-            let (mut frames, mut sent, mut got) = (after_the_preface(), 0, Vec::new());
+            let mut frames = after_the_preface();
+            let mut sent = 0;
+            let mut got = Vec::new();
             for piece in all.chunks(step) {
                 got.extend(passed_on(&mut frames, piece));
                 sent += piece.len();

@@ -27,7 +27,7 @@ use super::session::Handoff;
 use super::waiting::{ClientPermit, WaitingPermit};
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
 use crate::io::{LazyTimer, within};
-use bounds::{Bounds, Verdict, Waste, largest_block};
+use bounds::{Bounds, Verdict, Waste};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason as Reset, RecvStream};
@@ -68,14 +68,14 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
 ) {
     let opened = Instant::now();
     let limits = Arc::clone(&gate.limits);
-    let times = (limits.header_timeout, limits.write_timeout);
-    let (bounds, socket) = (Bounds::of(sender), stream.get_socket_digest());
-    let heads = (largest_block(limits.header_size), bounds.heads_at_once());
+    let bounds = Bounds::of(sender);
+    let socket = stream.get_socket_digest();
+    let heads_at_once = bounds.heads_at_once();
     let pace = Pace::new(bounds.clients(), opened);
     // without room for it the connection goes on, and its requests are refused
     let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()).ok().flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
-    let (io, frame_timer) = TimedIo::new(stream, socket, times, heads, pace, unfinished);
+    let (io, frame_timer) = TimedIo::new(stream, socket, &limits, heads_at_once, pace, unfinished);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;

@@ -6,10 +6,12 @@
 //! gets before it passes on any, and only whole ones: those that are not yet whole wait here, in
 //! the client's share.
 
+use super::bounds::largest_block;
 use super::frames::{Frames, Passed};
 use super::heads::Malformed;
 use super::pace::Pace;
 use super::refusals::Refusals;
+use crate::http::http1::Limits;
 use crate::http::progress::{Progress, WriteClock, acknowledged};
 use crate::http::waiting::ClientPermit;
 use crate::io::{Exhausted, LazyTimer};
@@ -109,13 +111,12 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S> TimedIo<S> {
-    /// Over this `socket`. The times are for a head, and for some of what is written; the bounds
-    /// are those of a header block, and of the heads that `h2` gets at once.
+    /// Over this `socket`, with these limits of a head and of writing. `h2` gets `heads_at_once`.
     pub(super) fn new(
         inner: S,
         socket: Option<Arc<SocketDigest>>,
-        (header_timeout, write_timeout): (Duration, Duration),
-        (max_block, heads_at_once): (usize, usize),
+        limits: &Limits,
+        heads_at_once: usize,
         pace: Pace,
         unfinished: Option<ClientPermit>,
     ) -> (Self, Arc<FrameTimer>) {
@@ -123,9 +124,9 @@ impl<S> TimedIo<S> {
         let io = Self {
             inner,
             timer: Arc::clone(&timer),
-            header_timeout,
-            write_timeout,
-            frames: Frames::new(max_block),
+            header_timeout: limits.header_timeout,
+            write_timeout: limits.write_timeout,
+            frames: Frames::new(largest_block(limits.header_size)),
             pace,
             pace_alarm: LazyTimer::default(),
             refusals: Refusals::default(),

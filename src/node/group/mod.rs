@@ -12,7 +12,7 @@ mod tests;
 
 pub(crate) use shown::Shows;
 pub use state::LeftOut;
-pub(crate) use state::{GroupState, PollResult, Source};
+pub(crate) use state::{Evidence, GroupState, PollResult, Source};
 
 use crate::config::NodeConfig;
 use parking_lot::Mutex;
@@ -74,7 +74,7 @@ impl Group {
     pub(super) fn answered(
         &self,
         index: usize,
-        answer: (Source, Shows),
+        answer: Evidence,
         floor: Option<u64>,
         now: Instant,
     ) -> bool {

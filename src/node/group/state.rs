@@ -85,6 +85,13 @@ pub(crate) enum Source {
     Any,
 }
 
+/// An answer, as far as it says where the chain is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    pub(crate) source: Source,
+    pub(crate) shows: Shows,
+}
+
 /// The state of all URLs: one plain value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupState {
@@ -167,7 +174,7 @@ impl GroupState {
     pub(crate) fn answered(
         &mut self,
         index: usize,
-        (source, shows): (Source, Shows),
+        Evidence { source, shows }: Evidence,
         floor: Option<u64>,
         now: Instant,
     ) -> bool {

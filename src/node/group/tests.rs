@@ -2,7 +2,7 @@
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
 use super::state::{DOUBT, GroupState, PollResult};
-use super::{Shows, Source};
+use super::{Evidence, Shows, Source};
 use crate::config::NodeMode::{self, Failover, Replicas};
 use crate::node::chain::BlockIdentity;
 use portcullis_filters::felt::Felt;
@@ -16,11 +16,11 @@ struct Url(u64, u8);
 const AWAY: Option<Url> = None;
 
 /// An answer of the primary about its newest block, whose number it does not name.
-const AT_HEAD: (Source, Shows) = (Source::PrimaryAtHead, Shows::Nothing);
+const AT_HEAD: Evidence = Evidence { source: Source::PrimaryAtHead, shows: Shows::Nothing };
 
 /// An answer of the primary that names its newest block.
-const fn head(number: u64) -> (Source, Shows) {
-    (Source::PrimaryAtHead, Shows::Head(number))
+const fn head(number: u64) -> Evidence {
+    Evidence { source: Source::PrimaryAtHead, shows: Shows::Head(number) }
 }
 
 /// A URL of the chain that most have.
@@ -256,12 +256,16 @@ fn hash(number: u64) -> Felt {
     Felt::from_limbs([number, 0, 0, 0]).expect("it is small")
 }
 
-fn accepted(number: u64, block: u64) -> (Source, Shows) {
-    (Source::Any, Shows::Accepted(hash(number), Some(block)))
+fn of_any(shows: Shows) -> Evidence {
+    Evidence { source: Source::Any, shows }
 }
 
-fn missing(number: u64) -> (Source, Shows) {
-    (Source::Any, Shows::NotAccepted(hash(number)))
+fn accepted(number: u64, block: u64) -> Evidence {
+    of_any(Shows::Accepted(hash(number), Some(block)))
+}
+
+fn missing(number: u64) -> Evidence {
+    of_any(Shows::NotAccepted(hash(number)))
 }
 
 #[test]
@@ -274,7 +278,7 @@ fn a_receipt_raises_the_floor() {
     assert_eq!(leaders(&state), [0], "it is away, and the only one that has it");
     play(&mut state, &[AWAY, at(338)]);
     assert_eq!(leaders(&state), [0, 1]);
-    state.answered(1, (Source::Any, Shows::Block(339)), state.floor(), Instant::now());
+    state.answered(1, of_any(Shows::Block(339)), state.floor(), Instant::now());
     assert_eq!(leaders(&state), [1], "so does a block");
     state.note_shown(341);
     assert_eq!(leaders(&state), [] as [usize; 0], "and what was shown before the start");
@@ -286,7 +290,7 @@ fn what_was_shown_is_not_found_missing() {
     let now = Instant::now();
     assert!(state.answered(0, missing(1), state.floor(), now), "nobody has seen it");
     state.answered(0, accepted(1, 20), state.floor(), now);
-    let none = |number| (Source::Any, Shows::NoBlock(number));
+    let none = |number| of_any(Shows::NoBlock(number));
     for (answer, passes, why) in [
         (missing(1), false, "its receipt was shown"),
         (missing(2), true, "another"),
@@ -383,7 +387,7 @@ fn no_order_of_rounds_lowers_the_head() {
                 Some(head) => Some(head),
                 None => (0..3).find(|url| state.may_lead(*url)).and_then(|url| {
                     let head = state.members[url].head;
-                    let answer = (Source::PrimaryAtHead, head.map_or(Shows::Nothing, Shows::Head));
+                    let answer = head.map_or(AT_HEAD, self::head);
                     let passes = state.answered(url, answer, state.floor(), Instant::now());
                     head.filter(|_| passes)
                 }),

@@ -154,8 +154,8 @@ impl Log {
         // a connection that is refused before its head is read can come as often as a refusal
         let can_flood = |reason: &Reason| !reason.is_failure() || line.http.method.is_empty();
         if let Some(reason) = line.reason.filter(can_flood) {
-            let kind = (line.surface, reason, line.method);
-            if !self.sink.refusals.count(kind, line.client, Instant::now()) {
+            let now = Instant::now();
+            if !self.sink.refusals.count(line.surface, reason, line.method, line.client, now) {
                 return;
             }
         }

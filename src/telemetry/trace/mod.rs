@@ -111,7 +111,8 @@ impl Tracer {
         &self,
         trace: Option<&TraceContext>,
         status: u16,
-        (start, total): (Instant, Duration),
+        start: Instant,
+        total: Duration,
     ) -> bool {
         if trace.is_some_and(|trace| trace.is_sampled) {
             return true;
@@ -132,11 +133,12 @@ impl Tracer {
     pub fn record(
         &self,
         trace: Option<Box<TraceContext>>,
-        (line, start): (&RequestLine<'_>, Instant),
+        line: &RequestLine<'_>,
+        start: Instant,
         stages: &[Stage],
     ) -> u128 {
         let trace = trace.unwrap_or_else(|| self.context(None, true));
-        let spans = span::render(&trace, (line, start), stages);
+        let spans = span::render(&trace, line, start, stages);
         let mut buffered = self.spans.lock();
         buffered.extend(spans);
         // the oldest are dropped: the newest show the current state
@@ -197,14 +199,14 @@ mod tests {
         let fast = Duration::from_millis(499);
         for second in 0..3 {
             let start = tracer.started + Duration::from_secs(second);
-            let samples = |status, total| tracer.samples(None, status, (start, total));
+            let samples = |status, total| tracer.samples(None, status, start, total);
             assert!(!samples(200, fast) && !samples(499, fast), "neither failed nor slow");
             let sampled = (0..100).filter(|_| samples(500, Duration::ZERO)).count();
             assert_eq!(sampled, 3, "in second {second}");
             assert!(!samples(200, Duration::from_millis(500)), "the cap is for both");
         }
-        let later = (tracer.started + Duration::from_secs(9), Duration::from_millis(500));
-        assert!(tracer.samples(None, 200, later), "it is slow");
+        let later = tracer.started + Duration::from_secs(9);
+        assert!(tracer.samples(None, 200, later, Duration::from_millis(500)), "it is slow");
     }
 
     #[test]
@@ -219,7 +221,7 @@ mod tests {
         let (tracer, metrics) = tracer("");
         for millis in 0..1_500 {
             let line = line(Duration::from_millis(millis));
-            tracer.record(None, (&line, tracer.started), &[]);
+            tracer.record(None, &line, tracer.started, &[]);
         }
         assert_eq!(tracer.spans.lock().len(), CAPACITY);
         let dropped = metrics.spans[SpanOutcome::Dropped as usize].get();

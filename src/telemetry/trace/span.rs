@@ -20,7 +20,8 @@ const CLIENT: u8 = 3;
 /// The span of a request that began at `start`, and those of its stages.
 pub(super) fn render(
     trace: &TraceContext,
-    (line, start): (&RequestLine<'_>, Instant),
+    line: &RequestLine<'_>,
+    start: Instant,
     stages: &[Stage],
 ) -> Vec<String> {
     let (now, since_1970) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());

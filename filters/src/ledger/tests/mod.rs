@@ -225,7 +225,9 @@ fn a_nonce_is_used_by_one_at_a_time() {
 fn an_identity_has_one_recipient() {
     let pair = |identity, recipient| Pair { identity: felt(identity), recipient: felt(recipient) };
     let with = |pair, is_held| Facts { bound: vec![Bound { pair, is_held }], ..facts(&[]) };
-    let (same, other, taken) = (pair(0x101, 0x501), pair(0x101, 0x9), pair(0x9, 0x501));
+    let same = pair(0x101, 0x501);
+    let other = pair(0x101, 0x9);
+    let taken = pair(0x9, 0x501);
     assert_eq!(intend(&new(1), &facts(&[]), NOW), Intention::Insert(vec![Rebinding::Bind(same)]));
     for is_held in [false, true] {
         assert_eq!(intend(&new(1), &with(same, is_held), NOW), Intention::Insert(vec![]));

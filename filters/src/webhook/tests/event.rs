@@ -91,7 +91,9 @@ fn a_body_names_each_field_once() {
 #[test]
 fn each_field_is_taken_in_one_form_only() {
     let long = "a".repeat(128);
-    let (short, upper, wide) = (&SUBJECT[1..], SUBJECT.to_uppercase(), format!("{SUBJECT}0"));
+    let short = &SUBJECT[1..];
+    let upper = SUBJECT.to_uppercase();
+    let wide = format!("{SUBJECT}0");
     let cases: &[(&str, &[Value], &[Value])] = &[
         (
             "event_id",

@@ -84,7 +84,9 @@ fn an_event_is_read_as_it_was_meant() {
 
 #[test]
 fn the_first_check_that_fails_answers() {
-    let (good, junk, large) = (verified().to_string(), "junk", " ".repeat(MAX_WEBHOOK_BODY + 1));
+    let good = verified().to_string();
+    let junk = "junk";
+    let large = " ".repeat(MAX_WEBHOOK_BODY + 1);
     for (body, is_signed, media_type, expected) in [
         (&*large, false, MediaType::Other, Some(Reason::BodyTooLarge)),
         (&large, true, MediaType::Json, Some(Reason::BodyTooLarge)),
