@@ -49,6 +49,19 @@ pub(crate) const KNOWN: &[Known] = &[
             is_skipped && has_tab && contains(stream, b"\r\nUpgrade: ")
         },
     },
+    Known {
+        judge: "hyper",
+        reason: "hyper closes without a response where the preface of HTTP/2 follows a request \
+                 that it refuses, here for its target; otherwise it answers that with 400",
+        shown_by: concat!(
+            r"TRACE ?x HTTP/1.1\r\nHost: edge.test\r\n\r\n",
+            r"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        ),
+        matches: |stream, difference| {
+            matches!(difference, Difference::Longer { .. })
+                && contains(stream, b"\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        },
+    },
 ];
 
 fn contains(stream: &[u8], part: &[u8]) -> bool {
