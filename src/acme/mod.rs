@@ -351,7 +351,8 @@ impl Renewal {
             // only an authority with renewal information understands this
             known.flatten().map(|_| certificate)
         });
-        self.progress(ordered, "it is being ordered", false);
+        let words = "it is being ordered".to_owned();
+        self.certificates.report(&ordered.file, OrderStatus { words, has_failed: false });
         let ordering = self.ordering(ordered, replaces);
         let mut issued = ordering.run(&mut progress).await;
         if issued.as_ref().is_err_and(|failure| failure.is_unknown_account)
@@ -414,18 +415,14 @@ impl Renewal {
 
     /// Shows what is waited for, and why the last attempt failed.
     fn report(&self, ordered: &Ordered, progress: &Progress, next: u64) {
-        match &*progress.cause {
-            "" => self.progress(ordered, "", false),
+        let status = match &*progress.cause {
+            "" => OrderStatus::default(),
             cause => {
-                let failed = progress.failed;
-                let words = format!("{cause}; attempt {} is at {}", failed + 1, shown(next));
-                self.progress(ordered, &words, true);
+                let attempt = progress.failed + 1;
+                let words = format!("{cause}; attempt {attempt} is at {}", shown(next));
+                OrderStatus { words, has_failed: true }
             }
-        }
-    }
-
-    fn progress(&self, ordered: &Ordered, words: &str, has_failed: bool) {
-        let status = OrderStatus { words: words.to_owned(), has_failed };
+        };
         self.certificates.report(&ordered.file, status);
     }
 }

@@ -123,22 +123,30 @@ impl Admin {
         (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
     }
 
-    /// Whether the process takes requests; `is_verbose` adds the verdict and what is wrong.
-    fn readiness(&self, is_verbose: bool) -> Reply {
-        let present = self.process.metrics.conditions.present();
+    /// Whether the process takes requests.
+    fn readiness(&self) -> Reply {
+        let (status, line) = self.ready(&self.process.metrics.conditions.present());
+        Reply::text(status, line)
+    }
+
+    /// The status of `/readyz` under these conditions, and its line.
+    fn ready(&self, present: &[Trouble]) -> (u16, &'static str) {
         let lacks_node = |trouble: &Trouble| {
             trouble.condition == Condition::NodeUrl && trouble.finding.is_failing
         };
-        let (status, line) = if self.process.drain.has_begun() {
+        if self.process.drain.has_begun() {
             (503, "draining\n")
         } else if self.ready_needs_node && present.iter().any(lacks_node) {
             (503, "no URL of the node answers\n")
         } else {
             (200, "ok\n")
-        };
-        if !is_verbose {
-            return Reply::text(status, line);
         }
+    }
+
+    /// The readiness, with the verdict and what is wrong.
+    fn readiness_in_full(&self) -> Reply {
+        let present = self.process.metrics.conditions.present();
+        let (status, line) = self.ready(&present);
         let mut body = format!("verdict: {}\nready: {line}", Verdict::of(&present).name());
         for Trouble { condition, finding, since } in present {
             let (message, since) = (condition.message(), clock::rfc3339(since));
@@ -242,10 +250,10 @@ impl Operator {
             Err(denied) => Response::Reply(refused(denied)),
             Ok(()) if is_probe || is_metrics => Response::Reply(match path {
                 b"/metrics" => self.metrics(),
-                b"/readyz" => self.admin.readiness(false),
+                b"/readyz" => self.admin.readiness(),
                 _ => Reply::text(200, "ok\n"),
             }),
-            Ok(()) if is_verbose => Response::Reply(self.admin.readiness(true)),
+            Ok(()) if is_verbose => Response::Reply(self.admin.readiness_in_full()),
             Ok(()) => match file {
                 Some(file) => Response::Reply(file),
                 None => self.data(path, query.unwrap_or_default()),
@@ -269,10 +277,10 @@ impl Operator {
         }
     }
 
-    async fn answer(&self, response: Response, is_head: bool) -> Reply {
+    async fn answer(&self, response: Response, method: &Method) -> Reply {
         match response {
             Response::Reply(reply) => reply,
-            Response::Events if is_head => Events::head(),
+            Response::Events if *method == Method::HEAD => Events::head(),
             Response::Events => {
                 let admin = Arc::clone(&self.admin);
                 self.events.subscribe(move || admin.snapshot()).unwrap_or_else(|| {
@@ -329,11 +337,10 @@ impl HttpServerApp for Operator {
         let response = self.route(&request, header);
         let value = header.headers.get(&X_REQUEST_ID);
         let request_id = self.admin.process.request_ids.accept_or_mint(value);
-        let is_head = header.method == Method::HEAD;
-        let mut reply = page::guarded(self.answer(response, is_head).await);
+        let mut reply = page::guarded(self.answer(response, &header.method).await);
         let context = ResponseContext {
             chunks: header.version == Version::HTTP_11,
-            without_body: is_head,
+            without_body: header.method == Method::HEAD,
             ..ResponseContext::closing(request_id.as_str())
         };
         let sent = request.send(&mut reply, &context, SEND_TIMEOUT).await;

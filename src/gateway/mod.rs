@@ -191,7 +191,11 @@ impl Gateway {
 
     /// Applies other settings to later requests.
     pub fn change(&self, settings: Settings) {
-        self.cache.switch(settings.cache);
+        if settings.cache {
+            self.cache.enable();
+        } else {
+            self.cache.disable();
+        }
         self.running.change(settings);
     }
 

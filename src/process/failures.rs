@@ -4,7 +4,7 @@
 //! reported, until one is good.
 
 use crate::node::UrlFailure;
-use crate::telemetry::{Finding, Requests, Surface};
+use crate::telemetry::{Condition, Finding, Requests, Surface, Trouble};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,13 +28,13 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Ends a window: what is wrong, if it lasts. `is_explained` says that another condition makes
-    /// requests fail, `cause_of` why requests fail for a reason.
+    /// Ends a window: what is wrong, if it lasts. A condition that is `present` may explain it;
+    /// `cause_of` says why requests fail for a reason.
     pub(super) fn end_window(
         &mut self,
         surface: Surface,
         requests: &Requests,
-        is_explained: bool,
+        present: &[Trouble],
         cause_of: impl FnOnce(&str) -> Option<String>,
     ) -> Option<Finding> {
         let counted = requests.unanswered().filter(|(reason, _)| is_fault(*reason));
@@ -47,6 +47,9 @@ impl Failures {
         let failed: u64 = self.failed.iter().map(new).map(|(count, _)| count).sum();
         let answered = requests.answered();
         let all = failed + answered - std::mem::replace(&mut self.answered, answered);
+        let is_explained = present
+            .iter()
+            .any(|trouble| trouble.finding.is_failing && trouble.condition != Condition::Requests);
         let is_bad = failed >= FEW && failed * TOLERATED >= all;
         let is_new = self.bad < LASTING;
         self.bad = if is_bad && !(is_explained && is_new) { self.bad + 1 } else { 0 };

@@ -82,7 +82,8 @@ impl Health {
             }
             // for less than an interval, as at the start, it is no event
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
-            self.report(Condition::Cache, self.cache(was_bypassed && bypassed));
+            let lasts = was_bypassed && bypassed;
+            self.report(Condition::Cache, self.bypassed_cache().filter(|_| lasts));
             let was_starting = std::mem::replace(&mut starting, self.is_starting());
             if was_starting || starting {
                 served_since = SystemTime::now();
@@ -101,13 +102,10 @@ impl Health {
         loop {
             ticks.tick().await;
             let present = self.metrics.conditions.present();
-            let is_explained = present.iter().any(|trouble| {
-                trouble.finding.is_failing && trouble.condition != Condition::Requests
-            });
             let all = self.requests().into_iter().zip(&mut failures);
             let found = all.filter_map(|((surface, requests), failures)| {
                 let cause_of = |reason: &str| self.node_cause(reason);
-                failures.end_window(surface, requests, is_explained, cause_of)
+                failures.end_window(surface, requests, &present, cause_of)
             });
             self.report(Condition::Requests, found);
         }
@@ -132,9 +130,9 @@ impl Health {
         let mut watch = StoreWatch::default();
         loop {
             let failures = self.unserved().saturating_add(storage.store.failures());
-            let failure = probe_store(storage, watch.next(failures, Instant::now())).await;
-            let cause = watch.after(failure, Instant::now());
-            self.report(Condition::Store, cause.map(|cause| finding("", &cause, true)));
+            let failed = probe_store(storage, watch.next(failures, Instant::now())).await;
+            let cause = watch.after(failed, Instant::now());
+            self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
             tokio::time::sleep(watch.interval()).await;
         }
     }
@@ -148,8 +146,8 @@ impl Health {
             let store = Arc::clone(store);
             let checked = runtime.spawn(async move { store.check_replica().await }).await;
             let Ok(Some(ReplicaStatus { lag, cause })) = checked else { return };
-            self.metrics.sidecar.replica(lag, cause.is_none());
-            self.report(Condition::Replica, cause.map(|cause| finding("", &cause, false)));
+            self.metrics.sidecar.replica(lag, cause.as_deref());
+            self.report(Condition::Replica, cause.map(|cause| finding("", &cause)));
         }
     }
 
@@ -217,7 +215,7 @@ impl Health {
         }
         let is_failing = failures.values().all(Option::is_some);
         let down = failures.into_iter().filter_map(|(url, failure)| Some((url, failure?)));
-        down.map(|(url, cause)| finding(&url, &cause, is_failing)).collect()
+        down.map(|(url, cause)| Finding { is_failing, ..finding(&url, &cause) }).collect()
     }
 
     fn is_starting(&self) -> bool {
@@ -229,25 +227,27 @@ impl Health {
         cache.is_some_and(|cache| cache.enabled && cache.suspended)
     }
 
-    fn cache(&self, is_bypassed: bool) -> Option<Finding> {
+    /// Why the cache is bypassed, unless another condition says so.
+    fn bypassed_cache(&self) -> Option<Finding> {
         let cause = match &self.fleet {
             None => "the watch of the chain gets no answers in time",
             // without the store it polls more seldom, and caches only for a while after each poll
             Some(fleet) if fleet.failure().is_some() => return None,
             Some(_) => "neither the fleet nor the node says in time where the chain is",
         };
-        is_bypassed.then(|| Finding { needs_node: true, ..finding("", cause, false) })
+        Some(Finding { needs_node: true, ..finding("", cause) })
     }
 
     /// A file that the last reload refused: what is applied is older, and a restart would fail.
     fn configuration(&self) -> Option<Finding> {
         let cause = "the last reload failed, so a restart would: see the log, then reload again";
-        self.in_force.last_reload().failed.then(|| finding("", cause, false))
+        self.in_force.last_reload().failed.then(|| finding("", cause))
     }
 
     fn fleet(&self) -> Option<Finding> {
         let fleet = self.fleet.as_ref()?;
-        fleet.failure().map(|cause| finding("", &cause, fleet.refuses_without_store()))
+        let is_failing = fleet.refuses_without_store();
+        fleet.failure().map(|cause| Finding { is_failing, ..finding("", &cause) })
     }
 
     /// The pins that do not hold; none while the node starts, as its URL has a condition then.
@@ -267,12 +267,19 @@ impl Health {
         if needs_node {
             cause += ", unreadable";
         }
-        Some(Finding { needs_node, ..finding("", &cause, true) })
+        Some(Finding { needs_node, ..failure("", &cause) })
     }
 }
 
-fn finding(subject: &str, cause: &str, is_failing: bool) -> Finding {
-    Finding { subject: subject.to_owned(), cause: cause.to_owned(), is_failing, needs_node: false }
+/// Something that makes answers worse.
+fn finding(subject: &str, cause: &str) -> Finding {
+    let (subject, cause) = (subject.to_owned(), cause.to_owned());
+    Finding { subject, cause, is_failing: false, needs_node: false }
+}
+
+/// Something that makes requests fail.
+fn failure(subject: &str, cause: &str) -> Finding {
+    Finding { is_failing: true, ..finding(subject, cause) }
 }
 
 fn certificates(certificates: &Certificates) -> Vec<Finding> {
@@ -285,7 +292,7 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
                 Some(order) if order.words.is_empty() => "the first one is ordered".to_owned(),
                 Some(order) => format!("the first one is ordered: {}", order.words),
             };
-            return Some(finding(surface.name(), &cause, true));
+            return Some(failure(surface.name(), &cause));
         }
         let end = Duration::from_secs(certificates.of(surface)?.not_after);
         let left = end.saturating_sub(now);
@@ -303,7 +310,7 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
             if let Some(order) = order.filter(|order| !order.words.is_empty()) {
                 cause = format!("{cause}: {}", order.words);
             }
-            finding(surface.name(), &cause, left.is_zero())
+            Finding { is_failing: left.is_zero(), ..finding(surface.name(), &cause) }
         })
     });
     found.collect()
@@ -317,7 +324,10 @@ fn open_files() -> Option<Finding> {
     let taken = u64::from(next.unsigned_abs()).min(limit);
     let is_failing = DescriptorUse::Client.is_reserved(next);
     let is_scarce = is_failing || taken.saturating_mul(10) > limit.saturating_mul(9);
-    is_scarce.then(|| finding("", &format!("about {taken} of {limit} are in use"), is_failing))
+    is_scarce.then(|| {
+        let cause = format!("about {taken} of {limit} are in use");
+        Finding { is_failing, ..finding("", &cause) }
+    })
 }
 
 /// Probes the store on its own runtime; why it fails, if it does.

@@ -70,8 +70,8 @@ pub(crate) struct BoundSocket {
 impl BoundSocket {
     /// # Errors
     /// Its address cannot be read.
-    pub(crate) fn new(socket: Socket, is_held: bool) -> io::Result<Self> {
-        Ok(Self { listen: socket.listen()?, socket, is_held })
+    pub(crate) fn new(socket: Socket) -> io::Result<Self> {
+        Ok(Self { listen: socket.listen()?, socket, is_held: false })
     }
 }
 
@@ -128,7 +128,8 @@ impl Inherited {
             }
             let socket = listener(&mut fds, at).ok_or_else(none)?;
             let held_name = name.strip_suffix(HELD);
-            let socket = BoundSocket::new(socket, held_name.is_some()).map_err(|_| none())?;
+            let mut socket = BoundSocket::new(socket).map_err(|_| none())?;
+            socket.is_held = held_name.is_some();
             inherited.sockets.push((held_name.unwrap_or(name).to_owned(), socket));
         }
         if inherited.predecessor.is_none() {

@@ -49,7 +49,7 @@ pub(crate) fn bind(
 ) -> io::Result<BoundSocket> {
     let bound = match inherited.claim(surface.name(), listen) {
         Some(inherited) => inherited,
-        None => BoundSocket::new(bind_new(listen)?, false)?,
+        None => BoundSocket::new(bind_new(listen)?)?,
     };
     bound.socket.set_nonblocking()?;
     let holder = if bound.is_held { "service manager" } else { "portcullis" };

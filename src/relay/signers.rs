@@ -130,8 +130,11 @@ impl Signer {
         let wait = queue.turn.wait(left);
         match queue.lock.acquire(&self.store, wait).await {
             Ok(()) => {
-                let now = queue.start.elapsed();
-                queue.turn.begin_write(was_held, now);
+                if !was_held {
+                    let now = queue.start.elapsed();
+                    queue.turn.begin(now);
+                }
+                queue.turn.begin_write();
                 let waiting = Arc::clone(&self.waiting);
                 Ok(SignerGuard { queue, waiting, is_passed_on: false })
             }

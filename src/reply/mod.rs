@@ -341,7 +341,7 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
         number(out, "retry-after", seconds);
     }
     if let Some((cors, origin)) = context.cross_origin {
-        cross_origin(out, &cors, origin, reply.status == 204);
+        cross_origin(out, &cors, origin, reply.status);
     }
 }
 
@@ -449,14 +449,12 @@ fn limits(out: &mut impl Fields, standing: RateLimitStatus) {
     out.pieces("ratelimit", [b"\"minute\";r=", remaining, b";t=", reset]);
 }
 
+/// The status of a preflight's answer, and of no other.
+const PREFLIGHT: u16 = 204;
+
 /// Permits a page of `origin` to read the response, without credentials:
 /// <https://fetch.spec.whatwg.org/#http-cors-protocol>.
-fn cross_origin(
-    out: &mut impl Fields,
-    cors: &Cors<'_>,
-    origin: Option<&HeaderValue>,
-    is_preflight: bool,
-) {
+fn cross_origin(out: &mut impl Fields, cors: &Cors<'_>, origin: Option<&HeaderValue>, status: u16) {
     match cors.origins {
         CorsOrigins::Any => out.literal("access-control-allow-origin", "*"),
         CorsOrigins::List(origins) => {
@@ -465,7 +463,7 @@ fn cross_origin(
             out.value("access-control-allow-origin", origin);
         }
     }
-    if is_preflight {
+    if status == PREFLIGHT {
         out.literal("access-control-allow-methods", cors.methods);
         out.literal("access-control-allow-headers", cors.headers);
         out.literal("access-control-max-age", "86400");

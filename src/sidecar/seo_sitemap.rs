@@ -148,7 +148,7 @@ async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<B
     if is_last && !reader.is_snapshot() && reader.stamp(file.number).await? != file.stamp {
         return Ok(None);
     }
-    Ok(Some(file.next(rows, is_last)))
+    Ok(Some(if is_last { file.last(rows) } else { file.next(rows) }))
 }
 
 /// A file, while it is written.
@@ -181,17 +181,25 @@ impl Urlset {
         Self { number, stamp, base_url, xml, after_id, last_id, is_ended: false, skipped }
     }
 
-    /// Writes the next URLs, and the end after the last ones.
-    pub fn next(&mut self, rows: Vec<SitemapUrl>, is_last: bool) -> Bytes {
-        self.is_ended = is_last;
+    /// Writes the next URLs.
+    pub fn next(&mut self, rows: Vec<SitemapUrl>) -> Bytes {
+        self.write_all(rows);
+        self.xml.take()
+    }
+
+    /// Writes the last URLs, and the end after them.
+    pub fn last(&mut self, rows: Vec<SitemapUrl>) -> Bytes {
+        self.write_all(rows);
+        self.is_ended = true;
+        self.xml.close("urlset");
+        self.xml.take()
+    }
+
+    fn write_all(&mut self, rows: Vec<SitemapUrl>) {
         for row in rows {
             self.after_id = row.id;
             self.write(row);
         }
-        if self.is_ended {
-            self.xml.close("urlset");
-        }
-        self.xml.take()
     }
 
     /// Writes a URL, without what is malformed.

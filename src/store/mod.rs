@@ -261,13 +261,12 @@ impl Store {
     }
 
     /// Why PostgreSQL cannot be connected to, after a failure that does not say: the pool only says
-    /// that it found no connection in time.
+    /// that it found no connection in time, and a connection only that it was cut.
     pub async fn explain(&self, failure: StoreError) -> StoreError {
-        let (StoreError::Unavailable(Cause::Timeout), Location::Postgres(server)) =
-            (&failure, &self.location)
-        else {
+        let Location::Postgres(server) = &self.location else { return failure };
+        if !matches!(failure, StoreError::Unavailable(Cause::Timeout | Cause::Io(_))) {
             return failure;
-        };
+        }
         match within(EXPLAINING, server.connect()).await {
             Err(StoreError::Unavailable(Cause::Timeout)) | Ok(_) => failure,
             Err(cause) => cause,

@@ -94,10 +94,11 @@ impl SidecarMetrics {
         self.skipped.with_label_values(&[function.name()]).inc_by(count);
     }
 
-    /// Sets by how much the replica is behind, and whether documents are read from it.
-    pub fn replica(&self, lag: Option<Duration>, is_used: bool) {
+    /// Sets by how much the replica is behind, and that documents are read from it unless there is
+    /// a `cause` not to.
+    pub fn replica(&self, lag: Option<Duration>, cause: Option<&str>) {
         self.replica_lag.set(lag.unwrap_or_default().as_secs_f64());
-        self.replica_used.set(i64::from(is_used));
+        self.replica_used.set(i64::from(cause.is_none()));
     }
 
     /// The health of a component: 1 or 0.

@@ -5,6 +5,7 @@ import { closeSync, mkdirSync, openSync, rmSync, statSync, writeSync } from 'nod
 import { setTimeout as pause } from 'node:timers/promises';
 import { place } from '../crash/lib/processes.mjs';
 import { execute } from '../crash/lib/tables.mjs';
+import { eventually } from '../crash/lib/world.mjs';
 import { Import } from './import.mjs';
 import { heal, wellAgain } from './lib/heal.mjs';
 import { KINDS, RelayService } from './relay.mjs';
@@ -42,7 +43,7 @@ class Disk {
   }
 
   free() {
-    rmSync(`${this.folder}/filler`);
+    rmSync(`${this.folder}/filler`, { force: true });
   }
 
   close() {
@@ -123,12 +124,25 @@ async function tablespace(name, cluster) {
   // each statement by itself: neither may be in a transaction
   await execute(url, disk.folder, `CREATE TABLESPACE ${name} LOCATION '${location}'`);
   await execute(url, disk.folder, `CREATE DATABASE ${name} TABLESPACE ${name}`);
-  return { disk, label: 'PostgreSQL', url: url.replace(`${name}_maker`, name) };
+  const close = async () => {
+    // the server would go on writing the pages that it holds, to a disk that is gone
+    disk.free();
+    // which begins with a checkpoint of all disks, and another one may be full
+    await eventually('the tables are dropped', () =>
+      execute(url, disk.folder, `DROP DATABASE ${name} WITH (FORCE)`).then(
+        () => true,
+        () => false,
+      ),
+    );
+    await execute(url, disk.folder, `DROP TABLESPACE ${name}`);
+    disk.close();
+  };
+  return { disk, label: 'PostgreSQL', url: url.replace(`${name}_maker`, name), close };
 }
 
 function file(name) {
   const disk = new Disk(place(`${name}-disk`), SIZES.sqlite);
-  return { disk, label: 'SQLite', url: `sqlite:${disk.folder}/p.db` };
+  return { disk, label: 'SQLite', url: `sqlite:${disk.folder}/p.db`, close: () => disk.close() };
 }
 
 /** Room for the log of SQLite, which has a thousand pages before it moves to the tables. */
@@ -139,7 +153,7 @@ async function onDisk(name, database, { cluster }, work) {
   try {
     await work(made);
   } finally {
-    made.disk.close();
+    await made.close();
   }
 }
 

@@ -122,7 +122,7 @@ class Soak {
       let text;
       const isWell = async () => {
         ({ text } = await ask(`${admin}/readyz?verbose`));
-        return text === 'ok\nverdict: ok\n';
+        return text === 'verdict: ok\nready: ok\n';
       };
       await until(`${name} to be well`, isWell).catch(() => {
         found.push({ name, text: text.replaceAll('\n', ' ') });

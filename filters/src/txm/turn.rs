@@ -32,12 +32,15 @@ impl Turn {
         left.min(if self.was_in_vain { RETRY } else { WAIT })
     }
 
-    /// A write begins at `now`; a turn begins with it unless the account `was_held` here already.
-    pub fn begin_write(&mut self, was_held: bool, now: Duration) {
+    /// The account was taken at `now`: a turn begins.
+    pub fn begin(&mut self, now: Duration) {
+        self.since = now;
+        self.writes = 0;
+    }
+
+    /// A write begins.
+    pub fn begin_write(&mut self) {
         self.was_in_vain = false;
-        if !was_held {
-            (self.since, self.writes) = (now, 0);
-        }
         self.writes = self.writes.saturating_add(1);
     }
 
@@ -63,7 +66,8 @@ mod tests {
     /// A turn with this many writes.
     fn turn(writes: u32) -> Turn {
         let mut turn = Turn::default();
-        (0..writes).for_each(|write| turn.begin_write(write > 0, NOW));
+        turn.begin(NOW);
+        (0..writes).for_each(|_| turn.begin_write());
         turn
     }
 
@@ -85,7 +89,8 @@ mod tests {
     #[test]
     fn a_turn_begins_anew_when_the_account_was_elsewhere() {
         let mut turn = turn(8);
-        turn.begin_write(false, NOW + TIME);
+        turn.begin(NOW + TIME);
+        turn.begin_write();
         assert!(turn.goes_on(1, NOW + TIME + TIME / 2));
     }
 
@@ -96,7 +101,7 @@ mod tests {
         assert_eq!((turn.wait(long), turn.wait(short)), (WAIT, short), "no longer than is left");
         turn.waited_in_vain();
         assert_eq!((turn.wait(long), turn.wait(short)), (RETRY, short));
-        turn.begin_write(false, NOW);
+        turn.begin_write();
         assert_eq!(turn.wait(long), WAIT);
     }
 }

@@ -86,20 +86,19 @@ async fn brand(chain: &Chain) -> Option<String> {
     None
 }
 
-/// Looks for a pooler before PostgreSQL and for standbys behind it, and at the replica.
+/// Looks for a pooler before PostgreSQL, which is reported as `pooled`, for standbys behind it, and
+/// at the replica.
 pub(super) async fn store(
     config: &StoreConfig,
     password: Option<&Secret>,
-    is_relay: bool,
+    pooled: Status,
     report: &mut Report,
 ) {
     const KEY: &str = "store.url";
     // else it is reported that it cannot be opened
     if let Ok(Some(found)) = Store::topology(config, password).await {
         if found.shares_sessions {
-            // the relay locks; the sidecar only needs a pooler that knows prepared statements
-            let status = if is_relay { Status::Failed } else { Status::Note };
-            report.add(Finding::new(Kind::Store, KEY, status, POOLED));
+            report.add(Finding::new(Kind::Store, KEY, pooled, POOLED));
         } else {
             report.add(Finding::ok(Kind::Store, KEY, "a connection has its session for itself"));
         }

@@ -57,10 +57,10 @@ fn format() -> impl TypedValueParser<Value = Format> {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let path = arguments.file.path()?;
-    let report = Report::new(path.display().to_string(), arguments.live, arguments.format);
+    let report = Report::new(path.display().to_string(), arguments);
     match Draft::load(&path, std::env::vars_os()) {
         Ok(draft) => {
-            let checked = block_on(check(&draft, arguments.live, report));
+            let checked = block_on(check(&draft, arguments, report));
             checked.map_err(|error| Failure::internal(format_args!("portcullis check: {error}")))?
         }
         Err(error) => unreadable(error, report),
@@ -82,7 +82,7 @@ fn mistakes(errors: &Errors, report: &mut Report) {
     }
 }
 
-async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
+async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Report {
     let Draft { config, mistakes: found } = draft;
     match found {
         Ok(()) => report.add(Finding::ok(Kind::Configuration, "configuration", "no mistakes")),
@@ -108,8 +108,10 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
         };
         if let Some(password) = password {
             report.add(store(config, Store::examine(config, password).await));
-            if is_live && !config.is_for_one() {
-                live::store(config, password, is_relay, &mut report).await;
+            if arguments.live && !config.is_for_one() {
+                // the relay locks; the sidecar only needs a pooler that knows prepared statements
+                let pooled = if is_relay { Status::Failed } else { Status::Note };
+                live::store(config, password, pooled, &mut report).await;
             }
         }
     }
@@ -117,10 +119,12 @@ async fn check(draft: &Draft, is_live: bool, mut report: Report) -> Report {
     if let Some((config, credentials)) = config.fleet.as_ref().zip(credentials)
         && !is_wrong("fleet.url")
     {
-        report.add(fleet(config, fleet::ping(config, credentials).await, is_live));
+        // a start serves without it
+        let away = if arguments.live { Status::Failed } else { Status::Note };
+        report.add(fleet(config, fleet::ping(config, credentials).await, away));
     }
     acme::check(config, &mut report);
-    if is_live && found.is_ok() {
+    if arguments.live && found.is_ok() {
         let roots = loaded.as_ref().and_then(|(_, secrets)| secrets.acme.clone());
         acme::check_live(config, roots.unwrap_or_default(), &mut report).await;
         let relay = loaded.and_then(|(loaded, secrets)| loaded.relay.zip(secrets.keys));
@@ -168,16 +172,15 @@ fn listener(key: &str, listen: &Listen) -> Finding {
     Finding::failed(Kind::Listener, key, listen::refusal(key, listen, &error))
 }
 
-/// Whether the fleet's store can be used. A start serves without it, so only `--live` requires it.
-fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, is_live: bool) -> Finding {
+/// Whether the fleet's store can be used; `away` if it cannot.
+fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, away: Status) -> Finding {
     const KEY: &str = "fleet.url";
     let url = &config.url;
     match pinged {
         Ok(took) => Finding::ok(Kind::Store, KEY, format!("{url} answers ({took:.0?})")),
         Err(error) => {
-            let status = if is_live { Status::Failed } else { Status::Note };
             let message = format!("{url}: {error}: a start serves as fleet.when_down says");
-            Finding::new(Kind::Store, KEY, status, message)
+            Finding::new(Kind::Store, KEY, away, message)
         }
     }
 }

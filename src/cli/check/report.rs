@@ -4,6 +4,7 @@
 //! All of it goes to standard output, in both formats: a report that is saved has the mistakes.
 //! Colours are for terminals, and not with `NO_COLOR`.
 
+use super::Arguments;
 use crate::cli::{CHECK_FAILED, Outcome, written};
 use crate::config::{ConfigError, Origin};
 use clap::builder::styling::{AnsiColor, Style};
@@ -148,9 +149,15 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(config: String, live: bool, format: Format) -> Self {
-        let (summary, checks) = (Summary::default(), Vec::new());
-        Self { config, live, ok: true, summary, checks, format }
+    pub(super) fn new(config: String, arguments: &Arguments) -> Self {
+        Self {
+            config,
+            live: arguments.live,
+            ok: true,
+            summary: Summary::default(),
+            checks: Vec::new(),
+            format: arguments.format,
+        }
     }
 
     /// Adds a finding; in text, prints it at once.

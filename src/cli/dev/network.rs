@@ -79,13 +79,6 @@ pub(super) enum Verification {
     V2,
 }
 
-impl Verification {
-    /// As the option `--without-v2` says.
-    pub(super) fn without_v2(without: bool) -> Self {
-        if without { Self::V1 } else { Self::V2 }
-    }
-}
-
 /// The network on one node.
 pub(super) struct Network {
     chain: Chain,

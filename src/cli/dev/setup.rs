@@ -43,7 +43,7 @@ enum OwnNode {
 impl Setup {
     /// Sets up the network, unless the node is to be built first, and the store.
     pub(super) async fn make(arguments: &Arguments, state: &Path) -> Result<Self, DevError> {
-        let verification = Verification::without_v2(arguments.without_v2);
+        let verification = if arguments.without_v2 { Verification::V1 } else { Verification::V2 };
         let setup = match &arguments.node {
             Some(url) => Self::on(url, state, verification, arguments).await,
             None => Self::of_our_own(state, verification).await,

@@ -396,15 +396,19 @@ impl Cache {
         self.changed.notify_waiters();
     }
 
-    /// Enables or disables the cache. Entries do not survive a time in which nobody polls.
-    pub(super) fn switch(&self, on: bool) {
-        let changed = self.switch.send_if_modified(|was| std::mem::replace(was, on) != on);
-        if changed && !on {
+    /// Enables the cache.
+    pub(super) fn enable(&self) {
+        self.switch.send_if_modified(|is_on| !std::mem::replace(is_on, true));
+    }
+
+    /// Disables the cache: entries do not survive a time in which nobody polls.
+    pub(super) fn disable(&self) {
+        if self.switch.send_if_modified(|is_on| std::mem::replace(is_on, false)) {
             self.suspend();
         }
     }
 
-    /// Notifies of [`Self::switch`].
+    /// Notifies of [`Self::enable`] and [`Self::disable`].
     pub(super) fn switched(&self) -> watch::Receiver<bool> {
         self.switch.subscribe()
     }

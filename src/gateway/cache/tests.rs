@@ -254,12 +254,12 @@ fn switching_it_off_purges_and_notifies() {
     let switched = world.cache.switched();
     let view = world.cache.view();
     world.insert(1, CachePolicy::WithBlock(1), &view);
-    world.cache.switch(true);
+    world.cache.enable();
     assert!(world.hits(1) && !switched.has_changed().expect("the cache is there"));
-    world.cache.switch(false);
+    world.cache.disable();
     assert!(switched.has_changed().expect("the cache is there"));
     assert_eq!(world.cache.stats().entries, 0);
-    world.cache.switch(true);
+    world.cache.enable();
     assert!(!world.hits(1), "not before the next poll");
     world.insert(1, CachePolicy::WithBlock(1), &view);
     assert_eq!(world.cache.stats().entries, 0, "the answer to an earlier request arrives too late");

@@ -116,6 +116,15 @@ fn refuse<A>(gate: &Gate<A>, peer: &mut Peer) {
     let _ = gate.errors.respond(Reason::TooManyInFlight, peer.address, Version::HTTP_2);
 }
 
+/// The activity on a connection.
+#[derive(Clone, Copy)]
+struct Activity {
+    /// No request is under way, and no response is still written.
+    is_quiet: bool,
+    /// The process stops.
+    drains: bool,
+}
+
 /// A connection and its requests.
 struct H2Connection<A> {
     gate: Arc<Gate<A>>,
@@ -207,7 +216,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 self.send_goaway();
                 continue;
             }
-            let Some(until) = self.deadline(is_quiet, drains) else { return Poll::Pending };
+            let Some(until) = self.deadline(Activity { is_quiet, drains }) else {
+                return Poll::Pending;
+            };
             match self.timer.poll_until(until, cx) {
                 Poll::Ready(()) if self.goaway_sent.is_some() => return Poll::Ready(()),
                 Poll::Ready(()) => self.send_goaway(),
@@ -235,7 +246,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     }
 
     /// When to send GOAWAY, or to close after it.
-    fn deadline(&mut self, is_quiet: bool, drains: bool) -> Option<Instant> {
+    fn deadline(&mut self, Activity { is_quiet, drains }: Activity) -> Option<Instant> {
         match self.goaway_sent {
             None if drains => {
                 Some(*self.drain_deadline.get_or_insert_with(|| Instant::now() + DRAIN_KEEPALIVE))

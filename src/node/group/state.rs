@@ -74,6 +74,13 @@ pub(crate) struct Member {
     missed: u8,
 }
 
+/// How a URL's poll differs from those of most URLs.
+#[derive(Clone, Copy, Debug)]
+struct Differences {
+    is_fork: bool,
+    has_other_version: bool,
+}
+
 /// Which URL gave an answer, and about what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
@@ -314,14 +321,15 @@ impl GroupState {
             .collect();
         let went_back = self.note_heads(results);
         for (index, (result, is_fork)) in results.iter().zip(forks).enumerate() {
-            let differs =
+            let has_other_version =
                 result.as_ref().is_some_and(|result| Some(&result.version) != version.as_ref());
-            let left_out = self.verdict(index, is_fork, differs);
+            let left_out = self.verdict(index, Differences { is_fork, has_other_version });
             if let Some(url) = self.members.get_mut(index) {
                 url.left_out = left_out;
             }
         }
-        self.pin(was_pinned);
+        // before, `latest` was that of the primary
+        self.pin(if was_pinned { self.head } else { self.floor() });
         went_back
     }
 
@@ -384,34 +392,32 @@ impl GroupState {
         true
     }
 
-    fn verdict(&self, index: usize, is_fork: bool, has_other_version: bool) -> Option<LeftOut> {
+    fn verdict(&self, index: usize, found: Differences) -> Option<LeftOut> {
         let url = self.members.get(index)?;
         let is_replica = self.mode == NodeMode::Replicas;
         // slow nodes are better than none
         let others_answer = self.members.iter().any(|url| url.missed == 0);
         if is_replica && url.missed >= PATIENCE && others_answer {
             Some(LeftOut::Silent)
-        } else if is_fork {
+        } else if found.is_fork {
             Some(LeftOut::Fork)
         } else if url.head.is_some_and(|head| self.is_lagging(head)) {
             Some(LeftOut::Lagging)
         } else if is_replica && url.still >= PATIENCE {
             Some(LeftOut::Frozen)
         } else {
-            (is_replica && has_other_version).then_some(LeftOut::SpecVersion)
+            (is_replica && found.has_other_version).then_some(LeftOut::SpecVersion)
         }
     }
 
-    /// Pins `latest` to the lowest head of the group, never below what clients have seen.
-    fn pin(&mut self, was_pinned: bool) {
+    /// Pins `latest` to the lowest head of the group, never below what clients have `seen`.
+    fn pin(&mut self, seen: Option<u64>) {
         if self.mode == NodeMode::Failover {
             return;
         }
         let group = || self.members.iter().filter(|url| url.left_out.is_none());
         let Some(lowest) = group().filter_map(|url| url.head).min() else { return };
         if group().any(|url| url.keeps_history) {
-            // before, `latest` was that of the primary
-            let seen = if was_pinned { self.head } else { self.floor() };
             self.head = seen.max(Some(lowest));
         }
     }

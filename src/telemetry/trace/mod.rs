@@ -40,6 +40,9 @@ pub struct Tracer {
     metrics: Arc<Metrics>,
 }
 
+/// The flag of a recorded trace: <https://www.w3.org/TR/trace-context/#sampled-flag>.
+const SAMPLED: u8 = 1;
+
 /// The ids of one request's spans.
 #[derive(Debug)]
 pub struct TraceContext {
@@ -88,21 +91,22 @@ impl Tracer {
     ) -> Option<Box<TraceContext>> {
         let parent = traceparent.and_then(read);
         let ratio = u64::from(self.config.ratio.millionths);
-        let is_sampled = match parent {
-            Some((.., flags)) if is_trusted() => flags & 1 == 1,
-            _ => ratio > 0 && self.draw() % 1_000_000 < ratio,
+        let flags = match parent {
+            Some((.., flags)) if is_trusted() => flags & SAMPLED,
+            _ if ratio > 0 && self.draw() % 1_000_000 < ratio => SAMPLED,
+            _ => 0,
         };
-        (is_sampled || parent.is_some()).then(|| self.context(parent, is_sampled))
+        (flags == SAMPLED || parent.is_some()).then(|| self.context(parent, flags))
     }
 
-    fn context(&self, parent: Option<(u128, u64, u8)>, is_sampled: bool) -> Box<TraceContext> {
+    fn context(&self, parent: Option<(u128, u64, u8)>, flags: u8) -> Box<TraceContext> {
         let new_id = || u128::from(self.draw()) << 64 | u128::from(self.draw());
         let id = parent.map_or_else(new_id, |(id, ..)| id);
-        let (parent, flags) = (parent.map(|(_, span, _)| span), u8::from(is_sampled));
+        let parent = parent.map(|(_, span, _)| span);
         // zero is invalid
         let span = self.draw() << 8 | 1;
         let traceparent = format!("00-{id:032x}-{:016x}-{flags:02x}", span + 1);
-        Box::new(TraceContext { id, parent, span, is_sampled, traceparent })
+        Box::new(TraceContext { id, parent, span, is_sampled: flags == SAMPLED, traceparent })
     }
 
     /// Whether a request that began at `start` and took `total` is recorded: head sampling chose
@@ -137,7 +141,7 @@ impl Tracer {
         start: Instant,
         stages: &[Stage],
     ) -> u128 {
-        let trace = trace.unwrap_or_else(|| self.context(None, true));
+        let trace = trace.unwrap_or_else(|| self.context(None, SAMPLED));
         let spans = span::render(&trace, line, start, stages);
         let mut buffered = self.spans.lock();
         buffered.extend(spans);

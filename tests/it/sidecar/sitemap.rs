@@ -87,10 +87,10 @@ fn a_file_number_has_one_spelling() {
 #[test]
 fn a_page_is_one_document_in_chunks() {
     let mut urlset = Urlset::begin(number(1, 1), BASE, None);
-    let first = urlset.next(vec![row(1, "a?b&c"), row(2, ""), row(5, "é x")], false);
+    let first = urlset.next(vec![row(1, "a?b&c"), row(2, ""), row(5, "é x")]);
     assert_eq!(urlset.after_id, 5);
     assert!(!urlset.is_ended);
-    let second = urlset.next(vec![row(6, &"x".repeat(2100)), row(9, "z")], true);
+    let second = urlset.last(vec![row(6, &"x".repeat(2100)), row(9, "z")]);
     assert!(urlset.is_ended);
     let root = read(&[first, second].concat());
     assert_eq!(root.name, "urlset");
@@ -104,11 +104,11 @@ fn a_page_is_one_document_in_chunks() {
 
 #[test]
 fn only_the_first_page_lists_the_home_page() {
-    let page = Urlset::begin(number(1, 1), BASE, None).next(Vec::new(), true);
+    let page = Urlset::begin(number(1, 1), BASE, None).last(Vec::new());
     assert_eq!(locs(&read(&page)), [format!("{BASE}/")]);
     for (page, part) in [(2, 1), (1, 2)] {
         let rows = vec![row(45_001, "a"), row(45_002, "")];
-        let file = Urlset::begin(number(page, part), BASE, None).next(rows, true);
+        let file = Urlset::begin(number(page, part), BASE, None).last(rows);
         assert_eq!(locs(&read(&file)), [format!("{BASE}/a")], "page {page}, part {part}");
     }
 }
@@ -117,7 +117,7 @@ fn only_the_first_page_lists_the_home_page() {
 fn images_are_listed_with_their_page() {
     let images = (0..1001).map(|at| format!("https://media.example/{at}.jpg?é&x")).collect();
     let row = SitemapUrl { images, ..row(1, "a") };
-    let page = Urlset::begin(number(2, 1), BASE, None).next(vec![row], true);
+    let page = Urlset::begin(number(2, 1), BASE, None).last(vec![row]);
     let root = read(&page);
     let images: Vec<_> = root.children[0].all("image:image").collect();
     assert_eq!(images.len(), 1000, "no more than crawlers read");
@@ -141,7 +141,7 @@ fn malformed_urls_are_left_out_and_counted() {
         SitemapUrl { images: vec!["https://a.example/".repeat(500_000)], ..row(4, "c") },
     ];
     let mut file = Urlset::begin(number(2, 1), BASE, None);
-    let root = read(&file.next(rows, true));
+    let root = read(&file.last(rows));
     assert_eq!(locs(&root), ["a", "b", "c"].map(|path| format!("{BASE}/{path}")));
     assert_eq!(root.children.iter().flat_map(|url| url.all("image:image")).count(), 1);
     assert_eq!(file.skipped.count, 10, "seven rows, and the images of three");
