@@ -129,7 +129,7 @@ impl Health {
         let Some(storage) = &self.storage else { return };
         let mut watch = StoreWatch::default();
         loop {
-            let failures = self.unserved().saturating_add(storage.store.failures());
+            let failures = self.store_refusals().saturating_add(storage.store.failures());
             let failed = probe_store(storage, watch.next(failures, Instant::now())).await;
             let cause = watch.after(failed, Instant::now());
             self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
@@ -165,8 +165,8 @@ impl Health {
         }
     }
 
-    /// Requests that were answered that the store failed.
-    fn unserved(&self) -> u64 {
+    /// Requests that were refused because the store failed.
+    fn store_refusals(&self) -> u64 {
         let all = [&self.metrics.relay.requests, &self.metrics.sidecar.requests];
         let all = all.into_iter().flat_map(Requests::unanswered);
         all.filter(|(reason, _)| *reason == Reason::StoreUnavailable).map(|(_, count)| count).sum()

@@ -5,16 +5,14 @@
 //! start: the configuration, tables of another version, a certificate, a file that cannot be used.
 
 use super::breaker::ConnectBreaker;
-use super::clock::Clock;
 use super::db::Db;
 use super::error::Cause;
 use super::open::{self, Location};
 use super::replica::Replica;
-use super::{Store, StoreError, snapshots};
+use super::{Store, StoreError};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -48,16 +46,9 @@ impl Store {
         let Location::Postgres(server) = &location else { return Err(error) };
         log::error!("starting without the store: store.url: {}: {error}", config.url);
         let breaker = ConnectBreaker::unprepared(error.cause());
-        let store = Arc::new(Self {
-            db: Db::Postgres(server.pool(), Arc::new(breaker)),
-            replica: Replica::of(config, password)?,
-            location,
-            lock: None,
-            clock: Clock::default(),
-            snapshots: snapshots(config),
-            is_replica: false,
-            failures: AtomicU64::default(),
-        });
+        let db = Db::Postgres(server.pool(), Arc::new(breaker));
+        let replica = Replica::of(config, password)?;
+        let store = Arc::new(Self { replica, ..Self::on(db, location, config) });
         tokio::spawn(prepare_later(Arc::clone(&store)));
         Ok(store)
     }

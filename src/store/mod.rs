@@ -142,18 +142,7 @@ impl Store {
             }
             Location::Postgres(server) => (open::postgres(server).await?, None),
         };
-        let clock = Clock::default();
-        let snapshots = snapshots(config);
-        let store = Self {
-            db,
-            location,
-            lock,
-            clock,
-            snapshots,
-            replica,
-            is_replica: false,
-            failures: AtomicU64::default(),
-        };
+        let store = Self { lock, replica, ..Self::on(db, location, config) };
         store.read_clock().await?;
         Ok(store)
     }
@@ -173,19 +162,21 @@ impl Store {
             Location::Sqlite(file) => open::sqlite_shared(file).await?,
             Location::Postgres(server) => open::postgres_shared(server).await?,
         };
-        let clock = Clock::default();
-        let snapshots = snapshots(config);
-        let (lock, replica) = (None, None);
-        Ok(Self {
+        Ok(Self::on(db, location, config))
+    }
+
+    /// The store on these connections, without a lock and without a replica.
+    fn on(db: Db, location: Location, config: &StoreConfig) -> Self {
+        Self {
             db,
             location,
-            lock,
-            clock,
-            snapshots,
-            replica,
+            lock: None,
+            clock: Clock::default(),
+            snapshots: snapshots(config),
+            replica: None,
             is_replica: false,
             failures: AtomicU64::default(),
-        })
+        }
     }
 
     /// Opens the journal for reading, also while a relay writes it; locks and changes nothing.

@@ -6,13 +6,12 @@
 
 use super::db::{Db, FromRow, Row};
 use super::open::{Location, Server};
-use super::{Clock, Store, StoreError, snapshots, sql};
+use super::{Store, StoreError, sql};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// 5 s: a document may lack the writes of this time.
@@ -95,16 +94,8 @@ impl Replica {
     /// The replica of `store.read_url`; connects when it is used.
     fn new(server: Server, config: &StoreConfig) -> Self {
         let db = server.to_read(config.max_connections).db();
-        let store = Arc::new(Store {
-            db,
-            location: Location::Postgres(Box::new(server)),
-            lock: None,
-            clock: Clock::default(),
-            snapshots: snapshots(config),
-            replica: None,
-            is_replica: true,
-            failures: AtomicU64::default(),
-        });
+        let location = Location::Postgres(Box::new(server));
+        let store = Arc::new(Store { is_replica: true, ..Store::on(db, location, config) });
         Self { store, progress: Mutex::default() }
     }
 

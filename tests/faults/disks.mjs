@@ -69,7 +69,7 @@ async function untilFailed(kind, asked) {
 
 /** The probe says that requests fail. While it does not, a database may have found room again, which
  * the probe's own write left. */
-async function isSaid(service, kind, asked) {
+async function reportsFailure(service, kind, asked) {
   let failing = Date.now();
   for (let sent = failing; isOk(await service.verdict()); await pause(100)) {
     assert.ok(Date.now() - failing < SAID_MS, 'the probe says that requests fail');
@@ -81,7 +81,7 @@ async function isSaid(service, kind, asked) {
 
 /** The probe does not take back that requests fail while they do. A command says so itself: the
  * server's own requests may have room where a file's records have none. */
-async function staysSaid(service, kind, asked) {
+async function keepsReporting(service, kind, asked) {
   const end = Date.now() + FULL_MS;
   while (Date.now() < end) {
     const isFailing = await fails(kind, asked);
@@ -99,8 +99,8 @@ async function filled({ service, kinds, label, disk }, tally) {
     disk.fill();
     try {
       await untilFailed(kind, asked);
-      if (!kind.isCommand) await isSaid(service, kind, asked);
-      await staysSaid(service, kind, asked);
+      if (!kind.isCommand) await reportsFailure(service, kind, asked);
+      await keepsReporting(service, kind, asked);
       disk.free();
       tally.healed(await heal(service, () => kind.next()));
       for (const [request, answer] of asked) await kind.settle(request, answer);
