@@ -161,6 +161,28 @@ fn parameters_are_no_tuples() {
     assert_none("a parameter has a name of its own", &wrong);
 }
 
+/// Signatures that are not ours: of Pingora's sessions and of serde's visitors.
+const FOREIGN_FLAGS: [&str; 2] = ["_: bool", "value: bool"];
+
+#[test]
+fn parameters_are_no_flags() {
+    let mut wrong = Vec::new();
+    let of_tests = |path: &Path| {
+        let shown = shown(path);
+        ["/tests/", "/tests.rs", "/simulation/"].iter().any(|part| shown.contains(part))
+    };
+    for path in sources().iter().filter(|path| is_of_program(path) && !of_tests(path)) {
+        let text = read(path);
+        let (program, _) = text.split_once("\nmod tests {").unwrap_or((&text, ""));
+        for (line, parameters) in parameters(program) {
+            let flags = parameters.iter().filter(|one| one.ends_with(": bool"));
+            let flags = flags.filter(|one| !FOREIGN_FLAGS.contains(&one.as_str()));
+            wrong.extend(flags.map(|one| format!("{}:{line}: {one}", shown(path))));
+        }
+    }
+    assert_none("an enum, or two functions, says more than a flag", &wrong);
+}
+
 fn is_of_program(path: &Path) -> bool {
     ["src", "filters/src"].iter().any(|folder| path.starts_with(root().join(folder)))
 }

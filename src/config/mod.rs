@@ -177,7 +177,7 @@ impl Draft {
             read(path).map_err(|error| LoadError::Unreadable { path: path.to_owned(), error })?;
         let draft = Self::parse(&text, env)
             .map_err(|errors| LoadError::Invalid { path: path.to_owned(), errors })?;
-        secrets::allow_group_read(draft.config.secrets.allow_group_read);
+        secrets::set_group_read(draft.config.secrets.group_read());
         Ok(draft)
     }
 

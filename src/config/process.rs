@@ -17,6 +17,8 @@ use super::values::{
     Converted, Value, choice, duration, expected, flag, integer, list, node_url, non_empty,
     optional_path, refused, size, text,
 };
+use crate::secrets::GroupRead;
+
 use super::{DAY, HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SECOND, SHORTEST, WHY_TIMEOUTS};
 
 /// A local address has this many ports for connections to one peer.
@@ -165,6 +167,13 @@ section! {
         /// them. Only their owner may write to their folder then.
         /// Why: elsewhere, a secret that others can read may be known already.
         allow_group_read: bool = Default(false), flag, live;
+    }
+}
+
+impl SecretsConfig {
+    /// The answer to files that group and others can read.
+    pub(crate) fn group_read(&self) -> GroupRead {
+        if self.allow_group_read { GroupRead::Accepted } else { GroupRead::Refused }
     }
 }
 

@@ -47,7 +47,7 @@ impl Reload {
             }
             self.in_force.record(None);
             let current = self.current.lock();
-            secrets::allow_group_read(current.secrets.allow_group_read);
+            secrets::set_group_read(current.secrets.group_read());
         })?;
         let mut current = self.current.lock();
         let (new, loaded) = read;

@@ -31,7 +31,7 @@ pub(super) async fn run(driver: Arc<Driver>) {
                 false
             }
         };
-        driver.metrics.relay.reconciles(is_ours);
+        driver.metrics.relay.reconciles.set(i64::from(is_ours));
         let Ok(epoch) = permitted else { continue };
         report_budgets(&driver, &epoch).await;
         // an error is dropped here, too: requests ask the chain themselves

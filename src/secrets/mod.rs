@@ -38,9 +38,18 @@ const OTHERS_OF_FOLDERS: u32 = 0o022;
 /// Whether files that group and others can read are accepted.
 static IS_GROUP_READ_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// Accepts or refuses files that group and others can read: `secrets.allow_group_read`.
-pub fn allow_group_read(allowed: bool) {
-    IS_GROUP_READ_ALLOWED.store(allowed, Ordering::Relaxed);
+/// The answer to files that group and others can read: `secrets.allow_group_read`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRead {
+    /// They are unusable.
+    Refused,
+    /// They are used.
+    Accepted,
+}
+
+/// Sets it for all files that are read from now on.
+pub fn set_group_read(answer: GroupRead) {
+    IS_GROUP_READ_ALLOWED.store(answer == GroupRead::Accepted, Ordering::Relaxed);
 }
 
 /// Why a secret is unusable. It names the file, never its content.

@@ -33,7 +33,8 @@ pub struct RelayMetrics {
     pub journal: IntGaugeVec,
     oldest_open: Gauge,
     reconciled: Gauge,
-    reconciles: IntGauge,
+    /// 1 if this process settles the unfinished intents of all that share its store.
+    pub reconciles: IntGauge,
 }
 
 /// The result of a check of the pins.
@@ -151,11 +152,6 @@ impl RelayMetrics {
     /// Sets the number of intents in a state.
     pub fn journal(&self, state: &str, intents: i64) {
         self.journal.with_label_values(&[state]).set(intents);
-    }
-
-    /// Sets whether this process settles the unfinished intents of all that share its store.
-    pub fn reconciles(&self, is_ours: bool) {
-        self.reconciles.set(i64::from(is_ours));
     }
 
     /// Sets when all unfinished intents were checked, and when the oldest that stays unfinished was

@@ -159,7 +159,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
         }
         None => xml.empty("itunes:category", &category),
     }
-    xml.text("itunes:explicit", true_or_false(podcast.explicit));
+    xml.text("itunes:explicit", &*podcast.explicit.to_string());
     xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
     xml.text("itunes:type", &*podcast.kind);
     // the address is public: it is shown only if the creator stored one
@@ -218,7 +218,7 @@ fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
     xml.text("itunes:season", number(episode.season).as_deref());
     xml.text("itunes:episode", number(episode.number).as_deref());
     xml.text("itunes:episodeType", &*episode.kind);
-    xml.text("itunes:explicit", episode.explicit.map(true_or_false));
+    xml.text("itunes:explicit", episode.explicit.map(|it| it.to_string()).as_deref());
     if let Some(image) = episode.image_url.as_deref() {
         xml.empty("itunes:image", &[("href", &url(image))]);
     }
@@ -258,9 +258,4 @@ fn label(text: &str, max_chars: usize) -> String {
 
 fn optional_url(text: Option<&str>) -> String {
     text.map(url).unwrap_or_default()
-}
-
-/// The `itunes` namespace's form of a required flag.
-fn true_or_false(flag: bool) -> &'static str {
-    if flag { "true" } else { "false" }
 }
