@@ -155,7 +155,8 @@ get_package_tools() {
   make_venv tests/package/requirements.txt "$PACKAGE_VENV"
 }
 
-prepare_tools() {
+# What a compiler needs.
+prepare_toolchain() {
   has cargo || {
     echo "tests/run: install Rust first: https://rustup.rs" >&2
     return 1
@@ -164,11 +165,13 @@ prepare_tools() {
   if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
     rustup component add rustfmt clippy
   fi
+  if ! has cc || ! has make; then apt_install build-essential; fi
+}
 
+prepare_tools() {
   # Debian has some programs outside PATH for other users than root.
   PATH=$PATH:/usr/sbin
   local missing=()
-  if ! has cc || ! has make; then missing+=(build-essential); fi
   has curl || missing+=(curl ca-certificates)
   has openssl || missing+=(openssl)
   has h2load || missing+=(nghttp2-client)
