@@ -5,7 +5,7 @@ use super::context::ServerContext;
 use super::gate::{ErrorResponder, message_of};
 use super::request::Rendered;
 use crate::reply::{Body, Reply, ResponseContext, status_and_code};
-use crate::telemetry::{HttpLine, RequestLine, Surface};
+use crate::telemetry::{HttpLine, RequestLine, RequestRecord, Surface};
 use bytes::Bytes;
 use http::Version;
 use portcullis_filters::client::{Client, TrustedProxies};
@@ -38,13 +38,11 @@ impl ErrorResponder for TextErrors {
             surface: self.surface,
             request_id: request_id.as_str(),
             client: Client::identify(peer, std::iter::empty(), &TrustedProxies::default()),
-            method: "",
+            record: &RequestRecord::default(),
             http: HttpLine::default(),
             reason: reply.reason,
             status,
             bytes: reply.body.length(),
-            upstream: Duration::ZERO,
-            node: None,
             total: Duration::ZERO,
         });
         let context = ResponseContext::closing(request_id.as_str());

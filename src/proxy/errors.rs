@@ -7,7 +7,7 @@ use crate::http::context::ServerContext;
 use crate::http::gate::message_of;
 use crate::http::request::Rendered;
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
-use crate::telemetry::{HttpLine, RequestLine};
+use crate::telemetry::{HttpLine, RequestLine, RequestRecord};
 use http::Version;
 use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::policy;
@@ -45,13 +45,11 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             surface: S::NAME,
             request_id,
             client,
-            method: "",
+            record: &RequestRecord::default(),
             http: HttpLine::default(),
             reason: reply.reason,
             status: reply.status,
             bytes: reply.body.length(),
-            upstream: Duration::ZERO,
-            node: None,
             total: Duration::ZERO,
         });
         let settings = self.surface.running().settings();

@@ -130,25 +130,18 @@ impl<'a, S: Surface> Exchange<'a, S> {
             Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal, caller)),
             Err(Incomplete::Gone) => return None,
         };
-        let trace = self.context.trace.take();
+        let Context { request_id, record, trace, .. } = &mut *self.context;
         let own = trace.as_ref().map(|trace| trace.traceparent.as_bytes());
-        let mut context = RequestContext {
-            request_id: self.context.request_id.as_str(),
+        let context = RequestContext {
+            request_id: request_id.as_str(),
             client: caller.client.key,
             traceparent: own.or_else(|| self.head.traceparent(self.header)),
-            stages: self.proxy.process.tracer.as_ref().map(|_| Vec::new()),
             chain_position: self.head.chain_position(self.header),
             accepts_gzip: self.head.accepts_gzip,
             metrics: &self.proxy.process.metrics,
-            method: "",
-            upstream: Duration::ZERO,
-            node: None,
         };
-        let answer = self.proxy.surface.answer(&self.head.settings, call, body, &mut context);
-        let mut reply = answer.await;
-        let RequestContext { method, upstream, node, stages, .. } = context;
-        (self.context.method, self.context.upstream, self.context.node) = (method, upstream, node);
-        (self.context.trace, self.context.stages) = (trace, stages.unwrap_or_default());
+        let (surface, settings) = (&self.proxy.surface, &self.head.settings);
+        let mut reply = surface.answer(settings, call, body, &context, record).await;
         if let Err(refusal) = self.hold(&reply, caller) {
             reply = self.refused(&refusal, caller);
         }

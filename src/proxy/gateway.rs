@@ -9,7 +9,7 @@ use crate::io::gzip::MIN_BODY;
 use crate::node::NodeError;
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry::{self, CacheUse, Stage};
+use crate::telemetry::{self, CacheUse, RequestRecord, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
@@ -86,7 +86,8 @@ impl Surface for Gateway {
         settings: &Arc<Settings>,
         call: GatewayCall,
         body: Bytes,
-        context: &mut RequestContext<'_>,
+        context: &RequestContext<'_>,
+        record: &mut RequestRecord,
     ) -> Reply {
         if let GatewayCall::Document(document) = call {
             let mut reply = reference::reply(document);
@@ -101,7 +102,7 @@ impl Surface for Gateway {
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
         };
-        context.method = request.method().name();
+        record.method = request.method().name();
         // boxed: few requests name a position
         if let Some(position) = context.chain_position.transpose()
             && let Err(reply) = cold(reach_position(self, id, position, context)).await
@@ -117,14 +118,14 @@ impl Surface for Gateway {
             Lookup::Cached(answer, _) => Ok(answer),
             // boxed, so that an immediate answer carries no room for a call of the node
             Lookup::Pending(pending) => {
-                let start = context.stages.as_ref().map(|_| Instant::now());
-                let answer = Box::pin(pending.answer(&mut context.upstream)).await;
-                if let Some((stages, start)) = context.stages.as_mut().zip(start) {
+                let start = record.stages.as_ref().map(|_| Instant::now());
+                let answer = Box::pin(pending.answer(&mut record.upstream)).await;
+                if let Some(start) = start {
                     let is_call = cache != CacheUse::Shared;
-                    let name = if is_call { context.method } else { "shared call" };
-                    stages.push(Stage { name, is_call, time: [start, Instant::now()] });
+                    let name = if is_call { record.method } else { "shared call" };
+                    record.add(Stage { name, is_call, time: [start, Instant::now()] });
                 }
-                context.node = answer.as_ref().ok().and_then(|answer| answer.node);
+                record.node = answer.as_ref().ok().and_then(|answer| answer.node);
                 answer
             }
         };

@@ -26,7 +26,7 @@ use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::{Cors, ErrorFormat, Reply, status_and_code};
 use crate::sidecar::Sidecar;
-use crate::telemetry::{self, HttpLine, Metrics, RequestLine, Stage, TraceContext, Tracer};
+use crate::telemetry::{self, HttpLine, Metrics, RequestLine, RequestRecord, TraceContext, Tracer};
 use async_trait::async_trait;
 use bytes::Bytes;
 use exchange::Exchange;
@@ -45,7 +45,6 @@ use portcullis_filters::policy::Admission;
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// A surface behind the proxy: its policy, its settings, its answers.
@@ -92,13 +91,14 @@ pub trait Surface: Send + Sync + 'static {
         false
     }
 
-    /// Inspects the body of an admitted call, and answers it.
+    /// Inspects the body of an admitted call, and answers it. Writes to the request's record.
     fn answer(
         &self,
         settings: &Arc<Self::Settings>,
         call: Self::Call,
         body: Bytes,
-        context: &mut RequestContext<'_>,
+        context: &RequestContext<'_>,
+        record: &mut RequestRecord,
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
@@ -107,7 +107,7 @@ pub trait Surface: Send + Sync + 'static {
     }
 }
 
-/// Request-scoped data: read by the surface, which fills in the log fields.
+/// Request-scoped data for the surface.
 pub struct RequestContext<'a> {
     /// The request's id.
     pub request_id: &'a str,
@@ -115,20 +115,12 @@ pub struct RequestContext<'a> {
     pub client: ClientKey,
     /// The trace context to pass on.
     pub traceparent: Option<&'a [u8]>,
-    /// Filled in, unless `None`: the stages of the request, for its trace.
-    pub stages: Option<Vec<Stage>>,
     /// The position of the chain that it must be answered from, or a later one, if it names one.
     pub chain_position: Result<Option<ChainPosition>, MalformedPosition>,
     /// Whether the client accepts gzip.
     pub accepts_gzip: bool,
     /// The metrics.
     pub metrics: &'a Metrics,
-    /// Filled in: the method or operation, one of a closed list.
-    pub method: &'static str,
-    /// Filled in: the time spent on the node.
-    pub upstream: Duration,
-    /// Filled in: the place of the node's URL that answered, if one did.
-    pub node: Option<usize>,
 }
 
 /// A surface, as Pingora runs it.
@@ -214,16 +206,9 @@ fn handoff_of(header: &RequestHeader) -> Result<Handoff> {
 pub struct Context {
     started: Instant,
     request_id: RequestId,
-    /// The method or operation, one of a closed list.
-    method: &'static str,
-    /// The time spent on the node.
-    upstream: Duration,
-    /// The place of the node's URL that answered.
-    node: Option<usize>,
+    record: RequestRecord,
     /// `None` unless the request is sampled or part of a trace.
     trace: Option<Box<TraceContext>>,
-    /// Empty without `[trace]`.
-    stages: Vec<Stage>,
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
     /// The large answer that the client has not read, counted as its own.
@@ -269,14 +254,12 @@ fn standard_method(method: &Method) -> &'static str {
 
 impl Context {
     fn new(process: &ServerContext) -> Self {
+        let stages = process.tracer.as_ref().map(|_| Vec::new());
         Self {
             started: Instant::now(),
             request_id: process.request_ids.mint(),
-            method: "",
-            upstream: Duration::ZERO,
-            node: None,
+            record: RequestRecord { stages, ..RequestRecord::default() },
             trace: None,
-            stages: Vec::new(),
             slot: None,
             unread: None,
             outcome: None,
@@ -296,18 +279,16 @@ impl Context {
             surface: S::NAME,
             request_id: self.request_id.as_str(),
             client: outcome.client,
-            method: self.method,
+            record: &self.record,
             http: if is_shown { outcome.http::<S>(header) } else { HttpLine::default() },
             reason: outcome.reason,
             status: outcome.status,
             bytes: outcome.bytes,
-            upstream: self.upstream,
-            node: self.node,
             total,
         };
         let own_id;
         if let Some(tracer) = tracer {
-            let id = tracer.record(self.trace.take(), &line, self.started, &self.stages);
+            let id = tracer.record(self.trace.take(), &line, self.started);
             own_id = format!("{id:032x}");
             line.http.trace_id = &own_id;
         }

@@ -6,13 +6,14 @@ use crate::http::clients::Running;
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, Request, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};
-use crate::telemetry;
+use crate::telemetry::{self, RequestRecord};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::{Admission, Endpoint, RelayCall};
+use std::mem;
 use std::sync::Arc;
 
 impl Surface for Relay {
@@ -59,9 +60,11 @@ impl Surface for Relay {
         settings: &Arc<Settings>,
         call: Self::Call,
         body: Bytes,
-        context: &mut RequestContext<'_>,
+        context: &RequestContext<'_>,
+        record: &mut RequestRecord,
     ) -> Reply {
-        let trace = Arc::new(Trace::new(context.traceparent, context.stages.take()));
+        // its task, which may outlive the request, has the record meanwhile
+        let trace = Arc::new(Trace::new(context.traceparent, mem::take(record)));
         let RelayCall { endpoint, idempotency_key } = call;
         let request = Request {
             settings: Arc::clone(settings),
@@ -72,8 +75,7 @@ impl Surface for Relay {
             request_id: context.request_id.to_owned(),
         };
         let (method, reply) = self.respond(request).await;
-        (context.method, context.upstream) = (method, trace.upstream());
-        (context.node, context.stages) = (trace.node(), trace.take_stages());
+        *record = RequestRecord { method, ..trace.take_record() };
         reply
     }
 

@@ -8,7 +8,7 @@ use crate::io::cold;
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
-use crate::telemetry;
+use crate::telemetry::{self, RequestRecord};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
@@ -65,9 +65,10 @@ impl Surface for Sidecar {
         settings: &Arc<Settings>,
         parts: Self::Call,
         body: Bytes,
-        context: &mut RequestContext<'_>,
+        context: &RequestContext<'_>,
+        record: &mut RequestRecord,
     ) -> Reply {
-        context.method = parts.function.name();
+        record.method = parts.function.name();
         context.metrics.sidecar.call(parts.function);
         match Sidecar::answer(self, settings, &parts, &body).await {
             Ok(mut reply) => {

@@ -3,7 +3,7 @@
 //! Every text in it is from a closed set, a number, or in the alphabet of request ids, so nothing
 //! needs escaping.
 
-use crate::telemetry::Surface;
+use crate::telemetry::{RequestRecord, Surface};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::{self, Write as _};
@@ -29,8 +29,8 @@ pub struct RequestLine<'a> {
     pub request_id: &'a str,
     /// The client.
     pub client: Client,
-    /// The RPC method if it is a known one, else empty.
-    pub method: &'static str,
+    /// The observations of its surface.
+    pub record: &'a RequestRecord,
     /// The HTTP method, path, cache use and trace.
     pub http: HttpLine<'a>,
     /// Why it was not answered.
@@ -39,10 +39,6 @@ pub struct RequestLine<'a> {
     pub status: u16,
     /// Bytes of the response body.
     pub bytes: usize,
-    /// Time spent waiting for the node.
-    pub upstream: Duration,
-    /// The place of the URL of the node that answered, if one did.
-    pub node: Option<usize>,
     /// Time from the complete head to the last byte of the response.
     pub total: Duration,
 }
@@ -75,7 +71,7 @@ impl RequestLine<'_> {
         }
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","method":""#);
-        put(self.method);
+        put(self.record.method);
         for (name, text) in [
             (r#"","http_method":""#, self.http.method),
             (r#"","path":""#, self.http.path),
@@ -86,7 +82,7 @@ impl RequestLine<'_> {
             put(text);
         }
         put(r#"","node":""#);
-        if let Some(node) = self.node {
+        if let Some(node) = self.record.node {
             push_integer(node as u64, out);
         }
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
@@ -99,7 +95,7 @@ impl RequestLine<'_> {
         out.extend_from_slice(br#","bytes":"#);
         push_integer(self.bytes as u64, out);
         out.extend_from_slice(br#","upstream_ms":"#);
-        push_millis(self.upstream, out);
+        push_millis(self.record.upstream, out);
         out.extend_from_slice(br#","total_ms":"#);
         push_millis(self.total, out);
         out.extend_from_slice(b"}\n");
@@ -107,13 +103,13 @@ impl RequestLine<'_> {
     }
 
     pub(super) fn write_text(&self, shown: Shown, out: &mut Vec<u8>) -> io::Result<()> {
-        let Self { request_id, method, status, bytes, total, .. } = self;
+        let Self { request_id, record, status, bytes, total, .. } = self;
         let (surface, client) = (self.surface.name(), self.client.shown(shown));
         write!(out, " info {surface} {client}")?;
         let (status, verdict) = (status.to_string(), verdict(self.reason));
         let reason = self.reason.map_or("", Reason::name);
         let HttpLine { method: http_method, path, cache, .. } = self.http;
-        for word in [http_method, path, &status, verdict, method, reason, cache]
+        for word in [http_method, path, &status, verdict, record.method, reason, cache]
             .into_iter()
             .filter(|word| !word.is_empty())
         {

@@ -155,7 +155,8 @@ impl Log {
         let can_flood = |reason: &Reason| !reason.is_failure() || line.http.method.is_empty();
         if let Some(reason) = line.reason.filter(can_flood) {
             let now = Instant::now();
-            if !self.sink.refusals.count(line.surface, reason, line.method, line.client, now) {
+            if !self.sink.refusals.count(line.surface, reason, line.record.method, line.client, now)
+            {
                 return;
             }
         }

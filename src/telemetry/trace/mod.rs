@@ -56,17 +56,6 @@ pub struct TraceContext {
     pub traceparent: String,
 }
 
-/// A stage of a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Stage {
-    /// The name of its span, one of a closed list.
-    pub name: &'static str,
-    /// Whether it is a call to the node, sent with [`TraceContext::traceparent`].
-    pub is_call: bool,
-    /// Begin and end.
-    pub time: [Instant; 2],
-}
-
 impl Tracer {
     /// A tracer with this configuration.
     pub fn new(config: TraceConfig, metrics: Arc<Metrics>) -> Arc<Self> {
@@ -139,10 +128,9 @@ impl Tracer {
         trace: Option<Box<TraceContext>>,
         line: &RequestLine<'_>,
         start: Instant,
-        stages: &[Stage],
     ) -> u128 {
         let trace = trace.unwrap_or_else(|| self.context(None, SAMPLED));
-        let spans = span::render(&trace, line, start, stages);
+        let spans = span::render(&trace, line, start);
         let mut buffered = self.spans.lock();
         buffered.extend(spans);
         // the oldest are dropped: the newest show the current state
@@ -169,8 +157,8 @@ fn read(traceparent: &[u8]) -> Option<(u128, u64, u8)> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::telemetry::HttpLine;
     use crate::telemetry::metrics::Surface;
+    use crate::telemetry::{HttpLine, RequestRecord};
     use portcullis_filters::client::Client;
     use std::net::{IpAddr, Ipv4Addr};
 
@@ -181,18 +169,16 @@ mod tests {
         (Tracer::new(config.expect("it is there"), Arc::clone(&metrics)), metrics)
     }
 
-    fn line(total: Duration) -> RequestLine<'static> {
+    fn line(record: &RequestRecord, total: Duration) -> RequestLine<'_> {
         RequestLine {
             surface: Surface::Gateway,
             request_id: "",
             client: Client::at(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            method: "",
+            record,
             http: HttpLine::default(),
             reason: None,
             status: 200,
             bytes: 0,
-            upstream: Duration::ZERO,
-            node: None,
             total,
         }
     }
@@ -223,9 +209,10 @@ mod tests {
     #[test]
     fn only_the_newest_spans_are_buffered() {
         let (tracer, metrics) = tracer("");
+        let record = RequestRecord::default();
         for millis in 0..1_500 {
-            let line = line(Duration::from_millis(millis));
-            tracer.record(None, &line, tracer.started, &[]);
+            let line = line(&record, Duration::from_millis(millis));
+            tracer.record(None, &line, tracer.started);
         }
         assert_eq!(tracer.spans.lock().len(), CAPACITY);
         let dropped = metrics.spans[SpanOutcome::Dropped as usize].get();

@@ -4,7 +4,8 @@
 //! `portcullis.`. Their texts are literals, or paths of a surface: no address, parameter, token or
 //! key, and no text from a client or the node.
 
-use super::{Stage, TraceContext};
+use super::TraceContext;
+use crate::telemetry::Stage;
 use crate::telemetry::log::RequestLine;
 use crate::telemetry::metrics::Surface;
 use portcullis_filters::verdict::Reason;
@@ -18,12 +19,7 @@ const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 
 /// The span of a request that began at `start`, and those of its stages.
-pub(super) fn render(
-    trace: &TraceContext,
-    line: &RequestLine<'_>,
-    start: Instant,
-    stages: &[Stage],
-) -> Vec<String> {
+pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instant) -> Vec<String> {
     let (now, since_1970) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
     // both clocks are read once for all spans, so that stages are within their request
     let nanos = |at| since_1970.saturating_sub(now.saturating_duration_since(at)).as_nanos();
@@ -50,7 +46,7 @@ pub(super) fn render(
     let mut spans = vec![span(ids, name.trim(), SERVER, [start, start + line.total], of(line))];
     // the node was sent the id of the call
     let (mut sent, mut ids) = (Some(trace.span + 1), trace.span + 2..);
-    for Stage { name, is_call, time } in stages.iter().copied() {
+    for Stage { name, is_call, time } in line.record.stages.iter().flatten().copied() {
         let id = sent.take_if(|_| is_call).or_else(|| ids.next());
         let (kind, attributes) = if is_call { (CLIENT, of_call(line)) } else { (INTERNAL, vec![]) };
         spans.push(span([id, Some(trace.span)], name, kind, time, attributes));
@@ -61,7 +57,7 @@ pub(super) fn render(
 /// The attributes of a request.
 fn of(line: &RequestLine<'_>) -> Vec<Value> {
     let reason = line.reason.map_or("", Reason::name);
-    let operation = if line.surface == Surface::Gateway { "" } else { line.method };
+    let operation = if line.surface == Surface::Gateway { "" } else { line.record.method };
     let texts = [
         ("http.request.method", line.http.method),
         ("http.route", line.http.path),
@@ -79,16 +75,16 @@ fn of(line: &RequestLine<'_>) -> Vec<Value> {
 
 /// The attributes of a call to the node.
 fn of_call(line: &RequestLine<'_>) -> Vec<Value> {
-    let node = line.node.map(|node| number("portcullis.node", node as u64));
+    let node = line.record.node.map(|node| number("portcullis.node", node as u64));
     rpc(line).into_iter().map(|(key, text)| attribute(key, text)).chain(node).collect()
 }
 
 /// The method that the gateway was called with, and calls the node with.
 fn rpc<'a>(line: &RequestLine<'a>) -> Vec<(&'static str, &'a str)> {
-    if line.surface != Surface::Gateway || line.method.is_empty() {
+    if line.surface != Surface::Gateway || line.record.method.is_empty() {
         return Vec::new();
     }
-    vec![("rpc.system", "jsonrpc"), ("rpc.method", line.method)]
+    vec![("rpc.system", "jsonrpc"), ("rpc.method", line.record.method)]
 }
 
 fn attribute(key: &str, text: &str) -> Value {
