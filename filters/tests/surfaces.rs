@@ -8,7 +8,7 @@ use http::HeaderName;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
-use portcullis_filters::limit::Millis;
+use portcullis_filters::limit::{Millis, RateCheck};
 use portcullis_filters::policy::{
     Admission, Admitted, Authorization, Function, GatewayCall, GatewayPolicy, MAX_BODY,
     PendingCall, PublicDocument, RequestParts, SidecarPolicy,
@@ -69,7 +69,7 @@ fn refused<C, G>(admission: &Admission<C, G>) -> Option<Reason> {
 }
 
 fn remaining<C, G>(admission: &Admission<C, G>) -> Option<u32> {
-    admission.rate_limit.map(|status| status.remaining)
+    admission.rate_limit.map(|RateCheck::Decided(status)| status.remaining)
 }
 
 fn call<C, G>(admission: Admission<C, G>) -> PendingCall<C, G> {

@@ -2,26 +2,25 @@
 //! any minute, and concurrent requests.
 //!
 //! Each surface has one [`Running`], whose settings a reload replaces. The policy counts, by this
-//! instance's window and by the fleet's if there is one. It may not wait: what needs an answer of
-//! the fleet's store passes for the moment, and is counted or refused by `Unsettled::settle` before
-//! anything else happens. Without `[fleet]` nothing is ever unsettled.
+//! instance's window and by the fleet's if there is one. It may not wait: a check that needs an
+//! answer of the fleet's store is pending, and is counted or refused by `Ticket::settle` before
+//! anything else happens. Without `[fleet]` every check is decided at once.
 
 use crate::config::ClientsConfig;
 use crate::fleet::{ClientWindows, Counted, Decision, Fleet, SharedLimit};
+use crate::io::ClientShare;
 use crate::io::clock::millis;
-use crate::io::{ClientShare, cold};
 use crate::telemetry::Surface;
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
 use portcullis_filters::client::{Client, ClientKey};
-use portcullis_filters::head::within_failed_tokens;
+use portcullis_filters::head::{within_failed_tokens, within_rate};
 use portcullis_filters::limit::{
-    Busy, Limiter, Millis, Quota, RateLimitStatus, RateLimiter, WINDOW_SECONDS,
+    Busy, Limiter, Millis, Quota, RateCheck, RateLimitStatus, RateLimiter, WINDOW_SECONDS,
 };
 use portcullis_filters::verdict::{Reason, Refusal};
-use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
@@ -116,8 +115,8 @@ impl Clients {
         let capacity = u32::try_from(config.max_clients).unwrap_or(u32::MAX);
         let capacity = NonZeroU32::new(capacity).unwrap_or(NonZeroU32::MIN);
         Self {
-            requests: Rate::new(limits.quota, capacity),
-            failed_tokens: Rate::new(MAX_FAILED_TOKENS, capacity),
+            requests: Rate::new(Counted::Requests, limits.quota, capacity),
+            failed_tokens: Rate::new(Counted::FailedTokens, MAX_FAILED_TOKENS, capacity),
             in_flight: Inflight::new(),
             unread: Arc::new(Inflight::new()),
             uploads: Arc::new(Inflight::new()),
@@ -136,8 +135,8 @@ impl Clients {
 
     /// Limits the clients over all instances of the fleet.
     pub(crate) fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
-        self.requests.share(fleet, surface, Counted::Requests);
-        self.failed_tokens.share(fleet, surface, Counted::FailedTokens);
+        self.requests.share(fleet, surface);
+        self.failed_tokens.share(fleet, surface);
     }
 
     /// A share of the client's requests in flight; `None` when it has too many.
@@ -176,6 +175,7 @@ impl Clients {
 
 /// A limit of a surface's clients.
 pub struct Rate {
+    counted: Counted,
     window: Arc<ClientWindows>,
     /// The limit over all instances; unset without `[fleet]`.
     shared: OnceLock<Arc<SharedLimit>>,
@@ -183,9 +183,9 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn new(quota: Quota, capacity: NonZeroU32) -> Self {
+    fn new(counted: Counted, quota: Quota, capacity: NonZeroU32) -> Self {
         let window = Arc::new(RateLimiter::with_values(quota, capacity, RandomState::new()));
-        Self { window, shared: OnceLock::new(), started: Instant::now() }
+        Self { counted, window, shared: OnceLock::new(), started: Instant::now() }
     }
 
     /// The window of this instance.
@@ -194,8 +194,8 @@ impl Rate {
     }
 
     /// Limits the clients over all instances of the fleet.
-    fn share(&self, fleet: &Arc<Fleet>, surface: Surface, counted: Counted) {
-        let limit = fleet.limit(surface, counted, Arc::clone(&self.window), self.started);
+    fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
+        let limit = fleet.limit(surface, self.counted, Arc::clone(&self.window), self.started);
         // it is called once, before the surface serves
         let _ = self.shared.set(limit);
     }
@@ -203,6 +203,18 @@ impl Rate {
     /// The instant as the window counts it.
     fn millis(&self, now: Instant) -> Millis {
         millis_since(self.started, now)
+    }
+
+    /// Counts in this instance's window what is admitted at once.
+    fn check(&self, client: ClientKey, quota: u32, now: Millis) -> RateCheck<Ticket<'_>> {
+        let Some(shared) = self.shared.get() else {
+            return RateCheck::Decided(self.window.check(client, now));
+        };
+        let decision = shared.decide_now(client, quota);
+        match decision.and_then(|decision| self.apply(shared, decision, client, now)) {
+            Some(status) => RateCheck::Decided(status),
+            None => RateCheck::Pending(Ticket { rate: self, shared, client, quota }),
+        }
     }
 
     /// The client's status, read-only.
@@ -252,13 +264,12 @@ pub struct RequestLimiter<'a> {
     clients: &'a Clients,
     quota: u32,
     now: Instant,
-    unsettled: Cell<Option<Unsettled<'a>>>,
 }
 
 impl<'a> RequestLimiter<'a> {
     /// The limits of a request that arrived at `now`.
     pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
-        Self { clients, quota: limits.per_minute(), now, unsettled: Cell::new(None) }
+        Self { clients, quota: limits.per_minute(), now }
     }
 
     /// When the request arrived.
@@ -267,37 +278,17 @@ impl<'a> RequestLimiter<'a> {
     }
 
     /// Counts a wrong token of the client.
-    pub(crate) fn check_failed_token(&self, client: ClientKey) -> RateLimitStatus {
+    pub(crate) fn check_failed_token(&self, client: ClientKey) -> RateCheck<Ticket<'a>> {
         let rate = self.clients.failed_tokens();
-        let of = (client, MAX_FAILED_TOKENS.requests());
-        self.count(rate, Counted::FailedTokens, of, rate.millis(self.now))
-    }
-
-    /// The open question, if there is one.
-    pub(crate) fn unsettled(&self) -> Option<Unsettled<'a>> {
-        self.unsettled.get()
-    }
-
-    fn count(
-        &self,
-        rate: &'a Rate,
-        counted: Counted,
-        of: (ClientKey, u32),
-        now: Millis,
-    ) -> RateLimitStatus {
-        let Some(shared) = rate.shared.get() else { return rate.window.check(of.0, now) };
-        let decision = shared.decide_now(of.0, of.1);
-        let status = decision.and_then(|decision| rate.apply(shared, decision, of.0, now));
-        status.unwrap_or_else(|| {
-            self.unsettled.set(Some(Unsettled { rate, shared, counted, of }));
-            rate.window.peek(of.0, now)
-        })
+        rate.check(client, MAX_FAILED_TOKENS.requests(), rate.millis(self.now))
     }
 }
 
-impl Limiter for RequestLimiter<'_> {
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        self.count(self.clients.requests(), Counted::Requests, (client, self.quota), now)
+impl<'a> Limiter for RequestLimiter<'a> {
+    type Ticket = Ticket<'a>;
+
+    fn check(&self, client: ClientKey, now: Millis) -> RateCheck<Ticket<'a>> {
+        self.clients.requests().check(client, self.quota, now)
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
@@ -309,9 +300,11 @@ impl Limiter for RequestLimiter<'_> {
 pub struct Uncounted<'a, L>(pub &'a L);
 
 impl<L: Limiter> Limiter for Uncounted<'_, L> {
+    type Ticket = L::Ticket;
+
     /// Admits the request, even if other addresses with the client's key have used up the quota.
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        RateLimitStatus { admitted: true, ..self.peek(client, now) }
+    fn check(&self, client: ClientKey, now: Millis) -> RateCheck<L::Ticket> {
+        RateCheck::Decided(RateLimitStatus { admitted: true, ..self.peek(client, now) })
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
@@ -319,33 +312,33 @@ impl<L: Limiter> Limiter for Uncounted<'_, L> {
     }
 }
 
-/// A limit that the policy left open, because only the fleet's store can decide it.
-#[derive(Clone, Copy)]
-pub struct Unsettled<'a> {
+/// Settles a check that only the fleet's store can decide.
+pub struct Ticket<'a> {
     rate: &'a Rate,
     shared: &'a Arc<SharedLimit>,
-    counted: Counted,
-    /// The client, and its quota.
-    of: (ClientKey, u32),
+    client: ClientKey,
+    quota: u32,
 }
 
-impl Unsettled<'_> {
-    /// Waits for the store, at most 25 ms, and counts what passes. Returns the client's status if
-    /// it is one of its requests.
-    ///
-    /// # Errors
-    /// The client is over its limit, or the store is down and nothing is admitted without it.
-    pub(crate) async fn settle(self) -> Result<Option<RateLimitStatus>, Refusal> {
-        let (client, quota) = self.of;
-        let decision = cold(self.shared.decide(client, quota)).await;
-        let now = self.rate.millis(Instant::now());
-        let Some(status) = self.rate.apply(self.shared, decision, client, now) else {
+impl Ticket<'_> {
+    /// Waits for the store, at most 25 ms, and counts what passes. Returns the client's status, if
+    /// requests are counted, and the verdict of the limit: over it, or the store is down and
+    /// nothing is admitted without it.
+    pub(crate) async fn settle(self) -> (Option<RateLimitStatus>, Result<(), Refusal>) {
+        let Self { rate, shared, client, quota } = self;
+        let decision = shared.decide(client, quota).await;
+        let now = rate.millis(Instant::now());
+        let status = rate.apply(shared, decision, client, now);
+        let decided = status.ok_or_else(|| {
             let message = "limits are shared, and their store does not answer: try again";
-            return Err(Refusal::new(Reason::FleetUnavailable, message));
-        };
-        match self.counted {
-            Counted::FailedTokens => within_failed_tokens(status).map(|()| None),
-            Counted::Requests => Ok(Some(status)),
+            Refusal::new(Reason::FleetUnavailable, message)
+        });
+        match rate.counted {
+            Counted::FailedTokens => (None, decided.and_then(within_failed_tokens)),
+            Counted::Requests => {
+                let shown = status.unwrap_or_else(|| rate.window.peek(client, now));
+                (Some(shown), decided.and_then(within_rate))
+            }
         }
     }
 }

@@ -5,20 +5,20 @@
 //! being lost. A refusal at any step is a response like any other.
 
 use super::{Context, Outcome, Proxy, RequestContext, Surface};
-use crate::http::clients::{Clients, RequestLimiter, Settings as _, Unsettled};
+use crate::http::clients::{Clients, RequestLimiter, Settings as _, Ticket};
 use crate::http::request::Unsent;
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};
 use crate::node::NodeError;
-use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
+use crate::reply::{Persistence, Reply, ResponseContext};
 use bytes::Bytes;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
 use pingora::http::RequestHeader;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::client::Client;
-use portcullis_filters::head::{TRACEPARENT, accepts_gzip, traceparent, within_rate};
-use portcullis_filters::limit::RateLimitStatus;
+use portcullis_filters::head::{TRACEPARENT, accepts_gzip, traceparent};
+use portcullis_filters::limit::{RateCheck, RateLimitStatus};
 use portcullis_filters::policy::{self, Admission, Admitted, PendingCall};
 use portcullis_filters::position::{ChainPosition, MalformedPosition, X_CHAIN_POSITION};
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -46,12 +46,9 @@ struct Upload {
 
 /// The findings of admission about the client, for every response to it.
 #[derive(Clone, Copy)]
-struct Caller<'a> {
+struct Caller {
     client: Client,
     rate: Option<RateLimitStatus>,
-    style: ErrorFormat,
-    /// The decision that only the fleet can make.
-    unsettled: Option<Unsettled<'a>>,
 }
 
 impl<'a, S: Surface> Exchange<'a, S> {
@@ -72,17 +69,22 @@ impl<'a, S: Surface> Exchange<'a, S> {
             let is_trusted = || self.proxy.trusted.contain(S::NAME, peer);
             self.context.trace = tracer.begin(self.head.traceparent(self.header), is_trusted);
         }
-        let (mut caller, mut verdict) = self.admit();
-        if let Some(unsettled) = caller.unsettled
-            && let Err(refusal) = cold(caller.settle(unsettled)).await
-        {
-            verdict = Err(refusal);
-        }
+        let Admission { client, rate_limit, mut verdict } = self.admit();
+        let rate = match rate_limit {
+            None => None,
+            Some(RateCheck::Decided(status)) => Some(status),
+            Some(RateCheck::Pending(ticket)) => {
+                let (status, within) = cold(ticket.settle()).await;
+                verdict = within.and(verdict);
+                status
+            }
+        };
+        let caller = Caller { client, rate };
         let reply = match verdict {
             Ok(Admitted::Health) => Some(Reply::health()),
             Ok(Admitted::Preflight) => Some(Reply::no_content()),
             Ok(Admitted::Call(pending)) => self.read_and_answer(pending, &caller).await,
-            Err(refusal) => Some(self.refused(&refusal, &caller)),
+            Err(refusal) => Some(self.refused(&refusal)),
         };
         match reply {
             Some(mut reply) => self.send(&mut reply, &caller).await,
@@ -91,7 +93,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     }
 
     /// Admits the head.
-    fn admit(&mut self) -> (Caller<'a>, Result<Admitted<S::Call, Guard>, Refusal>) {
+    fn admit(&mut self) -> Admission<S::Call, Guard, Ticket<'a>> {
         let Proxy { surface, process, .. } = self.proxy;
         if let Some(id) = self.head.request_id(self.header) {
             self.context.request_id = process.request_ids.accept_or_mint(Some(id));
@@ -100,24 +102,22 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let HeadInfo { settings, judged, .. } = &*self.head;
         let clients = surface.running().clients();
         let limiter = RequestLimiter::new(clients, settings.limits(), self.context.started);
-        let admission = surface.admit(settings, judged, &head, &limiter);
-        let Admission { client, rate_limit: rate, mut verdict } = admission;
-        if let Ok(Admitted::Call(pending)) = &verdict
+        let mut admission = surface.admit(settings, judged, &head, &limiter);
+        if let Ok(Admitted::Call(pending)) = &admission.verdict
             && process.drain.refuses()
             && !S::outlasts_drain(&pending.call)
         {
             let message = "shutting down: use another instance";
-            verdict = Err(Refusal::new(Reason::Draining, message));
+            admission.verdict = Err(Refusal::new(Reason::Draining, message));
         }
-        let (style, unsettled) = (S::style(head.target), limiter.unsettled());
-        (Caller { client, rate, style, unsettled }, verdict)
+        admission
     }
 
     /// Reads the body and has the surface answer it. `None` if the client left.
     async fn read_and_answer(
         &mut self,
         pending: PendingCall<S::Call, Guard>,
-        caller: &Caller<'_>,
+        caller: &Caller,
     ) -> Option<Reply> {
         let PendingCall { call, slot, expects_continue, max_body } = pending;
         self.context.slot = Some(slot);
@@ -127,7 +127,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
         let (body, _upload) = match self.read_body(timeout, max_body, caller).await {
             Ok(body) => body,
-            Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal, caller)),
+            Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
         };
         let Context { request_id, record, trace, .. } = &mut *self.context;
@@ -143,7 +143,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let (surface, settings) = (&self.proxy.surface, &self.head.settings);
         let mut reply = surface.answer(settings, call, body, &context, record).await;
         if let Err(refusal) = self.hold(&reply, caller) {
-            reply = self.refused(&refusal, caller);
+            reply = self.refused(&refusal);
         }
         Some(reply)
     }
@@ -154,7 +154,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         &mut self,
         timeout: Duration,
         max: usize,
-        caller: &Caller<'_>,
+        caller: &Caller,
     ) -> Result<(Bytes, Option<Box<Upload>>), Incomplete> {
         if let Some(body) = self.request.take_whole_body() {
             policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
@@ -182,7 +182,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     ///
     /// # Errors
     /// The client holds its share of the memory for answers already.
-    fn hold(&mut self, reply: &Reply, caller: &Caller<'_>) -> Result<(), Refusal> {
+    fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
         let share = self.clients().answers_of(caller.client.key);
@@ -195,13 +195,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         self.proxy.surface.running().clients()
     }
 
-    fn refused(&self, refusal: &Refusal, caller: &Caller<'_>) -> Reply {
-        let request_id = self.context.request_id.as_str();
-        Reply::refusal(caller.style, refusal, request_id)
+    fn refused(&self, refusal: &Refusal) -> Reply {
+        let style = S::style(self.header.raw_path());
+        Reply::refusal(style, refusal, self.context.request_id.as_str())
     }
 
     /// Sends the response; returns whether the client got all of it.
-    async fn send(&mut self, reply: &mut Reply, caller: &Caller<'_>) -> bool {
+    async fn send(&mut self, reply: &mut Reply, caller: &Caller) -> bool {
         if !self.drain_request_body().await {
             self.request.linger();
         }
@@ -263,15 +263,6 @@ impl<'a, S: Surface> Exchange<'a, S> {
         // a client that was not invited may or may not send its body
         self.request.is_body_read()
             || (!self.head.awaits_continue && cold(self.request.discard_body(DISCARD)).await)
-    }
-}
-
-impl Caller<'_> {
-    /// Waits for what the fleet decides.
-    async fn settle(&mut self, unsettled: Unsettled<'_>) -> Result<(), Refusal> {
-        let Some(rate) = unsettled.settle().await? else { return Ok(()) };
-        self.rate = Some(rate);
-        within_rate(rate)
     }
 }
 

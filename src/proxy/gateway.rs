@@ -2,8 +2,7 @@
 
 use super::{RequestContext, Surface, reference};
 use crate::gateway::{Caller, Gateway, Lookup, Settings};
-use crate::http::clients::Running;
-use crate::http::clients::{RequestLimiter, Uncounted};
+use crate::http::clients::{RequestLimiter, Running, Ticket, Uncounted};
 use crate::io::cold;
 use crate::io::gzip::MIN_BODY;
 use crate::node::NodeError;
@@ -64,13 +63,13 @@ impl Surface for Gateway {
         JudgedClient { head: judged, counting }
     }
 
-    fn admit(
+    fn admit<'a>(
         &self,
         settings: &Settings,
         judged: &Self::Judged,
         _: &Head<'_>,
-        limiter: &RequestLimiter<'_>,
-    ) -> Admission<GatewayCall, Guard> {
+        limiter: &RequestLimiter<'a>,
+    ) -> Admission<GatewayCall, Guard, Ticket<'a>> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         match judged.counting {

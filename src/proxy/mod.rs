@@ -19,7 +19,7 @@ pub use errors::SurfaceErrors;
 use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
 use crate::http::certificates::Certificates;
-use crate::http::clients::{self, Clients, RequestLimiter, Running};
+use crate::http::clients::{self, Clients, RequestLimiter, Running, Ticket};
 use crate::http::context::{InFlight, ServerContext};
 use crate::http::{ErrorResponder as _, Handoff, RequestId, TrustedPeers};
 use crate::io::Held;
@@ -78,13 +78,13 @@ pub trait Surface: Send + Sync + 'static {
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
 
     /// Admits a request with this judged head.
-    fn admit(
+    fn admit<'a>(
         &self,
         settings: &Self::Settings,
         judged: &Self::Judged,
         head: &Head<'_>,
-        limiter: &RequestLimiter<'_>,
-    ) -> Admission<Self::Call, Guard>;
+        limiter: &RequestLimiter<'a>,
+    ) -> Admission<Self::Call, Guard, Ticket<'a>>;
 
     /// Whether a call is answered while the process drains, too.
     fn outlasts_drain(_call: &Self::Call) -> bool {

@@ -1,8 +1,7 @@
 //! The relay behind the proxy.
 
 use super::{RequestContext, Surface};
-use crate::http::clients::RequestLimiter;
-use crate::http::clients::Running;
+use crate::http::clients::{RequestLimiter, Running, Ticket};
 use crate::relay::settings::Settings;
 use crate::relay::{Relay, Request, Trace, error_format};
 use crate::reply::{Cors, ErrorFormat, Reply};
@@ -42,13 +41,13 @@ impl Surface for Relay {
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}
 
-    fn admit(
+    fn admit<'a>(
         &self,
         settings: &Settings,
         (): &(),
         head: &Head<'_>,
-        limiter: &RequestLimiter<'_>,
-    ) -> Admission<RelayCall, Guard> {
+        limiter: &RequestLimiter<'a>,
+    ) -> Admission<RelayCall, Guard, Ticket<'a>> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         let failed_token = |client| limiter.check_failed_token(client);

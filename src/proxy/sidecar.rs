@@ -2,8 +2,7 @@
 
 use super::{RequestContext, Surface};
 use crate::config::CorsOrigins;
-use crate::http::clients::RequestLimiter;
-use crate::http::clients::Running;
+use crate::http::clients::{RequestLimiter, Running, Ticket};
 use crate::io::cold;
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
@@ -43,13 +42,13 @@ impl Surface for Sidecar {
 
     fn judge(&self, _: &Settings, _: &Head<'_>) {}
 
-    fn admit(
+    fn admit<'a>(
         &self,
         settings: &Settings,
         (): &(),
         head: &Head<'_>,
-        limiter: &RequestLimiter<'_>,
-    ) -> Admission<RequestParts, Guard> {
+        limiter: &RequestLimiter<'a>,
+    ) -> Admission<RequestParts, Guard, Ticket<'a>> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         settings.policy.admit(head, limiter, limiter.now(), enter)

@@ -13,10 +13,11 @@ use pingora::http::RequestHeader;
 use portcullis::reply::status_and_code;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Limiter, Millis, Quota, RateLimitStatus, RateLimiter};
+use portcullis_filters::limit::{Limiter, Millis, Quota, RateCheck, RateLimitStatus, RateLimiter};
 use portcullis_filters::policy::{Admitted, GatewayPolicy};
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::verdict::Reason;
+use std::convert::Infallible;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::num::NonZeroU32;
 use std::sync::LazyLock;
@@ -210,8 +211,10 @@ impl Verdict {
 struct Unlimited(RateLimiter<BuildHasherDefault<DefaultHasher>>);
 
 impl Limiter for Unlimited {
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        self.peek(client, now)
+    type Ticket = Infallible;
+
+    fn check(&self, client: ClientKey, now: Millis) -> RateCheck<Infallible> {
+        RateCheck::Decided(self.peek(client, now))
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {

@@ -18,6 +18,7 @@ mod tests;
 mod window;
 
 use crate::client::ClientKey;
+use core::convert::Infallible;
 use core::hash::BuildHasher;
 
 pub use self::busiest::Busy;
@@ -31,22 +32,49 @@ const WINDOW_MILLIS: u64 = 60_000;
 /// The whole seconds of [`WINDOW`], for headers.
 pub const WINDOW_SECONDS: u32 = 60;
 
-/// Judges the rate of a client for a policy: by one [`RateLimiter`], or by more.
+/// Judges the rate of a client by one [`RateLimiter`], or by more. A policy may not wait for it.
 pub trait Limiter {
-    /// Judges a request at `now` and counts it if it passes.
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
+    /// Settles a check that is pending.
+    type Ticket;
 
-    /// The status that [`Limiter::check`] would return; changes nothing.
+    /// Judges a request at `now` and counts it if it passes.
+    fn check(&self, client: ClientKey, now: Millis) -> RateCheck<Self::Ticket>;
+
+    /// The client's status, as far as it is known at once; changes nothing.
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
 }
 
 impl<S: BuildHasher, T> Limiter for RateLimiter<S, T> {
-    fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        self.check(client, now)
+    type Ticket = Infallible;
+
+    fn check(&self, client: ClientKey, now: Millis) -> RateCheck<Infallible> {
+        RateCheck::Decided(self.check(client, now))
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         self.peek(client, now)
+    }
+}
+
+/// The result of checking a request against a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateCheck<T> {
+    /// The client's status after the request.
+    Decided(RateLimitStatus),
+    /// The ticket for a decision that takes time; the request passes until it is settled.
+    Pending(T),
+}
+
+impl<T> RateCheck<T> {
+    /// Judges the status; passes while it is pending.
+    pub(crate) fn judge<E>(
+        &self,
+        limit: impl FnOnce(RateLimitStatus) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Decided(status) => limit(*status),
+            Self::Pending(_) => Ok(()),
+        }
     }
 }
 

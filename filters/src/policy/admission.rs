@@ -1,17 +1,19 @@
 //! The outcome of judging a head, the same for every surface.
 
 use crate::client::Client;
-use crate::limit::RateLimitStatus;
+use crate::limit::RateCheck;
 use crate::verdict::Refusal;
+use core::convert::Infallible;
 
 /// The outcome of judging a head. `C` is what the surface reads of a call's head, `G` the guard of
-/// its place among the client's requests in flight.
+/// its place among the client's requests in flight, `T` the ticket for a pending check.
 #[derive(Debug)]
-pub struct Admission<C, G> {
+pub struct Admission<C, G, T = Infallible> {
     /// The client.
     pub client: Client,
-    /// The client's rate limit, this request counted; `None` until the relay accepted a token.
-    pub rate_limit: Option<RateLimitStatus>,
+    /// The check of the client's rate limit; `None` until the relay accepted a token. One that is
+    /// pending may also be that of a wrong token. Its refusal comes before that of the verdict.
+    pub rate_limit: Option<RateCheck<T>>,
     /// The verdict on the request.
     pub verdict: Result<Admitted<C, G>, Refusal>,
 }

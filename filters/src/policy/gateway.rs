@@ -11,7 +11,7 @@ use crate::head::{
     Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
     too_many_in_flight, within_rate, within_size,
 };
-use crate::limit::{Limiter, Millis};
+use crate::limit::{Limiter, Millis, RateCheck};
 use crate::named::named;
 use crate::rpc::json::write_integer;
 use crate::rpc::{BlockId, Envelope, Id, Method, MethodSet, Params};
@@ -89,29 +89,29 @@ impl GatewayPolicy {
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
     /// limit, refused or not, and so does every document. `enter` takes a place among the client's
     /// requests in flight, `None` when it has too many.
-    pub fn admit<G>(
+    pub fn admit<L: Limiter, G>(
         &self,
         head: &JudgedHead,
-        limiter: &impl Limiter,
+        limiter: &L,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> Admission<GatewayCall, G> {
+    ) -> Admission<GatewayCall, G, L::Ticket> {
         let client = head.client;
         let rate_limit = match head.route {
             Ok(Route::Rpc(_) | Route::Document(_)) => limiter.check(client.key, now),
-            _ => limiter.peek(client.key, now),
+            _ => RateCheck::Decided(limiter.peek(client.key, now)),
         };
         let verdict = match &head.route {
             Err(refusal) => Err(refusal.clone()),
             Ok(Route::Health) => Ok(Admitted::Health),
             Ok(Route::Preflight) => Ok(Admitted::Preflight),
-            Ok(Route::Rpc(fields)) => within_rate(rate_limit).and_then(|()| {
+            Ok(Route::Rpc(fields)) => rate_limit.judge(within_rate).and_then(|()| {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let expects_continue = fields.clone()?;
                 let (call, max_body) = (GatewayCall::Rpc, MAX_BODY);
                 Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
             }),
-            Ok(Route::Document(document)) => within_rate(rate_limit).and_then(|()| {
+            Ok(Route::Document(document)) => rate_limit.judge(within_rate).and_then(|()| {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let (call, expects_continue) = (GatewayCall::Document(*document), false);
                 Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body: 0 }))

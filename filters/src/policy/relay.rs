@@ -13,7 +13,7 @@ use crate::head::{
     Head, MAX_BODY, allowed_method, any_headers, body_headers, client, declared_size, framing,
     too_many_in_flight, within_failed_tokens, within_rate, within_size,
 };
-use crate::limit::{Limiter, Millis, RateLimitStatus};
+use crate::limit::{Limiter, Millis, RateCheck};
 use crate::operation::{Operation, OperationKind, VerificationAttest};
 use crate::stark::account_address;
 use crate::tx::Contracts;
@@ -136,23 +136,29 @@ impl OperationPermit {
 }
 
 impl RelayPolicy {
-    /// Judges the head of a request at `now`. `failed_token` counts a wrong token and returns
-    /// the client's status by that limit; a good token is never refused for them. `enter` takes
-    /// a place among the client's requests in flight, `None` when it has too many.
-    pub fn admit<G>(
+    /// Judges the head of a request at `now`. `failed_token` counts a wrong token and checks the
+    /// client by that limit; a good token is never refused for them. `enter` takes a place among
+    /// the client's requests in flight, `None` when it has too many.
+    pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
-        limiter: &impl Limiter,
+        limiter: &L,
         now: Millis,
-        failed_token: impl FnOnce(ClientKey) -> RateLimitStatus,
+        failed_token: impl FnOnce(ClientKey) -> RateCheck<L::Ticket>,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> Admission<RelayCall, G> {
+    ) -> Admission<RelayCall, G, L::Ticket> {
         let client = client(head, &self.trusted_proxies);
         let mut rate_limit = None;
         let verdict = route(head).and_then(|endpoint| {
             let Some(endpoint) = endpoint else { return framing(head).map(|()| Admitted::Health) };
-            self.bearer(head, client.key, failed_token)?;
-            within_rate(*rate_limit.insert(limiter.check(client.key, now)))?;
+            if !self.tokens.authorize(head) {
+                match failed_token(client.key) {
+                    RateCheck::Decided(status) => within_failed_tokens(status)?,
+                    pending @ RateCheck::Pending(_) => rate_limit = Some(pending),
+                }
+                return Err(unauthorized());
+            }
+            rate_limit.insert(limiter.check(client.key, now)).judge(within_rate)?;
             let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
             let expects_continue = match endpoint {
                 Endpoint::Ready => any_headers(head).map(|()| false)?,
@@ -164,21 +170,6 @@ impl RelayPolicy {
             Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
         });
         Admission { client, rate_limit, verdict }
-    }
-
-    /// A missing, malformed, duplicate or wrong token gets one response.
-    fn bearer(
-        &self,
-        head: &Head<'_>,
-        client: ClientKey,
-        failed_token: impl FnOnce(ClientKey) -> RateLimitStatus,
-    ) -> Result<(), Refusal> {
-        if self.tokens.authorize(head) {
-            return Ok(());
-        }
-        within_failed_tokens(failed_token(client))?;
-        let message = "send Authorization: Bearer with the relay's token";
-        Err(Refusal::new(Reason::Unauthorized, message))
     }
 
     /// Judges the whole body of an admitted call, at `now` in seconds since 1970.
@@ -282,6 +273,11 @@ fn route(head: &Head<'_>) -> Result<Option<Endpoint>, Refusal> {
         None => return Err(Refusal::new(Reason::NotFound, "no such path")),
     };
     allowed_method(head, allow).map(|()| endpoint)
+}
+
+/// One response to a missing, malformed, duplicate or wrong token.
+fn unauthorized() -> Refusal {
+    Refusal::new(Reason::Unauthorized, "send Authorization: Bearer with the relay's token")
 }
 
 /// As in the IETF's draft "The Idempotency-Key HTTP Header Field", but without quotes.

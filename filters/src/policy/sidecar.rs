@@ -12,7 +12,7 @@ use crate::head::{
     Head, MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
     media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
 };
-use crate::limit::{Limiter, Millis};
+use crate::limit::{Limiter, Millis, RateCheck};
 use crate::named::named;
 use crate::secret::Secret;
 use crate::verdict::{Reason, Refusal};
@@ -141,24 +141,24 @@ impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
     /// limit, refused or not. `enter` takes a place among the client's requests in flight, `None`
     /// when it has too many.
-    pub fn admit<G>(
+    pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
-        limiter: &impl Limiter,
+        limiter: &L,
         now: Millis,
         enter: impl FnOnce(ClientKey) -> Option<G>,
-    ) -> Admission<RequestParts, G> {
+    ) -> Admission<RequestParts, G, L::Ticket> {
         let client = client(head, &self.trusted_proxies);
         let route = route(head);
         let rate_limit = match route {
             Ok(Route::Call(_)) => limiter.check(client.key, now),
-            _ => limiter.peek(client.key, now),
+            _ => RateCheck::Decided(limiter.peek(client.key, now)),
         };
         let verdict = route.and_then(|route| match route {
             Route::Health => Ok(Admitted::Health),
             Route::Preflight => Ok(Admitted::Preflight),
             Route::Call(function) => {
-                within_rate(rate_limit)?;
+                rate_limit.judge(within_rate)?;
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 self.call(function, client.key, head, slot).map(Admitted::Call)
             }

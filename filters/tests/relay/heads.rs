@@ -2,7 +2,8 @@
 
 use crate::request_heads::{head, headers, limiter};
 use crate::support::{TOKEN, policy};
-use portcullis_filters::limit::{Millis, RateLimitStatus};
+use portcullis_filters::client::ClientKey;
+use portcullis_filters::limit::{Limiter, Millis, RateCheck, RateLimitStatus};
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Admission, Admitted, Endpoint, RelayCall};
 use portcullis_filters::verdict::Reason::{self, *};
@@ -26,11 +27,11 @@ fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<Relay
 }
 
 /// Whether a client may send another wrong token; if not, for 42 seconds.
-fn status(admitted: bool) -> RateLimitStatus {
-    RateLimitStatus { admitted, remaining: 0, reset_seconds: 42 }
+fn status<T>(admitted: bool) -> RateCheck<T> {
+    RateCheck::Decided(RateLimitStatus { admitted, remaining: 0, reset_seconds: 42 })
 }
 
-fn refused(admission: &Admission<RelayCall, ()>) -> Option<Reason> {
+fn refused<T>(admission: &Admission<RelayCall, (), T>) -> Option<Reason> {
     admission.verdict.as_ref().err().map(|refusal| refusal.reason)
 }
 
@@ -114,6 +115,38 @@ fn a_good_token_is_never_refused_for_failures() {
     assert!(policy().admit(&head, &limiter, Millis(0), counted, |_| Some(())).verdict.is_ok());
 }
 
+/// Decides nothing at once.
+struct Undecided;
+
+impl Limiter for Undecided {
+    type Ticket = &'static str;
+
+    fn check(&self, _: ClientKey, _: Millis) -> RateCheck<&'static str> {
+        RateCheck::Pending("a request")
+    }
+
+    fn peek(&self, _: ClientKey, _: Millis) -> RateLimitStatus {
+        panic!("the relay shows no status before it accepts a token")
+    }
+}
+
+#[test]
+fn a_pending_check_leaves_with_its_ticket() {
+    let failed = |_| RateCheck::Pending("a wrong token");
+    let [host, token, ..] = good()[..] else { panic!("four fields") };
+    for (fields, verdict, ticket) in [
+        (good(), None, "a request"),
+        (vec![host, token], Some(UnsupportedMediaType), "a request"),
+        (vec![host], Some(Unauthorized), "a wrong token"),
+    ] {
+        let headers = headers(&fields);
+        let head = head("POST", "/rpc", &headers);
+        let admission = policy().admit(&head, &Undecided, Millis(0), failed, |_| Some(()));
+        assert_eq!(admission.rate_limit, Some(RateCheck::Pending(ticket)), "{fields:?}");
+        assert_eq!(refused(&admission), verdict, "{fields:?}");
+    }
+}
+
 #[test]
 fn the_rate_is_judged_before_the_headers() {
     let wrong: Vec<_> = good().into_iter().filter(|(name, _)| *name != "content-type").collect();
@@ -125,7 +158,7 @@ fn the_rate_is_judged_before_the_headers() {
     assert_eq!(refused(&admit(None)), Some(TooManyInFlight));
     let third = admit(Some(()));
     assert_eq!(refused(&third), Some(RateLimited));
-    assert!(third.rate_limit.is_some_and(|status| !status.admitted));
+    assert!(third.rate_limit.is_some_and(|RateCheck::Decided(status)| !status.admitted));
 }
 
 #[test]

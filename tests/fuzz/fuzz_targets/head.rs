@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use libfuzzer_sys::fuzz_target;
 use portcullis_filters::client::{Client, ClientKey, MAX_HOPS};
 use portcullis_filters::head::Head;
-use portcullis_filters::limit::{Millis, Quota, RateLimiter};
+use portcullis_filters::limit::{Millis, Quota, RateCheck, RateLimiter};
 use portcullis_filters::policy::{Admitted, GatewayPolicy, RelayPolicy};
 use portcullis_fuzz::{TOKEN, gateway, relay};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -57,7 +57,7 @@ fuzz_target!(|data: &[u8]| {
     let is_call = matches!(admission.verdict, Ok(Admitted::Call(_)));
     assert_eq!(is_call, is_plain_call(&head, &fields), "{method} {fields:?}");
 
-    let failed = |client| LIMITER.check(client, Millis(0));
+    let failed = |client| RateCheck::Decided(LIMITER.check(client, Millis(0)));
     let admission = RELAY.admit(&head, &*LIMITER, Millis(0), failed, |_| Some(()));
     if matches!(admission.verdict, Ok(Admitted::Call(_) | Admitted::Preflight)) {
         let expected = format!("bearer {TOKEN}");
