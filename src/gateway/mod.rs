@@ -2,12 +2,13 @@
 //!
 //! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
 //! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
-//! (`parsed_bodies`). `watcher` polls the chain, and `watch` decides for how long answers hold.
-//! Nothing here reads from or writes to a client.
+//! (`parsed_bodies`). `watcher` polls the chain: `schedule` decides when, and `watch` for how long
+//! answers hold. Nothing here reads from or writes to a client.
 
 mod cache;
 mod flights;
 mod parsed_bodies;
+mod schedule;
 #[cfg(test)]
 mod simulation;
 mod watch;

@@ -1,14 +1,16 @@
 //! Polls the chain at every tick and reports to the cache what still holds.
 //!
 //! It has connections and memory of its own, so that load on the gateway does not hide the chain.
-//! While the cache is disabled it polls nothing. In a fleet one instance polls, the leader, and
-//! publishes what it saw; the others follow, and cache for as long as that is fresh. While
-//! no state is published, each instance polls for itself, less often, and caches what that proves.
+//! While the cache is disabled it polls nothing. `schedule` decides when it polls, when it follows
+//! the leader of a fleet, and what it applies to the cache; this performs that.
 
 use super::cache::Cache;
-use super::watch::{ChainState, EpochCause, L1, Poll, Step, Watch};
+use super::schedule::{
+    Effect, Event, Facts, Membership, Mode, Observation, SECOND, Schedule, Task,
+};
+use super::watch::{EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
-use crate::fleet::{Fleet, FleetError, Published, lease};
+use crate::fleet::{Fleet, Published};
 use crate::io::MemoryPool;
 use crate::io::clock::millis;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
@@ -24,14 +26,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// Blocks in one poll.
 const BLOCKS: usize = 5;
-/// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
-/// themselves do so at most once in this time.
-const SECOND: Duration = Duration::from_secs(1);
 /// How long a poll waits for a node that is behind what clients have seen, before the cache is
 /// bypassed.
 const PATIENCE: Duration = Duration::from_millis(150);
-/// A published state is fresh for this many intervals: the leader publishes once in each.
-const FRESH: u32 = 2;
 
 /// Watches the chain for the gateway's cache.
 pub struct Watcher {
@@ -44,15 +41,10 @@ pub struct Watcher {
 
 /// The state of one watch, from switch to switch.
 struct Turns {
+    schedule: Schedule,
     watch: Watch,
     /// The epoch of the cache that was applied last.
     applied: u64,
-    /// Whether the last poll of this instance failed.
-    is_blind: bool,
-    /// When the newest published state was polled; the begin of the watch before.
-    published: Instant,
-    /// When this instance polls for itself, if it does.
-    due: Instant,
 }
 
 #[async_trait]
@@ -116,30 +108,26 @@ impl Watcher {
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
         let mut next = Instant::now();
         let mut turns = Turns {
+            schedule: Schedule::new(self.interval, next),
             watch: Watch::after(newest),
             applied: 0,
-            is_blind: false,
-            published: next,
-            due: next,
         };
         while *switch.borrow_and_update() {
             tokio::select! {
                 () = sleep_until(next) => {}
-                () = self.news() => {}
+                () = self.news(turns.schedule.mode()) => {}
                 _ = switch.changed() => continue,
             }
             next = self.turn(&mut turns).await;
         }
-        self.cache.follows.store(false, Ordering::Relaxed);
-        self.metrics.fleet.is_watcher.set(0);
-        self.metrics.fleet.state_age.set(0);
+        self.enter(Mode::Single, Duration::ZERO);
         turns.watch.newest()
     }
 
     /// Waits, as a follower, until the leader publishes something or a request needs it.
-    async fn news(&self) {
+    async fn news(&self, mode: Mode) {
         match &self.fleet {
-            Some(fleet) if self.cache.follows.load(Ordering::Relaxed) => tokio::select! {
+            Some(fleet) if mode == Mode::Following => tokio::select! {
                 () = fleet.pushed() => {}
                 () = self.cache.outdated.notified() => {}
             },
@@ -147,122 +135,83 @@ impl Watcher {
         }
     }
 
-    /// Polls the chain, or looks for what the leader published; returns when to do so next.
+    /// Performs a turn of the schedule; returns when the next one is due.
     async fn turn(&self, turns: &mut Turns) -> Instant {
-        let Some(fleet) = &self.fleet else {
-            let start = Instant::now();
-            if let Some((step, _)) = self.poll_in_time(turns).await {
-                self.apply(turns, &step, None);
+        let mut event = Event::Due;
+        loop {
+            let facts = self.facts();
+            let (effects, task) = turns.schedule.step(event, facts);
+            for effect in effects {
+                self.perform(turns, effect, facts.now);
             }
-            return start + self.interval;
-        };
-        if fleet.is_connecting() {
-            return Instant::now() + SECOND / 20;
-        }
-        let next = match fleet.is_available() {
-            false => None,
-            true if fleet.leads() => self.lead(fleet, turns).await.ok(),
-            true => self.follow(fleet, turns).await.ok().flatten(),
-        };
-        let leads = fleet.is_available() && fleet.leads();
-        self.cache.follows.store(next.is_some() && !leads, Ordering::Relaxed);
-        self.metrics.fleet.is_watcher.set(i64::from(leads));
-        self.metrics.fleet.state_age.set(as_gauge(turns.published.elapsed().as_secs()));
-        match next {
-            Some(next) => next,
-            None => self.watch_alone(fleet, turns).await,
+            event = match task {
+                Task::Poll => Event::Polled(self.poll_in_time(&mut turns.watch).await),
+                Task::Publish(seen) => Event::Published(seen, self.publish(turns, seen).await),
+                Task::Follow(candidate) => Event::Followed(self.follow(turns, candidate).await),
+                Task::Resign => {
+                    self.resign().await;
+                    Event::Resigned
+                }
+                Task::Wait(next) => return next,
+            };
         }
     }
 
-    /// Polls the chain for the fleet, and applies the result once it is published.
-    async fn lead(&self, fleet: &Fleet, turns: &mut Turns) -> Result<Instant, FleetError> {
-        let start = Instant::now();
-        let next = start + self.interval;
-        turns.due = next;
-        // without a publication another instance leads soon
-        let Some((step, polled)) = self.poll_in_time(turns).await else { return Ok(next) };
-        if step.chain.is_none() {
-            // others may reach the node, and prove that the chain continues
-            self.cache.pause();
-            fleet.resign().await;
-            return Ok(start + self.interval / 4);
+    fn facts(&self) -> Facts {
+        let fleet = match &self.fleet {
+            None => Membership::None,
+            Some(fleet) if fleet.is_connecting() => Membership::Connecting,
+            Some(fleet) if !fleet.is_available() => Membership::Unavailable,
+            Some(fleet) if fleet.leads() => Membership::Leader,
+            Some(_) => Membership::Member,
+        };
+        let instances = self.fleet.as_ref().map_or(1, |fleet| fleet.instances());
+        Facts { now: Instant::now(), fleet, instances }
+    }
+
+    fn perform(&self, turns: &mut Turns, effect: Effect, now: Instant) {
+        match effect {
+            Effect::Pause => self.cache.pause(),
+            Effect::Apply(step, until) => self.apply(turns, &step, until),
+            Effect::Inherit(state, fresh) => {
+                let step = turns.watch.inherit(state, now);
+                if fresh.is_some() {
+                    self.apply(turns, &step, fresh);
+                }
+            }
+            Effect::Elected(epoch) => {
+                log::info!("this instance watches the chain for the fleet");
+                turns.watch.has_seen(epoch);
+            }
+            Effect::Renewed(epoch) => turns.watch.has_seen(epoch),
+            Effect::Reachable => log::info!("node reachable again: cache in use"),
+            Effect::Enter(mode, age) => self.enter(mode, age),
         }
-        if step.broke.is_some() {
-            self.cache.pause();
-        }
+    }
+
+    /// Reports the mode, and the age of the newest published state.
+    fn enter(&self, mode: Mode, age: Duration) {
+        self.cache.follows.store(mode == Mode::Following, Ordering::Relaxed);
+        self.metrics.fleet.is_watcher.set(i64::from(mode == Mode::Leading));
+        self.metrics.fleet.state_age.set(as_gauge(age.as_secs()));
+    }
+
+    /// Publishes the chain's state. `None` if the store does not answer.
+    async fn publish(&self, turns: &Turns, seen: Observation) -> Option<Published> {
         let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
-        let published = fleet.publish(&text, polled, self.interval, newest).await;
-        if let Ok(dropped) = &published
-            && (!dropped.leads || dropped.is_elected)
-        {
-            return Ok(self.heard(published?, turns).unwrap_or(start));
-        }
-        self.apply(turns, &step, Some(polled + self.interval * FRESH));
-        turns.watch.has_seen(published?.epoch);
-        turns.published = polled;
-        Ok(next)
+        let published = self.fleet.as_ref()?.publish(&text, seen.polled, self.interval, newest);
+        published.await.ok()
     }
 
-    /// Looks for what the leader published. `None` if this instance has to watch for itself.
-    async fn follow(
-        &self,
-        fleet: &Fleet,
-        turns: &mut Turns,
-    ) -> Result<Option<Instant>, FleetError> {
-        // one that does not reach the node is no leader
-        let candidate = (!turns.is_blind).then_some(self.interval);
-        let published = fleet.follow(candidate, turns.watch.newest()).await?;
-        Ok(self.heard(published, turns))
-    }
-
-    fn heard(&self, published: Published, turns: &mut Turns) -> Option<Instant> {
-        let now = Instant::now();
-        let Published { leads, state, epoch, .. } = published;
-        let state = state.and_then(|(text, polled)| Some((ChainState::parse(&text)?, polled)));
-        let mut next = now + self.interval / 4;
-        let mut is_fresh = false;
-        if let Some((state, polled)) = state {
-            let step = turns.watch.inherit(state, now);
-            let until = polled + self.interval * FRESH;
-            is_fresh = now < until;
-            if is_fresh {
-                turns.published = polled;
-                self.apply(turns, &step, Some(until));
-                // a little after the leader publishes again
-                next = next.max(polled + self.interval + self.interval / 4);
-            }
-        }
-        if leads {
-            log::info!("this instance watches the chain for the fleet");
-            turns.watch.has_seen(epoch);
-            return Some(now);
-        }
-        let is_awaited = !turns.is_blind && turns.published.elapsed() < self.patience();
-        (is_fresh || is_awaited).then_some(next)
-    }
-
-    /// Polls the chain for this instance alone.
-    async fn watch_alone(&self, fleet: &Fleet, turns: &mut Turns) -> Instant {
-        let start = Instant::now();
-        if turns.due <= start {
-            // all together poll hardly more often than a leader
-            turns.due = start + (self.interval * fleet.instances()).max(SECOND);
-            if let Some((step, polled)) = self.poll_in_time(turns).await {
-                self.apply(turns, &step, Some(polled + self.interval * FRESH));
-            }
-        }
-        turns.due.min(start + self.interval)
-    }
-
-    /// Without a fresh state for this long, an instance watches for itself: election and poll.
-    fn patience(&self) -> Duration {
-        lease(self.interval) + self.interval
+    /// Reads the published state. `None` if the store does not answer.
+    async fn follow(&self, turns: &Turns, candidate: Option<Duration>) -> Option<Published> {
+        self.fleet.as_ref()?.follow(candidate, turns.watch.newest()).await.ok()
     }
 
     /// Polls the chain. `None` if that took too long to prove anything.
-    async fn poll_in_time(&self, turns: &mut Turns) -> Option<(Step, Instant)> {
+    async fn poll_in_time(&self, watch: &mut Watch) -> Option<Observation> {
         let (start, limit) = (Instant::now(), self.interval.max(SECOND));
-        let poll = timeout(limit, self.poll(&turns.watch)).await;
+        let poll = timeout(limit, self.poll(watch)).await;
         let polled = Instant::now();
         // also if the process was suspended meanwhile: its first blocks may be gone by now
         let poll = poll.ok().filter(|_| polled - start <= limit);
@@ -270,7 +219,6 @@ impl Watcher {
         let is_behind =
             |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
         let Some(poll) = poll.filter(|poll| !is_behind(poll)) else {
-            self.cache.pause();
             log::debug!("chain not polled in time");
             return None;
         };
@@ -279,12 +227,7 @@ impl Watcher {
         let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
         log::debug!(outcome, head, took:? = polled - start; "chain polled");
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let step = turns.watch.step(poll, polled, millis(since_1970));
-        let was_blind = std::mem::replace(&mut turns.is_blind, step.chain.is_none());
-        if was_blind && !turns.is_blind {
-            log::info!("node reachable again: cache in use");
-        }
-        Some((step, polled))
+        Some(Observation { step: watch.step(poll, polled, millis(since_1970)), polled })
     }
 
     fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Instant>) {

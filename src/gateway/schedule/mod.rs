@@ -1,0 +1,279 @@
+//! Decides which instance polls the chain, and when. Pure: facts and time are passed in.
+//!
+//! In a fleet one instance polls, the leader, and publishes what it saw; the others follow, and
+//! cache for as long as that is fresh. While no state is published, each instance polls for itself,
+//! less often, and caches what that proves. In: an [`Event`], and the [`Facts`] of its moment. Out:
+//! each [`Effect`] and the [`Task`] that `watcher` performs; the end of the task is the next event.
+
+use super::watch::{ChainState, Step};
+use crate::fleet::{Published, lease};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
+/// themselves do so at most once in this time.
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// How long an instance waits for the first answer of the store before it checks again.
+const CONNECTING: Duration = Duration::from_millis(50);
+/// A published state is fresh for this many intervals: the leader publishes once in each.
+const FRESH: u32 = 2;
+
+/// How an instance watches the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Without a fleet: it polls once in each interval.
+    Single,
+    /// It polls for the fleet, and applies the result once it is published.
+    Leading,
+    /// It applies what the leader publishes.
+    Following,
+    /// In a fleet without a published state: it polls for itself.
+    Detached,
+}
+
+/// The part of this instance in its fleet, as far as it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Membership {
+    /// There is no fleet.
+    None,
+    /// It is not known yet if the store answers.
+    Connecting,
+    /// The store does not answer.
+    Unavailable,
+    /// Another instance leads, or none.
+    Member,
+    /// This instance leads.
+    Leader,
+}
+
+/// The facts at the moment of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    pub(super) now: Instant,
+    pub(super) fleet: Membership,
+    /// Instances that are alive, as last known.
+    pub(super) instances: u32,
+}
+
+/// The result of an own poll, and when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Observation {
+    pub(super) step: Step,
+    pub(super) polled: Instant,
+}
+
+/// The end of a [`Task`].
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The next turn is due, or a follower expects a newer state.
+    Due,
+    /// The chain was polled; `None` if that took too long to prove anything.
+    Polled(Option<Observation>),
+    /// This observation was sent; `None` if the store did not answer.
+    Published(Observation, Option<Published>),
+    /// The published state was read; `None` if the store did not answer.
+    Followed(Option<Published>),
+    /// This instance leads no more.
+    Resigned,
+}
+
+/// A change that takes no time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Bypass the cache until something is applied.
+    Pause,
+    /// Apply this to the cache, until then or until the next poll.
+    Apply(Step, Option<Instant>),
+    /// Go on from the state of another instance, and apply it until then if it is fresh.
+    Inherit(ChainState, Option<Instant>),
+    /// This instance was elected; the fleet has seen an epoch of this number.
+    Elected(u64),
+    /// This instance leads on; the fleet has seen an epoch of this number.
+    Renewed(u64),
+    /// The node answers again.
+    Reachable,
+    /// The mode for now, and the age of the newest published state.
+    Enter(Mode, Duration),
+}
+
+/// What the watcher does after the effects.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Poll,
+    /// Publish the chain's state after this observation.
+    Publish(Observation),
+    /// Read the published state, as a candidate that polls in this interval if there is one.
+    Follow(Option<Duration>),
+    Resign,
+    /// The next turn is due at this time.
+    Wait(Instant),
+}
+
+/// The turns of an instance that watches the chain.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    interval: Duration,
+    mode: Mode,
+    /// Whether the last poll of this instance failed.
+    is_blind: bool,
+    /// When the newest published state was polled; the begin of the schedule before.
+    published: Instant,
+    /// When this instance began its last poll.
+    start: Instant,
+    /// When this instance polls for itself, if it does.
+    due: Instant,
+    /// The effects of this step.
+    effects: Vec<Effect>,
+}
+
+impl Schedule {
+    pub(super) fn new(interval: Duration, now: Instant) -> Self {
+        Self {
+            interval,
+            mode: Mode::Single,
+            is_blind: false,
+            published: now,
+            start: now,
+            due: now,
+            effects: vec![],
+        }
+    }
+
+    /// The mode of the last turn.
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Decides what an event changes, and what the watcher does after that.
+    pub(super) fn step(&mut self, event: Event, facts: Facts) -> (Vec<Effect>, Task) {
+        let task = match event {
+            Event::Due => self.begin(facts),
+            Event::Polled(None) => {
+                self.effects.push(Effect::Pause);
+                // without a publication another instance leads soon
+                self.rest(facts)
+            }
+            Event::Polled(Some(observation)) => self.observe(observation, facts),
+            Event::Published(observation, None) => {
+                self.apply(observation);
+                self.settle(None, facts)
+            }
+            Event::Published(observation, Some(Published { leads, is_elected, epoch, .. }))
+                if leads && !is_elected =>
+            {
+                self.apply(observation);
+                self.effects.push(Effect::Renewed(epoch));
+                self.published = observation.polled;
+                self.rest(facts)
+            }
+            Event::Published(_, Some(published)) => {
+                let next = self.judge(published, facts.now).unwrap_or(self.start);
+                self.settle(Some(next), facts)
+            }
+            Event::Followed(published) => {
+                let next = published.and_then(|published| self.judge(published, facts.now));
+                self.settle(next, facts)
+            }
+            Event::Resigned => self.settle(Some(self.start + self.interval / 4), facts),
+        };
+        (std::mem::take(&mut self.effects), task)
+    }
+
+    fn begin(&mut self, facts: Facts) -> Task {
+        match facts.fleet {
+            Membership::None => self.poll(Mode::Single, self.interval, facts.now),
+            Membership::Connecting => Task::Wait(facts.now + CONNECTING),
+            Membership::Unavailable => self.settle(None, facts),
+            // one that does not reach the node is no leader
+            Membership::Member => Task::Follow((!self.is_blind).then_some(self.interval)),
+            Membership::Leader => self.poll(Mode::Leading, self.interval, facts.now),
+        }
+    }
+
+    fn poll(&mut self, mode: Mode, period: Duration, now: Instant) -> Task {
+        self.mode = mode;
+        self.start = now;
+        self.due = now + period;
+        Task::Poll
+    }
+
+    fn observe(&mut self, observation: Observation, facts: Facts) -> Task {
+        let step = observation.step;
+        let was_blind = std::mem::replace(&mut self.is_blind, step.chain.is_none());
+        if was_blind && !self.is_blind {
+            self.effects.push(Effect::Reachable);
+        }
+        if self.mode != Mode::Leading {
+            self.apply(observation);
+            return self.rest(facts);
+        }
+        if self.is_blind || step.broke.is_some() {
+            self.effects.push(Effect::Pause);
+        }
+        // others may reach the node, and prove that the chain continues
+        if self.is_blind { Task::Resign } else { Task::Publish(observation) }
+    }
+
+    fn apply(&mut self, Observation { step, polled }: Observation) {
+        let until = (self.mode != Mode::Single).then_some(polled + self.interval * FRESH);
+        self.effects.push(Effect::Apply(step, until));
+    }
+
+    /// Ends a turn in which this instance polled.
+    fn rest(&mut self, facts: Facts) -> Task {
+        let next = self.start + self.interval;
+        match self.mode {
+            Mode::Leading => self.settle(Some(next), facts),
+            _ => Task::Wait(next),
+        }
+    }
+
+    /// Judges a published state. Returns when the next turn is due; `None` if this instance has to
+    /// poll for itself.
+    fn judge(&mut self, published: Published, now: Instant) -> Option<Instant> {
+        let Published { leads, state, epoch, .. } = published;
+        let state = state.and_then(|(text, polled)| Some((ChainState::parse(&text)?, polled)));
+        let mut next = now + self.interval / 4;
+        let mut fresh = None;
+        if let Some((state, polled)) = state {
+            fresh = Some(polled + self.interval * FRESH).filter(|until| now < *until);
+            self.effects.push(Effect::Inherit(state, fresh));
+            if fresh.is_some() {
+                self.published = polled;
+                // a little after the leader publishes again
+                next = next.max(polled + self.interval + self.interval / 4);
+            }
+        }
+        if leads {
+            self.effects.push(Effect::Elected(epoch));
+            return Some(now);
+        }
+        // without a fresh state for this long, it polls for itself: election and poll
+        let patience = lease(self.interval) + self.interval;
+        let is_awaited = !self.is_blind && now - self.published < patience;
+        (fresh.is_some() || is_awaited).then_some(next)
+    }
+
+    /// Ends the part of a turn that concerns the fleet. Without a `next` turn, this instance polls
+    /// for itself.
+    fn settle(&mut self, next: Option<Instant>, facts: Facts) -> Task {
+        self.mode = match next {
+            None => Mode::Detached,
+            Some(_) if facts.fleet == Membership::Leader => Mode::Leading,
+            Some(_) => Mode::Following,
+        };
+        self.effects.push(Effect::Enter(self.mode, facts.now - self.published));
+        match next {
+            Some(next) => Task::Wait(next),
+            None if self.due > facts.now => Task::Wait(self.due.min(facts.now + self.interval)),
+            // all together poll hardly more often than a leader
+            None => {
+                let period = (self.interval * facts.instances).max(SECOND);
+                self.poll(Mode::Detached, period, facts.now)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
