@@ -1,6 +1,6 @@
 //! The metrics of certificates that are ordered by ACME.
 
-use super::registry::{Registry, as_gauge};
+use super::registry::{as_gauge, metrics};
 use portcullis_filters::named;
 use prometheus::{IntCounter, IntGauge};
 
@@ -16,29 +16,19 @@ named! {
     }
 }
 
-/// Counts attempts.
-#[derive(Debug)]
-pub struct AcmeMetrics {
-    orders: [IntCounter; OrderOutcome::ALL.len()],
-    failed_attempts: IntGauge,
+metrics! {
+    /// Counts attempts.
+    pub struct AcmeMetrics(registry) {
+        orders: [IntCounter; OrderOutcome::ALL.len()] =
+            counter_array("portcullis_acme_orders_total",
+                "Attempts to get a certificate by ACME, by outcome.",
+                "outcome", OrderOutcome::ALL.map(OrderOutcome::name));
+        failed_attempts: IntGauge = gauge("portcullis_acme_failed_attempts",
+            "Failed attempts since the last certificate, of the domains with the most.");
+    }
 }
 
 impl AcmeMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let orders = registry.counters(
-            "portcullis_acme_orders_total",
-            "Attempts to get a certificate by ACME, by outcome.",
-            &["outcome"],
-        );
-        Self {
-            orders: OrderOutcome::ALL.map(|outcome| orders.with_label_values(&[outcome.name()])),
-            failed_attempts: registry.gauge(
-                "portcullis_acme_failed_attempts",
-                "Failed attempts since the last certificate, of the domains with the most.",
-            ),
-        }
-    }
-
     /// Counts an attempt.
     pub fn ordered(&self, outcome: OrderOutcome) {
         self.orders[outcome as usize].inc();

@@ -5,11 +5,11 @@
 //! requests begin to fail because of it, it is logged once more; what stays the same is silent. All
 //! present conditions together make the verdict.
 
-use super::registry::Registry;
+use super::registry::metrics;
 use crate::io::clock::millis;
 use parking_lot::Mutex;
 use portcullis_filters::named;
-use prometheus::{IntCounterVec, IntGaugeVec};
+use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -138,42 +138,26 @@ impl Trouble {
     }
 }
 
-/// The present conditions.
-#[derive(Debug)]
-pub struct Conditions {
-    present: Mutex<BTreeMap<(u8, String), Trouble>>,
-    gauges: IntGaugeVec,
-    failing: IntGaugeVec,
-    changes: IntCounterVec,
+metrics! {
+    /// The present conditions.
+    pub struct Conditions(registry) {
+        gauges: [IntGauge; Condition::ALL.len()] = gauge_array("portcullis_condition",
+            "Present conditions of this kind: URLs, surfaces, or 1; 0 while nothing is wrong.",
+            "condition", Condition::ALL.map(Condition::name));
+        failing: [IntGauge; Condition::ALL.len()] = gauge_array("portcullis_condition_failing",
+            "Those of portcullis_condition because of which requests fail.",
+            "condition", Condition::ALL.map(Condition::name));
+        changes: [[IntCounter; 2]; Condition::ALL.len()] =
+            counter_matrix("portcullis_condition_changes_total",
+                "How often a condition began or ended.",
+                ["condition", "change"], Condition::ALL.map(Condition::name), ["began", "ended"]);
+    }
+    with {
+        present: Mutex<BTreeMap<(u8, String), Trouble>> = Mutex::default();
+    }
 }
 
 impl Conditions {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let gauges = registry.gauges(
-            "portcullis_condition",
-            "Present conditions of this kind: URLs, surfaces, or 1; 0 while nothing is wrong.",
-            "condition",
-        );
-        let failing = registry.gauges(
-            "portcullis_condition_failing",
-            "Those of portcullis_condition because of which requests fail.",
-            "condition",
-        );
-        let changes = registry.counters(
-            "portcullis_condition_changes_total",
-            "How often a condition began or ended.",
-            &["condition", "change"],
-        );
-        for condition in Condition::ALL.map(Condition::name) {
-            gauges.with_label_values(&[condition]);
-            failing.with_label_values(&[condition]);
-            for change in ["began", "ended"] {
-                changes.with_label_values(&[condition, change]);
-            }
-        }
-        Self { present: Mutex::default(), gauges, failing, changes }
-    }
-
     /// Takes note of everything that is wrong of this kind at `now`.
     pub fn update(&self, condition: Condition, found: Vec<Finding>, now: SystemTime) {
         let mut present = self.present.lock();
@@ -185,8 +169,8 @@ impl Conditions {
             self.end(&trouble, now);
         }
         let failing = found.iter().filter(|finding| finding.is_failing).count();
-        self.gauges.with_label_values(&[condition.name()]).set(found.len() as i64);
-        self.failing.with_label_values(&[condition.name()]).set(failing as i64);
+        self.gauges[condition as usize].set(found.len() as i64);
+        self.failing[condition as usize].set(failing as i64);
         for finding in found {
             let key = (condition as u8, finding.subject.clone());
             if let Some(known) = present.get_mut(&key) {
@@ -197,7 +181,8 @@ impl Conditions {
                 }
             } else {
                 let trouble = Trouble { condition, finding, since: now };
-                self.changes.with_label_values(&[condition.name(), "began"]).inc();
+                let [began, _] = &self.changes[condition as usize];
+                began.inc();
                 trouble.log();
                 present.insert(key, trouble);
             }
@@ -206,9 +191,10 @@ impl Conditions {
 
     fn end(&self, trouble: &Trouble, now: SystemTime) {
         let Finding { subject, cause, .. } = &trouble.finding;
+        let [_, ended] = &self.changes[trouble.condition as usize];
+        ended.inc();
         let condition = trouble.condition.name();
         let [_, message] = trouble.condition.messages();
-        self.changes.with_label_values(&[condition, "ended"]).inc();
         let lasted = now.duration_since(trouble.since).unwrap_or_default();
         let lasted = humantime::format_duration(Duration::from_millis(millis(lasted)));
         log::info!(target: TARGET, condition, subject, cause, lasted:% = lasted; "{message}");
@@ -247,6 +233,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Registry;
 
     fn down(url: &str, is_failing: bool) -> Finding {
         Finding {
@@ -285,10 +272,8 @@ mod tests {
 
     #[test]
     fn only_changes_are_counted() {
-        let conditions = Conditions::new(&Registry::default());
-        let changes = |change| {
-            conditions.changes.with_label_values(&[Condition::NodeUrl.name(), change]).get()
-        };
+        let conditions = Conditions::register(&Registry::default());
+        let changes = &conditions.changes[Condition::NodeUrl as usize];
         let start = SystemTime::UNIX_EPOCH;
         for (seconds, found, began, ended, verdict_now) in [
             (1, vec![], 0, 0, Verdict::Ok),
@@ -301,12 +286,12 @@ mod tests {
             let now = start + Duration::from_secs(seconds);
             conditions.update(Condition::NodeUrl, found.clone(), now);
             conditions.update(Condition::Cache, vec![], now);
-            assert_eq!((changes("began"), changes("ended")), (began, ended), "at {seconds} s");
+            assert_eq!(changes.each_ref().map(IntCounter::get), [began, ended], "at {seconds} s");
             let present = conditions.present();
             assert_eq!(Verdict::of(&present), verdict_now, "at {seconds} s");
-            let gauge = conditions.gauges.with_label_values(&[Condition::NodeUrl.name()]);
+            let gauge = &conditions.gauges[Condition::NodeUrl as usize];
             assert_eq!(gauge.get(), found.len() as i64, "at {seconds} s");
-            let gauge = conditions.failing.with_label_values(&[Condition::NodeUrl.name()]);
+            let gauge = &conditions.failing[Condition::NodeUrl as usize];
             let failing = found.iter().filter(|one| one.is_failing).count();
             assert_eq!(gauge.get(), failing as i64, "at {seconds} s");
         }

@@ -3,13 +3,14 @@
 
 use portcullis_filters::named;
 
-/// Whether a client connection was served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionOutcome {
-    /// It was served.
-    Accepted,
-    /// It was closed at once, because a cap was reached.
-    Refused,
+named! {
+    /// Whether a client connection was served.
+    pub enum ConnectionOutcome {
+        /// It was served.
+        Accepted = "accepted",
+        /// It was closed at once, because a cap was reached.
+        Refused = "refused",
+    }
 }
 
 named! {

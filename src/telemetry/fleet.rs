@@ -1,7 +1,7 @@
 //! The fleet's metrics: whether its store answers, and what the messages to it cost.
 
-use super::metrics::Surface;
-use super::registry::Registry;
+use super::metrics::{BySurface, Surface};
+use super::registry::metrics;
 use portcullis_filters::named;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use std::time::Duration;
@@ -29,62 +29,31 @@ named! {
     }
 }
 
-/// The metrics of what instances share.
-#[derive(Debug)]
-pub struct FleetMetrics {
-    /// 1 while the store answers.
-    pub up: IntGauge,
-    /// Instances that share their limits.
-    pub instances: IntGauge,
-    /// 1 while this instance polls the chain for all.
-    pub is_watcher: IntGauge,
-    /// Seconds since the newest published state of the chain was polled.
-    pub state_age: IntGauge,
-    messages: [IntCounter; FleetMessage::ALL.len()],
-    seconds: Histogram,
-    fallback: [IntCounter; Surface::ALL.len()],
+metrics! {
+    /// The metrics of what instances share.
+    #[expect(rustdoc::broken_intra_doc_links, reason = "[fleet] is a section of the configuration")]
+    pub struct FleetMetrics(registry) {
+        pub up: IntGauge = gauge("portcullis_fleet_up",
+            "1 while the fleet's store answers; 0 while not, and without [fleet].");
+        pub instances: IntGauge = gauge("portcullis_fleet_instances",
+            "Instances that share their limits, as last known; 0 without [fleet].");
+        pub is_watcher: IntGauge = gauge("portcullis_fleet_is_watcher",
+            "1 while this instance polls the chain for all; 0 while not, and without [fleet].");
+        pub state_age: IntGauge = gauge("portcullis_fleet_state_age_seconds",
+            "Seconds since the chain was polled for all, as last known; 0 without [fleet].");
+        messages: [IntCounter; FleetMessage::ALL.len()] =
+            counter_array("portcullis_fleet_messages_total",
+                "Messages about clients to the fleet's store, by outcome.",
+                "outcome", FleetMessage::ALL.map(FleetMessage::name));
+        seconds: Histogram = histogram("portcullis_fleet_message_seconds",
+            "Seconds until the fleet's store answered a message.", &SECONDS);
+        fallback: BySurface<IntCounter> = counter_array("portcullis_fleet_fallback_admitted_total",
+            "Requests that this instance admitted by its own count, without the fleet's store.",
+            "surface", Surface::ALL.map(Surface::name));
+    }
 }
 
 impl FleetMetrics {
-    pub(super) fn new(registry: &Registry) -> Self {
-        let messages = registry.counters(
-            "portcullis_fleet_messages_total",
-            "Messages about clients to the fleet's store, by outcome.",
-            &["outcome"],
-        );
-        let fallback = registry.counters(
-            "portcullis_fleet_fallback_admitted_total",
-            "Requests that this instance admitted by its own count, without the fleet's store.",
-            &["surface"],
-        );
-        Self {
-            up: registry.gauge(
-                "portcullis_fleet_up",
-                "1 while the fleet's store answers; 0 while not, and without [fleet].",
-            ),
-            instances: registry.gauge(
-                "portcullis_fleet_instances",
-                "Instances that share their limits, as last known; 0 without [fleet].",
-            ),
-            is_watcher: registry.gauge(
-                "portcullis_fleet_is_watcher",
-                "1 while this instance polls the chain for all; 0 while not, and without [fleet].",
-            ),
-            state_age: registry.gauge(
-                "portcullis_fleet_state_age_seconds",
-                "Seconds since the chain was polled for all, as last known; 0 without [fleet].",
-            ),
-            messages: FleetMessage::ALL
-                .map(|outcome| messages.with_label_values(&[outcome.name()])),
-            seconds: registry.histogram(
-                "portcullis_fleet_message_seconds",
-                "Seconds until the fleet's store answered a message.",
-                &SECONDS,
-            ),
-            fallback: Surface::ALL.map(|surface| fallback.with_label_values(&[surface.name()])),
-        }
-    }
-
     /// Counts a message, with its time if the store answered.
     pub fn message(&self, outcome: FleetMessage, took: Option<Duration>) {
         self.messages[outcome as usize].inc();

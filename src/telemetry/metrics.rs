@@ -10,7 +10,7 @@ use super::fleet::FleetMetrics;
 use super::latency::Latency;
 use super::log::verdict;
 use super::process;
-use super::registry::Registry;
+use super::registry::{Registry, metrics};
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
 use super::sidecar::SidecarMetrics;
@@ -95,58 +95,89 @@ pub struct LabelValues<'a> {
     pub intent_states: &'a [&'a str],
 }
 
-/// The metrics of the process.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    /// The gateway's requests.
-    pub requests: Requests,
-    request_bytes: Histogram,
-    response_bytes: Histogram,
-    /// The gateway's calls by method and cache use.
-    pub calls: IntCounterVec,
-    by_method: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()],
-    /// How often the gateway's cache was emptied, by cause.
-    pub cache_epochs: IntCounterVec,
-    /// Calls to the node by outcome.
-    pub node_calls: IntCounterVec,
-    /// The series of answered calls: looked up once, not at each call.
-    node_answered: IntCounter,
-    /// Attempts at each URL of the node, by its place in the configuration and by outcome.
-    pub node_attempts: IntCounterVec,
-    /// How long calls to the node take.
-    pub node_seconds: Histogram,
-    /// The part of [`Self::node_seconds`] for calls that failed: at once if a breaker is open.
-    node_failed_seconds: Histogram,
-    /// Calls repeated because the node had closed the pooled connection.
-    pub node_retries: IntCounter,
-    /// Open connections by surface.
-    pub connections: BySurface<IntGauge>,
-    /// Connections that may be open, by surface; 0 for one that is off.
-    pub connections_limit: BySurface<IntGauge>,
-    /// Accepted and refused connections by surface.
-    pub connections_total: BySurface<[IntCounter; 2]>,
-    handshakes: BySurface<[IntCounter; Handshake::ALL.len()]>,
-    proxy_headers: BySurface<[IntCounter; ProxyHeader::ALL.len()]>,
-    /// Requests between their head and the end of their response.
-    pub in_flight: IntGauge,
-    /// 1 while the process is shutting down.
-    pub draining: IntGauge,
-    /// When old rows of the store were last deleted, in seconds since 1970; 0 until it is known.
-    pub store_pruned: IntGauge,
-    pub(super) spans: [IntCounter; SpanOutcome::ALL.len()],
-    /// The present conditions.
-    pub conditions: Conditions,
-    /// Metrics of the fleet.
-    pub fleet: FleetMetrics,
-    /// Metrics of certificates that are ordered.
-    pub acme: AcmeMetrics,
-    /// Metrics of configuration reloads.
-    pub reloads: ReloadMetrics,
-    /// Metrics of the relay.
-    pub relay: RelayMetrics,
-    /// Metrics of the sidecar.
-    pub sidecar: SidecarMetrics,
+metrics! {
+    /// The metrics of the process.
+    pub struct Metrics(registry, values: &LabelValues<'_>) {
+        request_bytes: Histogram = histogram("portcullis_request_size_bytes",
+            "Size of gateway request bodies.", &SIZE);
+        response_bytes: Histogram = histogram("portcullis_response_size_bytes",
+            "Size of gateway response bodies.", &SIZE);
+        pub calls: IntCounterVec = counters("portcullis_calls_total",
+            "Calls that passed the policy, by method and cache use.", &["method", "cache"]);
+        pub cache_epochs: IntCounterVec = series("portcullis_cache_epochs_total",
+            "How often the gateway's cache was emptied, by cause.", "cause", values.cache_causes);
+        pub node_calls: IntCounterVec = series("portcullis_node_calls_total",
+            "Calls to the node by outcome.", "outcome", &[&["ok"], values.node_errors].concat());
+        pub node_attempts: IntCounterVec = counters("portcullis_node_attempts_total",
+            "Attempts of calls and probes at each URL of the node, by outcome.",
+            &["node", "outcome"]);
+        pub node_seconds: Histogram = histogram("portcullis_node_call_duration_seconds",
+            "Seconds of a call to the node, from the first connect to the last byte.", &LATENCY);
+        pub node_retries: IntCounter = counter("portcullis_node_retries_total",
+            "Calls sent again because a pooled connection was closed before the first byte.");
+        pub connections: BySurface<IntGauge> = gauge_array("portcullis_connections",
+            "Open client connections.", "surface", Surface::ALL.map(Surface::name));
+        pub connections_limit: BySurface<IntGauge> = gauge_array("portcullis_connections_limit",
+            "Client connections that may be open; 0 for a surface that is off.",
+            "surface", Surface::ALL.map(Surface::name));
+        pub connections_total: BySurface<[IntCounter; ConnectionOutcome::ALL.len()]> =
+            counter_matrix("portcullis_connections_total",
+                "Client connections by surface and by whether they were accepted or refused.",
+                ["surface", "outcome"], Surface::ALL.map(Surface::name),
+                ConnectionOutcome::ALL.map(ConnectionOutcome::name));
+        handshakes: BySurface<[IntCounter; Handshake::ALL.len()]> =
+            counter_matrix("portcullis_tls_handshakes_total",
+                "TLS handshakes by surface and outcome.",
+                ["surface", "outcome"], Surface::ALL.map(Surface::name),
+                Handshake::ALL.map(Handshake::name));
+        proxy_headers: BySurface<[IntCounter; ProxyHeader::ALL.len()]> =
+            counter_matrix("portcullis_proxy_headers_total",
+                "PROXY headers by surface and outcome.",
+                ["surface", "outcome"], Surface::ALL.map(Surface::name),
+                ProxyHeader::ALL.map(ProxyHeader::name));
+        pub in_flight: IntGauge = gauge("portcullis_requests_in_flight", "Requests in flight.");
+        pub draining: IntGauge = gauge("portcullis_draining",
+            "1 while the process is shutting down.");
+        pub store_pruned: IntGauge = gauge("portcullis_store_pruned_timestamp_seconds",
+            "When `store prune` last ended, else when the store was made, in seconds since 1970; \
+             0 without a store.");
+        pub(super) spans: [IntCounter; SpanOutcome::ALL.len()] =
+            counter_array("portcullis_trace_spans_total",
+                "Spans of traced requests, by outcome.",
+                "outcome", SpanOutcome::ALL.map(SpanOutcome::name));
+    }
+    with {
+        /// The gateway's requests.
+        pub requests: Requests = Requests::new(
+            registry,
+            ["portcullis_requests_total", "Gateway requests by verdict and reason."],
+            ["portcullis_request_duration_seconds",
+             "Seconds from the complete head of a gateway request to the last byte of its \
+              response."],
+            is_of_the_gateway,
+        );
+        by_method: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] =
+            Method::ALL.map(|method| CacheUse::ALL.map(|cache| {
+                calls.with_label_values(&[method.name(), cache.name()])
+            }));
+        /// The series of answered calls: looked up once, not at each call.
+        node_answered: IntCounter = node_calls.with_label_values(&["ok"]);
+        /// The part of [`Self::node_seconds`] for calls that failed: at once if a breaker is open.
+        node_failed_seconds: Histogram = Registry::unregistered("node_failed_seconds", &LATENCY);
+        /// The present conditions.
+        pub conditions: Conditions = Conditions::register(registry);
+        /// Metrics of the fleet.
+        pub fleet: FleetMetrics = FleetMetrics::register(registry);
+        /// Metrics of certificates that are ordered.
+        pub acme: AcmeMetrics = AcmeMetrics::register(registry);
+        /// Metrics of configuration reloads.
+        pub reloads: ReloadMetrics = ReloadMetrics::new(registry);
+        /// Metrics of the relay.
+        pub relay: RelayMetrics = RelayMetrics::register(registry, values.intent_states);
+        /// Metrics of the sidecar.
+        pub sidecar: SidecarMetrics = SidecarMetrics::register(registry);
+        registry: Registry = registry.clone();
+    }
 }
 
 /// Whether the gateway has this reason; the others are the relay's or the sidecar's.
@@ -183,109 +214,10 @@ const fn is_of_the_gateway(reason: Reason) -> bool {
     )
 }
 
-/// A gauge for each surface.
-fn by_surface(registry: &Registry, name: &str, help: &str) -> BySurface<IntGauge> {
-    let gauges = registry.gauges(name, help, "surface");
-    Surface::ALL.map(|surface| gauges.with_label_values(&[surface.name()]))
-}
-
-/// Counters for each surface and outcome.
-fn outcomes<const OUTCOMES: usize>(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    outcomes: [&str; OUTCOMES],
-) -> BySurface<[IntCounter; OUTCOMES]> {
-    let all = registry.counters(name, help, &["surface", "outcome"]);
-    Surface::ALL
-        .map(|surface| outcomes.map(|outcome| all.with_label_values(&[surface.name(), outcome])))
-}
-
-fn connections(registry: &Registry) -> BySurface<[IntCounter; 2]> {
-    outcomes(
-        registry,
-        "portcullis_connections_total",
-        "Client connections by surface and by whether they were accepted or refused.",
-        ["accepted", "refused"],
-    )
-}
-
-fn attempts(registry: &Registry) -> IntCounterVec {
-    registry.counters(
-        "portcullis_node_attempts_total",
-        "Attempts of calls and probes at each URL of the node, by outcome.",
-        &["node", "outcome"],
-    )
-}
-
-fn retries(registry: &Registry) -> IntCounter {
-    registry.counter(
-        "portcullis_node_retries_total",
-        "Calls sent again because a pooled connection was closed before the first byte.",
-    )
-}
-
-fn handshakes(registry: &Registry) -> BySurface<[IntCounter; Handshake::ALL.len()]> {
-    outcomes(
-        registry,
-        "portcullis_tls_handshakes_total",
-        "TLS handshakes by surface and outcome.",
-        Handshake::ALL.map(Handshake::name),
-    )
-}
-
-fn build_info(registry: &Registry) {
-    let build = registry.gauges("portcullis_build_info", "1, with the version.", "version");
-    build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-}
-
-fn proxy_headers(registry: &Registry) -> BySurface<[IntCounter; ProxyHeader::ALL.len()]> {
-    outcomes(
-        registry,
-        "portcullis_proxy_headers_total",
-        "PROXY headers by surface and outcome.",
-        ProxyHeader::ALL.map(ProxyHeader::name),
-    )
-}
-
-fn spans(registry: &Registry) -> [IntCounter; SpanOutcome::ALL.len()] {
-    let (name, help) = ("portcullis_trace_spans_total", "Spans of traced requests, by outcome.");
-    let spans = registry.counters(name, help, &["outcome"]);
-    SpanOutcome::ALL.map(|outcome| spans.with_label_values(&[outcome.name()]))
-}
-
-fn store_pruned(registry: &Registry) -> IntGauge {
-    registry.gauge(
-        "portcullis_store_pruned_timestamp_seconds",
-        "When `store prune` last ended, else when the store was made, in seconds since 1970; 0 \
-         without a store.",
-    )
-}
-
-fn requests(registry: &Registry) -> Requests {
-    Requests::new(
-        registry,
-        ["portcullis_requests_total", "Gateway requests by verdict and reason."],
-        [
-            "portcullis_request_duration_seconds",
-            "Seconds from the complete head of a gateway request to the last byte of its response.",
-        ],
-        is_of_the_gateway,
-    )
-}
-
 impl Default for Metrics {
     fn default() -> Self {
         Self::new(&LabelValues::default())
     }
-}
-
-fn node_seconds(registry: &Registry) -> Histogram {
-    registry.histogram(
-        "portcullis_node_call_duration_seconds",
-        "Seconds of a call to the node, from the first connect to the last byte.",
-        &LATENCY,
-    )
 }
 
 impl Metrics {
@@ -293,71 +225,10 @@ impl Metrics {
     pub fn new(values: &LabelValues<'_>) -> Self {
         let registry = Registry::default();
         process::register(&registry);
-        build_info(&registry);
-        let calls = registry.counters(
-            "portcullis_calls_total",
-            "Calls that passed the policy, by method and cache use.",
-            &["method", "cache"],
-        );
-        let node_calls = registry.series(
-            "portcullis_node_calls_total",
-            "Calls to the node by outcome.",
-            "outcome",
-            &[&["ok"], values.node_errors].concat(),
-        );
-        let by_size = |name, help| registry.histogram(name, help, &SIZE);
-        Self {
-            requests: requests(&registry),
-            request_bytes: by_size(
-                "portcullis_request_size_bytes",
-                "Size of gateway request bodies.",
-            ),
-            response_bytes: by_size(
-                "portcullis_response_size_bytes",
-                "Size of gateway response bodies.",
-            ),
-            by_method: Method::ALL.map(|method| {
-                CacheUse::ALL.map(|cache| calls.with_label_values(&[method.name(), cache.name()]))
-            }),
-            calls,
-            cache_epochs: registry.series(
-                "portcullis_cache_epochs_total",
-                "How often the gateway's cache was emptied, by cause.",
-                "cause",
-                values.cache_causes,
-            ),
-            node_answered: node_calls.with_label_values(&["ok"]),
-            node_calls,
-            node_attempts: attempts(&registry),
-            node_seconds: node_seconds(&registry),
-            node_failed_seconds: Registry::unregistered("node_failed_seconds", &LATENCY),
-            node_retries: retries(&registry),
-            connections: by_surface(
-                &registry,
-                "portcullis_connections",
-                "Open client connections.",
-            ),
-            connections_limit: by_surface(
-                &registry,
-                "portcullis_connections_limit",
-                "Client connections that may be open; 0 for a surface that is off.",
-            ),
-            connections_total: connections(&registry),
-            handshakes: handshakes(&registry),
-            proxy_headers: proxy_headers(&registry),
-            in_flight: registry.gauge("portcullis_requests_in_flight", "Requests in flight."),
-            draining: registry
-                .gauge("portcullis_draining", "1 while the process is shutting down."),
-            store_pruned: store_pruned(&registry),
-            spans: spans(&registry),
-            conditions: Conditions::new(&registry),
-            acme: AcmeMetrics::new(&registry),
-            reloads: ReloadMetrics::new(&registry),
-            fleet: FleetMetrics::new(&registry),
-            relay: RelayMetrics::new(&registry, values.intent_states),
-            sidecar: SidecarMetrics::new(&registry),
-            registry,
-        }
+        let (name, help) = ("portcullis_build_info", "1, with the version.");
+        let [build] = registry.gauge_array(name, help, "version", [env!("CARGO_PKG_VERSION")]);
+        build.set(1);
+        Self::register(&registry, values)
     }
 
     /// Counts a finished gateway request. `bytes` is the size of the response body.

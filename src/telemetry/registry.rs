@@ -11,8 +11,72 @@ use prometheus::{
 };
 use std::collections::BTreeMap;
 
-/// A set of metrics.
-#[derive(Debug, Default)]
+/// A struct of metrics, and `register`, which makes it from a registry and perhaps label values. A
+/// row, `field: Type = kind("name", "help text", …);`, is a metric: `kind` is a method of
+/// [`Registry`], and the help text is also the doc of the field. Fields that are made otherwise
+/// follow in `with { … }`, and can use the rows. For example
+///
+/// ```text
+/// /// The relay's metrics.
+/// pub struct RelayMetrics(registry, states: &[&str]) {
+///     pub journal: IntGaugeVec = gauges("portcullis_relay_journal_intents",
+///         "Intents in the journal by state.", "state", states);
+/// }
+/// ```
+///
+/// becomes
+///
+/// ```text
+/// /// The relay's metrics.
+/// #[derive(Debug)]
+/// pub struct RelayMetrics {
+///     /// Intents in the journal by state.
+///     pub journal: IntGaugeVec,
+/// }
+///
+/// impl RelayMetrics {
+///     pub(super) fn register(registry: &Registry, states: &[&str]) -> Self {
+///         let journal = registry.gauges("portcullis_relay_journal_intents",
+///             "Intents in the journal by state.", "state", states);
+///         Self { journal }
+///     }
+/// }
+/// ```
+macro_rules! metrics {
+    (
+        $(#[$about:meta])*
+        pub struct $Name:ident($registry:ident $(, $values:ident: $Values:ty)?) {$(
+            $vis:vis $metric:ident: $Metric:ty =
+                $kind:ident($name:literal, $help:literal $(, $argument:expr)*);
+        )*}
+        $(with {$(
+            $(#[doc = $doc:literal])*
+            $part_vis:vis $part:ident: $Part:ty = $made:expr;
+        )*})?
+    ) => {
+        $(#[$about])*
+        #[derive(Debug)]
+        pub struct $Name {
+            $(#[doc = $help] $vis $metric: $Metric,)*
+            $($($(#[doc = $doc])* $part_vis $part: $Part,)*)?
+        }
+
+        impl $Name {
+            pub(super) fn register(
+                $registry: &$crate::telemetry::Registry,
+                $($values: $Values)?
+            ) -> Self {
+                $(let $metric = $registry.$kind($name, $help $(, $argument)*);)*
+                $($(let $part = $made;)*)?
+                Self { $($metric,)* $($($part,)*)? }
+            }
+        }
+    };
+}
+pub(super) use metrics;
+
+/// A set of metrics, which its clones share.
+#[derive(Clone, Debug, Default)]
 pub struct Registry(prometheus::Registry);
 
 impl Registry {
@@ -49,12 +113,60 @@ impl Registry {
         counters
     }
 
+    /// Counters of one label as an array, one for each of its values.
+    pub(super) fn counter_array<const VALUES: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; VALUES],
+    ) -> [IntCounter; VALUES] {
+        let counters = self.counters(name, help, &[label]);
+        values.map(|value| counters.with_label_values(&[value]))
+    }
+
+    /// Counters of two labels as an array of arrays, one for each pair of their values.
+    pub(super) fn counter_matrix<const ROWS: usize, const COLUMNS: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        labels: [&str; 2],
+        rows: [&str; ROWS],
+        columns: [&str; COLUMNS],
+    ) -> [[IntCounter; COLUMNS]; ROWS] {
+        let counters = self.counters(name, help, &labels);
+        rows.map(|row| columns.map(|column| counters.with_label_values(&[row, column])))
+    }
+
     pub(super) fn gauge(&self, name: &str, help: &str) -> IntGauge {
         self.add(IntGauge::new(name, help))
     }
 
-    pub(super) fn gauges(&self, name: &str, help: &str, label: &str) -> IntGaugeVec {
-        self.add(IntGaugeVec::new(Opts::new(name, help), &[label]))
+    /// Gauges of one label, with a series for each of these values.
+    pub(super) fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[&str],
+    ) -> IntGaugeVec {
+        let gauges = self.add(IntGaugeVec::new(Opts::new(name, help), &[label]));
+        for value in values {
+            gauges.with_label_values(&[value]);
+        }
+        gauges
+    }
+
+    /// Gauges of one label as an array, one for each of its values.
+    pub(super) fn gauge_array<const VALUES: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; VALUES],
+    ) -> [IntGauge; VALUES] {
+        let gauges = self.gauges(name, help, label, &values);
+        values.map(|value| gauges.with_label_values(&[value]))
     }
 
     pub(super) fn float(&self, name: &str, help: &str) -> Gauge {

@@ -1,7 +1,7 @@
 //! The relay's metrics: requests, writes, pins, signers, journal.
 
 use super::metrics::Requests;
-use super::registry::{Registry, as_gauge};
+use super::registry::{Registry, as_gauge, metrics};
 use portcullis_filters::operation::OperationKind;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;
@@ -11,30 +11,46 @@ const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
 /// Outcomes of a write.
 const OUTCOMES: [&str; 6] = ["written", "idempotent", "pending", "reverted", "refused", "failed"];
 
-/// The relay's metrics.
-#[derive(Debug)]
-pub struct RelayMetrics {
-    /// Its requests.
-    pub requests: Requests,
-    /// Its writes by operation and outcome.
-    pub writes: IntCounterVec,
-    pins_ready: IntGauge,
-    pins_unproven: IntGauge,
-    pins_checked: IntGauge,
-    /// The last nonce of each account.
-    pub nonces: IntGaugeVec,
-    /// The balance of each account in STRK.
-    pub balances: GaugeVec,
-    minimum_balance: Gauge,
-    drip: Gauge,
-    /// The part of each budget that was used within 24 hours.
-    pub budget_used: GaugeVec,
-    /// The intents by state.
-    pub journal: IntGaugeVec,
-    oldest_open: Gauge,
-    reconciled: Gauge,
-    /// 1 if this process settles the unfinished intents of all that share its store.
-    pub reconciles: IntGauge,
+metrics! {
+    /// The relay's metrics.
+    pub struct RelayMetrics(registry, states: &[&str]) {
+        pins_ready: IntGauge = gauge("portcullis_relay_pins_ready", "1 while all pins match.");
+        pins_unproven: IntGauge = gauge("portcullis_relay_pins_unproven",
+            "Pins that did not match the chain at the last check.");
+        pins_checked: IntGauge = gauge("portcullis_relay_pins_checked_timestamp_seconds",
+            "When the pins were last checked, in seconds since 1970.");
+        pub nonces: IntGaugeVec = gauges("portcullis_relay_signer_nonce",
+            "The last nonce that a signing account used.", "account", &[]);
+        pub balances: GaugeVec = floats("portcullis_relay_balance_strk",
+            "Balance of a signing account at the last check of the pins, in STRK.", "account");
+        minimum_balance: Gauge = float("portcullis_relay_minimum_balance_strk",
+            "Balance that each signing account needs, in STRK.");
+        drip: Gauge = float("portcullis_relay_drip_strk",
+            "Balance that the faucet's own account needs for one drip, in STRK; 0 without one.");
+        pub budget_used: GaugeVec = floats("portcullis_relay_budget_used_ratio",
+            "Part of a budget that all relays of the store used within 24 hours; 0 without a \
+             budget.", "budget");
+        pub journal: IntGaugeVec = gauges("portcullis_relay_journal_intents",
+            "Intents in the journal by state.", "state", states);
+        oldest_open: Gauge = float("portcullis_relay_oldest_open_intent_timestamp_seconds",
+            "When the oldest unfinished intent was created, in seconds since 1970; 0 without one.");
+        reconciled: Gauge = float("portcullis_relay_reconciled_timestamp_seconds",
+            "When all unfinished intents were last checked, in seconds since 1970.");
+        pub reconciles: IntGauge = gauge("portcullis_relay_reconciles",
+            "1 while this process settles unfinished intents for all that share its store.");
+    }
+    with {
+        /// Its requests.
+        pub requests: Requests = Requests::new(
+            registry,
+            ["portcullis_relay_requests_total", "Relay requests by verdict and reason."],
+            ["portcullis_relay_request_duration_seconds",
+             "Seconds from the complete head of a relay request to the last byte of its response."],
+            |_| true,
+        );
+        /// Its writes by operation and outcome.
+        pub writes: IntCounterVec = writes(registry);
+    }
 }
 
 /// The result of a check of the pins.
@@ -49,68 +65,6 @@ pub struct PinState {
 }
 
 impl RelayMetrics {
-    pub(super) fn new(registry: &Registry, states: &[&str]) -> Self {
-        let journal = registry.gauges(
-            "portcullis_relay_journal_intents",
-            "Intents in the journal by state.",
-            "state",
-        );
-        for state in states {
-            journal.with_label_values(&[state]);
-        }
-        Self {
-            requests: requests(registry),
-            writes: writes(registry),
-            pins_ready: registry.gauge("portcullis_relay_pins_ready", "1 while all pins match."),
-            pins_unproven: registry.gauge(
-                "portcullis_relay_pins_unproven",
-                "Pins that did not match the chain at the last check.",
-            ),
-            pins_checked: registry.gauge(
-                "portcullis_relay_pins_checked_timestamp_seconds",
-                "When the pins were last checked, in seconds since 1970.",
-            ),
-            nonces: registry.gauges(
-                "portcullis_relay_signer_nonce",
-                "The last nonce that a signing account used.",
-                "account",
-            ),
-            balances: registry.floats(
-                "portcullis_relay_balance_strk",
-                "Balance of a signing account at the last check of the pins, in STRK.",
-                "account",
-            ),
-            minimum_balance: registry.float(
-                "portcullis_relay_minimum_balance_strk",
-                "Balance that each signing account needs, in STRK.",
-            ),
-            drip: registry.float(
-                "portcullis_relay_drip_strk",
-                "Balance that the faucet's own account needs for one drip, in STRK; 0 without one.",
-            ),
-            budget_used: registry.floats(
-                "portcullis_relay_budget_used_ratio",
-                "Part of a budget that all relays of the store used within 24 hours; 0 without a \
-                 budget.",
-                "budget",
-            ),
-            journal,
-            oldest_open: registry.float(
-                "portcullis_relay_oldest_open_intent_timestamp_seconds",
-                "When the oldest unfinished intent was created, in seconds since 1970; 0 without \
-                 one.",
-            ),
-            reconciled: registry.float(
-                "portcullis_relay_reconciled_timestamp_seconds",
-                "When all unfinished intents were last checked, in seconds since 1970.",
-            ),
-            reconciles: registry.gauge(
-                "portcullis_relay_reconciles",
-                "1 while this process settles unfinished intents for all that share its store.",
-            ),
-        }
-    }
-
     /// Counts a write that passed the policy. Both names come from closed lists.
     pub fn write(&self, operation: &str, outcome: &str) {
         self.writes.with_label_values(&[operation, outcome]).inc();
@@ -160,18 +114,6 @@ impl RelayMetrics {
         self.reconciled.set(now_us as f64 / 1e6);
         self.oldest_open.set(oldest.unwrap_or_default() as f64 / 1e6);
     }
-}
-
-fn requests(registry: &Registry) -> Requests {
-    Requests::new(
-        registry,
-        ["portcullis_relay_requests_total", "Relay requests by verdict and reason."],
-        [
-            "portcullis_relay_request_duration_seconds",
-            "Seconds from the complete head of a relay request to the last byte of its response.",
-        ],
-        |_| true,
-    )
 }
 
 /// A series for each operation and outcome.

@@ -1,37 +1,24 @@
 //! The metrics of configuration reloads.
 
-use super::registry::{Registry, as_gauge};
+use super::registry::{Registry, as_gauge, metrics};
 use prometheus::{IntCounter, IntGauge};
 use std::time::SystemTime;
 
-/// Counts reloads, and keeps the result and time of the last one.
-#[derive(Debug)]
-pub struct ReloadMetrics {
-    ok: IntCounter,
-    failed: IntCounter,
-    is_last_ok: IntGauge,
-    last_ok_at: IntGauge,
+metrics! {
+    /// Counts reloads, and keeps the result and time of the last one.
+    pub struct ReloadMetrics(registry) {
+        reloads: [IntCounter; 2] = counter_array("portcullis_config_reloads_total",
+            "Configuration reloads by outcome.", "outcome", ["ok", "failed"]);
+        is_last_ok: IntGauge = gauge("portcullis_config_last_reload_successful",
+            "1 if the last reload succeeded, else 0.");
+        last_ok_at: IntGauge = gauge("portcullis_config_last_reload_success_timestamp_seconds",
+            "When the active configuration was read, in seconds since 1970.");
+    }
 }
 
 impl ReloadMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
-        let reloads = registry.counters(
-            "portcullis_config_reloads_total",
-            "Configuration reloads by outcome.",
-            &["outcome"],
-        );
-        let metrics = Self {
-            ok: reloads.with_label_values(&["ok"]),
-            failed: reloads.with_label_values(&["failed"]),
-            is_last_ok: registry.gauge(
-                "portcullis_config_last_reload_successful",
-                "1 if the last reload succeeded, else 0.",
-            ),
-            last_ok_at: registry.gauge(
-                "portcullis_config_last_reload_success_timestamp_seconds",
-                "When the active configuration was read, in seconds since 1970.",
-            ),
-        };
+        let metrics = Self::register(registry);
         // the start has read it, too
         metrics.mark_read();
         metrics
@@ -39,13 +26,15 @@ impl ReloadMetrics {
 
     /// Counts a reload that was applied.
     pub fn succeeded(&self) {
-        self.ok.inc();
+        let [ok, _] = &self.reloads;
+        ok.inc();
         self.mark_read();
     }
 
     /// Counts a reload that was rejected.
     pub fn failed(&self) {
-        self.failed.inc();
+        let [_, failed] = &self.reloads;
+        failed.inc();
         self.is_last_ok.set(0);
     }
 
