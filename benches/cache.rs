@@ -19,7 +19,7 @@ use portcullis::config::Config;
 use portcullis::gateway::{Caller, Gateway, Lookup, ReadRequest, Settings};
 use portcullis::io::MemoryPool;
 use portcullis::io::gzip::GzipForm;
-use portcullis::node::Node;
+use portcullis::node::{Credentials, Node, NodeClient};
 use portcullis::telemetry::{CacheUse, Metrics};
 use portcullis_filters::client::ClientKey;
 use std::hint::black_box;
@@ -60,8 +60,10 @@ impl World {
         let gateway_config = config.gateway.expect("it has a gateway");
         let metrics = Arc::new(Metrics::default());
         let memory = MemoryPool::new(256 << 20);
-        let node = Node::new(&config.node, Arc::clone(&memory), Arc::clone(&metrics));
-        let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(node), memory));
+        let credentials = Credentials::load(&config.node);
+        let node = Node::new(&config.node, credentials, Arc::clone(&metrics));
+        let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
+        let gateway = Arc::new(Gateway::new(&gateway_config, client, memory));
         let watcher = gateway.watcher(&gateway_config, &config.node, metrics, None);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         runtime.spawn(async move {

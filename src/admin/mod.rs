@@ -28,7 +28,7 @@ use crate::http::context::ServerContext;
 use crate::http::{Handoff, Request, TextErrors, X_REQUEST_ID};
 use crate::io::MemoryPool;
 use crate::io::clock;
-use crate::node::Node;
+use crate::node::NodeStatus;
 use crate::proxy::Surfaces;
 use crate::reply::{Reply, ResponseContext};
 use crate::store::Journal;
@@ -73,8 +73,8 @@ pub struct Admin {
     pub surfaces: Surfaces,
     /// Their listeners.
     pub listeners: Vec<Listener>,
-    /// The node, with the connections of the gateway.
-    pub node: Arc<Node>,
+    /// The node, over the connections of the gateway.
+    pub node: NodeStatus,
     /// The memory for node responses.
     pub memory: Arc<MemoryPool>,
     /// The journal of the relay, and the runtime that reads it.

@@ -86,39 +86,40 @@ fn node(registry: &Registry, admin: &Admin) {
         let memory = Arc::clone(&admin.memory);
         registry.sample(IntGauge::new(name, help), move |gauge| gauge.set(as_gauge(read(&memory))));
     }
-    let node = Arc::clone(&admin.node);
+    let node = admin.node.clone();
     let connections = Opts::new("portcullis_node_connections", "Connections to the node by state.");
     registry.sample(IntGaugeVec::new(connections, &["state"]), move |gauges| {
-        let idle: usize = node.urls().map(|url| url.idle).sum();
-        let busy: usize = node.urls().map(|url| url.busy).sum();
+        let urls = node.urls();
+        let idle: usize = urls.iter().map(|url| url.idle).sum();
+        let busy: usize = urls.iter().map(|url| url.busy).sum();
         gauges.with_label_values(&["idle"]).set(as_gauge(idle));
         gauges.with_label_values(&["busy"]).set(as_gauge(busy));
     });
-    let node = Arc::clone(&admin.node);
+    let node = admin.node.clone();
     let name = "portcullis_node_open_breakers";
     let open = IntGauge::new(name, "Node URLs whose circuit breaker is open.");
     registry.sample(open, move |gauge| {
-        gauge.set(as_gauge(node.urls().filter(|url| url.failure.is_some()).count()))
+        gauge.set(as_gauge(node.urls().iter().filter(|url| url.failure.is_some()).count()))
     });
     by_url(registry, admin);
 }
 
 /// Series for each URL of the node, by its place in the configuration.
 fn by_url(registry: &Registry, admin: &Admin) {
-    let node = Arc::clone(&admin.node);
+    let node = admin.node.clone();
     let info = Opts::new("portcullis_node_info", "1, with the URL at this place of node.url.");
     registry.sample(IntGaugeVec::new(info, &["node", "url"]), move |gauges| {
-        for (index, url) in node.urls().enumerate() {
+        for (index, url) in node.urls().iter().enumerate() {
             gauges.with_label_values(&[&*index.to_string(), &url.url]).set(1);
         }
     });
-    let (node, relay) = (Arc::clone(&admin.node), admin.surfaces.relay.clone());
+    let (node, relay) = (admin.node.clone(), admin.surfaces.relay.clone());
     let name = "portcullis_node_breaker_open";
     let open = Opts::new(name, "1 while the URL only gets probes, of the gateway or of the relay.");
     registry.sample(IntGaugeVec::new(open, &["node"]), move |gauges| {
-        let of_relay = relay.iter().flat_map(|relay| relay.node().urls().enumerate());
+        let of_relay = relay.iter().flat_map(|relay| relay.node().status().urls());
         gauges.reset();
-        for (index, url) in node.urls().enumerate().chain(of_relay) {
+        for (index, url) in node.urls().into_iter().enumerate().chain(of_relay.enumerate()) {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
             gauge.set(gauge.get().max(i64::from(url.failure.is_some())));
         }
@@ -128,20 +129,20 @@ fn by_url(registry: &Registry, admin: &Admin) {
 
 /// Series for each URL of which there may be several.
 fn group(registry: &Registry, admin: &Admin) {
-    let node = Arc::clone(&admin.node);
+    let node = admin.node.clone();
     let help = "The newest block of the URL; -1 while it is unknown, as it is of an only one.";
     let head = Opts::new("portcullis_node_head", help);
     registry.sample(IntGaugeVec::new(head, &["node"]), move |gauges| {
-        for (index, url) in node.urls().enumerate() {
+        for (index, url) in node.urls().iter().enumerate() {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
             gauge.set(url.head.map_or(-1, as_gauge));
         }
     });
-    let node = Arc::clone(&admin.node);
+    let node = admin.node.clone();
     let name = "portcullis_node_left_out";
     let left_out = Opts::new(name, "1 while the URL answers, but is not used for this reason.");
     registry.sample(IntGaugeVec::new(left_out, &["node", "reason"]), move |gauges| {
-        for (index, url) in node.urls().enumerate() {
+        for (index, url) in node.urls().iter().enumerate() {
             for reason in LeftOut::ALL {
                 let gauge = gauges.with_label_values(&[&*index.to_string(), reason.name()]);
                 gauge.set(i64::from(url.left_out == Some(reason)));

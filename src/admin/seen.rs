@@ -49,7 +49,7 @@ impl Admin {
 
     fn look(&self) -> Last {
         let position = self.surfaces.gateway.as_ref().and_then(|gateway| gateway.position());
-        let heads = self.node.urls().filter_map(|url| url.head);
+        let heads = self.node.urls().into_iter().filter_map(|url| url.head);
         let number = heads.chain(position.map(|position| position.height)).max();
         let proof = self.surfaces.relay.as_ref().and_then(|relay| relay.newest_proof());
         let proven = proof.filter(|proof| proof.is_ready()).map(|proof| proof.checked_at);

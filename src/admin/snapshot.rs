@@ -4,7 +4,7 @@
 use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
 use crate::io::clock;
-use crate::node::{LeftOut, Node};
+use crate::node::{LeftOut, UrlStats};
 use crate::relay::Relay;
 use crate::store::Budget;
 use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
@@ -141,8 +141,9 @@ impl Admin {
     }
 
     fn node(&self) -> Value {
-        let gateway = self.surfaces.gateway.as_ref().map(|_| urls("gateway", &self.node));
-        let relay = self.surfaces.relay.as_ref().map(|relay| urls("relay", relay.node()));
+        let gateway = self.surfaces.gateway.as_ref().map(|_| urls("gateway", self.node.urls()));
+        let relay =
+            self.surfaces.relay.as_ref().map(|relay| urls("relay", relay.node().status().urls()));
         let urls = [gateway, relay].into_iter().flatten().flatten();
         let metrics = &self.process.metrics;
         json!({
@@ -217,8 +218,8 @@ impl Admin {
 }
 
 /// The URLs of a node, each with the surface whose connections these are.
-fn urls<'a>(surface: &'a str, node: &'a Node) -> impl Iterator<Item = Value> + 'a {
-    node.urls().map(move |url| {
+fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Value> {
+    urls.into_iter().map(move |url| {
         json!({
             "url": url.url,
             "surface": surface,

@@ -23,7 +23,7 @@ use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
 use crate::io::gzip::GzipForm;
-use crate::node::{Answer, ConnectionChoice, Node, NodeError, Route, chain};
+use crate::node::{Answer, Call, NodeClient, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use bytes::Bytes;
@@ -43,7 +43,7 @@ use tokio::time::{Instant, timeout_at};
 pub struct Gateway {
     /// The settings in force, and the clients.
     pub running: Running<Settings>,
-    node: Arc<Node>,
+    node: NodeClient,
     cache: Arc<Cache>,
     bodies: ParsedBodyCache,
     flights: Arc<Flights<Result<Answer, NodeError>>>,
@@ -165,8 +165,8 @@ fn pinned(position: Option<ChainPosition>, pin: Option<u64>) -> Option<ChainPosi
 
 impl Gateway {
     /// A gateway in front of `node`. Cached answers take their memory from `memory`.
-    pub fn new(config: &GatewayConfig, node: Arc<Node>, memory: Arc<MemoryPool>) -> Self {
-        let latest = if node.is_group() { Latest::Pinnable } else { Latest::OfNode };
+    pub fn new(config: &GatewayConfig, node: NodeClient, memory: Arc<MemoryPool>) -> Self {
+        let latest = if node.shared().is_group() { Latest::Pinnable } else { Latest::OfNode };
         Self {
             running: Running::new(Settings::from(config), &config.clients),
             node,
@@ -187,7 +187,8 @@ impl Gateway {
         fleet: Option<Arc<Fleet>>,
     ) -> Watcher {
         let interval = config.cache.watch_interval;
-        Watcher::new(Arc::clone(&self.cache), interval, &self.node, node, metrics, fleet)
+        let shared = self.node.shared();
+        Watcher::new(Arc::clone(&self.cache), interval, shared, node, metrics, fleet)
     }
 
     /// Applies other settings to later requests.
@@ -266,9 +267,8 @@ impl Gateway {
         };
         let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
         let share = self.running.clients().answers_of(client);
-        let route = Route::HeadOfPrimary;
-        let pooled = ConnectionChoice::Pooled;
-        let answer = self.node.fetch_by(write, route, pooled, None, deadline, Some(share)).await?;
+        let call = Call::new(write, deadline).by(Route::HeadOfPrimary).for_client(share);
+        let answer = self.node.fetch(call).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))
     }
@@ -326,7 +326,7 @@ impl Gateway {
     /// The block that `latest` means, if it is one for several nodes and as far as `position`;
     /// otherwise the primary is queried, which is.
     fn pin(&self, view: &View, position: Option<ChainPosition>) -> Option<u64> {
-        let head = self.node.pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
+        let head = self.node.shared().pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
         let is_far = |wanted| pinned(view.position(), Some(head)).is_some_and(|own| own >= wanted);
         position.is_none_or(is_far).then_some(head)
     }
@@ -341,7 +341,8 @@ impl Gateway {
         }
         let route = request.route();
         // beyond the pin, for this client alone
-        let is_beyond = pin.is_none() && route.is_at_head() && self.node.pinned_head().is_some();
+        let is_beyond =
+            pin.is_none() && route.is_at_head() && self.node.shared().pinned_head().is_some();
         (Arc::clone(&request.key), if is_beyond { Route::Primary } else { route })
     }
 
@@ -420,9 +421,8 @@ impl PendingRead<'_> {
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
         let share = self.gateway.running.clients().answers_of(self.caller.client);
-        let pooled = ConnectionChoice::Pooled;
-        let traceparent = self.caller.traceparent;
-        self.gateway.node.fetch_by(write, route, pooled, traceparent, deadline, Some(share))
+        let call = Call::new(write, deadline).by(route).for_client(share);
+        self.gateway.node.fetch(call.traced(self.caller.traceparent))
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

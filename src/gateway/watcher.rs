@@ -14,7 +14,7 @@ use crate::fleet::{Fleet, Published};
 use crate::io::MemoryPool;
 use crate::io::clock::millis;
 use crate::node::chain::{BlockIdentity, Chain, RpcError};
-use crate::node::{MAX_ANSWER, Node, NodeError};
+use crate::node::{MAX_ANSWER, Node, NodeClient, NodeError};
 use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
@@ -72,7 +72,7 @@ impl Watcher {
     pub(super) fn new(
         cache: Arc<Cache>,
         interval: Duration,
-        node: &Node,
+        node: &Arc<Node>,
         config: &NodeConfig,
         metrics: Arc<Metrics>,
         fleet: Option<Arc<Fleet>>,
@@ -83,7 +83,8 @@ impl Watcher {
             max_connections: config.max_connections.max(BLOCKS),
             ..config.clone()
         };
-        let chain = Chain(node.apart(&config, memory).with_patience(PATIENCE));
+        let client = NodeClient::new(&config, node, memory).with_patience(PATIENCE);
+        let chain = Chain(client);
         Self { cache, interval, chain, metrics, fleet }
     }
 
@@ -252,7 +253,7 @@ impl Watcher {
     async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
         let head = self.chain.fetch_latest().await?.ok_or(RpcError::MalformedAnswer)?;
-        let anchor = self.chain.0.anchor();
+        let anchor = self.chain.0.shared().anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
             self.chain.fetch_anchor(),
             // the anchor is fetched anyway

@@ -6,9 +6,11 @@
 //! transaction that is thrice not in the block of its receipt was rolled back, whatever the heads
 //! are.
 
+use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
+use super::client::Unanswered;
 use super::group::PollResult;
-use super::{ConnectionChoice, Node, NodeCall, Route, Unanswered};
+use super::{Call, NodeClient, Route};
 use crate::io::MemoryPermit;
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
@@ -25,7 +27,7 @@ const POLL: Duration = Duration::from_secs(1);
 /// Each wait is twice as long as the one before, up to this.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
-impl Node {
+impl NodeClient {
     /// Waits until another attempt of a call may be answered from what clients have seen, or the
     /// chain is known to have gone back. False if neither happens until then. The last attempt
     /// `failed`.
@@ -42,11 +44,11 @@ impl Node {
             return true;
         }
         if !failed.is_behind {
-            return self.group.may_change(until).await;
+            return self.node.group.may_change(until).await;
         }
         let now = Instant::now();
-        if !self.group.has_several()
-            && self.group.change(|state| state.begin_doubt(now))
+        if !self.node.group.has_several()
+            && self.node.group.change(|state| state.begin_doubt(now))
             && self.poll_head().await
         {
             return true;
@@ -69,13 +71,13 @@ impl Node {
             keeps_history: false,
             block: None,
         });
-        self.group.end_round(&[result])
+        self.node.group.end_round(&[result])
     }
 
     /// Looks for the transaction in the block that its receipt has named. Returns whether it is
     /// known to be gone from there.
     async fn is_gone(&self, hash: Felt) -> bool {
-        let Some(number) = self.group.read(|state| state.block_of(hash)) else { return false };
+        let Some(number) = self.node.group.read(|state| state.block_of(hash)) else { return false };
         let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let Some(block) = self.ask_raw(route, method, &params).await else { return false };
@@ -83,7 +85,7 @@ impl Node {
             return false;
         }
         let now = Instant::now();
-        let is_gone = self.group.change(|state| state.missed_in(number, hash, now));
+        let is_gone = self.node.group.change(|state| state.missed_in(number, hash, now));
         if is_gone {
             log::warn!(block = number; "a transaction is gone from the block that it was in");
         }
@@ -93,20 +95,18 @@ impl Node {
     /// The result of one attempt, whatever it says of the chain; `None` without one.
     async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
-        let (connection, traceparent) = (ConnectionChoice::Pooled, None);
-        let start = Instant::now();
-        let deadline = start + POLL;
-        let call = NodeCall { id: 1, route, write, connection, traceparent, start, deadline };
+        let deadline = Instant::now() + POLL;
+        let call = Call::new(write, deadline).by(route);
         let mut permit = MemoryPermit::of(&self.memory);
         let payload = match route {
             Route::HeadNumber => {
                 let target = self.targets.first()?;
-                let attempt = target.attempt(&call, &mut permit, &self.metrics);
+                let attempt = target.attempt(&call, &mut permit);
                 timeout_at(deadline, attempt).await.ok()??.ok()?
             }
             _ => Box::pin(self.attempt(&call, &mut permit)).await.ok()?.0,
         };
-        (payload.0 == super::RESULT).then(|| serde_json::from_slice(&payload.1).ok()).flatten()
+        (payload.0 == RESULT).then(|| serde_json::from_slice(&payload.1).ok()).flatten()
     }
 }
 

@@ -4,7 +4,7 @@
 //! error with its code, or why it gave none. State is read at the block being built, so that a
 //! write is visible as soon as the node has accepted it. Starknet API 0.10.
 
-use super::{ConnectionChoice, Node, NodeError, Route};
+use super::{Call, ConnectionChoice, NodeClient, NodeError, Route};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, code};
@@ -75,7 +75,7 @@ pub struct CallTrace {
 }
 
 /// The node, typed.
-pub struct Chain(pub Node);
+pub struct Chain(pub NodeClient);
 
 impl Chain {
     /// The chain's id.
@@ -131,7 +131,7 @@ impl Chain {
 
     /// The block that identifies the chain: block 0, unless `node.anchor` names another.
     pub async fn anchor(&self) -> Result<Block, RpcError> {
-        let id = format!(r#"{{"block_number":{}}}"#, self.0.anchor());
+        let id = format!(r#"{{"block_number":{}}}"#, self.0.shared().anchor());
         self.block(&id, Route::Primary).await
     }
 
@@ -152,7 +152,7 @@ impl Chain {
 
     /// The accepted block of the anchor's number, if there is one.
     pub async fn fetch_anchor(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        let id = format!(r#"{{"block_number":{}}}"#, self.0.anchor());
+        let id = format!(r#"{{"block_number":{}}}"#, self.0.shared().anchor());
         self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 
@@ -262,8 +262,8 @@ impl Chain {
     ) -> Result<Value, RpcError> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
-        let deadline = start + self.0.timeout();
-        let answer = self.0.fetch_by(write, route, connection, traceparent, deadline, None).await;
+        let call = Call::new(write, start + self.0.timeout());
+        let answer = self.0.fetch(call.by(route).over(connection).traced(traceparent)).await;
         trace.took = start.elapsed();
         trace.node = answer.as_ref().ok().and_then(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;

@@ -7,7 +7,6 @@
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
 use crate::secrets::{self, Secret, SecretError};
-use arc_swap::ArcSwap;
 use rustls::{ClientConfig, RootCertStore, crypto};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,9 +42,6 @@ pub struct Credentials {
     pub(super) tls: Option<TlsConnector>,
     header: Option<Secret>,
 }
-
-/// The credentials in force, or every reason why they are unusable; for all clients of the node.
-pub(super) type SharedCredentials = ArcSwap<Result<Credentials, Vec<CredentialsError>>>;
 
 /// Why a file of the credentials is unusable.
 #[derive(Debug, Error)]

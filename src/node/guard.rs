@@ -6,14 +6,15 @@ use super::chain::{BlockIdentity, code};
 use super::group::{Group, PollResult};
 use super::http1::Connection;
 use super::target::Target;
-use super::{CallFailure, Node, NodeError};
-use crate::config::NodeMode;
-use crate::io::MemoryPermit;
+use super::{CallFailure, MAX_ANSWER, Node, NodeError};
+use crate::config::{NodeConfig, NodeMode};
+use crate::io::{MemoryPermit, MemoryPool};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -22,9 +23,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Polls chain and head of every URL of the node.
 pub struct ChainGuard {
-    pub(super) node: Node,
-    pub(super) mode: NodeMode,
-    pub(super) max_lag: u64,
+    node: Arc<Node>,
+    targets: Arc<[Target]>,
+    memory: Arc<MemoryPool>,
+    mode: NodeMode,
+    max_lag: u64,
 }
 
 /// A poll of one URL that goes on over one connection.
@@ -86,12 +89,24 @@ fn minor_version(version: &str) -> String {
 }
 
 impl ChainGuard {
+    /// The guard that keeps the URLs to one chain; `None` if no URL could be of another.
+    pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Option<Self> {
+        let targets = Target::all(node, config);
+        node.chain.is_checked().then(|| Self {
+            node: Arc::clone(node),
+            memory: MemoryPool::new(targets.len() * MAX_ANSWER),
+            targets,
+            mode: config.mode,
+            max_lag: config.max_lag,
+        })
+    }
+
     /// Whether the URL at `index` has the served chain.
     ///
     /// # Errors
     /// Returns in words why not; an unreachable URL is one of the reasons.
     pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
-        let Some(target) = self.node.targets.get(index) else { return Ok(()) };
+        let Some(target) = self.targets.get(index) else { return Ok(()) };
         let checked = self.begin(target, Instant::now() + limit).await;
         checked.map(drop).map_err(|failed| match failed {
             Stopped::Excluded(why) => why,
@@ -127,7 +142,7 @@ impl ChainGuard {
 
     /// A connection to the URL, which has the served chain.
     async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
-        let mut memory = MemoryPermit::of(&self.node.memory);
+        let mut memory = MemoryPermit::of(&self.memory);
         let begun = async {
             let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
             target
@@ -157,7 +172,7 @@ impl ChainGuard {
 
     async fn round(&self, group: &Group, limit: Duration) {
         group.begin_round();
-        let polls = self.node.targets.iter().map(|target| self.poll(target, limit));
+        let polls = self.targets.iter().map(|target| self.poll(target, limit));
         let mut seen = if self.node.chain.is_pinned() {
             join_all(polls).await
         } else {

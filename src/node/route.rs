@@ -1,8 +1,8 @@
 //! Which of several URLs a call goes to.
 
+use super::answer::{Payload, RESULT};
 use super::chain::{code, is_accepted};
 use super::group::{Evidence, Group, GroupState, Shows, Source};
-use super::{Payload, RESULT};
 use portcullis_filters::felt::Felt;
 use serde::Deserialize;
 use std::borrow::Cow;

@@ -2,12 +2,12 @@
 //!
 //! Each attempt is admitted by the breaker, counted by its outcome, and explained if it fails.
 
+use super::answer::{Payload, verify};
 use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt, Failures};
-use super::credentials::{CredentialsError, SharedCredentials};
 use super::http1::{Connection, ExchangeError, NodeStream};
-use super::served_chain::{ChainIdentity, ServedChain};
-use super::{ConnectionChoice, NodeCall, NodeError, Payload, Route, chain, verify};
+use super::served_chain::ChainIdentity;
+use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
@@ -54,7 +54,7 @@ impl AttemptLine {
     fn log(
         self,
         record: &UrlRecord,
-        call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>,
+        call: &Call<'_, impl Fn(u64, &mut Vec<u8>)>,
         failed: Option<&FailedAttempt>,
     ) {
         /// The part of a request that the line shows.
@@ -80,16 +80,15 @@ impl AttemptLine {
 
 /// One URL of the node, as one client of it.
 pub(super) struct Target {
-    /// The state that all clients of the node share.
+    /// The state of the node, and of this URL, that all clients share.
+    node: Arc<Node>,
     pub(super) record: Arc<UrlRecord>,
     host: String,
     port: u16,
     scheme: Scheme,
-    credentials: Arc<SharedCredentials>,
     /// The request head up to the length's digits.
     head: Vec<u8>,
     pub(super) breaker: Breaker,
-    chain: Arc<ServedChain>,
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each further call.
     free: Semaphore,
@@ -106,27 +105,26 @@ struct Idle {
 }
 
 impl Target {
-    pub(super) fn new(
-        record: Arc<UrlRecord>,
-        url: &NodeUrl,
-        config: &NodeConfig,
-        chain: &Arc<ServedChain>,
-        credentials: &Arc<SharedCredentials>,
-    ) -> Self {
+    /// All URLs of the node, over connections of their own.
+    pub(super) fn all(node: &Arc<Node>, config: &NodeConfig) -> Arc<[Self]> {
+        let urls = node.records.iter().zip(config.url.iter());
+        urls.map(|(record, url)| Self::new(node, record, url, config)).collect()
+    }
+
+    fn new(node: &Arc<Node>, record: &Arc<UrlRecord>, url: &NodeUrl, config: &NodeConfig) -> Self {
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
              Accept: application/json\r\nAccept-Encoding: identity\r\n",
             url.path, url.authority
         );
         Self {
-            record,
+            node: Arc::clone(node),
+            record: Arc::clone(record),
             host: url.host.clone(),
             port: url.port,
             scheme: url.scheme,
-            credentials: Arc::clone(credentials),
             head: head.into_bytes(),
             breaker: Breaker::default(),
-            chain: Arc::clone(chain),
             idle: Mutex::default(),
             free: Semaphore::new(config.max_connections),
             connect_timeout: config.connect_timeout,
@@ -137,10 +135,10 @@ impl Target {
         }
     }
 
-    fn request(&self, call: &NodeCall<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
+    fn request(&self, call: &Call<'_, impl Fn(u64, &mut Vec<u8>)>) -> Vec<u8> {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
-        if let Ok(credentials) = &**self.credentials.load() {
+        if let Ok(credentials) = &**self.node.credentials.load() {
             request.extend_from_slice(credentials.header());
         }
         if let Some(traceparent) = call.traceparent {
@@ -164,12 +162,11 @@ impl Target {
     /// Attempts a call; `None` while the breaker is open.
     pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        call: &NodeCall<'_, W>,
+        call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-        metrics: &Metrics,
     ) -> Option<Result<Payload, CallFailure>> {
         let admitted = self.breaker.enter(Instant::now)?;
-        let result = self.ask(call, permit, metrics).await;
+        let result = self.ask(call, permit).await;
         // refused by the node's own limit while other calls are in flight: the node still works
         let is_full = result == Err(CallFailure::Busy) && self.busy() > 0;
         if !is_full {
@@ -181,12 +178,11 @@ impl Target {
     /// Sends a call, whatever the breaker says; counts its outcome, and explains a failure.
     pub(super) async fn ask<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        call: &NodeCall<'_, W>,
+        call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-        metrics: &Metrics,
     ) -> Result<Payload, CallFailure> {
         let mut line = AttemptLine::begin();
-        let result = self.exchange(call, permit, metrics, &mut line).await;
+        let result = self.exchange(call, permit, &mut line).await;
         let verified = result.and_then(|(connection, body)| {
             let payload = verify(&body, call.id)?;
             // only now: after a wrong answer the right one may still arrive
@@ -205,9 +201,8 @@ impl Target {
     /// ended before the first byte of an answer.
     async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
-        call: &NodeCall<'_, W>,
+        call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-        metrics: &Metrics,
         line: &mut AttemptLine,
     ) -> Result<(Box<Connection>, Bytes), FailedAttempt> {
         let _permit = self.free.try_acquire().map_err(|_| NodeError::Overloaded)?;
@@ -218,7 +213,7 @@ impl Target {
             line.connection = "reused";
             match connection.exchange(self.request(call), call.deadline, permit).await {
                 Ok(body) => return Ok((connection, body)),
-                Err(ExchangeError::BeforeAnswer) => metrics.node_retries.inc(),
+                Err(ExchangeError::BeforeAnswer) => self.node.metrics.node_retries.inc(),
                 Err(error) => return Err(error.into()),
             }
             may_be_received = true;
@@ -246,9 +241,9 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Box<Connection>, FailedAttempt> {
-        let epoch = self.chain.epoch();
+        let epoch = self.node.chain.epoch();
         let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
-        if self.chain.is_checked() {
+        if self.node.chain.is_checked() {
             let verdict = self.verify_chain(&mut connection, deadline, permit).await?;
             verdict.map_err(|why| FailedAttempt {
                 failure: CallFailure::Foreign,
@@ -267,7 +262,7 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Result<(), String>, FailedAttempt> {
-        let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.chain.anchor);
+        let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.node.chain.anchor);
         let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
         let mut results = [None, None];
         for ((method, params), result) in calls.into_iter().zip(&mut results) {
@@ -275,7 +270,7 @@ impl Target {
         }
         let [id, anchor] = results;
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
-        Ok(self.chain.judge(self.record.index, &self.record.url, found))
+        Ok(self.node.chain.judge(self.record.index, &self.record.url, found))
     }
 
     /// Calls a method with these parameters over `connection`, which is replaced if the node closes
@@ -289,15 +284,7 @@ impl Target {
         permit: &mut MemoryPermit,
     ) -> Result<Result<Value, i64>, FailedAttempt> {
         let write = |id, out: &mut Vec<u8>| chain::write_request(id, method, params, out);
-        let call = NodeCall {
-            id: 1,
-            route: Route::Primary,
-            write,
-            connection: ConnectionChoice::New,
-            traceparent: None,
-            start: deadline,
-            deadline,
-        };
+        let call = Call::new(write, deadline);
         let answer = connection.exchange(self.request(&call), deadline, permit).await;
         let body = answer.map_err(|error| match error {
             ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Fault(NodeError::Cut)),
@@ -317,7 +304,7 @@ impl Target {
     }
 
     pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {
-        let credentials = self.credentials.load_full();
+        let credentials = self.node.credentials.load_full();
         let credentials = credentials.as_ref().as_ref();
         let credentials =
             credentials.map_err(|errors| Cause::Credentials(CredentialsError::join(errors)))?;
@@ -347,7 +334,7 @@ impl Target {
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
         while let Some(Idle { mut connection, since }) = idle.pop_back() {
-            let is_known = connection.chain_epoch == self.chain.epoch();
+            let is_known = connection.chain_epoch == self.node.chain.epoch();
             let is_fresh = now.duration_since(since) < self.idle_timeout
                 && now.duration_since(connection.opened) < self.lifetime;
             if is_fresh && is_known && connection.is_quiet() {

@@ -11,7 +11,7 @@ use crate::config::{AppliedConfig, MAX_NODE_TIMEOUT};
 use crate::fleet::Fleet;
 use crate::http::certificates::Certificates;
 use crate::io::DescriptorUse;
-use crate::node::{Node, NodeError, Serving, Switch};
+use crate::node::{NodeError, NodeStatus, Probes, Serving, Switch};
 use crate::proxy::Surfaces;
 use crate::relay::pins::UNREADABLE;
 use crate::store::ReplicaStatus;
@@ -41,7 +41,8 @@ const RENEWAL: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// Watches the process and what it depends on.
 pub(super) struct Health {
-    pub(super) node: Arc<Node>,
+    pub(super) node: NodeStatus,
+    pub(super) probes: Probes,
     pub(super) surfaces: Surfaces,
     pub(super) storage: Option<Storage>,
     pub(super) fleet: Option<Arc<Fleet>>,
@@ -76,8 +77,7 @@ impl Health {
         loop {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
-            let urls: Vec<_> = self.node.urls().collect();
-            if let Some(Switch { from, to, cause }) = serving.update(&urls) {
+            if let Some(Switch { from, to, cause }) = serving.update(&self.node.urls()) {
                 self.metrics.conditions.node_switched(&from, &to, cause.as_deref());
             }
             // for less than an interval, as at the start, it is no event
@@ -119,7 +119,7 @@ impl Health {
 
     /// How the node failed, if that is the reason.
     fn node_cause(&self, reason: &str) -> Option<String> {
-        let failures: Vec<_> = self.nodes().flat_map(Node::failures).collect();
+        let failures: Vec<_> = self.nodes().flat_map(|node| node.failures()).collect();
         let is_of_node = reason.starts_with("upstream_");
         is_of_node.then(|| node_cause(reason, &failures).map(str::to_owned))?
     }
@@ -174,7 +174,9 @@ impl Health {
 
     /// Tries the URLs that failed, however few requests there are.
     async fn probe(&self) {
-        join_all(self.nodes().map(|node| node.probe(INTERVAL))).await;
+        let of_relay = self.surfaces.relay.as_ref().map(|relay| relay.node().probes());
+        let all = [Some(&self.probes), of_relay.as_ref()].into_iter().flatten();
+        join_all(all.map(|probes| probes.run(INTERVAL))).await;
     }
 
     /// While the cache is bypassed, asks whether the node answers anything, however few requests
@@ -183,16 +185,16 @@ impl Health {
         loop {
             tokio::time::sleep(INTERVAL).await;
             let silent = match self.is_cache_bypassed() {
-                true => self.node.silent_urls(SILENCE).await,
+                true => self.probes.silent_urls(SILENCE).await,
                 false => Vec::new(),
             };
             *self.silent.lock() = silent;
         }
     }
 
-    fn nodes(&self) -> impl Iterator<Item = &Node> {
-        let relay = self.surfaces.relay.as_ref().map(|relay| relay.node());
-        [Some(&*self.node), relay].into_iter().flatten()
+    fn nodes(&self) -> impl Iterator<Item = NodeStatus> {
+        let of_relay = self.surfaces.relay.as_ref().map(|relay| relay.node().status());
+        [Some(self.node.clone()), of_relay].into_iter().flatten()
     }
 
     fn report(&self, condition: Condition, found: impl IntoIterator<Item = Finding>) {
@@ -203,7 +205,7 @@ impl Health {
     /// The URLs that do not answer or are left out; if that is all of them, requests fail.
     fn node_urls(&self) -> Vec<Finding> {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
-        for url in self.nodes().flat_map(Node::urls) {
+        for url in self.nodes().flat_map(|node| node.urls()) {
             let known = failures.entry(url.url).or_default();
             let cause =
                 url.failure.map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
@@ -219,7 +221,7 @@ impl Health {
     }
 
     fn is_starting(&self) -> bool {
-        self.node.urls().all(|url| url.failure == Some(NodeError::Starting))
+        self.node.urls().iter().all(|url| url.failure == Some(NodeError::Starting))
     }
 
     fn is_cache_bypassed(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::http::{Gate, RequestIds, TextErrors};
 use crate::io::MemoryPool;
 use crate::io::clock;
 use crate::node::chain::Chain;
-use crate::node::{Node, NodeError};
+use crate::node::{ChainGuard, Node, NodeClient, NodeError};
 use crate::process::files::{self, FileNeeds};
 use crate::process::handover::{ListenerFd, Program};
 use crate::process::health::Health;
@@ -98,17 +98,18 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     let mut bound = Bound::new(config, log, inherited);
     let metrics = Arc::clone(&bound.process.metrics);
     let memory = MemoryPool::new(config.server.answer_memory.bytes());
-    let node = Node::with_credentials(&config.node, Ok(credentials), Arc::clone(&memory), metrics);
-    let node = Arc::new(node);
+    let node = Node::new(&config.node, Ok(credentials), metrics);
     bound.node = Some(Arc::clone(&node));
-    if let Some(guard) = node.chain_guard(&config.node) {
+    if let Some(guard) = ChainGuard::new(&config.node, &node) {
         bound.add_service(background_service("chain guard", guard));
     }
     let fleet = bound.join_fleet(config, &identities, secrets.fleet)?;
     bound.add_certificates(config, &identities, secrets.acme, fleet.clone())?;
     bound.surfaces.trusted.change(config);
+    let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
+    let (status, probes) = (client.status(), client.probes());
     if let Some(gateway) = &config.gateway {
-        bound.add_gateway(gateway, &config.node, &node, &memory, fleet.clone())?;
+        bound.add_gateway(gateway, &config.node, client, &memory, fleet.clone())?;
     }
     let (mut journal, mut storage_of) = (None, None);
     if let Some(store) = &config.store {
@@ -116,9 +117,9 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
         storage_of = Some(storage.clone());
         if let Some((settings, keys)) = relay.zip(secrets.keys) {
             // its own connections, so that writes do not queue behind reads
-            let node = node.apart(&config.node, Arc::clone(&memory));
+            let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
             journal = Some((storage.store.journal(), storage.runtime.clone()));
-            bound.add_relay(settings, keys, Chain(node), storage.clone())?;
+            bound.add_relay(settings, keys, Chain(client), storage.clone())?;
         }
         if let Some((config, settings)) = config.sidecar.as_ref().zip(sidecar) {
             bound.add_sidecar(config, settings, storage)?;
@@ -127,7 +128,8 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
     let is_in_fleet = fleet.is_some();
     bound.share_limits(fleet.as_ref());
     let health = Health {
-        node: Arc::clone(&node),
+        node: status.clone(),
+        probes,
         surfaces: bound.surfaces.clone(),
         fleet,
         storage: storage_of,
@@ -142,7 +144,7 @@ fn connect_parts(config: &Config, log: Log, inherited: Inherited) -> Result<Boun
             started: SystemTime::now(),
             surfaces: bound.surfaces.clone(),
             listeners: bound.lifecycle.listeners.clone(),
-            node,
+            node: status,
             memory,
             journal,
             in_force: Arc::clone(&bound.in_force),
@@ -269,11 +271,11 @@ impl Bound {
         &mut self,
         config: &GatewayConfig,
         node_config: &NodeConfig,
-        node: &Arc<Node>,
+        node: NodeClient,
         memory: &Arc<MemoryPool>,
         fleet: Option<Arc<Fleet>>,
     ) -> Result<(), StartError> {
-        let gateway = Arc::new(Gateway::new(config, Arc::clone(node), Arc::clone(memory)));
+        let gateway = Arc::new(Gateway::new(config, node, Arc::clone(memory)));
         let limits = config.connections.clone();
         self.add_surface(&config.listen, Arc::clone(&gateway), limits, &config.clients)?;
         let watcher =
@@ -452,7 +454,7 @@ impl Bound {
         self.signals = Some(signals);
     }
 
-    /// The node, as all parts see it.
+    /// The node, which all of its clients share.
     pub(crate) fn node(&self) -> Option<Arc<Node>> {
         self.node.clone()
     }

@@ -125,7 +125,7 @@ impl NodeIo for Driver {
     }
 
     fn urls(&self) -> Vec<usize> {
-        self.chain.0.serving_urls()
+        self.chain.0.shared().serving_urls()
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
@@ -151,7 +151,7 @@ impl NodeIo for Driver {
     }
 
     fn note_shown(&self, number: u64) {
-        self.chain.0.note_shown(number);
+        self.chain.0.shared().note_shown(number);
     }
 }
 

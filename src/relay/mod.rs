@@ -22,7 +22,7 @@ pub(crate) use trace::Trace;
 
 use crate::config::RelayConfig;
 use crate::http::clients::Running;
-use crate::node::Node;
+use crate::node::NodeClient;
 use crate::node::chain::Chain;
 use crate::reply::Reply;
 use crate::store::Store;
@@ -97,7 +97,8 @@ impl Relay {
         self.driver.prover.newest()
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    /// The node, over the connections of the relay.
+    pub(crate) fn node(&self) -> &NodeClient {
         &self.driver.chain.0
     }
 }

@@ -2,9 +2,12 @@
 
 use std::net::TcpStream;
 
-use portcullis::config::Config;
+use portcullis::config::{Config, NodeConfig};
 use portcullis::io::MemoryPool;
-use portcullis::node::{ConnectionChoice, MAX_ANSWER, Node as Client, NodeError};
+use portcullis::node::{
+    Call as NodeCall, ConnectionChoice, Credentials, MAX_ANSWER, Node as SharedNode, NodeClient,
+    NodeError,
+};
 use tokio::time::Instant;
 
 use crate::support::node::{Act, Call, Node};
@@ -12,17 +15,27 @@ use crate::support::script::{good, json, send, sized};
 
 const REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}"#;
 
+fn client(config: &NodeConfig) -> NodeClient {
+    let node = SharedNode::new(config, Credentials::load(config), Default::default());
+    NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER))
+}
+
+/// Makes a call by a new connection.
+async fn ask(client: &NodeClient) -> Result<(), NodeError> {
+    let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
+    let call = NodeCall::new(write, Instant::now() + client.timeout());
+    client.fetch(call.over(ConnectionChoice::New)).await.map(drop)
+}
+
 /// Sends one request to this URL, and returns why it failed.
 async fn cause_at(url: &str) -> Option<String> {
     let text = format!(
         "[node]\nurl = \"{url}\"\ntimeout = \"200ms\"\n[gateway]\nlisten = \"127.0.0.1:0\"\n"
     );
     let config = Config::parse(&text, []).expect("a configuration").node;
-    let node = Client::new(&config, MemoryPool::new(4 * MAX_ANSWER), Default::default());
-    let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
-    let deadline = Instant::now() + config.timeout;
-    let _failed = node.fetch(write, ConnectionChoice::New, None, deadline, None).await;
-    node.failure_cause(0)
+    let client = client(&config);
+    let _failed = ask(&client).await;
+    client.status().failure_cause(0)
 }
 
 #[tokio::test]
@@ -30,23 +43,20 @@ async fn each_kind_of_failure_keeps_its_cause() {
     let stub = Node::start(|_| send(sized("500 Broken", &[], "")));
     let text = format!("[node]\nurl = \"http://{}/rpc\"\n[admin]\n", stub.address());
     let config = Config::parse(&text, []).expect("a configuration").node;
-    let node = Client::new(&config, MemoryPool::new(4 * MAX_ANSWER), Default::default());
-    let ask = || {
-        let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
-        node.fetch(write, ConnectionChoice::New, None, Instant::now() + config.timeout, None)
-    };
-    assert_eq!(ask().await.err(), Some(NodeError::Status));
+    let client = client(&config);
+    let status = client.status();
+    assert_eq!(ask(&client).await.err(), Some(NodeError::Status));
     let address = stub.address();
     drop(stub);
     while TcpStream::connect(address).is_ok() {}
-    while node.urls().all(|url| url.failure.is_none()) {
-        assert_eq!(ask().await.err(), Some(NodeError::Unreachable));
+    while status.urls().iter().all(|url| url.failure.is_none()) {
+        assert_eq!(ask(&client).await.err(), Some(NodeError::Unreachable));
     }
-    let mut failures = node.failures();
+    let mut failures = status.failures();
     failures.sort_by_key(|failure| failure.at);
     let causes: Vec<_> = failures.iter().map(|one| (&*one.cause, one.stops_calls)).collect();
     assert_eq!(causes, [("500 Internal Server Error", false), ("connection refused", true)]);
-    let cause = node.urls().find_map(|url| url.cause);
+    let cause = status.urls().into_iter().find_map(|url| url.cause);
     assert_eq!(cause.as_deref(), Some("connection refused"), "why it gets no calls");
 }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
-use crate::node::{ConnectionChoice, MAX_ANSWER, Node};
+use crate::node::{Call, ChainGuard, Credentials, MAX_ANSWER, Node, NodeClient};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::Secret;
@@ -24,8 +24,8 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
         let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
         // which chain it has is checked later
         let config = NodeConfig { url: urls, chain_id: None, ..config.node.clone() };
-        let node = Node::new(&config, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
-        let chain = Chain(node);
+        let node = load(&config, Arc::default());
+        let chain = Chain(NodeClient::new(&config, &node, MemoryPool::new(MAX_ANSWER)));
         for method in [Method::SpecVersion, Method::ChainId] {
             report.add(ask(&chain.0, url, method).await);
         }
@@ -35,8 +35,7 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     }
     // compared as replicas, which have to agree in more
     let of_replicas = NodeConfig { mode: NodeMode::Replicas, ..config.node.clone() };
-    let node = Node::new(&of_replicas, MemoryPool::new(MAX_ANSWER), Arc::new(Metrics::default()));
-    if let Some(guard) = node.chain_guard(&of_replicas) {
+    if let Some(guard) = ChainGuard::new(&of_replicas, &load(&of_replicas, Arc::default())) {
         for (index, url) in config.node.url.iter().enumerate() {
             let url = url.shown();
             report.add(match guard.check(index, config.node.timeout).await {
@@ -148,7 +147,8 @@ fn replica(url: &str, compared: Result<String, String>) -> Finding {
 async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut Report) {
     let config = settings.config.clone();
     let metrics = Arc::new(Metrics::default());
-    let chain = Chain(Node::new(node, MemoryPool::new(16 * MAX_ANSWER), Arc::clone(&metrics)));
+    let shared = load(node, Arc::clone(&metrics));
+    let chain = Chain(NodeClient::new(node, &shared, MemoryPool::new(16 * MAX_ANSWER)));
     let pins = Arc::new(Pins::new(&config, keys));
     let running = Arc::new(Running::new(settings, &config.clients));
     let prover = Prover::new(pins, Arc::new(chain), running, None, metrics);
@@ -165,8 +165,13 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     }
 }
 
+/// The node with its credentials: if they are unusable, each call says why.
+fn load(config: &NodeConfig, metrics: Arc<Metrics>) -> Arc<Node> {
+    Node::new(config, Credentials::load(config), metrics)
+}
+
 /// Calls a method of the node, which has this one URL.
-async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
+async fn ask(client: &NodeClient, url: &NodeUrl, method: Method) -> Finding {
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),
@@ -177,8 +182,7 @@ async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
         policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
     let start = Instant::now();
-    let answer =
-        node.fetch(request, ConnectionChoice::Pooled, None, start + node.timeout(), None).await;
+    let answer = client.fetch(Call::new(request, start + client.timeout())).await;
     let url = url.shown();
     let name = method.name();
     let took = start.elapsed();
@@ -192,7 +196,7 @@ async fn ask(node: &Node, url: &NodeUrl, method: Method) -> Finding {
             Finding::failed(Kind::Node, &url, format!("{name}: the error {error} ({took:.0?})"))
         }
         Err(error) => {
-            let cause = node.failure_cause(0).unwrap_or_default();
+            let cause = client.status().failure_cause(0).unwrap_or_default();
             let message = format!("{name}: {}: {cause} ({took:.0?})", error.name());
             Finding::failed(Kind::Node, &url, message)
         }

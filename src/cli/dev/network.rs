@@ -9,7 +9,7 @@ use super::secrets::{Account, Accounts};
 use crate::config::NodeConfig;
 use crate::io::MemoryPool;
 use crate::node::chain::{CallTrace, Chain, RpcError, code};
-use crate::node::{MAX_ANSWER, Node, NodeError};
+use crate::node::{Credentials, MAX_ANSWER, Node, NodeClient, NodeError};
 use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
@@ -90,12 +90,13 @@ pub(super) struct Network {
 
 impl Network {
     /// The network with these accounts on a node of our own; requests nothing from it.
-    pub(super) fn of_our_own(node: &NodeConfig, accounts: Accounts) -> Self {
-        let node = Node::new(node, MemoryPool::new(4 * MAX_ANSWER), Arc::new(Metrics::default()));
+    pub(super) fn of_our_own(config: &NodeConfig, accounts: Accounts) -> Self {
+        let node = Node::new(config, Credentials::load(config), Arc::new(Metrics::default()));
+        let client = NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER));
         let token = known(TOKEN);
         let contracts = contracts(&accounts, token);
         let chain_id = Felt::from_short_string(CHAIN_ID).unwrap_or(Felt::ZERO);
-        Self { chain: Chain(node), chain_id, token, accounts, contracts }
+        Self { chain: Chain(client), chain_id, token, accounts, contracts }
     }
 
     /// A network on a node that `dev` did not start. Requests only the chain id from it.
@@ -103,7 +104,7 @@ impl Network {
         let network = Self::of_our_own(node, accounts);
         let chain_id = network.chain.chain_id().await.map_err(|trouble| match trouble {
             RpcError::Node(error) => {
-                let cause = network.chain.0.failure_cause(0);
+                let cause = network.chain.0.status().failure_cause(0);
                 NetworkError::Unreachable(cause.unwrap_or_else(|| error.name().to_owned()))
             }
             trouble => failed("chain id", trouble),

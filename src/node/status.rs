@@ -1,8 +1,10 @@
-//! The state of each URL of the node, as metrics, the page and the health checks show it.
+//! Which URLs of the node serve, and why the others do not, as metrics, the page and the health
+//! checks show it.
 
 use super::cause::UrlFailure;
 use super::target::Target;
 use super::{LeftOut, Node, NodeError};
+use std::sync::Arc;
 
 /// The state of one URL, for metrics.
 #[derive(Clone, Debug)]
@@ -29,7 +31,14 @@ pub struct UrlStats {
     pub left_out_cause: Option<String>,
 }
 
-impl Node {
+/// The status of the node, as one client of it has found it.
+#[derive(Clone)]
+pub struct NodeStatus {
+    pub(super) node: Arc<Node>,
+    pub(super) targets: Arc<[Target]>,
+}
+
+impl NodeStatus {
     /// Why the most recent failed attempt at the URL at `index` failed, in words for the operator:
     /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
     pub fn failure_cause(&self, index: usize) -> Option<String> {
@@ -43,13 +52,14 @@ impl Node {
     }
 
     /// The state of each URL, in order of preference.
-    pub fn urls(&self) -> impl Iterator<Item = UrlStats> {
-        let group = self.group.has_several().then(|| self.group.state());
+    pub fn urls(&self) -> Vec<UrlStats> {
+        let Self { node, targets } = self;
+        let group = node.group.has_several().then(|| node.group.state());
         let closed = |target: &Target| target.breaker.failure().is_none();
-        let answers = move |url: usize| self.targets.get(url).is_some_and(closed);
-        let start = self.start.load_full();
+        let answers = |url: usize| targets.get(url).is_some_and(closed);
+        let start = node.start.load_full();
         let starting = start.as_ref().map(|_| NodeError::Starting);
-        self.targets.iter().map(move |target| {
+        let stats = |target: &Target| {
             let (index, open) = (target.record.index, target.breaker.failure());
             let member = group.as_ref().and_then(|group| group.members.get(index));
             UrlStats {
@@ -67,6 +77,7 @@ impl Node {
                 left_out: member.and_then(|member| member.left_out),
                 left_out_cause: group.as_ref().and_then(|group| group.cause(index, answers)),
             }
-        })
+        };
+        targets.iter().map(stats).collect()
     }
 }

@@ -1,0 +1,48 @@
+//! A verified answer of the node.
+
+use super::NodeError;
+use crate::io::MemoryPermit;
+use crate::io::gzip::GzipForm;
+use bytes::Bytes;
+use portcullis_filters::rpc::response::Outcome;
+use std::sync::Arc;
+
+/// 4 MiB: the bound on the body of a node's answer.
+pub const MAX_ANSWER: usize = 4 << 20;
+
+/// The name of the member of a result.
+pub(super) const RESULT: &str = "result";
+
+/// The name and the text of a verified payload's member.
+pub(super) type Payload = (&'static str, Bytes);
+
+/// The payload of a verified answer, and its share of the memory for answers. Clones share both.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The name of the payload's member: `result` or `error`.
+    pub member: &'static str,
+    /// The payload's JSON text, as the node wrote it.
+    pub payload: Bytes,
+    /// Released when the answer has been sent to every client that waits for it.
+    pub memory: Arc<MemoryPermit>,
+    /// The gzip form of the payload, made for the first client that accepts it.
+    pub gzip: GzipForm,
+    /// The place of the URL that gave it, in the configuration; `None` if no call was needed.
+    pub node: Option<usize>,
+}
+
+impl Answer {
+    /// Whether it is a result, not the node's error.
+    pub fn is_result(&self) -> bool {
+        self.member == RESULT
+    }
+}
+
+/// The payload of an answer's body, if it is one complete response to the request of this id.
+pub(super) fn verify(body: &Bytes, id: u64) -> Result<Payload, NodeError> {
+    let (member, payload) = match Outcome::verify(body, id).ok_or(NodeError::Invalid)? {
+        Outcome::Result(text) => (RESULT, text),
+        Outcome::Error(text) => ("error", text),
+    };
+    Ok((member, body.slice_ref(payload)))
+}

@@ -1,0 +1,68 @@
+//! One call to the node: its request, its route, and how long it may take.
+
+use super::Route;
+use crate::io::ClientShare;
+use tokio::time::Instant;
+
+/// Which connection a request is sent over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionChoice {
+    /// A pooled one. If it ends before an answer begins, the request is sent once more.
+    Pooled,
+    /// A new one; nothing is sent twice.
+    New,
+}
+
+/// A call, in one place to keep the future that waits for its answer small.
+pub struct Call<'a, W> {
+    /// The id of the request: the number of the call at its client, 1 for a call without one.
+    pub(super) id: u64,
+    pub(super) write: W,
+    pub(super) route: Route,
+    pub(super) connection: ConnectionChoice,
+    pub(super) traceparent: Option<&'a [u8]>,
+    pub(super) share: Option<ClientShare>,
+    pub(super) start: Instant,
+    pub(super) deadline: Instant,
+}
+
+impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
+    /// A call to the primary over a pooled connection. `write` writes the request's body under the
+    /// id that it receives.
+    pub fn new(write: W, deadline: Instant) -> Self {
+        Self {
+            id: 1,
+            write,
+            route: Route::Primary,
+            connection: ConnectionChoice::Pooled,
+            traceparent: None,
+            share: None,
+            start: Instant::now(),
+            deadline,
+        }
+    }
+
+    /// Sends it to a URL that the route allows.
+    #[must_use]
+    pub fn by(self, route: Route) -> Self {
+        Self { route, ..self }
+    }
+
+    /// Sends it over a pooled connection or over a new one.
+    #[must_use]
+    pub fn over(self, connection: ConnectionChoice) -> Self {
+        Self { connection, ..self }
+    }
+
+    /// Sends this `traceparent` with it, which must be well-formed.
+    #[must_use]
+    pub fn traced(self, traceparent: Option<&'a [u8]>) -> Self {
+        Self { traceparent, ..self }
+    }
+
+    /// Counts a large answer as that of the client with this share.
+    #[must_use]
+    pub fn for_client(self, share: ClientShare) -> Self {
+        Self { share: Some(share), ..self }
+    }
+}

@@ -1,0 +1,78 @@
+//! The state of the node that all of its clients share, whichever connections each of them has.
+
+use super::group::{Group, GroupState};
+use super::served_chain::ServedChain;
+use super::target::UrlRecord;
+use super::{Credentials, CredentialsError};
+use crate::config::NodeConfig;
+use crate::telemetry::Metrics;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use std::sync::Arc;
+
+/// The node, under one or more URLs.
+pub struct Node {
+    pub(super) records: Vec<Arc<UrlRecord>>,
+    pub(super) chain: ServedChain,
+    pub(super) group: Group,
+    /// Those in force, or every reason why they are unusable.
+    pub(super) credentials: ArcSwap<Result<Credentials, Vec<CredentialsError>>>,
+    /// The progress of its start, as text for the operator; `None` once it runs.
+    pub(super) start: ArcSwapOption<String>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Node {
+    /// A node as configured. With unusable credentials each call fails, and says why.
+    pub fn new(
+        config: &NodeConfig,
+        credentials: Result<Credentials, Vec<CredentialsError>>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            records: UrlRecord::all(config, &metrics),
+            chain: ServedChain::new(config),
+            group: Group::new(config),
+            credentials: ArcSwap::from_pointee(credentials),
+            start: ArcSwapOption::empty(),
+            metrics,
+        })
+    }
+
+    /// Sends other credentials with later requests, and verifies later connections by them.
+    pub fn change(&self, credentials: Credentials) {
+        self.credentials.store(Arc::new(Ok(credentials)));
+    }
+
+    /// Fails every call with [`super::NodeError::Starting`] while `progress` is set; it is shown to
+    /// the operator as the cause.
+    pub fn set_start(&self, progress: Option<String>) {
+        self.start.store(progress.map(Arc::new));
+    }
+
+    /// The number of the block that identifies the chain.
+    pub fn anchor(&self) -> u64 {
+        self.chain.anchor
+    }
+
+    /// Whether several URLs may serve at a time.
+    pub fn is_group(&self) -> bool {
+        self.group.has_several() && self.group.read(GroupState::has_replicas)
+    }
+
+    /// The places of the URLs that may serve: all that are not left out.
+    pub fn serving_urls(&self) -> Vec<usize> {
+        self.group
+            .read(|state| (0..self.records.len()).filter(|url| state.may_serve(*url)).collect())
+    }
+
+    /// The block to which reads at `latest` are pinned; `None` if each node has its own.
+    pub fn pinned_head(&self) -> Option<u64> {
+        self.group.has_several().then(|| self.group.read(GroupState::pinned)).flatten()
+    }
+
+    /// Clients have seen a block of this number: no answer from before it is passed on, until all
+    /// URLs have lost it.
+    pub fn note_shown(&self, number: u64) {
+        self.group.change(|state| state.note_shown(number));
+    }
+}
