@@ -3,7 +3,7 @@
 // loses its answer. After each, nothing acknowledged is lost or doubled, every answer was true, and
 // within ten seconds the next request succeeds without a restart; until then the probe says so.
 //
-//   PORTCULLIS=target/debug/portcullis unshare --mount tests/faults/run.mjs [--all] [KIND…]
+//   PORTCULLIS=target/debug/portcullis unshare --mount tests/faults/run.mjs [--all] [KIND|LANE…]
 //
 // Without --all or PORTCULLIS_TEST_LONG it plays a sample: always the same one, of every kind of
 // request, store and fault. Needs starknet-devnet on PATH, PostgreSQL, python3, strace, and the
@@ -43,20 +43,21 @@ const single = others.flatMap(([kind, lanes]) =>
 );
 /** All lanes, the longest first. */
 const PLAYED = [...machines, ...sweeps, ...single];
-const NAMES = [...new Set(PLAYED.map(({ kind }) => kind))];
+const NAMES = [...new Set(PLAYED.flatMap(({ kind, name }) => [kind, name]))];
 
 async function main() {
   const unknown = positionals.filter((name) => !NAMES.includes(name));
   if (unknown.length) {
-    console.error(`no kind ${unknown.join(', ')}; there are: ${NAMES.join(', ')}`);
+    console.error(`no kind or lane ${unknown.join(', ')}; there are: ${NAMES.join(', ')}`);
     return 2;
   }
-  const wants = (name) => !positionals.length || positionals.includes(name);
+  const wants = ({ kind, name }) =>
+    !positionals.length || positionals.some((one) => one === kind || one === name);
   await mustTrace();
   const [node, cluster] = await Promise.all([startNode(), postgres()]);
   const tally = new Tally();
   const started = Date.now();
-  const lanes = PLAYED.filter(({ kind }) => wants(kind)).values();
+  const lanes = PLAYED.filter(wants).values();
   const work = async () => {
     for (const lane of lanes) {
       const run = { tally, isWhole, node, cluster };
