@@ -171,7 +171,7 @@ section! {
 }
 
 impl SecretsConfig {
-    /// The answer to files that group and others can read.
+    /// The policy for files that group and others can read.
     pub(crate) fn group_read(&self) -> GroupRead {
         if self.allow_group_read { GroupRead::Accepted } else { GroupRead::Refused }
     }

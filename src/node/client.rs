@@ -63,8 +63,11 @@ impl NodeClient {
 
     /// The probes of the URLs that this client calls.
     pub fn probes(&self) -> Probes {
-        let (targets, memory) = (Arc::clone(&self.targets), Arc::clone(&self.memory));
-        Probes { targets, memory, timeout: self.timeout }
+        Probes {
+            targets: Arc::clone(&self.targets),
+            memory: Arc::clone(&self.memory),
+            timeout: self.timeout,
+        }
     }
 
     /// The time limit of one call.
@@ -113,8 +116,8 @@ impl NodeClient {
             let error = answered.as_ref().err().map(|error| error.name());
             self.node.metrics.node_call(error, call.start.elapsed());
             let ((member, payload), node) = answered?;
-            let (memory, gzip) = (Arc::new(permit), GzipForm::of(payload.len()));
-            Ok(Answer { member, payload, memory, gzip, node: Some(node) })
+            let gzip = GzipForm::of(payload.len());
+            Ok(Answer { member, payload, memory: Arc::new(permit), gzip, node: Some(node) })
         }
     }
 

@@ -140,8 +140,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
             accepts_gzip: self.head.accepts_gzip,
             metrics: &self.proxy.process.metrics,
         };
-        let (surface, settings) = (&self.proxy.surface, &self.head.settings);
-        let mut reply = surface.answer(settings, call, body, &context, record).await;
+        let surface = &self.proxy.surface;
+        let answer = surface.answer(&self.head.settings, call, body, &context, record);
+        let mut reply = answer.await;
         if let Err(refusal) = self.hold(&reply, caller) {
             reply = self.refused(&refusal);
         }

@@ -38,7 +38,7 @@ const OTHERS_OF_FOLDERS: u32 = 0o022;
 /// Whether files that group and others can read are accepted.
 static IS_GROUP_READ_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// The answer to files that group and others can read: `secrets.allow_group_read`.
+/// The policy for files that group and others can read: `secrets.allow_group_read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRead {
     /// They are unusable.
@@ -47,9 +47,9 @@ pub enum GroupRead {
     Accepted,
 }
 
-/// Sets it for all files that are read from now on.
-pub fn set_group_read(answer: GroupRead) {
-    IS_GROUP_READ_ALLOWED.store(answer == GroupRead::Accepted, Ordering::Relaxed);
+/// Sets the policy for all files that are read from now on.
+pub fn set_group_read(policy: GroupRead) {
+    IS_GROUP_READ_ALLOWED.store(policy == GroupRead::Accepted, Ordering::Relaxed);
 }
 
 /// Why a secret is unusable. It names the file, never its content.

@@ -96,7 +96,7 @@ pub(super) enum Effect {
     Enter(Mode, Duration),
 }
 
-/// What the watcher does after the effects.
+/// The action of the watcher after the effects of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Poll,

@@ -295,7 +295,7 @@ fn a_follower_waits_for_the_next_publication() {
         (Some(3_000), 2_000, "likewise"),
         (Some(4_500), 1_000, "a quarter, as it is late"),
         (Some(8_000), 1_000, "a quarter, as it is not fresh"),
-        (None, 1_000, "a quarter, as there is none"),
+        (None, 1_000, "a quarter, without a state"),
     ] {
         let mut one = Instance::new(Membership::Member);
         let heard = age.map_or_else(nothing, |age| one.state(age));
