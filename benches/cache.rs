@@ -63,7 +63,7 @@ impl World {
         let credentials = Credentials::load(&config.node);
         let node = Node::new(&config.node, credentials, Arc::clone(&metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
-        let gateway = Arc::new(Gateway::new(&gateway_config, client, memory));
+        let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(client), memory));
         let watcher = gateway.watcher(&gateway_config, &config.node, metrics, None);
         let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
         runtime.spawn(async move {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
+use portcullis_filters::client::Shown;
 use portcullis_filters::felt::Felt;
 use toml::de::DeValue;
 
@@ -95,6 +96,15 @@ pub enum LogClients {
     Full,
     /// The network only: IPv4 /24, IPv6 /48.
     Truncated,
+}
+
+impl From<LogClients> for Shown {
+    fn from(clients: LogClients) -> Self {
+        match clients {
+            LogClients::Full => Self::Full,
+            LogClients::Truncated => Self::Truncated,
+        }
+    }
 }
 
 section! {

@@ -43,7 +43,7 @@ use tokio::time::{Instant, timeout_at};
 pub struct Gateway {
     /// The settings in force, and the clients.
     pub running: Running<Settings>,
-    node: NodeClient,
+    node: Arc<NodeClient>,
     cache: Arc<Cache>,
     bodies: ParsedBodyCache,
     flights: Arc<Flights<Result<Answer, NodeError>>>,
@@ -165,7 +165,7 @@ fn pinned(position: Option<ChainPosition>, pin: Option<u64>) -> Option<ChainPosi
 
 impl Gateway {
     /// A gateway in front of `node`. Cached answers take their memory from `memory`.
-    pub fn new(config: &GatewayConfig, node: NodeClient, memory: Arc<MemoryPool>) -> Self {
+    pub fn new(config: &GatewayConfig, node: Arc<NodeClient>, memory: Arc<MemoryPool>) -> Self {
         let latest = if node.shared().is_group() { Latest::Pinnable } else { Latest::OfNode };
         Self {
             running: Running::new(Settings::from(config), &config.clients),

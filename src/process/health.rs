@@ -5,7 +5,8 @@
 //! to the node while the cache is bypassed.
 
 use super::failures::{Failures, WINDOW, node_cause};
-use super::server::Storage;
+use super::parts::shared::Shared;
+use super::parts::store::Storage;
 use super::store_watch::{Probe, StoreWatch};
 use crate::config::{AppliedConfig, MAX_NODE_TIMEOUT};
 use crate::fleet::Fleet;
@@ -41,15 +42,15 @@ const RENEWAL: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// Watches the process and what it depends on.
 pub(super) struct Health {
-    pub(super) node: NodeStatus,
-    pub(super) probes: Probes,
-    pub(super) surfaces: Surfaces,
-    pub(super) storage: Option<Storage>,
-    pub(super) fleet: Option<Arc<Fleet>>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) in_force: Arc<AppliedConfig>,
+    node: NodeStatus,
+    probes: Probes,
+    surfaces: Surfaces,
+    storage: Option<Storage>,
+    fleet: Option<Arc<Fleet>>,
+    metrics: Arc<Metrics>,
+    in_force: Arc<AppliedConfig>,
     /// URLs that do not answer, with the cause, although their breakers are closed.
-    pub(super) silent: Mutex<Vec<(String, String)>>,
+    silent: Mutex<Vec<(String, String)>>,
 }
 
 #[async_trait]
@@ -69,6 +70,19 @@ impl BackgroundService for Health {
 }
 
 impl Health {
+    pub(super) fn new(shared: &Shared, surfaces: &Surfaces, storage: Option<&Storage>) -> Self {
+        Self {
+            node: shared.client.status(),
+            probes: shared.client.probes(),
+            surfaces: surfaces.clone(),
+            storage: storage.cloned(),
+            fleet: shared.fleet.clone(),
+            metrics: Arc::clone(&shared.process.metrics),
+            in_force: Arc::clone(&shared.in_force),
+            silent: Mutex::default(),
+        }
+    }
+
     async fn watch(&self) {
         let mut ticks = tokio::time::interval(INTERVAL);
         let (mut bypassed, mut starting) = (false, false);

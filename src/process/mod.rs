@@ -1,6 +1,7 @@
 //! The process: how it starts, listens, reloads, drains, hands over and stops.
 //!
-//! [`server`] builds everything from a configuration and runs it under Pingora's `Server`;
+//! [`server`] builds everything from a configuration, part by part (`parts`), and runs it under
+//! Pingora's `Server`;
 //! [`lifecycle`] reacts to signals, which `signals` receives; [`reload`] applies a changed
 //! configuration; [`listen`], [`inherited`] and [`handover`] bind, inherit and pass on sockets,
 //! `port_owner` finds who holds an address; `loaded` reads secrets and certificates; `files` raises
@@ -15,6 +16,7 @@ pub mod inherited;
 pub mod lifecycle;
 pub mod listen;
 pub(crate) mod loaded;
+mod parts;
 pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;

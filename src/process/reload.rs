@@ -23,9 +23,15 @@ pub(crate) struct Reload {
     pub(crate) path: PathBuf,
     /// The configuration in force.
     pub(crate) current: Mutex<Config>,
+    pub(crate) parts: Reloadable,
+}
+
+/// The parts that a reload changes, and those that report it.
+#[derive(Clone)]
+pub(crate) struct Reloadable {
     pub(crate) surfaces: Surfaces,
     pub(crate) access: Option<Arc<Access>>,
-    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) node: Arc<Node>,
     pub(crate) in_force: Arc<AppliedConfig>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -38,14 +44,14 @@ impl Reload {
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read();
         match &read {
-            Ok(_) => self.metrics.reloads.succeeded(),
-            Err(_) => self.metrics.reloads.failed(),
+            Ok(_) => self.parts.metrics.reloads.succeeded(),
+            Err(_) => self.parts.metrics.reloads.failed(),
         }
         let read = read.inspect_err(|error| {
             for line in error.to_string().lines() {
                 log::error!("reload failed, nothing changed: {line}");
             }
-            self.in_force.record(None);
+            self.parts.in_force.record(None);
             let current = self.current.lock();
             secrets::set_group_read(current.secrets.group_read());
         })?;
@@ -63,14 +69,14 @@ impl Reload {
         }
         let count = changes.len();
         drop(changes);
-        self.in_force.record(Some(&new.values));
+        self.parts.in_force.record(Some(&new.values));
         *current = new;
         Ok(count)
     }
 
     /// Applies what can change, and returns the configuration.
     fn apply(&self, config: Config, loaded: Loaded) -> Config {
-        let Surfaces { gateway, relay, sidecar, .. } = &self.surfaces;
+        let Surfaces { gateway, relay, sidecar, .. } = &self.parts.surfaces;
         if let (Some(gateway), Some(config)) = (gateway, &config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
@@ -83,16 +89,14 @@ impl Reload {
             sidecar.change(settings);
             log::info!("the sidecar's secrets were reloaded");
         }
-        if let (Some(access), Some(tokens)) = (&self.access, loaded.admin)
+        if let (Some(access), Some(tokens)) = (&self.parts.access, loaded.admin)
             && access.change(tokens)
         {
             log::info!("the operator's token was reloaded");
         }
-        if let Some(node) = &self.node {
-            node.change(loaded.credentials);
-        }
+        self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
-        self.surfaces.trusted.change(&config);
+        self.parts.surfaces.trusted.change(&config);
         for warning in &config.warnings {
             log::warn!("{warning}");
         }
@@ -102,7 +106,7 @@ impl Reload {
 
     /// Certificates may differ although their file names do not.
     fn change_identities(&self, identities: &Identities) {
-        for (surface, identity) in self.surfaces.tls.change(identities) {
+        for (surface, identity) in self.parts.surfaces.tls.change(identities) {
             let (surface, expires) = (surface.name(), identity.end());
             log::info!(surface = surface, expires = expires; "the certificate was reloaded");
         }

@@ -188,13 +188,12 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let env = std::env::vars_os().filter(|(name, _)| has_relay || !is_of(name, "RELAY"));
     let config = Config::parse(&text, env)?;
     let log = Log::install(&config.log);
-    let mut bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
-    bound.stop_on(signals);
+    let bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
     let publisher = config.sidecar.as_ref().map_or("", |sidecar| &sidecar.feeds.publisher_did);
     let shown = setup.shown.clone();
     let greeting = Greeting { node: &shown, publisher, state: &arguments.state };
     let supervisor = setup.supervise(&greeting, &bound, state);
-    bound.run().map_err(DevError::Bind)?;
+    bound.run_until(signals);
     // the node stops last, so that requests in flight can finish
     supervisor.map_or(Ok(()), Supervisor::stop)
 }

@@ -137,7 +137,7 @@ impl Setup {
             }
             OwnNode::Missing(port) => {
                 output::show(greeting.without_node(bound));
-                let node = bound.node()?;
+                let node = bound.node();
                 node.set_start(Some("building starknet-devnet".to_owned()));
                 let first = {
                     let deploy = deploy.clone();

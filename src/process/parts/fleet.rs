@@ -1,0 +1,27 @@
+//! The fleet: a heartbeat to its store, and the key of TLS sessions.
+
+use super::{Built, Part};
+use crate::config::Config;
+use crate::fleet::{Credentials, Fleet, Heartbeat, TicketKeys};
+use crate::http::certificates::Certificates;
+use crate::telemetry::{Metrics, Surface};
+use std::sync::Arc;
+
+/// Joins the other instances, if there is a `[fleet]`.
+pub(super) fn join(
+    config: &Config,
+    credentials: Option<Credentials>,
+    tls: &Certificates,
+    metrics: &Arc<Metrics>,
+) -> Built<Fleet> {
+    let Some((config, credentials)) = config.fleet.as_ref().zip(credentials) else {
+        return Ok((None, Part::default()));
+    };
+    let fleet = Fleet::new(config, credentials, Arc::clone(metrics))?;
+    let mut part = Part::task("fleet", Heartbeat(Arc::clone(&fleet)));
+    if Surface::ALL.into_iter().any(|surface| tls.is_secured(surface)) {
+        let keys = TicketKeys { fleet: Arc::clone(&fleet), tickets: tls.tickets.clone() };
+        part = part.and(Part::task("fleet tickets", keys));
+    }
+    Ok((Some(fleet), part))
+}

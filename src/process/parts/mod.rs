@@ -1,0 +1,49 @@
+//! The parts of the program. Each is built in a file of its own, from the configuration, the files
+//! that were loaded for it, and the parts that it uses; it binds its own listener.
+//!
+//! Out: the type that other parts use, and a [`Part`], its additions to the server. `server` builds
+//! the parts in the order of their errors and log lines, and collects the additions.
+
+pub(crate) mod admin;
+pub(crate) mod certificates;
+mod endpoint;
+mod fleet;
+pub(crate) mod gateway;
+pub(crate) mod relay;
+pub(crate) mod shared;
+pub(crate) mod sidecar;
+pub(crate) mod store;
+
+use crate::admin::Listener;
+use crate::process::handover::ListenerFd;
+use crate::process::start_error::StartError;
+use pingora::services::ServiceWithDependents;
+use pingora::services::background::{BackgroundService, background_service};
+use std::sync::Arc;
+
+/// The additions of a part to the server: none, if the part is off.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) services: Vec<Box<dyn ServiceWithDependents>>,
+    pub(crate) listeners: Vec<Listener>,
+    /// The sockets of the listeners, for a successor.
+    pub(crate) sockets: Vec<ListenerFd>,
+}
+
+/// A part for others to use, `None` if it is off, and its additions.
+pub(crate) type Built<T> = Result<(Option<Arc<T>>, Part), StartError>;
+
+impl Part {
+    /// A service that runs a task in the background.
+    pub(crate) fn task(name: &str, task: impl BackgroundService + Send + Sync + 'static) -> Self {
+        Self { services: vec![Box::new(background_service(name, task))], ..Self::default() }
+    }
+
+    /// The additions of both.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.services.extend(other.services);
+        self.listeners.extend(other.listeners);
+        self.sockets.extend(other.sockets);
+        self
+    }
+}

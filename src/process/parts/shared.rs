@@ -1,0 +1,91 @@
+//! The state that several parts share: the context of the process, the node, the certificates, and
+//! the fleet, which shares some of it between instances.
+
+use super::Part;
+use super::fleet::join;
+use crate::config::{AppliedConfig, Config};
+use crate::fleet::{self, Fleet};
+use crate::gateway::EpochCause;
+use crate::http::certificates::Certificates;
+use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
+use crate::http::tls::Identities;
+use crate::http::{RequestIds, TrustedPeers};
+use crate::io::MemoryPool;
+use crate::node::{ChainGuard, Credentials, Node, NodeClient, NodeError};
+use crate::process::start_error::StartError;
+use crate::process::systemd::Runtimes;
+use crate::store::IntentState;
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Tracer};
+use std::sync::Arc;
+
+/// The state that several parts share.
+pub(crate) struct Shared {
+    pub(crate) process: ServerContext,
+    pub(crate) exporter: Option<Exporter>,
+    pub(crate) in_force: Arc<AppliedConfig>,
+    pub(crate) node: Arc<Node>,
+    /// The node, over the connections of the gateway.
+    pub(crate) client: Arc<NodeClient>,
+    /// The memory for the node's answers.
+    pub(crate) memory: Arc<MemoryPool>,
+    pub(crate) tls: Certificates,
+    pub(crate) trusted: TrustedPeers,
+    pub(crate) fleet: Option<Arc<Fleet>>,
+    pub(crate) runtimes: Arc<Runtimes>,
+}
+
+impl Shared {
+    /// Builds it. Its additions are the export of traces, the chain guard, and those of the fleet.
+    pub(crate) fn new(
+        config: &Config,
+        log: Log,
+        identities: &Identities,
+        node: Credentials,
+        fleet: Option<fleet::Credentials>,
+    ) -> Result<(Self, Part), StartError> {
+        let process = context(config, log);
+        let metrics = &process.metrics;
+        let tls = Certificates::default();
+        let _changed = tls.change(identities);
+        let trusted = TrustedPeers::default();
+        trusted.change(config);
+        let memory = MemoryPool::new(config.server.answer_memory.bytes());
+        let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
+        let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
+        let guard = ChainGuard::new(&config.node, &node);
+        let guard = guard.map(|guard| Part::task("chain guard", guard));
+        let exporter = process.tracer.clone().map(Exporter::new);
+        let trace = exporter.clone().map(|exporter| Part::task("trace", exporter));
+        let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
+        let shared = Self {
+            process,
+            exporter,
+            in_force: Arc::new(AppliedConfig::new(&config.values)),
+            node,
+            client: Arc::new(client),
+            memory,
+            tls,
+            trusted,
+            fleet,
+            runtimes: Arc::default(),
+        };
+        Ok((shared, trace.unwrap_or_default().and(guard.unwrap_or_default()).and(fleet_part)))
+    }
+}
+
+fn context(config: &Config, log: Log) -> ServerContext {
+    let metrics = Arc::new(Metrics::new(&LabelValues {
+        node_errors: &NodeError::ALL.map(NodeError::name),
+        cache_causes: &EpochCause::ALL.map(EpochCause::name),
+        intent_states: &IntentState::ALL.map(IntentState::name),
+    }));
+    ServerContext {
+        request_ids: Arc::new(RequestIds::new()),
+        drain: Drain::new(metrics.in_flight.clone()),
+        log,
+        uploads: MemoryPool::new(UPLOAD_MEMORY),
+        waiting: Arc::default(),
+        tracer: config.trace.clone().map(|config| Tracer::new(config, Arc::clone(&metrics))),
+        metrics,
+    }
+}

@@ -1,0 +1,71 @@
+//! The store, and the threads for work on it, which outlives its request until the process ends.
+
+use crate::config::StoreConfig;
+use crate::process::start_error::StartError;
+use crate::process::systemd::Runtimes;
+use crate::secrets::Secret;
+use crate::store::{Journal, Store};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// Threads for work that outlives its request: it waits for the node and the store, and hashes a
+/// little.
+const STORE_WORKERS: usize = 2;
+/// How long their threads may take to end: a hung disk or name server holds them.
+const LAST_WORK: Duration = Duration::from_secs(1);
+
+/// 3 s for the end of the store's statements, and for SQLite to move its log into its file: an end
+/// without that loses nothing.
+const STORE_CLOSING: Duration = Duration::from_secs(3);
+
+/// The store, and the runtime for work on it.
+#[derive(Clone)]
+pub(crate) struct Storage {
+    pub(crate) store: Arc<Store>,
+    pub(crate) runtime: Handle,
+}
+
+impl Storage {
+    /// The journal, and the runtime that reads it.
+    pub(crate) fn journal(&self) -> (Journal, Handle) {
+        (self.store.journal(), self.runtime.clone())
+    }
+}
+
+/// The threads that work on the store.
+pub(crate) struct StoreWorkers {
+    pub(crate) storage: Storage,
+    runtime: Runtime,
+}
+
+impl StoreWorkers {
+    /// Starts them and opens the store, or waits for it. Registers their runtime.
+    pub(crate) fn open(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+        runtimes: &Runtimes,
+    ) -> Result<Self, StartError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(STORE_WORKERS)
+            .thread_name("store-worker")
+            .enable_all()
+            .build()
+            .map_err(StartError::Runtime)?;
+        let store = runtime
+            .block_on(Store::open_or_wait(config, password))
+            .map_err(|error| StartError::Store(config.url.clone(), error))?;
+        let handle = runtime.handle().clone();
+        runtimes.add(handle.clone());
+        Ok(Self { storage: Storage { store, runtime: handle }, runtime })
+    }
+
+    /// Closes the store and ends the threads; work that takes too long ends with the process.
+    pub(crate) fn close(self) {
+        let Self { storage: Storage { store, .. }, runtime } = self;
+        let _in_time = runtime.block_on(async {
+            tokio::time::timeout(STORE_CLOSING, store.close_connections()).await
+        });
+        runtime.shutdown_timeout(LAST_WORK);
+    }
+}
