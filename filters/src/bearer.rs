@@ -1,7 +1,7 @@
 //! The relay's bearer tokens.
 //!
-//! Stored and compared as SHA-256 digests, so that no comparison depends on how much of a token is
-//! right, and a dump of the policy shows no token. RFC 6750, section 2.1.
+//! Stored and compared as SHA-256 digests, so that no comparison depends on how much of a token
+//! matches, and a dump of the policy shows no token. RFC 6750, section 2.1.
 
 use crate::head::Head;
 use crate::secret::Secret;
@@ -12,7 +12,7 @@ use http::header;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The contract's bound on the length of a token.
+/// The contract's minimum length of a token, in bytes.
 const MIN_LENGTH: usize = 32;
 /// The current token, and the next one during a rotation.
 const MAX_TOKENS: usize = 2;
@@ -40,7 +40,7 @@ impl Tokens {
         Some(Self(digests))
     }
 
-    /// No token: every request is refused. For a policy that only explains.
+    /// No token: every request is refused. For a policy that only explains its checks.
     pub fn none() -> Self {
         Self(Vec::new())
     }
@@ -63,8 +63,8 @@ impl Tokens {
     }
 }
 
-/// The digest's state holds up to 64 bytes of its message. It is on the heap and never moved: there
-/// it is wiped when it is freed, while a stack would keep a copy of the token.
+/// Hashes a token. The state of the hash holds up to 64 bytes of the token, so it is on the heap
+/// and never moved: that memory is wiped when it is freed, while the stack would keep a copy.
 fn digest(token: &[u8]) -> [u8; 32] {
     let mut state = Box::new(Sha256::new());
     state.update(token);

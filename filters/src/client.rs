@@ -3,9 +3,9 @@
 //! In: the socket's peer, the `X-Forwarded-For` values and the trusted proxies. Out: a [`Client`]:
 //! one address for the log and one [`ClientKey`] to count by.
 //!
-//! The header is read from the right, the end that our own proxies wrote, as far as the first hop
-//! that is not one of them: nothing further left is read. Nothing here allocates or resolves a
-//! name. Next: `limit`, which counts by the key.
+//! The header is read from the right, the end that our own proxies wrote, up to the first hop that
+//! is not one of them. Nothing here allocates or resolves a name. Next: `limit`, which counts by
+//! the key.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,7 +24,7 @@ pub const MAX_HOPS: usize = 64;
 pub struct ClientKey(u64);
 
 impl ClientKey {
-    /// The key of an address; one that is IPv4 inside IPv6 (`::ffff:a.b.c.d`) counts as IPv4.
+    /// The key of an address; an IPv4-mapped one (`::ffff:a.b.c.d`) counts as IPv4.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -36,7 +36,7 @@ impl ClientKey {
         }
     }
 
-    /// The address that was counted; of an IPv6 network, the first.
+    /// The counted address; for an IPv6 network, its first one.
     #[must_use]
     pub fn address(self) -> IpAddr {
         match u32::try_from(self.0) {
@@ -60,7 +60,7 @@ impl Networks {
         self.0.is_empty()
     }
 
-    /// Whether this address is in one of the networks; IPv4 inside IPv6 counts as IPv4.
+    /// Whether this address is in one of the networks; an IPv4-mapped one counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -77,7 +77,8 @@ impl From<Vec<IpNet>> for Networks {
     }
 }
 
-/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`: addresses are compared in that form too.
+/// Turns an IPv4-mapped network into IPv4, the form of all compared addresses:
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else { return network };
     let as_v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96));
@@ -89,7 +90,7 @@ fn canonical(network: IpNet) -> IpNet {
 /// The client of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// The address; never IPv4 inside IPv6.
+    /// The address; never IPv4-mapped.
     pub address: IpAddr,
     /// The key that its requests are counted by.
     pub key: ClientKey,
@@ -142,7 +143,7 @@ impl Client {
     }
 }
 
-/// One member of the list: an address, alone or with a port, and blanks around it.
+/// Parses one hop: an address, alone or with a port, and blanks around it.
 fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(hop).ok()?.trim_matches([' ', '\t']);
     if let Some(rest) = text.strip_prefix('[') {
@@ -158,7 +159,7 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
 }
 
 fn is_port(text: &str) -> bool {
-    // `u16` alone would also read `+80`
+    // `u16` alone would also accept `+80`
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 

@@ -1,7 +1,7 @@
 //! A request before its body: the view that the policies judge, and the checks that they share.
 //!
-//! The checks are of client, rate, framing, media type, coding and declared size. Each policy says
-//! which of them it makes, and in which order.
+//! The checks cover client, rate, framing, media type, coding and declared size. Each policy
+//! decides which of them it makes, and in which order.
 
 use crate::client::{Client, TrustedProxies};
 use crate::limit::RateLimitStatus;
@@ -51,7 +51,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Fields that `http` has no constants for; as text, a name would be parsed at each lookup.
+/// `http` has no constant for this field; a name as text would be parsed at each lookup.
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// The field of a trace context, which [`traceparent`] reads.
 pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -90,8 +90,8 @@ pub(crate) fn client(head: &Head<'_>, trusted: &TrustedProxies) -> Client {
     client_of(head.peer, head.headers, trusted)
 }
 
-/// The client behind `peer` that sent these fields: the one place that decides it, for policies
-/// and for the memory of requests that no policy has judged yet.
+/// The client behind `peer` that sent these fields. Policies use it, and so do the memory limits
+/// for requests that no policy has judged yet: nothing else identifies clients.
 pub fn client_of(peer: Option<IpAddr>, fields: &HeaderMap, trusted: &TrustedProxies) -> Client {
     let forwarded = fields.get_all(&X_FORWARDED_FOR).iter().map(|value| value.as_bytes());
     Client::identify(peer, forwarded, trusted)
@@ -137,7 +137,7 @@ pub(crate) fn too_many_in_flight() -> Refusal {
     )
 }
 
-/// Judges framing and host, of requests with and without a body.
+/// Judges the framing and the `Host` of a request with or without a body.
 pub(crate) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     framing(head)?;
     if head.version >= Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
@@ -147,8 +147,8 @@ pub(crate) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks the fields that [`any_headers`] checks, and expectation, media type and coding of a body.
-/// Returns whether the client waits for `100 Continue`.
+/// Judges the headers of a request with a body: those of [`any_headers`], the expectation, the
+/// media type and the content coding. Returns whether the client waits for `100 Continue`.
 pub(crate) fn body_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     any_headers(head)?;
     let expects_continue = expects_continue(head)?;
@@ -185,8 +185,8 @@ pub(crate) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// One framing only: with two, parsers may disagree on where the next request begins. RFC 9112,
-/// sections 6.1 and 11.2.
+/// Refuses two framings at once: parsers may disagree on where the next request begins. Refuses
+/// transfer codings other than chunked. RFC 9112, sections 6.1 and 11.2.
 pub(crate) fn framing(head: &Head<'_>) -> Result<(), Refusal> {
     let Some(coding) = head.single(header::TRANSFER_ENCODING) else { return Ok(()) };
     let message = if head.was_sent(&header::CONTENT_LENGTH) {
@@ -222,8 +222,8 @@ pub(crate) fn not_json() -> Refusal {
     Refusal::new(Reason::UnsupportedMediaType, "send Content-Type: application/json")
 }
 
-/// Refuses a declared size early; the body itself is measured too. The framing has refused a length
-/// that is not a number.
+/// Refuses a declared size over `max` before the body is read; the body itself is measured too. A
+/// length that is not a number was refused with the framing.
 pub(crate) fn declared_size(head: &Head<'_>, max: usize) -> Result<(), Refusal> {
     within_size(declared_length(head.headers).unwrap_or(0), max)
 }
@@ -236,7 +236,7 @@ pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
 /// The weight of an `Accept-Encoding` element without one, in thousandths.
 const FULL_WEIGHT: u16 = 1000;
 
-/// Whether a client accepts gzip and does not prefer the identity, the only other coding; RFC 9110,
+/// Whether a client accepts gzip and does not prefer `identity`, the only other coding. RFC 9110,
 /// section 12.5.3.
 ///
 /// A malformed weight counts as 0. Without the field, which allows any coding, gzip counts as not
@@ -256,7 +256,7 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
                 () => continue,
             };
             let weight = parts.next().map_or(FULL_WEIGHT, |text| coding_weight(text).unwrap_or(0));
-            // of a coding that is listed twice, the lesser
+            // a coding that is listed twice has the lower weight
             *listed = Some(listed.map_or(weight, |other| core::cmp::min(other, weight)));
         }
     }

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq};
 
-/// As long as the digest: a shorter key makes a weaker signature. RFC 2104, section 3.
+/// The shortest secret, in bytes: the length of the digest, since a shorter key weakens the
+/// signature. RFC 2104, section 3.
 const MIN_LENGTH: usize = 32;
 
 /// The secrets that sign: the current one, and the next during a rotation.

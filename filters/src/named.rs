@@ -1,7 +1,7 @@
 //! Closed sets of names: the enum, the list of its values and the names, from one table.
 
-/// Declares an enum whose values have names: `ALL`, `name` and `parse`. Debuggers and profiles show
-/// the enum, not this file.
+/// Declares an enum whose values have names, with `ALL`, `name` and `parse`. Debug information
+/// points to the enum's declaration, not to this file.
 #[collapse_debuginfo(yes)]
 #[macro_export]
 macro_rules! named {
@@ -26,7 +26,7 @@ macro_rules! named {
                 }
             }
 
-            /// The value of exactly this name.
+            /// The value with exactly this name.
             pub fn parse(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$value),)*

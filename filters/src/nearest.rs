@@ -1,13 +1,13 @@
 //! The known name that a misspelt one most likely means.
 
-/// A longer word, in characters, is no typo, and comparing it is expensive.
+/// The longest compared word, in characters: a longer one is no typo, and comparing is expensive.
 const LONGEST: usize = 64;
 
 /// The name that `word` most likely means; `None` if none is near.
 ///
-/// Names are near when the part that `core` picks differs in at most a third of its letters;
-/// among equally near ones the whole names decide. `core` gets the word in lower case, and
-/// `distance` counts the letters in which it differs from a name, ignoring the name's case.
+/// A name is near if the part that `core` picks differs in at most a third of its letters; the
+/// distance of the whole names breaks ties. `core` gets the word in lower case. `distance` counts
+/// the letters in which it differs from a name, ignoring the name's case.
 pub fn nearest<'n>(
     word: &str,
     names: impl Iterator<Item = &'n str>,

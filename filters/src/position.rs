@@ -1,17 +1,18 @@
 //! A position of the chain, as `X-Chain-Position` carries it: `EPOCH.HEIGHT`.
 //!
-//! An epoch ends whenever blocks may be gone or replaced, and its number only grows: it is when the
-//! epoch began, in milliseconds since 1970, or one more than the epoch before. Positions are
+//! An epoch ends whenever blocks may be gone or replaced. Its number only grows: it is the time
+//! when the epoch began, in milliseconds since 1970, or the number before plus one. Positions are
 //! ordered by epoch, then by height.
 
 use core::str::FromStr;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-/// The field of a request that is answered from this position or a later one, and of a response.
+/// The field with a position: in a request, the earliest one to answer it from; in a response, the
+/// one reached.
 pub static X_CHAIN_POSITION: HeaderName = HeaderName::from_static("x-chain-position");
 
-/// How far the chain was known to be.
+/// A position of the chain: an epoch, and the newest block known in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChainPosition {
     /// The chain's epoch.
@@ -28,7 +29,7 @@ impl ChainPosition {
     /// The position that a request must be answered from, if it names one.
     ///
     /// # Errors
-    /// It is malformed, and a client that relies on it must learn that.
+    /// Returns an error if it is malformed: a client that relies on it must learn that.
     pub fn of(headers: &HeaderMap) -> Result<Option<Self>, MalformedPosition> {
         let mut values = headers.get_all(&X_CHAIN_POSITION).iter();
         let Some(value) = values.next() else { return Ok(None) };

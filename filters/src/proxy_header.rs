@@ -10,26 +10,26 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes before the block: the signature, the version with the command, the family, the length.
 pub const PRELUDE: usize = 16;
-/// 4 KiB with the prelude, as nginx accepts: addresses take at most 216 bytes, and balancers add a
-/// few hundred of extensions.
+/// The longest block: 4 KiB with the prelude, as in nginx. Addresses take at most 216 bytes, and
+/// the extensions of balancers a few hundred.
 pub const MAX_BLOCK: usize = 4096 - PRELUDE;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// How a header of version 1, which is text, begins.
+/// The beginning of a header of version 1, which is text.
 const TEXT: &[u8] = b"PROXY ";
 
 /// Why a header is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHeader {
-    /// The bytes are of something else.
+    /// The bytes are not a PROXY header.
     Absent,
-    /// It is of version 1.
+    /// The header has version 1.
     Text,
-    /// Version, command or family is not of the protocol, or the block is too short for addresses.
+    /// The version, command or family is unknown, or the block is too short for the addresses.
     Malformed,
-    /// Its client has no IP address, or uses datagrams.
+    /// The client has no IP address, or uses datagrams.
     Unsupported,
-    /// Its block has more than [`MAX_BLOCK`] bytes.
+    /// The block has more than [`MAX_BLOCK`] bytes.
     TooLarge,
 }
 
@@ -49,10 +49,10 @@ enum Source {
 }
 
 impl Prelude {
-    /// Judges the first bytes of a connection, of which more may be under way.
+    /// Judges the first bytes of a connection; more may follow.
     ///
     /// # Errors
-    /// No header begins like this.
+    /// Returns an error if no header begins like this.
     pub fn begins(bytes: &[u8]) -> Result<(), BadHeader> {
         let agrees = |with: &[u8]| bytes.iter().zip(with).all(|(byte, other)| byte == other);
         if bytes.starts_with(TEXT) {
@@ -67,7 +67,7 @@ impl Prelude {
     /// Parses the fixed part.
     ///
     /// # Errors
-    /// Returns the mistake in it.
+    /// Returns why the header is refused.
     pub fn parse(bytes: &[u8; PRELUDE]) -> Result<Self, BadHeader> {
         Self::begins(bytes)?;
         let [.., version_and_command, family, high, low] = *bytes;
@@ -77,8 +77,8 @@ impl Prelude {
             (0x20, _) | (0x21, 0x00) => (Source::Balancer, 0),
             (0x21, 0x11) => (Source::V4, 12),
             (0x21, 0x21) => (Source::V6, 36),
-            // A client of the balancer's Unix socket has no address to count by. As the balancer's
-            // own it would be exempt from caps and believed in X-Forwarded-For.
+            // A client of the balancer's Unix socket has no address to count by. Taken for the
+            // balancer itself, it would be exempt from caps, and its X-Forwarded-For trusted.
             (0x21, 0x12 | 0x22 | 0x31 | 0x32) => return Err(BadHeader::Unsupported),
             _ => return Err(BadHeader::Malformed),
         };
@@ -89,7 +89,7 @@ impl Prelude {
         }
     }
 
-    /// Bytes of the block that follows; at most [`MAX_BLOCK`].
+    /// The length of the block that follows, in bytes; at most [`MAX_BLOCK`].
     #[must_use]
     pub fn block(&self) -> usize {
         self.length
@@ -98,7 +98,7 @@ impl Prelude {
     /// The client's address in that block; `None` if the connection is the balancer's own.
     ///
     /// # Errors
-    /// The block is shorter than stated.
+    /// Returns an error if the block does not have the stated length.
     pub fn client(&self, block: &[u8]) -> Result<Option<IpAddr>, BadHeader> {
         match (self.source, block) {
             _ if block.len() != self.length => Err(BadHeader::Malformed),

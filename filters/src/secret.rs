@@ -24,7 +24,7 @@ impl Secret {
         &self.0
     }
 
-    /// The text without the white space around it: a file ends in a new line.
+    /// The bytes without the white space around them: a file ends with a newline.
     pub(crate) fn trimmed(&self) -> &[u8] {
         self.0.trim_ascii()
     }
@@ -40,14 +40,14 @@ impl fmt::Debug for Secret {
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
-    /// Reads `0x` and hexadecimal digits, white space around them; `None` unless it is a number
-    /// from 1 to below the order of the curve.
+    /// Parses `0x` and hexadecimal digits, with any white space around them; `None` unless the
+    /// number is at least 1 and below the order of the curve.
     pub fn parse(text: &Secret) -> Option<Self> {
         let key = Felt::parse(str::from_utf8(text.trimmed()).ok()?)?;
         stark::is_scalar(key).then(|| Self(Box::new(Zeroizing::new(key.to_bytes_be()))))
     }
 
-    /// Where its bytes are for as long as it lives, to lock them in memory.
+    /// The address of the bytes, fixed for as long as the key lives, to lock them in memory.
     pub fn location(&self) -> *const [u8; 32] {
         &raw const **self.0
     }
@@ -57,7 +57,7 @@ impl SecretKey {
         stark::public_key(self.felt())
     }
 
-    /// Signs a hash: `[r, s]`, always the same for the same hash.
+    /// Signs a hash deterministically; returns `[r, s]`.
     pub fn sign(&self, hash: Felt) -> [Felt; 2] {
         stark::sign(self.felt(), hash)
     }

@@ -1,8 +1,8 @@
 //! The STARK curve and its hashes: the only file that names the libraries which compute them.
 //!
 //! In and out are our [`Felt`]s; the libraries' own parsers accept more texts, so they are not
-//! used. None of this runs in constant time: microsecond timings of signatures leak the key, so few
-//! callers may cause one.
+//! used. Nothing here runs in constant time: signature timings with a precision of microseconds
+//! leak the key, so only few callers may trigger one.
 
 use crate::felt::Felt;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ fn felt(element: Element) -> Felt {
         .expect("an element of the library is below the prime")
 }
 
-/// The selector of an entrypoint: of its name, in ASCII.
+/// The selector of an entrypoint, computed from its ASCII name.
 pub fn selector(name: &str) -> Felt {
     // no entrypoint has a name that is not ASCII, and none has the selector zero
     get_selector_from_name(name).map(felt).unwrap_or(Felt::ZERO)
@@ -40,7 +40,7 @@ pub(crate) fn poseidon(felts: &[Felt]) -> Felt {
     felt(poseidon_hash_many(&elements))
 }
 
-/// The address of a contract that `deployer` deploys; for accounts that is zero.
+/// The address of a contract that `deployer` deploys; accounts have the deployer zero.
 pub fn contract_address(deployer: Felt, salt: Felt, class: Felt, constructor: &[Felt]) -> Felt {
     let constructor: Vec<_> = constructor.iter().copied().map(element).collect();
     felt(get_contract_address(element(salt), element(class), &constructor, element(deployer)))
@@ -52,8 +52,8 @@ pub fn account_address(public_key: Felt, class: Felt) -> Felt {
     contract_address(Felt::ZERO, public_key, class, &[public_key])
 }
 
-/// Whether a key is a public key: not zero, and the abscissa of a point of the curve. That is
-/// decided by Euler's criterion, since a square root takes more than ten times as long.
+/// Whether a key is a public key: not zero, and the abscissa of a point of the curve. Euler's
+/// criterion decides that, since a square root takes more than ten times as long.
 pub fn is_public_key(key: Felt) -> bool {
     let generator = AffinePoint::generator();
     #[expect(clippy::arithmetic_side_effects, reason = "a field has no overflow")]
@@ -80,10 +80,10 @@ pub(crate) fn public_key(private_key: Felt) -> Felt {
     felt(get_public_key(&element(private_key)))
 }
 
-/// Signs a hash, always the same way (RFC 6979).
+/// Signs a hash deterministically (RFC 6979).
 pub(crate) fn sign(private_key: Felt, hash: Felt) -> [Felt; 2] {
     ecdsa_sign(&element(private_key), &element(hash)).map_or(
-        // one hash of 2^54 is too large for the library: no account takes this signature
+        // one hash in 2^54 is too large for the library: no account accepts this signature
         [Felt::ZERO; 2],
         |signature| [felt(signature.r), felt(signature.s)],
     )
@@ -121,7 +121,7 @@ mod tests {
         Felt::parse(text).expect(text)
     }
 
-    /// The remainder of `felt` by the curve's order, times `by`.
+    /// `felt` times `by`, modulo the curve's order.
     fn times(felt: Felt, by: Felt) -> Felt {
         let order = NonZeroFelt::try_from(element(Felt::from_limbs(ORDER).unwrap())).unwrap();
         super::felt(element(felt).mul_mod(&element(by), &order))
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The sum of the two points is then the point at infinity.
+    /// For such a signature, the sum of the two points is the point at infinity.
     #[test]
     fn a_signature_made_to_cancel_is_refused() {
         let (key, hash) = (Felt::from(3_u64), hex("0x123456789abcdef"));

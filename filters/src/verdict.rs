@@ -7,9 +7,9 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 
 named! {
-    /// Why a request was refused or failed. The closed list that clients, logs and metrics name, in
-    /// the order of the checks: the head, the body's shape, the policy, the chain's state, failures
-    /// of ours. The program's `reply` module has the HTTP status and the JSON-RPC code of each.
+    /// Why a request was refused or failed: the closed list for clients, logs and metrics, in the
+    /// order of the checks (the head, the body's shape, the policy, the chain's state, our own
+    /// failures). The program's `reply` module has the HTTP status and the JSON-RPC code of each.
     pub enum Reason {
         /// No endpoint has this path.
         NotFound = "not_found",
@@ -89,7 +89,7 @@ named! {
         TipNotZero = "tip_not_zero",
         /// The transaction names a paymaster.
         PaymasterData = "paymaster_data",
-        /// The transaction carries a proof or facts of one.
+        /// The transaction carries a proof or proof facts.
         ProofData = "proof_data",
         /// An invoke that also deploys its account.
         AccountDeploymentData = "account_deployment_data",
@@ -183,9 +183,9 @@ named! {
         FaucetEmpty = "faucet_empty",
         /// The store did not answer.
         StoreUnavailable = "store_unavailable",
-        /// The store of the limits that instances share did not answer.
+        /// The store of the shared limits did not answer.
         FleetUnavailable = "fleet_unavailable",
-        /// The chain is not as far as the position that the request named.
+        /// The chain has not reached the position that the request named.
         ChainPositionBehind = "chain_position_behind",
         /// The node is being built or started.
         NodeStarting = "node_starting",
@@ -193,14 +193,14 @@ named! {
         NotConfigured = "not_configured",
         /// The keys that verify sessions cannot be fetched.
         KeysUnavailable = "keys_unavailable",
-        /// The transaction was sent, and no answer came.
+        /// The transaction was sent, but no answer arrived.
         OutcomeUnknown = "outcome_unknown",
     }
 }
 
 impl Reason {
-    /// Whether the failure is on our side: the request itself may be good. Not a position that the
-    /// chain has not reached: a client may name any.
+    /// Whether the failure is on our side, so that the request itself may be good. A position that
+    /// the chain has not reached is no failure: a client may name any.
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
@@ -227,7 +227,7 @@ impl Reason {
 /// A refused request, with the text that its sender may read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason, from the closed list.
     pub reason: Reason,
     /// The text for the client: what was wrong and what to do, nothing internal.
     pub message: Cow<'static, str>,
@@ -237,7 +237,7 @@ pub struct Refusal {
     pub allow: Option<&'static str>,
     /// The remedy, if one is likely to help.
     pub hint: Option<Cow<'static, str>>,
-    /// In how many seconds a repetition may pass, where that is known.
+    /// Seconds until a retry may pass, if that is known.
     pub retry_after: Option<u32>,
 }
 
@@ -248,7 +248,7 @@ impl Refusal {
         Self { reason, message, id: None, allow: None, hint: None, retry_after: None }
     }
 
-    /// Adds what to do instead.
+    /// Adds a remedy.
     pub(crate) fn with_hint(mut self, hint: impl Into<Option<Cow<'static, str>>>) -> Self {
         self.hint = hint.into();
         self

@@ -1,11 +1,11 @@
 //! A window of time that ends now: which stored instants count for a limit, and until when.
 //!
 //! A limit holds "within any day", by the clock that dated its rows. A clock that was ahead for a
-//! moment dates rows in the future. Those up to one window ahead count as if they were of now, so
-//! that a small step of the clock opens no second budget. Those further ahead do not count, so that
-//! a wrong clock locks nobody out once it is right. No wait is longer than the window.
+//! moment dates rows in the future. Rows up to one window ahead count as if they were dated now, so
+//! that a small step of the clock opens no second budget. Rows further ahead do not count, so that
+//! a wrong clock locks nobody out once it is corrected. No wait is longer than the window.
 
-/// A window of time. All instants are in microseconds since 1970, all times of any clock.
+/// A window of time. Instants are in microseconds since 1970, by any clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     now_us: i64,
@@ -25,25 +25,25 @@ impl Window {
         self.now_us.saturating_sub(self.length_us)
     }
 
-    /// The last instant of which a row counts.
+    /// The last instant at which a row counts.
     #[must_use]
     pub const fn until_us(self) -> i64 {
         self.now_us.saturating_add(self.length_us)
     }
 
-    /// Whether a row of this instant counts.
+    /// Whether a row dated `at_us` counts.
     #[must_use]
     pub const fn counts(self, at_us: i64) -> bool {
         self.after_us() < at_us && at_us <= self.until_us()
     }
 
-    /// When a row of this instant, which counts now, counts no more: at most one window from now.
+    /// When a row that counts now stops counting: at most one window from now.
     #[must_use]
     pub fn end_us(self, at_us: i64) -> i64 {
         at_us.min(self.now_us).saturating_add(self.length_us)
     }
 
-    /// Until when a row of this instant forbids another one; `None` if it does not.
+    /// Until when a row dated `at_us` forbids another one; `None` if it does not.
     #[must_use]
     pub fn forbids_until_us(self, at_us: i64) -> Option<i64> {
         self.counts(at_us).then(|| self.end_us(at_us))

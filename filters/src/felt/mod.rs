@@ -4,8 +4,8 @@
 //! 64), with a value below the Stark prime. The node itself is more lenient: it reads the prime as
 //! zero and `0x0x12` as `0x12`, so only values that were parsed and written again are forwarded.
 //! Written: `0x` and the fewest lower-case digits. Numbers of 64 and 128 bits (gas, prices) have
-//! the same form. [`U256`] and [`ShortString`] are what Cairo makes of felts. Sixteen digits are
-//! read at a time, as the bytes of one `u128`: felts are most of a request, and digit by digit they
+//! the same form. [`U256`] and [`ShortString`] are Cairo types made of felts. Sixteen digits are
+//! read at once, as the bytes of one `u128`: felts are most of a request, and digit by digit they
 //! took longer to read than the JSON around them.
 
 mod short_string;
@@ -25,7 +25,7 @@ const PRIME: [u64; 4] = [0x0800_0000_0000_0011, 0, 0, 1];
 /// 2^251 - 256: addresses are below it (Starknet specification, "Contract address").
 const ADDRESS_BOUND: [u64; 4] = [0x07ff_ffff_ffff_ffff, u64::MAX, u64::MAX, u64::MAX - 255];
 
-/// The digits of a limb.
+/// The hexadecimal digits of a limb.
 const SIXTEEN: usize = 16;
 
 /// A field element below the Stark prime.
@@ -196,12 +196,12 @@ const fn hex_digit(nibble: u8) -> u8 {
 
 #[expect(clippy::arithmetic_side_effects, reason = "no byte carries")]
 fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
-    // without a stop at the first other byte: that takes a few vector instructions
+    // no early exit: checking all sixteen takes a few vector instructions
     if !digits.iter().fold(true, |all, digit| all & digit.is_ascii_hexdigit()) {
         return None;
     }
     let digits = u128::from_be_bytes(*digits);
-    // letters of either case have bit 6 set and low bits from 1: nine more than that
+    // a letter of either case has bit 6 set and low bits from 1: its value is nine more
     let nibbles = (digits & each(0xf)) + (digits >> 6 & each(1)) * 9;
     let bytes = (nibbles | nibbles >> 4) & 0x00ff_00ff_00ff_00ff_00ff_00ff_00ff_00ff;
     let pairs = (bytes | bytes >> 8) & 0x0000_ffff_0000_ffff_0000_ffff_0000_ffff;
@@ -209,7 +209,7 @@ fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
     u64::try_from((fours | fours >> 32) & u128::from(u64::MAX)).ok()
 }
 
-/// This in each byte.
+/// `byte` in each of the sixteen bytes.
 #[inline]
 const fn each(byte: u8) -> u128 {
     u128::from_ne_bytes([byte; SIXTEEN])

@@ -21,7 +21,7 @@ impl ShortString {
             return None;
         }
         let mut bytes = [0; 32];
-        // at the end: a felt is read from its most significant byte on
+        // right-aligned, since the felt is read from its most significant byte on
         for (to, from) in bytes.iter_mut().rev().zip(text.bytes().rev()) {
             *to = from;
         }

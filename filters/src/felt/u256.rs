@@ -22,7 +22,7 @@ impl U256 {
         Some(Self([high, low, high_of_low, low_of_low]))
     }
 
-    /// As Cairo passes it: the lower 128 bits, then the upper.
+    /// The two felts that Cairo passes: the lower 128 bits, then the upper.
     pub fn felts(&self) -> [Felt; 2] {
         let [high, low, high_of_low, low_of_low] = self.0;
         [Felt::from(join(high_of_low, low_of_low)), Felt::from(join(high, low))]
@@ -57,7 +57,7 @@ fn parse_decimal(text: &str) -> Option<U256> {
     })
 }
 
-/// Ten times the number and the digit; `None` beyond 256 bits.
+/// Ten times the number, plus the digit; `None` beyond 256 bits.
 fn push_digit(U256(mut limbs): U256, digit: u8) -> Option<U256> {
     let mut carry = u64::from(digit);
     for limb in limbs.iter_mut().rev() {

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 /// Whether an identity and a recipient are bound to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// They are, or nothing prevents it.
+    /// The two are bound, or nothing prevents it.
     Bound,
     /// The identity is bound to another recipient.
     IdentityElsewhere,
@@ -29,12 +29,12 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Whether not both can be bound.
+    /// Whether the two pairs cannot both be bound.
     fn excludes(self, other: Self) -> bool {
         self != other && (self.identity == other.identity || self.recipient == other.recipient)
     }
 
-    /// Whether the pair is or could be bound, if these are.
+    /// Whether this pair is bound, or can be, next to the pairs in `bound`.
     pub fn binding(self, bound: impl IntoIterator<Item = Self>) -> Binding {
         let mut binding = Binding::Bound;
         for other in bound.into_iter().filter(|other| other.excludes(self)) {
@@ -59,16 +59,16 @@ pub struct Bound {
 /// A change of the bindings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rebinding {
-    /// These are no longer bound.
+    /// The pair is no longer bound.
     Release(Pair),
-    /// These are bound.
+    /// The pair is bound.
     Bind(Pair),
 }
 
 /// The bindings that a new intent makes.
 ///
 /// # Errors
-/// Its identity or its subject is bound elsewhere.
+/// Returns which of its identity and its subject is bound elsewhere.
 pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebinding>, Binding> {
     let Some((identity, recipient)) = new.identity.zip(new.subject) else { return Ok(Vec::new()) };
     let pair = Pair { identity, recipient };
@@ -89,8 +89,8 @@ fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebindin
     pairs.filter(|pair| is_released(*pair)).map(Rebinding::Release).collect()
 }
 
-/// The changes of bindings once the intents of a slot are these. A pair stays bound if one of them
-/// holds it, or a drip of another slot does; the intent that the chain has comes first.
+/// The changes of bindings when these are the intents of a slot. A pair stays bound while one of
+/// them, or a drip of another slot, holds it; an intent that is on the chain comes first.
 pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     let mut claims: Vec<&Intent> = slot.iter().filter(|intent| is_drip(intent)).collect();
     claims.sort_by_key(|intent| (!intent.state.occupies(), core::cmp::Reverse(intent.id)));
@@ -107,8 +107,8 @@ pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     changes
 }
 
-/// The identity and the recipient that an intent binds. Of one that an earlier version wrote, only
-/// the recipient is known.
+/// The identity and the recipient that an intent binds. An intent of an earlier version has only
+/// the recipient: its identity is looked up in `bound`.
 fn pair_of(intent: &Intent, bound: &[Bound]) -> Option<Pair> {
     let recipient = intent.subject?;
     match intent.identity {
@@ -121,15 +121,15 @@ fn is_drip(intent: &Intent) -> bool {
     intent.state.holds() && intent.operation == FAUCET_DRIP
 }
 
-/// The bindings that the intents of a slot may have part in: identities and recipients. Empty if
-/// none changes with `moved`, the intents before and after.
+/// The identities and recipients whose bindings may differ between `before` and `after`, the
+/// intents of a slot. Empty if no binding changes.
 pub(super) fn of_interest(before: &[Intent], after: &[Intent]) -> Vec<(Option<Felt>, Felt)> {
     let holders = |slot: &[Intent]| -> Vec<(IntentId, bool)> {
         let drips = slot.iter().filter(|intent| is_drip(intent));
         drips.map(|intent| (intent.id, intent.state.occupies())).collect()
     };
     let are_same = match (holders(before).as_slice(), holders(after).as_slice()) {
-        // alone, it holds its own whether or not it has its nonce
+        // a lone drip holds its binding whether or not it has its nonce
         ([(before, _)], [(after, _)]) => before == after,
         (before, after) => before == after,
     };

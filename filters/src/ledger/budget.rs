@@ -15,10 +15,10 @@ use alloc::collections::BTreeMap;
 pub const MINUTE_US: i64 = 60_000_000;
 /// A day, in microseconds.
 pub const DAY_US: i64 = 24 * 60 * MINUTE_US;
-/// Fees are stored in gfri, as 64 bits hold no sum of them in fri.
+/// Fees are stored in gfri, since a sum of them in fri does not fit into 64 bits.
 const GFRI: u128 = 1_000_000_000;
-/// 10^7 STRK in gfri, the highest fee that is stored: more than a budget may be, and 900 of them
-/// fit into 64 bits.
+/// 10^7 STRK in gfri, the highest fee that is stored: larger than any budget, and 900 of them fit
+/// into 64 bits.
 const MAX_FEE_GFRI: i64 = 10_000_000_000_000_000;
 
 named! {
@@ -31,21 +31,21 @@ named! {
     }
 }
 
-/// The most within 24 hours; `None` is no limit.
+/// Limits within 24 hours; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
     /// Drips.
     pub drips: Option<u32>,
-    /// Fees in fri, of which a rest below 10^9 does not count.
+    /// Fees in fri, rounded down to a multiple of 10^9.
     pub fees: Option<u128>,
 }
 
-/// An intent is over a budget.
+/// An intent exceeds a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    /// The budget; if it is over both, the one that has room later.
+    /// The budget; if both are exceeded, the one that has room later.
     pub budget: Budget,
-    /// When there is room for it, in microseconds since 1970, if nothing else is spent.
+    /// When the budget has room for it, in microseconds since 1970, if nothing else is spent.
     pub until_us: i64,
 }
 
@@ -57,13 +57,13 @@ impl Budgets {
     }
 }
 
-/// A fee as it is stored.
+/// A fee as it is stored: in gfri, rounded up, at most 10^16.
 #[must_use]
 pub fn gfri(fri: u128) -> i64 {
     i64::try_from(fri.div_ceil(GFRI)).map_or(MAX_FEE_GFRI, |fee| fee.min(MAX_FEE_GFRI))
 }
 
-/// The minutes of a window, since 1970, first and last.
+/// The first and the last minute of a window, counted from 1970.
 #[must_use]
 pub const fn minutes(day: Window) -> [i64; 2] {
     [minute(day.after_us()), minute(day.until_us())]
@@ -73,8 +73,8 @@ const fn minute(us: i64) -> i64 {
     us.div_euclid(MINUTE_US)
 }
 
-/// Whether the fees of a day are over the limit with a new intent, so that their sums by minute are
-/// needed to say until when.
+/// Whether the fees of a day exceed the limit together with a new intent. Then their sums by minute
+/// are needed to compute until when.
 pub(super) fn is_over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> bool {
     let Some(limit) = new.budgets.fees_gfri() else { return false };
     let freed = freed(new, facts, now_us).map(|intent| intent.fee_gfri);
@@ -82,8 +82,8 @@ pub(super) fn is_over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> b
     spent.saturating_add(gfri(new.max_fee)) > limit
 }
 
-/// The displaced intents of the new one's slot whose fees count in the day: at most one of the slot
-/// is ever paid for.
+/// The displaced intents of the new one's slot whose fees count in the day. They are deducted,
+/// since at most one intent of a slot is ever paid for.
 fn freed<'f>(
     new: &NewIntent<'_>,
     facts: &'f Facts,
@@ -97,7 +97,7 @@ fn freed<'f>(
     facts.yielding(new).filter(is_counted)
 }
 
-/// The budget that a new intent is over.
+/// The budget that a new intent exceeds, if it exceeds one.
 pub(super) fn over(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
     let drips = over_drips(new, facts, now_us);
     let fees = over_fees(new, facts, now_us);

@@ -1,4 +1,4 @@
-//! The changes that follow from what was seen of an intent.
+//! Changes of an intent, and the other changes that follow from each.
 
 use super::binding::{self, Bound, Rebinding};
 use super::budget::gfri;
@@ -15,23 +15,24 @@ const AGAIN: &str = "it is sent again";
 /// The detail of a lost intent that may return.
 const UNWITNESSED: &str = "the transaction that took its nonce is displaced";
 
-/// A sighting of an intent.
+/// A change of an intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It is about to be sent once more. Its first sender can no longer say that it was not sent.
+    /// The intent is about to be sent again. From now on its first sender cannot record it as not
+    /// sent.
     SentAgain,
-    /// The node accepted it.
+    /// The node accepted the intent's transaction.
     Accepted,
-    /// The chain has it.
+    /// The chain has the intent's transaction.
     Included {
-        /// Its execution; the reason if it reverted.
+        /// The result of its execution; the reason if it reverted.
         outcome: Result<(), Option<&'a str>>,
         /// Its fee in fri, if that is known.
         fee: Option<u128>,
         /// The accepted block that lists it.
         block: Option<Inclusion>,
     },
-    /// The node refused its first and only attempt for certain, or it was not sent; why.
+    /// The node certainly refused the intent's only attempt, or nothing was sent; why.
     Rejected(&'a str),
     /// The chain no longer shows it, or a repeat was refused; why.
     Displaced(&'a str),
@@ -40,7 +41,7 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// The state that it leads to.
+    /// The state of the intent after the change.
     #[must_use]
     pub const fn state(&self) -> IntentState {
         match self {
@@ -64,7 +65,7 @@ impl Change<'_> {
     }
 }
 
-/// An intent after a change, in the order in which they are written.
+/// An intent after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The intent.
@@ -76,7 +77,7 @@ pub struct Step {
 /// The changes of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
-    /// The changes, first to last: no two intents ever have the nonce.
+    /// The changes in the order to write them, so that no two intents ever have the nonce.
     pub steps: Vec<Step>,
     before: Vec<Intent>,
     after: Vec<Intent>,
@@ -96,8 +97,8 @@ impl Steps {
     }
 }
 
-/// Decides what changes with an intent: of `intents`, which are those of its slot, and those with
-/// the digest of one of these. `None` if its state does not allow it.
+/// Computes the effects of a change of an intent. `intents` are those of its slot, and all that
+/// have the digest of one of these. `None` if the intent's state does not allow the change.
 #[must_use]
 pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64) -> Option<Steps> {
     let intent = intents.iter().find(|intent| intent.id == id)?;
@@ -124,7 +125,7 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     if matches!(change, Change::Displaced(_)) {
         let lost = others().filter(|other| other.state == IntentState::Lost);
         let mut lost: Vec<_> = lost.filter(|lost| !is_written_anew(lost, intents)).collect();
-        // a transaction has one intent that stands for it: this one, or else the newest
+        // one intent represents a transaction: this one, or else the newest
         lost.sort_by_key(|it| core::cmp::Reverse(it.id));
         for it in lost {
             let mut standing = steps.iter().map(|step| step.intent.transaction_hash);
@@ -141,7 +142,7 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
 }
 
 impl Step {
-    /// Whether the journal gets an entry. Sending a transaction again changes no state, and adds
+    /// Whether the journal gets an entry: sending a transaction again changes no state, and adds
     /// none.
     #[must_use]
     pub fn has_entry(&self) -> bool {
@@ -165,13 +166,13 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         Change::Included { block, .. } if intent.state == next => {
             block.is_some_and(|block| intent.included != Some(block))
         }
-        // the same transaction was stored again: the newer one stands for it
+        // the same transaction was stored again: the newer intent represents it
         _ if !intent.state.holds() && next.holds() => {
             !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
         }
-        // the first of the two is applied, and only once
+        // whichever of the two comes first is applied, and only once
         Change::SentAgain | Change::Rejected(_) => !intent.is_sent_again(),
-        // its slot or its request may be another's by now
+        // another intent may have its slot or its request by now
         Change::Accepted => !others.any(|it| {
             let is_open_equal = it.state.is_unresolved() && it.digest == intent.digest;
             is_open_equal || (it.state.occupies() && it.slot() == intent.slot())
@@ -180,8 +181,8 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
     }
 }
 
-/// Whether the request of a lost intent has another by now, in another slot, or the same
-/// transaction stands for it: it is only watched.
+/// Whether a lost intent is only watched: its request has a newer intent in another slot, or a
+/// newer intent represents the same transaction.
 fn is_written_anew(lost: &Intent, intents: &[Intent]) -> bool {
     let mut newer = intents.iter().filter(|it| it.id > lost.id && it.state.holds());
     newer.any(|it| {

@@ -14,15 +14,15 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Decides by the report of an epoch: another one replaces the one in force after it was
-    /// reported for `patience_us`, while no process reported the one in force.
+    /// Applies the report of an epoch. Another epoch replaces the one in force once it was reported
+    /// for `patience_us` without a report of the one in force.
     #[must_use]
     pub fn after(last: Option<Self>, reported: &str, now_us: i64, patience_us: i64) -> Self {
         let new = Self { epoch: reported.to_owned(), candidate: None };
         let Some(last) = last.filter(|last| last.epoch != reported) else { return new };
         let patience = Window::new(now_us, patience_us);
         let known = last.candidate.filter(|(candidate, since)| {
-            // one that is dated further ahead was dated by a clock that was wrong
+            // a candidate that is dated further ahead was dated by a wrong clock
             candidate == reported && *since <= patience.until_us()
         });
         let since = known.map_or(now_us, |(_, since)| since.min(now_us));

@@ -1,4 +1,4 @@
-//! Whether a signed transaction is stored.
+//! Decides whether a signed transaction is stored.
 
 use super::binding::{self, Binding, Bound, Rebinding};
 use super::budget::{self, OverBudget};
@@ -25,9 +25,9 @@ pub enum Intended {
     Elsewhere(Binding),
     /// The relays of the store write to another chain.
     OtherChain,
-    /// Together with what was spent within 24 hours it is over a budget.
+    /// The intent exceeds a budget, together with what was spent within 24 hours.
     OverBudget(OverBudget),
-    /// The subject has had one, this intent, and may have the next at `until_us`.
+    /// The subject's cooldown is not over.
     TooSoon {
         /// The intent that started the cooldown.
         last: Box<Intent>,
@@ -44,18 +44,18 @@ pub struct Facts {
     pub epoch: Option<String>,
     /// The new intent's key.
     pub key: Option<Key>,
-    /// The intents of its hash, its slot and its digest, and the one that its key names.
+    /// The intents with its hash, its slot or its digest, and the one that its key names.
     pub intents: Vec<Intent>,
-    /// The newest intent of its operation for its subject in its cooldown that is not rejected,
-    /// lost or reverted.
+    /// The newest intent within the cooldown that has its operation and its subject, leaving out
+    /// rejected, lost and reverted ones.
     pub last: Option<Intent>,
     /// The bindings of its identity and its subject.
     pub bound: Vec<Bound>,
-    /// When the drip of a day was stored that has one less newer ones than the budget permits.
+    /// When the n-th newest drip of a day was stored, where n is the budget; `None` with fewer.
     pub drip_us: Option<i64>,
-    /// The fees of a day.
+    /// The sum of a day's fees, in gfri.
     pub fees_gfri: i64,
-    /// The fees of a day by minute; read only if they are over the budget.
+    /// The fees of a day by minute, in gfri; read only if they are over the budget.
     pub minutes: Vec<(i64, i64)>,
 }
 
@@ -77,9 +77,9 @@ impl Facts {
 /// The changes that an attempt to store an intent makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intention {
-    /// It is stored as sent, with its bindings, and its key names it.
+    /// The intent is stored as sent, with these bindings, and its key names it.
     Insert(Vec<Rebinding>),
-    /// Nothing is stored but the link of its key, if the key may name this intent.
+    /// The intent is not stored. At most its key is linked to an earlier one.
     Refuse {
         /// The reply.
         reply: Intended,
@@ -124,14 +124,14 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
     Intention::Insert(bindings)
 }
 
-/// The intent whose outcome is that of the new one: the one that the key names, else the same
-/// transaction of an equal request, else the newest of an equal request that is open or in doubt.
-/// None of them is the one that the new one replaces.
+/// The stored intent whose outcome is also that of the new one: the one that the key names, else
+/// the same transaction of an equal request, else the newest open or doubtful one of an equal
+/// request. Never the one that the new one replaces.
 fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     let holding = || facts.intents.iter().filter(|intent| intent.state.holds());
     let equal = || holding().filter(|it| it.epoch == new.epoch && it.digest == new.digest);
     let linked = linked(facts).filter(|it| it.state.holds() && !is_replaced(it, new));
-    // two drips to one recipient have the same calls: another body's end is not this one's
+    // two drips to one recipient make the same calls: the outcome of another body is not this one's
     let of_hash = || equal().find(|it| it.transaction_hash == new.transaction_hash);
     let open = || {
         let open = equal().filter(|it| !it.state.is_included() && !is_replaced(it, new));
@@ -164,7 +164,7 @@ fn occupant<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     intents().find(occupies).or_else(|| intents().find(is_same))
 }
 
-/// The cooldown that forbids it, if one does.
+/// The refusal by the cooldown, if it is not over.
 fn too_soon(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<Intended> {
     let cooldown = new.cooldown.filter(|_| new.subject.is_some())?;
     let cooldown = Window::new(now_us, i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX));

@@ -23,7 +23,7 @@ impl fmt::Display for IntentId {
 pub struct Inclusion {
     /// Its number.
     pub number: u64,
-    /// Tells it from any other block of its number.
+    /// Distinguishes it from any other block with its number.
     pub fingerprint: [u8; 32],
 }
 
@@ -42,7 +42,7 @@ pub struct NewIntent<'a> {
     pub request: &'a str,
     /// The chain epoch; a chain that starts over has another.
     pub epoch: &'a str,
-    /// The number of the chain's head when it was signed: no block up to it lists it.
+    /// The number of the chain's head at signing: no block up to it lists the transaction.
     pub born: u64,
     /// The sending account.
     pub signer: Felt,
@@ -61,8 +61,7 @@ pub struct NewIntent<'a> {
     pub max_fee: u128,
     /// The budgets that it must not exceed.
     pub budgets: Budgets,
-    /// The time after an intent of its operation for its subject in which there is no other;
-    /// `None` for no such time.
+    /// The cooldown after an intent with its operation and subject; `None` for no cooldown.
     pub cooldown: Option<Duration>,
 }
 
@@ -102,7 +101,8 @@ pub struct Intent {
     pub transaction_hash: Felt,
     /// The signed transaction, in JSON.
     pub transaction: String,
-    /// Its cost for the relay in gfri, rounded up: at most, or by its receipt.
+    /// Its cost for the relay in gfri, rounded up: the highest possible one until a receipt states
+    /// it.
     pub fee_gfri: i64,
     /// Its state.
     pub state: IntentState,
@@ -116,11 +116,11 @@ pub struct Intent {
     pub updated_us: i64,
 }
 
-/// An account's nonce in one life of the chain, which has at most one transaction of it.
+/// An account's nonce in one chain epoch, which has at most one transaction with it.
 pub(super) type Slot<'a> = (&'a str, Felt, u64);
 
 impl Intent {
-    /// Its account's nonce.
+    /// Its slot: the chain epoch, the account and the nonce.
     #[must_use]
     pub fn slot(&self) -> (&str, Felt, u64) {
         (&self.epoch, self.signer, self.nonce)

@@ -1,8 +1,8 @@
 //! Idempotency keys: a key names an intent, not a body.
 //!
-//! A key is claimed before the work, linked to the intent, and answered after it. A claim with
-//! neither link nor answer is in progress, or its process died. It has a token: only its owner
-//! releases it.
+//! A key is claimed before the work, linked to the intent, and answered after the work. A claim
+//! with neither link nor answer is in progress, or its process died. It has a token, so that only
+//! its owner can release it.
 
 use super::intent::{Intent, IntentId};
 use super::state::IntentState;
@@ -20,7 +20,8 @@ pub struct Key {
     pub operation: String,
     /// The digest of the request that it was claimed for.
     pub digest: [u8; 32],
-    /// Its owner; `None` of one that was claimed by an earlier version, or again with an intent.
+    /// Its owner; `None` if an earlier version claimed it, or if it was claimed again with an
+    /// intent.
     pub token: Option<ClaimToken>,
     /// The intent that it names.
     pub intent: Option<IntentId>,
@@ -39,7 +40,8 @@ pub enum Claim {
         status: u16,
         /// The body.
         body: String,
-        /// The intent that it reports; `None` of what earlier versions answered without one.
+        /// The intent that it reports; `None` for a response that an earlier version stored without
+        /// one.
         intent: Option<Box<Intent>>,
     },
     /// The key is claimed and not answered.
@@ -58,14 +60,14 @@ impl Key {
         self.operation == operation && self.digest == *digest
     }
 
-    /// Whether this key, which names `former`, may name the intent of a request that joined it: it
-    /// must be of the key's own request, and `former` must have ended or be replaced by it.
+    /// Whether this key, which names `former`, may name `next`, the intent of a request that joined
+    /// it. `next` must be of the key's own request, and `former` rejected, lost or replaced by it.
     #[must_use]
     pub fn may_name(&self, former: Option<&Intent>, next: &Intent) -> bool {
         self.is_of(&next.operation, &next.digest) && may_link(former, next)
     }
 
-    /// The outcome of a claim of a key that is stored, with the intent that it is linked to.
+    /// The outcome of claiming this key, which is stored and has the intent `linked`.
     #[must_use]
     pub fn claimed(
         self,
@@ -81,7 +83,7 @@ impl Key {
         if self.token == Some(token) && self.intent.is_none() && self.answer.is_none() {
             return Claim::New;
         }
-        // an answer that was stored after the end of its intent is no longer true
+        // an answer is no longer true once its intent is rejected or lost
         let answer = self.answer.filter(|_| linked.as_ref().is_none_or(|it| it.state.holds()));
         let intent = linked.map(Box::new);
         match answer {
@@ -91,8 +93,8 @@ impl Key {
     }
 }
 
-/// Whether a key that names `former` may name this intent instead: if there is no former one, if
-/// that has ended, or if it is displaced and this one was written in its place.
+/// Whether a key that names `former` may name `next` instead: there is no former one, it is
+/// rejected or lost, or it is displaced and `next` was written in its place.
 #[must_use]
 pub(super) fn may_link(former: Option<&Intent>, next: &Intent) -> bool {
     former.is_none_or(|former| {

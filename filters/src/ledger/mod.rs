@@ -4,10 +4,10 @@
 //! changes with their journal entries, and commits. So every rule of a write is in this folder, and
 //! a simulation that keeps its rows in maps decides the same.
 //!
-//! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction of it.
+//! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
 //! Reading order: [`state`](IntentState), `intent.rs`, `intend.rs` (whether a transaction is
-//! stored), `change.rs` (what follows from what was seen of it), `binding.rs`, `budget.rs`,
-//! `key.rs`, `epoch.rs`.
+//! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`, `key.rs`,
+//! `epoch.rs`.
 
 mod binding;
 mod budget;

@@ -6,8 +6,8 @@ named! {
     /// The state of an intent.
     #[derive(PartialOrd, Ord)]
     pub enum IntentState {
-        /// Stored, and never sent. The journal records it right before `sent`; an intent is left in
-        /// it only by an earlier version, which committed the two one after the other.
+        /// Stored, and never sent. The journal records it right before `sent`. Only an earlier
+        /// version, which committed the two separately, leaves an intent in it.
         Intended = "intended",
         /// Stored before it is sent, and the node has not answered.
         Sent = "sent",
@@ -20,7 +20,7 @@ named! {
         /// Rejected by the node, or never sent: its nonce is free.
         Rejected = "rejected",
         /// In doubt: the chain showed it and no longer does, or a repeat was refused. Its nonce is
-        /// free, and it keeps what else it holds.
+        /// free; it still holds everything else.
         Displaced = "displaced",
         /// A settled block has another transaction of its nonce.
         Lost = "lost",
@@ -34,7 +34,7 @@ impl IntentState {
         matches!(self, Self::Intended | Self::Sent | Self::Accepted)
     }
 
-    /// Whether the chain had it in a block, by the last that was seen of it.
+    /// Whether the chain had it in a block when it was last seen.
     #[must_use]
     pub const fn is_included(self) -> bool {
         matches!(self, Self::Succeeded | Self::Reverted)

@@ -3,7 +3,7 @@
 //! In: the limiter and the time. Out: the clients with the most requests that count. A shard is
 //! locked for [`STEP`] clients at a time, so that no request waits for the whole walk.
 //!
-//! It changes nothing: a client that is listed is evicted no later.
+//! Listing changes nothing: it does not delay a client's eviction.
 
 use alloc::vec::Vec;
 
@@ -11,15 +11,15 @@ use super::limiter::{STEP, Shard};
 use super::{Millis, Quota, RateLimiter};
 use crate::client::ClientKey;
 
-/// Lists all requests that count, also those beyond a quota that was lowered.
+/// Counts all requests in the window, even beyond a quota that was lowered.
 const UNLIMITED: Quota = Quota(Quota::MAX);
 
-/// A client with its requests that count.
+/// A client and the number of its requests that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// The client.
     pub client: ClientKey,
-    /// Its requests that were admitted in the window.
+    /// Its requests admitted in the window.
     pub requests: u32,
 }
 
@@ -65,7 +65,7 @@ impl<T> Shard<T> {
         for number in from..end {
             let (client, record) = self.recent().at(number)?;
             let Some(window) = &record.window else { continue };
-            // a window holds no fewer than count: most need no closer look
+            // a window holds at least as many as count, so most clients are skipped here
             if window.len() <= top.floor() {
                 continue;
             }

@@ -19,13 +19,13 @@ use parking_lot::Mutex;
 /// 16 shards in all: enough that a dozen threads seldom meet at one lock.
 const FURTHER_SHARDS: usize = 15;
 
-/// Below this capacity there is one shard: several would have too few clients each to be alike.
+/// Below this capacity there is one shard: several would differ too much in size.
 const SHARDED_FROM: u32 = 4096;
 
-/// After the quota was lowered, each check trims this many windows: less than a microsecond.
+/// Windows that each check trims after the quota was lowered, in less than a microsecond.
 const TRIMMED_AT_ONCE: u32 = 4;
 
-/// Clients that are read under one lock: some microseconds.
+/// Clients that are read under one lock, within some microseconds.
 pub(super) const STEP: u32 = 256;
 
 /// An exact sliding-window limiter for any number of threads.
@@ -33,8 +33,8 @@ pub(super) const STEP: u32 = 256;
 /// The places for clients are counted over all shards: no client is evicted while a place is free,
 /// and at most `capacity` clients are stored. Without a free place a new client evicts the least
 /// recently seen of its shard. A capacity below 4,096 has one shard, so that is the least recently
-/// seen of all. Above it, shards differ in size by chance: of 100,000 clients, the evicted one is
-/// among the least recently seen 4 % or so.
+/// seen of all. Above it, shards differ in size by chance: with 100,000 clients, the evicted one is
+/// among the 4 % or so that were seen least recently.
 ///
 /// A client may have a value `T` next to its window: both are evicted together.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl<S> RateLimiter<S> {
 }
 
 impl<S, T> RateLimiter<S, T> {
-    /// A limiter with a value for each client that [`RateLimiter::value_or_insert`] gives one.
+    /// A limiter whose clients may have a value each: see [`RateLimiter::value_or_insert`].
     #[must_use]
     pub fn with_values(quota: Quota, capacity: NonZeroU32, hasher: S) -> Self {
         let further = if capacity.get() < SHARDED_FROM { 0 } else { FURTHER_SHARDS };
@@ -71,8 +71,9 @@ impl<S, T> RateLimiter<S, T> {
         }
     }
 
-    /// Changes the quota at `now`, shard by shard. Admissions before the change count on, also when
-    /// the quota is raised again. After a minute, checks release the memory of a larger quota.
+    /// Changes the quota at `now`, shard by shard. Earlier admissions still count, even if the
+    /// quota is raised again. From a minute after the quota was lowered, checks release the unused
+    /// memory.
     pub fn set_quota(&self, quota: Quota, now: Millis) {
         self.shards().for_each(|shard| shard.lock().set_quota(quota, now));
     }
@@ -108,14 +109,14 @@ impl<S, T> RateLimiter<S, T> {
 }
 
 impl<S: BuildHasher, T> RateLimiter<S, T> {
-    /// Judges a request and counts it if it passes; the client is the most recently seen then.
+    /// Judges a request and counts it if it passes; the client becomes the most recently seen.
     pub fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);
         self.shard(hash).lock().check(hash, client, now, || self.take_place())
     }
 
-    /// Checks like [`RateLimiter::check`] while fewer than `most` requests count, in one step: of
-    /// requests that race, no more than `most` pass.
+    /// Checks like [`RateLimiter::check`], but admits only while fewer than `most` requests count.
+    /// This is atomic: of concurrent requests, no more than `most` pass.
     pub fn check_within(&self, client: ClientKey, now: Millis, most: u32) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);
         let mut shard = self.shard(hash).lock();
@@ -135,7 +136,7 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
         self.shard(hash).lock().peek(hash, client, now)
     }
 
-    /// How many clients are remembered at most.
+    /// The most clients that are stored.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.capacity
@@ -150,15 +151,15 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
-        // four bits that the index of a shard does not use: it takes the lowest and the highest
+        // four bits that a shard's index does not use: it uses the lowest and the highest ones
         let number = usize::try_from(hash >> 32 & 15).unwrap_or(0);
         self.further.get(number).unwrap_or(&self.first)
     }
 }
 
 impl<S: BuildHasher, T: Clone> RateLimiter<S, T> {
-    /// The client's value, which `make` makes if it has none. The client is the most recently seen
-    /// then, and added if it is new.
+    /// The client's value, created by `make` if it has none. The client becomes the most recently
+    /// seen, and is added if it is new.
     pub fn value_or_insert(&self, client: ClientKey, make: impl FnOnce() -> T) -> T {
         let hash = self.hasher.hash_one(client);
         let mut shard = self.shard(hash).lock();
@@ -175,7 +176,8 @@ impl<S: BuildHasher, T: Clone> RateLimiter<S, T> {
         self.shard(hash).lock().recent().get(hash, client)?.value.clone()
     }
 
-    /// The values of all clients that match. No request waits for the whole walk.
+    /// The clients' values that match. Locks are taken in steps: no request waits for the whole
+    /// walk.
     #[must_use]
     pub fn values(&self, matches: impl Fn(&T) -> bool) -> Vec<T> {
         let mut found = Vec::new();
@@ -189,7 +191,7 @@ impl<S: BuildHasher, T: Clone> RateLimiter<S, T> {
     }
 }
 
-/// A part of the clients, for one thread at a time.
+/// A part of the clients, behind one lock.
 ///
 /// The limiter decides whether a new client has room; without room it evicts the least recently
 /// seen one.
@@ -271,7 +273,7 @@ impl<T> Shard<T> {
         RateLimitStatus { admitted, ..self.status(counted, now) }
     }
 
-    /// The client's record; the client is the most recently seen then, and added if it is new.
+    /// The client's record; the client becomes the most recently seen, and is added if it is new.
     fn see(
         &mut self,
         hash: u64,

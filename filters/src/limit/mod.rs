@@ -1,10 +1,10 @@
 //! The rate limit: an exact sliding window of one minute for each client.
 //!
-//! In: a [`ClientKey`] and the time. Out: a [`RateLimitStatus`]. Every
-//! admitted request counts for exactly [`WINDOW`], a refused one does not count. So no 60 s hold
-//! more admissions than the quota, and no request below it is refused. An admission takes two bytes
-//! (`limiter`); a full table evicts the client that was not seen for the longest. 100,000 clients
-//! with 180 requests each take under 48 MiB.
+//! In: a [`ClientKey`] and the time. Out: a [`RateLimitStatus`]. An admitted request counts for
+//! exactly [`WINDOW`], a refused one does not count. So no 60 s hold more admissions than the
+//! quota, and no request within it is refused. An admission takes two bytes (`limiter`); a full
+//! table evicts the least recently seen client. 100,000 clients with 180 requests each take under
+//! 48 MiB.
 //!
 //! It never reads a clock and never makes a hash key: both are arguments. Reading order: `limiter`,
 //! `recent`, `window`, `busiest`, `lease`.
@@ -32,7 +32,7 @@ const WINDOW_MILLIS: u64 = 60_000;
 /// The whole seconds of [`WINDOW`], for headers.
 pub const WINDOW_SECONDS: u32 = 60;
 
-/// Judges the rate of a client by one [`RateLimiter`], or by more. A policy may not wait for it.
+/// Judges a client's rate by one [`RateLimiter`], or by several. A policy never waits for it.
 pub trait Limiter {
     /// Settles a check that is pending.
     type Ticket;
@@ -40,7 +40,7 @@ pub trait Limiter {
     /// Judges a request at `now` and counts it if it passes.
     fn check(&self, client: ClientKey, now: Millis) -> RateCheck<Self::Ticket>;
 
-    /// The client's status, as far as it is known at once; changes nothing.
+    /// The client's status, as far as it is known without waiting; changes nothing.
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus;
 }
 
@@ -80,8 +80,8 @@ impl<T> RateCheck<T> {
 
 /// Milliseconds since the process began, on a monotonic clock.
 ///
-/// Where threads race with their times to a client, a time before the client's latest admission
-/// counts as that.
+/// Where threads race, a time before the client's latest admission counts as the time of that
+/// admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 

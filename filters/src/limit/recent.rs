@@ -5,10 +5,10 @@ use crate::client::ClientKey;
 use alloc::vec::Vec;
 use hashbrown::HashTable;
 
-/// The number of no slot.
+/// Marks the absence of a slot.
 const NONE: u32 = u32::MAX;
 
-/// Slots are added by this many and an eighth of those in use, so that little is unused.
+/// Slots to add at once, plus an eighth of those in use, so that few are unused.
 const MORE_SLOTS: usize = 64;
 
 /// The record of a client: its window, unless nothing was admitted, and a value, if it has one.
@@ -35,8 +35,9 @@ struct Slot<T> {
 /// numbered slots that are linked from the newest to the oldest; an index of slot numbers finds
 /// them by hash.
 ///
-/// It never decides how many clients are too many: its shard calls [`Recent::insert`] or
-/// [`Recent::replace_oldest`]. A link to no slot ends the list, not the process.
+/// Its shard decides how many clients are too many: it calls [`Recent::insert`] or
+/// [`Recent::replace_oldest`]. A link to a slot that does not exist ends the list; it does not
+/// panic.
 #[derive(Debug)]
 pub(super) struct Recent<T> {
     index: HashTable<u32>,
@@ -84,7 +85,7 @@ impl<T> Recent<T> {
         self.slot_mut(number).map(|slot| &mut slot.record)
     }
 
-    /// Adds a client that is not there yet, as the newest, with an empty record; returns its slot.
+    /// Adds a new client, as the newest, with an empty record; returns its slot.
     pub(super) fn insert(&mut self, hash: u64, client: ClientKey) -> u32 {
         if self.slots.len() == self.slots.capacity() {
             self.slots.reserve_exact((self.slots.len() / 8).saturating_add(MORE_SLOTS));
@@ -95,7 +96,7 @@ impl<T> Recent<T> {
         number
     }
 
-    /// Does the same in the slot of the oldest client, if there is one.
+    /// Adds a client as [`Self::insert`] does, in the slot of the oldest client, if there is one.
     pub(super) fn replace_oldest(&mut self, hash: u64, client: ClientKey) -> Option<u32> {
         let number = self.oldest;
         let oldest = self.slot(number)?.hash;

@@ -3,7 +3,7 @@
 use super::{Millis, Quota, WINDOW_MILLIS};
 use alloc::collections::VecDeque;
 
-/// Room in a ring that is allocated first.
+/// Admissions that fit into a ring's first allocation.
 const FIRST_ROOM: usize = 4;
 
 /// The window of one client: a ring of two bytes per admission, at least one.
@@ -35,7 +35,8 @@ impl Window {
         self.newest
     }
 
-    /// The admissions it holds: at least as many as count now, more than a quota that was lowered.
+    /// The number of stored admissions: at least those that count now. It may exceed a quota that
+    /// was lowered.
     pub(super) fn len(&self) -> u32 {
         u32::try_from(self.earlier.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -64,8 +65,9 @@ impl Window {
         true
     }
 
-    /// The latest admissions that count at `now`, which is not before the newest; as many as the
-    /// quota. Older ones change no verdict: while one of them counts, so do as many as the quota.
+    /// The latest admissions that count at `now`, at most as many as the quota; `now` is not before
+    /// the newest. Older ones change no verdict: while one of them counts, so does a whole quota of
+    /// later ones.
     pub(super) fn counted(&self, now: Millis, quota: Quota) -> Option<Counted> {
         if now.since(self.newest) >= WINDOW_MILLIS {
             return None;
@@ -82,7 +84,7 @@ impl Window {
         Some(Counted { oldest, count: self.len().saturating_sub(over) })
     }
 
-    /// Drops what counts no more at `now`, and memory beyond the quota.
+    /// Drops admissions that no longer count at `now`, and memory beyond the quota.
     pub(super) fn trim(&mut self, now: Millis, quota: Quota) {
         self.drop_over(now.max(self.newest));
         self.earlier.shrink_to(earlier_than_newest(quota));
@@ -98,7 +100,7 @@ impl Window {
         now.since(self.restored(time)) >= WINDOW_MILLIS
     }
 
-    /// The time that these are the lowest bits of.
+    /// The whole time of which `time` has the lowest bits.
     fn restored(&self, time: u16) -> Millis {
         let age = lowest_bits(self.newest).wrapping_sub(time);
         Millis(self.newest.0.saturating_sub(age.into()))

@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use time::OffsetDateTime;
 
-/// The last second of the year 9999, where RFC 3339 ends, since 1970.
+/// The last second of the year 9999, where RFC 3339 ends, in seconds since 1970.
 pub const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The members of an operation's body, in canonical order.
@@ -102,7 +102,7 @@ impl Value<'_> {
     }
 }
 
-/// Seconds since 1970 in RFC 3339.
+/// Formats seconds since 1970, up to [`LAST_SECOND`], as in RFC 3339.
 pub(crate) fn rfc3339(seconds: u64) -> String {
     let seconds = i64::try_from(seconds.min(LAST_SECOND)).unwrap_or_default();
     let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -46,7 +46,7 @@ named! {
 }
 
 impl OperationKind {
-    /// The path: the name behind a slash.
+    /// The path: a slash and the name.
     pub fn path(self) -> String {
         format!("/{}", self.name())
     }
@@ -135,7 +135,7 @@ pub struct VerificationAttest {
     pub account: Felt,
     /// The attestation's id, valid once; not zero.
     pub attestation_id: Felt,
-    /// The verified assurance.
+    /// The type of the verified assurance.
     pub assurance_type: ShortString,
     /// How thoroughly it was verified.
     pub assurance_level: u8,
@@ -155,7 +155,7 @@ pub struct VerificationRevoke {
 /// `POST /mint-card`: mints a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MintCard {
-    /// The account that receives it.
+    /// The account that receives the card.
     pub recipient: Felt,
     /// The card.
     pub card_id: U256,

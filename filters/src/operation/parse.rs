@@ -110,7 +110,7 @@ fn submit(json: Json<'_>) -> Result<Operation, Refusal> {
     }))
 }
 
-/// Whether it is confirmed is judged later: it does not matter once V2 is active.
+/// Parses `confirm` without judging it: confirmation does not matter once V2 is active.
 fn require_v2(json: Json<'_>) -> Result<Operation, Refusal> {
     let [confirm] = take(json, ["confirm"])?;
     let confirmed = match confirm.map(|value| Member { name: "confirm", value }) {
@@ -124,7 +124,7 @@ fn invalid(message: impl Into<alloc::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
 }
 
-/// The values of an object of at most these members.
+/// The values of an object with at most these members.
 fn take<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
@@ -137,7 +137,7 @@ fn take<'a, const N: usize>(
     })
 }
 
-/// The values of an object of exactly these members.
+/// The values of an object with exactly these members.
 fn members<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
@@ -164,12 +164,12 @@ impl Member<'_> {
         invalid(format!("{} must be {expected}", self.name))
     }
 
-    /// A well-formed value that no operation accepts.
+    /// Refuses a well-formed value that no operation accepts.
     fn may_not_be(&self, what: &str) -> Refusal {
         Refusal::new(Reason::ArgumentNotAllowed, format!("{} must not be {what}", self.name))
     }
 
-    /// The text, parsed.
+    /// Parses the value, which must be a string.
     fn read<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Refusal> {
         self.value.as_str().and_then(parse).ok_or_else(|| self.must_be(expected))
     }

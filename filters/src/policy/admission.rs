@@ -5,14 +5,16 @@ use crate::limit::RateCheck;
 use crate::verdict::Refusal;
 use core::convert::Infallible;
 
-/// The outcome of judging a head. `C` is what the surface reads of a call's head, `G` the guard of
-/// its place among the client's requests in flight, `T` the ticket for a pending check.
+/// The outcome of judging a head. `C` holds the parts of a call's head that the surface reads, `G`
+/// is the guard of its place among the client's requests in flight, `T` the ticket for a pending
+/// check.
 #[derive(Debug)]
 pub struct Admission<C, G, T = Infallible> {
     /// The client.
     pub client: Client,
-    /// The check of the client's rate limit; `None` until the relay accepted a token. One that is
-    /// pending may also be that of a wrong token. Its refusal comes before that of the verdict.
+    /// The check of the client's rate limit. At the relay it is `None` without a valid token,
+    /// unless the limit of wrong tokens is still being checked. A refusal by it comes before that
+    /// of the verdict.
     pub rate_limit: Option<RateCheck<T>>,
     /// The verdict on the request.
     pub verdict: Result<Admitted<C, G>, Refusal>,

@@ -36,15 +36,15 @@ pub struct GatewayPolicy {
 named! {
     /// A document about the gateway for developers of clients, named by its path.
     pub enum PublicDocument {
-        /// The page with both of them.
+        /// The page that shows both descriptions.
         Page = "/docs",
-        /// HTTP: paths, statuses, headers.
+        /// The HTTP interface: paths, statuses, headers.
         OpenApiYaml = "/docs/openapi/gateway.yaml",
-        /// HTTP, as JSON.
+        /// The HTTP interface, as JSON.
         OpenApiJson = "/docs/openapi/gateway.json",
-        /// The methods, their parameters and results.
+        /// The JSON-RPC methods, their parameters and results.
         OpenRpcYaml = "/docs/openrpc/gateway.yaml",
-        /// The methods, as JSON.
+        /// The JSON-RPC methods, as JSON.
         OpenRpcJson = "/docs/openrpc/gateway.json",
     }
 }
@@ -74,7 +74,7 @@ pub struct JudgedHead {
 }
 
 impl JudgedHead {
-    /// The client that sent it.
+    /// The client that sent the head.
     pub fn client(&self) -> Client {
         self.client
     }
@@ -88,7 +88,7 @@ impl GatewayPolicy {
 
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
     /// limit, refused or not, and so does every document. `enter` takes a place among the client's
-    /// requests in flight, `None` when it has too many.
+    /// requests in flight, or returns `None` when the client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &JudgedHead,
@@ -129,7 +129,7 @@ impl GatewayPolicy {
         self.inspect_with(body, |_| {})
     }
 
-    /// Does what `inspect` does, and reports each passed check.
+    /// Judges a body like [`Self::inspect`], and reports each passed check.
     pub fn inspect_with<'a>(
         &self,
         body: &'a [u8],
@@ -154,7 +154,7 @@ impl GatewayPolicy {
         PublicDocument::at(target).filter(|_| self.has_documents)
     }
 
-    /// Paths match exactly, on the raw bytes.
+    /// Routes a request. Paths match exactly, on the raw bytes.
     fn route(&self, head: &Head<'_>) -> Result<Route, Refusal> {
         match head.target {
             b"/rpc" => {
@@ -165,7 +165,7 @@ impl GatewayPolicy {
                 }
                 Ok(Route::Rpc(call_headers(head)))
             }
-            // the request that follows gets the refusal: a page cannot read one of a preflight
+            // the actual request gets the refusal: a page cannot read that of a preflight
             _ if is_preflight(head) => framing(head).map(|()| Route::Preflight),
             b"/healthz" => {
                 allowed_method(head, "GET, HEAD")?;
@@ -234,8 +234,8 @@ impl<'a> ReadPermit<'a> {
         self.read
     }
 
-    /// Appends the request to the node: this method and these parameters, by name, with `id` in
-    /// place of the client's.
+    /// Appends the JSON-RPC request for the node: this method and these parameters, by name, with
+    /// `id` in place of the client's.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         self.read.call().write_request(id, out);
     }
@@ -278,7 +278,7 @@ impl ReadCall {
         Self(bytes)
     }
 
-    /// Appends the request to the node, with this id.
+    /// Appends the JSON-RPC request for the node, with this id.
     pub fn write_request(&self, id: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         write_integer(id, out);
@@ -309,8 +309,7 @@ fn call_headers(head: &Head<'_>) -> Result<bool, Refusal> {
     Ok(expects_continue)
 }
 
-/// Whether a browser asks for a page whether it may send a request: the Fetch standard, section
-/// 4.8.
+/// Whether this is a CORS preflight: the Fetch standard, section 4.8.
 fn is_preflight(head: &Head<'_>) -> bool {
     let fields = [header::ORIGIN, header::ACCESS_CONTROL_REQUEST_METHOD];
     head.method == "OPTIONS" && fields.iter().all(|field| head.headers.contains_key(field))

@@ -1,7 +1,8 @@
-//! Remedies of refused requests: `error.data.hint`.
+//! Remedies for refused requests: `error.data.hint`.
 //!
 //! In: the method, the path or the header fields of a refused request. Out: the remedy, as one
-//! sentence for people. Only refusals come here, so it may take its time; names are bounded.
+//! sentence for people. Only refused requests get here, so speed does not matter; names are
+//! bounded.
 
 use crate::head::Head;
 use crate::nearest::nearest;
@@ -14,16 +15,16 @@ use http::header;
 /// A hint: a constant, or a sentence that names a method.
 pub(super) type Hint = Cow<'static, str>;
 
-/// Of a read at the relay.
+/// For a read at the relay.
 const READ: &str = "the relay takes starknet_addInvokeTransaction and \
      starknet_addDeployAccountTransaction; send reads to the gateway";
-/// Of a signed transaction at the gateway.
+/// For a signed transaction at the gateway.
 const WRITE: &str = "send signed transactions to the product's backend, which submits them through \
      the relay";
-/// Of a class that is to be declared, at either surface.
+/// For the declaration of a class, at either surface.
 const DECLARE: &str = "classes are declared by the operator, directly at the node: neither the \
      gateway nor the relay takes DECLARE";
-/// Of a subscription, or of a WebSocket that is to be opened for one.
+/// For a subscription, or for the opening of a WebSocket.
 const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and \
      read what is new";
 const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";
@@ -33,7 +34,7 @@ const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 
-/// The remedy of a path that the gateway does not have.
+/// The remedy for a path that the gateway does not have.
 pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
     let target = head.target;
     let names_version = || target.windows(3).any(|part| matches!(part, [b'/', b'v', b'0'..=b'9']));
@@ -48,25 +49,24 @@ pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
     Some(hint.into())
 }
 
-/// The remedy of a request by another HTTP method than POST.
+/// The remedy for a request with an HTTP method other than POST.
 pub(super) fn instead_of_verb(head: &Head<'_>) -> Hint {
     if opens_websocket(head) { POLL.into() } else { POST.into() }
 }
 
-/// Whether the request asks for a WebSocket: RFC 6455, section 4.1.
+/// Whether the request opens a WebSocket: RFC 6455, section 4.1.
 fn opens_websocket(head: &Head<'_>) -> bool {
     let upgrade = head.headers.get(header::UPGRADE);
     upgrade.is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"))
         || head.headers.contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
-/// The remedy of a method that the relay does not have.
+/// The remedy for a method that the relay does not have.
 pub(super) fn instead_of_write(method: &str) -> Hint {
     if method == "starknet_addDeclareTransaction" { DECLARE.into() } else { READ.into() }
 }
 
-/// The remedy of a method that the gateway does not have. `served` are the methods that it
-/// has.
+/// The remedy for a method that the gateway, which has the methods `served`, does not have.
 pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
     if let Some(hint) = of_starknet(method).or_else(|| of_family(method)) {
         return hint.into();
@@ -78,7 +78,7 @@ pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
     }
 }
 
-/// For a method of the Starknet API.
+/// The remedy for a method of the Starknet API.
 fn of_starknet(method: &str) -> Option<&'static str> {
     Some(match method.strip_prefix("starknet_")? {
         "getBlockWithTxs" => {
@@ -125,7 +125,7 @@ fn of_starknet(method: &str) -> Option<&'static str> {
     })
 }
 
-/// For a method of a node's own, or of another chain.
+/// The remedy for a node's own method, or for one of another chain.
 fn of_family(method: &str) -> Option<&'static str> {
     let (family, name) = method.split_once('_')?;
     Some(match (family, name) {
@@ -162,7 +162,7 @@ fn distance(from: &str, to: &str) -> usize {
     let to = to.to_ascii_lowercase();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (at, letter) in from.bytes().enumerate() {
-        // the value to the left and above, the value to the left
+        // the cell above to the left, and the cell to the left
         let (mut corner, mut left) = (at, at.saturating_add(1));
         row.splice(..1, [left]);
         for (other, cell) in to.bytes().zip(row.iter_mut().skip(1)) {

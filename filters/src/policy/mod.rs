@@ -32,7 +32,7 @@ use crate::tx::{AllowedCall, Transaction};
 /// A check of a body that passed, reported to the observer of an inspection.
 #[derive(Clone, Copy, Debug)]
 pub enum Finding<'a> {
-    /// The body is small enough; its bytes.
+    /// The body is small enough; its length in bytes.
     Size(usize),
     /// The body is one JSON-RPC request; the JSON text of its id.
     Envelope(&'a str),
@@ -40,7 +40,7 @@ pub enum Finding<'a> {
     Method(&'a str),
     /// The parameters fit the method; how many there are.
     Params(usize),
-    /// The transaction is of version 3, without fields that have no use here.
+    /// The transaction has version 3 and no field that is unused here.
     Transaction(&'a Transaction),
     /// The calls are permitted; empty for the deployment of an account.
     Calls(&'a [AllowedCall]),

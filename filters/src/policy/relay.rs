@@ -35,7 +35,7 @@ pub struct RelayPolicy {
     pub tokens: Tokens,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// The chain of every signature.
+    /// The chain id that every signature covers.
     pub chain_id: Felt,
     /// The approved account class.
     pub account_class: Felt,
@@ -54,11 +54,11 @@ pub struct RelayPolicy {
 /// The bounds of one user-signed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Calls.
+    /// The most calls.
     pub max_calls: usize,
-    /// Felts of calldata.
+    /// The most felts of calldata.
     pub max_felts: usize,
-    /// Gas of L2.
+    /// The most L2 gas.
     pub max_l2_gas: u64,
     /// The highest fee that the bounds may allow, in fri.
     pub max_fee: u128,
@@ -104,7 +104,7 @@ pub struct RelayCall {
     pub idempotency_key: Option<String>,
 }
 
-/// A body that passed.
+/// A body that passed every check.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "matched at once, stored nowhere")]
 pub enum Inspected<'a> {
@@ -137,8 +137,9 @@ impl OperationPermit {
 
 impl RelayPolicy {
     /// Judges the head of a request at `now`. `failed_token` counts a wrong token and checks the
-    /// client by that limit; a good token is never refused for them. `enter` takes a place among
-    /// the client's requests in flight, `None` when it has too many.
+    /// client by the limit of those; a request with a valid token is never refused for them.
+    /// `enter` takes a place among the client's requests in flight, or returns `None` when the
+    /// client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
@@ -175,7 +176,8 @@ impl RelayPolicy {
     /// Judges the whole body of an admitted call, at `now` in seconds since 1970.
     ///
     /// # Errors
-    /// The first check that fails; on `/rpc` with the request's id where it is known.
+    /// Returns the refusal of the first check that fails; on `/rpc`, with the request's id if
+    /// known.
     pub fn inspect<'a>(
         &self,
         endpoint: Endpoint,
@@ -185,7 +187,7 @@ impl RelayPolicy {
         self.inspect_with(endpoint, body, now, |_| {})
     }
 
-    /// The same; reports each passed check.
+    /// Judges a body like [`Self::inspect`], and reports each passed check.
     pub fn inspect_with<'a>(
         &self,
         endpoint: Endpoint,
@@ -237,7 +239,7 @@ impl RelayPolicy {
         }
     }
 
-    /// The address of an account must follow from its key and the approved class.
+    /// Checks that an account's address follows from its key and the approved class.
     fn belongs(&self, name: &str, address: Felt, public_key: Felt) -> Result<(), Refusal> {
         if account_address(public_key, self.account_class) == address {
             return Ok(());
@@ -275,12 +277,12 @@ fn route(head: &Head<'_>) -> Result<Option<Endpoint>, Refusal> {
     allowed_method(head, allow).map(|()| endpoint)
 }
 
-/// One response to a missing, malformed, duplicate or wrong token.
+/// The one refusal of a missing, malformed, duplicate or wrong token.
 fn unauthorized() -> Refusal {
     Refusal::new(Reason::Unauthorized, "send Authorization: Bearer with the relay's token")
 }
 
-/// As in the IETF's draft "The Idempotency-Key HTTP Header Field", but without quotes.
+/// Reads the key as in the IETF's draft "The Idempotency-Key HTTP Header Field", but unquoted.
 fn idempotency_key(head: &Head<'_>) -> Result<Option<String>, Refusal> {
     let Some(key) = head.single(HeaderName::from_static("idempotency-key")) else {
         return Ok(None);

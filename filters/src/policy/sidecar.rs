@@ -1,9 +1,9 @@
 //! The sidecar's policy: the service endpoints, by their exact paths.
 //!
 //! [`SidecarPolicy::admit`] checks route, rate, requests in flight, framing and the declared body.
-//! It copies the few fields that the functions read into [`RequestParts`]; the rest of a head goes
-//! no further. The sidecar authenticates users, since that may fetch keys; a webhook's body is
-//! judged by [`crate::webhook`].
+//! It copies the few fields that the functions read into [`RequestParts`] and drops the rest of the
+//! head. Users are authenticated by the sidecar, not here, since that may fetch keys; a webhook's
+//! body is judged by [`crate::webhook`].
 
 use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
@@ -21,9 +21,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use http::{HeaderName, header};
 
-/// 1 KiB, for bodies that are not read.
+/// 1 KiB, for functions that take no body.
 const MAX_OTHER_BODY: usize = 1 << 10;
-/// 8 KiB: twice the longest cursor, feed and ten labels.
+/// The longest query: 8 KiB, twice the longest cursor, feed and ten labels.
 const MAX_QUERY: usize = 8 << 10;
 
 /// The parameters of the sidecar's policy.
@@ -56,7 +56,7 @@ named! {
         HealthCheck = "health-check",
         /// Starts a user's age verification, or reports its status.
         AgeVerificationSession = "age-verification-session",
-        /// Takes the verifier's events.
+        /// Receives the verifier's events.
         AgeVerifierWebhook = "age-verifier-webhook",
         /// The feed generator's DID document.
         DidDocument = "did.json",
@@ -104,7 +104,7 @@ impl Function {
 pub struct RequestParts {
     /// The function at the path.
     pub function: Function,
-    /// Who calls.
+    /// The client.
     pub client: ClientKey,
     /// Whether the method is `POST`, not `GET` or `HEAD`.
     pub is_post: bool,
@@ -139,8 +139,8 @@ pub enum Authorization {
 
 impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
-    /// limit, refused or not. `enter` takes a place among the client's requests in flight, `None`
-    /// when it has too many.
+    /// limit, refused or not. `enter` takes a place among the client's requests in flight, or
+    /// returns `None` when the client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
@@ -182,7 +182,7 @@ impl SidecarPolicy {
         let expects_continue = expects_continue(head)?;
         let max_body = function.max_body();
         if function == Function::AgeVerifierWebhook && self.webhook.is_none() {
-            // an empty key would be a key: https://www.rfc-editor.org/rfc/rfc2104#section-3
+            // HMAC accepts an empty key: https://www.rfc-editor.org/rfc/rfc2104#section-3
             let message = "the operator has not configured the verifier's secret";
             return Err(Refusal::new(Reason::NotConfigured, message));
         }

@@ -2,7 +2,7 @@
 //!
 //! A transaction is judged in two steps, because the sender's account is on the chain:
 //! [`Unverified`] passed every check that needs no chain, and names the account to read;
-//! [`TransactionPermit`] passed all. Only this file makes them.
+//! [`TransactionPermit`] passed all checks. Only this file creates either.
 
 use super::{Finding, RelayPolicy, hints};
 use crate::felt::Felt;
@@ -55,7 +55,7 @@ impl<'a> Unverified<'a> {
         (!self.0.is_deploy()).then_some(self.0.sender)
     }
 
-    /// The address of the account that it deploys, if any.
+    /// The address of the account that the transaction deploys, if any.
     pub fn deployed(&self) -> Option<Felt> {
         self.0.is_deploy().then_some(self.0.sender)
     }
@@ -81,7 +81,7 @@ impl<'a> Unverified<'a> {
 
 #[cfg(test)]
 impl Unverified<'static> {
-    /// A transaction as if it had passed, for tests of what follows.
+    /// A transaction taken as passed, for tests of later stages.
     pub(crate) fn passed(transaction: Transaction) -> Self {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
         let id = Envelope::parse(body).expect("it is a request").id;
@@ -107,7 +107,7 @@ impl<'a> TransactionPermit<'a> {
         self.id
     }
 
-    /// Its name in logs, metrics and the journal.
+    /// The name of its kind in logs, metrics and the journal.
     pub fn kind(&self) -> &'static str {
         if self.is_deploy() { DEPLOY_KIND } else { "invoke" }
     }
@@ -257,14 +257,14 @@ impl RelayPolicy {
             }
         })?;
         if calls.iter().any(|call| call.to == sender) {
-            // its own entrypoints upgrade it and change its key
+            // its own entrypoints can upgrade the account and change its key
             let message = "an account must not call itself";
             return Err(Refusal::new(Reason::ContractNotAllowed, message));
         }
         calls.into_iter().map(|call| AllowedCall::judge(call, &self.contracts)).collect()
     }
 
-    /// The class must be approved, and the address must follow from a valid key.
+    /// Checks that the class is approved, and that the address follows from a valid key.
     fn deployment(&self, class: Felt, salt: Felt, constructor: &[Felt]) -> Result<(), Refusal> {
         if class != self.account_class {
             return Err(class_not_approved());

@@ -1,9 +1,9 @@
 //! Strict JSON-RPC 2.0, and the thirteen reads.
 //!
 //! A body passes through [`json`] (one strict pass to a tree that borrows from it), [`envelope`]
-//! (exactly one request, its id byte for byte, and whether it repeats another) and [`reads`] (the
-//! allowlist, and parameters that are typed, and written again in one canonical form). [`response`]
-//! verifies the node's answer and decides whether it may be cached.
+//! (exactly one request with its id byte for byte; bodies that differ in the id only are
+//! recognized) and [`reads`] (the allowlist; parameters are typed, then written in one canonical
+//! form). [`response`] verifies the node's answer and decides whether it may be cached.
 
 pub mod envelope;
 pub mod json;

@@ -2,9 +2,9 @@
 //! canonical on the way out.
 //!
 //! One table (`declared`) lists the parameters of each method in the order of the Starknet API
-//! (`starknet_api_openrpc.json`, 0.9 to 0.10). They are read by name and by position, and always
-//! written by name in that order, because some nodes refuse optional parameters by position. Other
-//! parameters are refused.
+//! (`starknet_api_openrpc.json`, 0.9 to 0.10). Parameters are accepted by name or by position, and
+//! always written by name in that order, because some nodes refuse optional parameters by position.
+//! Other parameters are refused.
 
 use super::json::ParamError::{
     self, Duplicate, Malformed, MalformedItem, Missing, TooMany, Unknown,
@@ -19,12 +19,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Transactions in one `estimateFee`. A wallet deploys and invokes at once; each transaction costs
-/// the node an execution under its global lock.
+/// The most transactions in one `estimateFee`: a wallet may deploy and invoke together, and each
+/// transaction costs the node an execution under its global lock.
 const MAX_TRANSACTIONS: usize = 4;
 
-/// Felts in a transaction's calldata, signature or other list: the default of the write path, since
-/// the node executes an estimate under its global lock.
+/// The most felts in a transaction's calldata, signature or other list: the default of the write
+/// path, since the node executes an estimate under its global lock.
 const MAX_FELTS: usize = 256;
 
 named! {
@@ -180,7 +180,7 @@ impl Params {
         Ok(Self(params))
     }
 
-    /// The text for a client whose parameters of `method` are refused.
+    /// The message to a client whose parameters of `method` are refused.
     pub(crate) fn refusal(method: Method, error: ParamError) -> String {
         let names: Vec<_> = declared(method).iter().map(|declared| declared.name).collect();
         let (method, count) = (method.name(), names.len());
@@ -198,7 +198,7 @@ impl Params {
         &self.0
     }
 
-    /// The block that they name, if the method takes one.
+    /// The block that the parameters name, if the method takes one.
     pub fn block(&self) -> Option<BlockId> {
         self.0.iter().find_map(|(_, argument)| match argument {
             Argument::Block(block) => Some(*block),
@@ -254,7 +254,7 @@ fn by_name<'a>(
         MemberError::Duplicate(name) if !name.is_empty() => Duplicate(name),
         _ => Unknown,
     })?;
-    // a place without a parameter has the name ""
+    // an unused place has the name ""
     let unknown = values.iter().zip(names).any(|(value, name)| value.is_some() && name.is_empty());
     if unknown { Err(Unknown) } else { Ok(values) }
 }
@@ -307,14 +307,14 @@ fn call(name: &'static str, value: Json<'_>) -> Result<FunctionCall, ParamError>
     })
 }
 
-/// Why a value is not a list of felts.
+/// The error for a value that is not a list of felts.
 fn no_felts(name: &'static str, value: &Json<'_>) -> ParamError {
     let Json::Array(items) = value else { return Malformed(name, "an array of felts") };
     let at = items.iter().position(|item| felt(item).is_none()).unwrap_or_default();
     MalformedItem(name, at, FELT)
 }
 
-/// An array that is empty or holds this flag.
+/// Whether an array holds this flag; `None` unless it is empty or holds just the flag.
 fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
     match value {
         Json::Array(items) => match items.as_slice() {

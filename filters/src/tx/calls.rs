@@ -1,7 +1,8 @@
 //! The calls in an account's calldata: Cairo 1's `Array<Call>`.
 //!
-//! `[n, (to, selector, length, args…) * n]` and not a felt more. Accounts of Cairo 0 use another
-//! form, in which arguments may overlap: their class is not permitted, and their form is not read.
+//! `[n, (to, selector, length, args…) * n]`, with no felt left over. Accounts of Cairo 0 use
+//! another form, in which arguments may overlap: their class is not permitted, and their form is
+//! not read.
 
 use super::cursor::Cursor;
 use crate::felt::Felt;
@@ -21,9 +22,9 @@ pub struct Call {
 /// Why calldata is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CalldataError {
-    /// It announces more calls than allowed.
+    /// The calldata announces more calls than allowed.
     TooManyCalls,
-    /// It is not exactly one list of one or more calls.
+    /// The calldata is not exactly one list of one or more calls.
     Malformed,
 }
 

@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
         Some(felts)
     }
 
-    /// `None` if any felts are left.
+    /// Checks that no felts are left; `None` if any are.
     pub(super) fn finish(self) -> Option<()> {
         self.0.is_empty().then_some(())
     }

@@ -1,9 +1,9 @@
 //! A transaction as JSON: parsed from a request, and written in canonical form.
 //!
-//! One parser for estimates and writes, so that neither accepts what the other does not understand:
-//! INVOKE or DEPLOY_ACCOUNT with exactly their fields. [`crate::policy`] judges what only the write
-//! path refuses (a tip, the query version…). DECLARE is refused, because a class is larger than a
-//! request may be. Equal transactions are written as equal bytes.
+//! One parser serves estimates and writes, so that neither accepts what the other does not
+//! understand: INVOKE or DEPLOY_ACCOUNT with exactly their fields. [`crate::policy`] judges what
+//! only the write path refuses (a tip, the query version…). DECLARE is refused, because a class is
+//! larger than a request may be. Equal transactions are written as equal bytes.
 
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::Felt;
@@ -41,12 +41,12 @@ const FIELDS: [&str; 15] = [
     "constructor_calldata",
 ];
 
-/// Why a transaction is refused by the parser.
+/// Why the parser refuses a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionError {
-    /// It is of another version, which may have other fields.
+    /// The version is another one, which may have other fields.
     Version,
-    /// It has a field for a proof.
+    /// The transaction has a field for a proof.
     Proof,
     /// A field is missing, unknown, or malformed.
     Field(ParamError),
@@ -58,7 +58,7 @@ impl From<ParamError> for TransactionError {
     }
 }
 
-/// The error of an estimate.
+/// Converts to the error of an estimate.
 impl From<TransactionError> for ParamError {
     fn from(error: TransactionError) -> Self {
         match error {
@@ -75,7 +75,7 @@ impl Transaction {
     /// Parses a transaction. Only the length of the request bounds the length of its lists.
     ///
     /// # Errors
-    /// Returns the first fault.
+    /// Returns the first error found.
     pub(crate) fn parse(value: Json<'_>) -> Result<Self, TransactionError> {
         let query = match value.get("version").map(Json::as_str) {
             Some(Some("0x3")) => false,
@@ -153,7 +153,7 @@ impl Transaction {
     }
 }
 
-/// The fields of one kind: each has all of its own and none of the other's.
+/// Parses the fields of one kind: all of its own must be present, and none of the other's.
 fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, ParamError> {
     match (type_.as_str(), own) {
         (Some("INVOKE"), [Some(sender), Some(calldata), Some(deployment), None, None, None]) => {

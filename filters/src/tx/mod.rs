@@ -1,5 +1,5 @@
-//! Starknet V3 transactions: one type for those that are estimated, that users sign, and that the
-//! relay signs.
+//! Starknet V3 transactions: one type for those that are estimated, those that users sign, and
+//! those that the relay signs.
 //!
 //! A transaction is parsed strictly and written in one canonical form (`json`), so the node reads
 //! exactly what was judged and signed; `v3` has its fields, hash and signature. `calls` decodes its

@@ -1,8 +1,8 @@
 //! The calls that users may sign: the pinned contracts, their entrypoints, and a rule for the
 //! arguments of each.
 //!
-//! The pair counts: an ERC-20's `transfer` has the selector of a card's. Every entrypoint belongs
-//! to one contract here, so the list of pairs is [`Entrypoint::contract`].
+//! Contract and entrypoint count as a pair: an ERC-20's `transfer` has the selector of a card's.
+//! Every entrypoint belongs to one contract here, so the list of pairs is [`Entrypoint::contract`].
 
 use super::calls::Call;
 use super::cursor::Cursor;
@@ -20,7 +20,7 @@ use alloc::format;
 const MAX_BASIS_POINTS: u64 = 10_000;
 
 named! {
-    /// A pinned contract, by its part in the product.
+    /// A pinned contract, by its role in the product.
     pub enum Contract {
         /// The native token.
         Token = "token",
@@ -74,7 +74,7 @@ impl Contracts {
 }
 
 named! {
-    /// An entrypoint that users may call; its selector is made of its name.
+    /// An entrypoint that users may call; its selector is computed from its name.
     #[expect(missing_docs, reason = "each is the entrypoint of its name")]
     pub enum Entrypoint {
         Approve = "approve",
@@ -103,7 +103,7 @@ impl Entrypoint {
         }
     }
 
-    /// The expected arguments, for the refusal of others.
+    /// Describes the expected arguments, for the refusal of others.
     const fn expected(self) -> &'static str {
         match self {
             Approve => "the staking pool or the bridge adapter, and an amount",
@@ -168,7 +168,7 @@ fn address(args: &mut Cursor<'_>) -> Option<()> {
     args.take()?.is_address().then_some(())
 }
 
-/// 160 bits, and not zero, which burns.
+/// Reads an L1 address: at most 160 bits, and not zero, which would burn.
 fn l1_address(args: &mut Cursor<'_>) -> Option<()> {
     let address = args.take()?;
     let [0, high, _, _] = address.limbs() else { return None };

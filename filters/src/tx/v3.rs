@@ -1,8 +1,8 @@
-//! A V3 transaction: its fields, its hash and signature; and those that the relay builds.
+//! A V3 transaction: its fields, hash and signature; and the transactions that the relay builds.
 //!
 //! `BROADCASTED_INVOKE_TXN_V3`, `BROADCASTED_DEPLOY_ACCOUNT_TXN_V3` and
 //! `BROADCASTED_DECLARE_TXN_V3` of the Starknet API, without proof and proof facts, which are
-//! refused. The hash is what is signed, and how the node identifies a transaction: Starknet
+//! refused. The hash is signed, and it identifies the transaction at the node: Starknet
 //! documentation, "Transaction hash calculation, v3". It is a Poseidon hash over the kind's name,
 //! the version, the sender, the fee fields, the chain, and the fields of the kind; the facts of a
 //! proof would change it.
@@ -15,7 +15,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// 3, and 2^128 + 3 for a transaction that is only estimated.
+/// The version: 3, or 2^128 + 3 (`QUERY_BIT`) for a transaction that is only estimated.
 const VERSION: u128 = 3;
 const QUERY_BIT: [u64; 4] = [0, 1, 0, 3];
 
@@ -23,7 +23,7 @@ const QUERY_BIT: [u64; 4] = [0, 1, 0, 3];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     pub(crate) kind: Kind,
-    /// Of the query version, 2^128 + 3: it can be estimated, and never submitted.
+    /// Whether the version is 2^128 + 3: such a transaction can be estimated, never submitted.
     pub(crate) query: bool,
     pub(crate) signature: Vec<Felt>,
     pub(crate) nonce: Felt,
@@ -60,11 +60,11 @@ pub(crate) enum Kind {
 /// For each resource: the highest amount that a transaction may use, and the highest price in fri.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Gas of L1.
+    /// L1 gas.
     pub l1_gas: (u64, u128),
-    /// Gas of L1 for data.
+    /// L1 data gas.
     pub l1_data_gas: (u64, u128),
-    /// Gas of L2.
+    /// L2 gas.
     pub l2_gas: (u64, u128),
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum Mode {
 }
 
 impl Transaction {
-    /// Without tip and paymaster, its data on L1.
+    /// A transaction without signature, tip and paymaster, and with its data on L1.
     fn unsigned(kind: Kind, nonce: Felt, bounds: Bounds) -> Self {
         Self {
             kind,
@@ -105,18 +105,19 @@ impl Transaction {
         }
     }
 
-    /// Changes it to the query version, unsigned: it can be estimated and never submitted.
+    /// Turns the transaction into an unsigned one of the query version, which can only be
+    /// estimated.
     pub fn query(self) -> Self {
         Self { query: true, signature: Vec::new(), ..self }
     }
 
-    /// Signs it for a chain.
+    /// Signs the transaction for a chain.
     pub fn sign(self, chain_id: Felt, key: &SecretKey) -> Self {
         let hash = self.hash(chain_id);
         self.sign_hash(hash, key)
     }
 
-    /// Signs it by its hash for a chain.
+    /// Signs the transaction by its hash for a chain.
     pub fn sign_hash(self, hash: Felt, key: &SecretKey) -> Self {
         Self { signature: key.sign(hash).to_vec(), ..self }
     }
@@ -173,7 +174,7 @@ impl Transaction {
         poseidon(&parts)
     }
 
-    /// The account that sends it; of one that deploys its account, the account's address.
+    /// The account that sends it; for a deployment, the address of the deployed account.
     pub fn sender(&self) -> Felt {
         match &self.kind {
             Kind::Invoke { sender, .. } | Kind::Declare { sender, .. } => *sender,

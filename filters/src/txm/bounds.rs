@@ -4,9 +4,9 @@ use super::settings::Settings;
 use crate::tx::Bounds;
 use crate::verdict::{Reason, Refusal};
 
-/// The estimate plus half, as prices and state change, within the caps; and its highest fee. It
-/// differs from those of transactions with the nonce that are `in_doubt`, which is their number:
-/// the same calls for the same price would be the same transaction.
+/// The estimate plus half, as prices and state change, within the caps; and the highest fee.
+/// `in_doubt` is the number of doubtful transactions with the same nonce: the bounds differ from
+/// theirs, since the same calls at the same price would be the same transaction.
 pub(super) fn bounds(
     estimate: &Bounds,
     settings: &Settings,

@@ -1,5 +1,5 @@
 //! Idempotency keys of operations: claimed before the work, linked to the intent that their request
-//! wrote or joined, answered while the chain has it.
+//! wrote or joined, answered while the chain has its transaction.
 
 use super::io::{Io, Stored};
 use super::operation::{Answer, Task};
@@ -15,7 +15,7 @@ const CLAIMS: usize = 3;
 pub(super) struct Claimed {
     /// The chain's epoch.
     pub(super) epoch: String,
-    /// The intent that it names.
+    /// The intent that the key names.
     pub(super) named: Option<IntentId>,
     /// The token that releases it; `None` if another request claimed it.
     token: Option<ClaimToken>,
@@ -24,13 +24,13 @@ pub(super) struct Claimed {
 /// Claims a key in the chain's epoch.
 ///
 /// # Errors
-/// The stored response, while the chain has its transaction; or a refusal.
+/// Returns the stored response, while the chain has its transaction; or a refusal.
 pub(super) async fn claim<I: Io>(
     io: &I,
     key: &str,
     task: &Task<I::Trace>,
 ) -> Result<Claimed, Answer> {
-    // without random numbers from the system nothing is claimed
+    // without random bytes no key is claimed
     let token = ClaimToken(io.random().ok_or_else(Outcome::overloaded)?);
     for _ in 0..CLAIMS {
         let epoch = io.epoch().await?;
@@ -58,11 +58,11 @@ pub(super) async fn claim<I: Io>(
     Err(Outcome::restarted().into())
 }
 
-/// Whether a stored response of this status still holds: the chain has the transaction that it
-/// reports, with the end that it reports, as far as the node says.
+/// Whether a stored response with this status still holds: according to the node, the chain has the
+/// transaction, with the outcome that the response reports.
 ///
 /// # Errors
-/// No URL of the node shows the transaction, nor that it is gone.
+/// Returns an error if no URL of the node shows the transaction, nor that it is gone.
 async fn is_still_true(
     io: &impl Io,
     status: u16,
@@ -75,8 +75,8 @@ async fn is_still_true(
 }
 
 /// Links a key to the intent that its request wrote or joined, and stores a final response.
-/// Releases the key if nothing was written. Returns false if the key names another intent, or
-/// another request has it: then this outcome is not its answer.
+/// Releases the key if nothing was written. Returns `false` if the key names another intent or
+/// belongs to another request: then this outcome is not its answer.
 pub(super) async fn end_claim<I: Io>(
     io: &I,
     key: &str,
@@ -93,7 +93,7 @@ pub(super) async fn end_claim<I: Io>(
             }
             let names_it = io.link(key, intent).await?;
             if names_it {
-                // not stored if it is there already
+                // stores nothing if a response is stored already
                 answer().await?;
             }
             Ok(names_it)
@@ -102,7 +102,7 @@ pub(super) async fn end_claim<I: Io>(
         // the key stays with the request, which is decided again each time
         (None, _) if outcome.status == Status::Already => Ok(true),
         (None, Some(token)) => io.release_claim(key, token).await,
-        // another relay may have written for it since
+        // another relay may have written for this request since
         (None, None) => {
             let found = io.requested(key.epoch, key.digest, Some(key)).await?;
             Ok(found.linked.map(|intent| intent.id) == claimed.named)

@@ -9,9 +9,9 @@
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// Polls in which every URL must have its head below a block, before that block is taken for gone.
+/// Polls in a row in which every URL's head must be below a block before the block counts as gone.
 pub const POLLS: u8 = 3;
-/// The time between two of these polls, at least.
+/// The shortest time between two of these polls.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long every URL must have shown a block without interruption before it is settled.
 pub const SETTLING: Duration = Duration::from_secs(2);
@@ -19,7 +19,7 @@ pub const SETTLING: Duration = Duration::from_secs(2);
 /// The hash of a block.
 pub type BlockHash = [u8; 32];
 
-/// A URL that answers and may serve, as it was seen in one poll.
+/// The result of one poll of a URL that answers and may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The number of its newest accepted block.
@@ -42,7 +42,7 @@ pub struct ShownBlock {
 pub enum Presence {
     /// A URL shows it.
     Shown,
-    /// It is in doubt.
+    /// The transaction is in doubt.
     Displaced(Doubt),
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
@@ -58,7 +58,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// In words, for the journal.
+    /// The text for the journal.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -76,9 +76,9 @@ pub struct Below {
 }
 
 impl Below {
-    /// Judges one poll, at `now` of a monotonic clock: the views of all URLs that answered, of the
-    /// block that is `number`, in which the transaction was included. URLs that contradict each
-    /// other change nothing.
+    /// Judges one poll at `now`, on a monotonic clock. `views` are those of all URLs that answered,
+    /// at the block `number`, which included the transaction. URLs that contradict each other
+    /// change nothing.
     pub fn judge(&mut self, views: &[View], number: u64, now: Duration) -> Presence {
         let mut blocks = views.iter().filter_map(|view| view.block);
         if blocks.clone().any(|block| block.lists) {
@@ -110,9 +110,9 @@ impl Below {
 pub struct Settling(BTreeMap<u64, (BlockHash, Duration)>);
 
 impl Settling {
-    /// The hash of the block that is `number`, if it is settled: `confirmations` blocks deep at
-    /// every URL, and shown by every URL twice, [`SETTLING`] or more apart, with no other block in
-    /// between. `views` are those of all URLs that answered, of that block.
+    /// The hash of the block `number`, if it is settled: `confirmations` blocks deep at every URL,
+    /// and shown by every URL twice, [`SETTLING`] or more apart, with no other block in between.
+    /// `views` are those of all URLs that answered, at that block.
     pub fn settled(
         &mut self,
         views: &[View],
@@ -139,7 +139,7 @@ impl Settling {
         (now.saturating_sub(since) >= SETTLING).then_some(hash)
     }
 
-    /// Forgets the blocks that nobody asks for any longer.
+    /// Forgets the blocks that are no longer wanted.
     pub fn retain(&mut self, is_wanted: impl Fn(u64) -> bool) {
         self.0.retain(|number, _| is_wanted(*number));
     }

@@ -11,20 +11,21 @@ use alloc::boxed::Box;
 
 /// The result of [`intend`], unless it was refused.
 pub(super) enum Intending {
-    /// It is durable as sent.
+    /// The intent is durable as sent.
     New(IntentId),
     /// Another transaction of the account has its nonce.
     NonceTaken,
-    /// An equal one is in doubt: that is sent again.
+    /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
 }
 
-/// Makes an intent durable as sent, unless an earlier one is in its way. The chain is then still
-/// the one that it was signed for.
+/// Makes an intent durable as sent, unless an earlier one prevents it. On success, the chain is
+/// still the one that it was signed for.
 ///
 /// # Errors
-/// The outcome of an equal intent; a budget is exceeded, or a cooldown not over; the chain or the
-/// store is unavailable, or did not confirm it: then it may be sent later.
+/// Returns the outcome of an equal intent; or a refusal, if a budget is exceeded, a cooldown is not
+/// over, or the chain or the store is unavailable. If the store did not confirm the intent, it may
+/// be sent later.
 pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
     let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
     let Err(outcome) = same_epoch else { return stored };
@@ -58,7 +59,7 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
                     return Err(outcome);
                 }
             }
-            // the chain says that it is free: its block may have been rolled back
+            // the chain says that the nonce is free: the intent's block may have been rolled back
             Intended::NonceTaken(intent) if intent.state.is_included() => {
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}

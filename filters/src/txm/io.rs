@@ -21,10 +21,10 @@ use core::time::Duration;
 /// The result of a call to the node.
 pub type Called<T> = Result<T, CallError>;
 
-/// Why the journal did not do what it was asked for. The cause is logged where it occurs.
+/// Why a request to the journal failed. The cause is logged where it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// It is unavailable, or refused.
+    /// The journal is unavailable, or refused the request.
     Failed,
     /// A commit had no answer: what it wrote may be stored.
     Unconfirmed,
@@ -36,22 +36,22 @@ pub type Stored<T> = Result<T, JournalError>;
 /// Why an account is not locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockError {
-    /// Too many writes wait for it.
+    /// Too many writes wait for the account.
     QueueFull,
     /// The deadline is over.
     Deadline,
-    /// Another process holds it.
+    /// Another process holds the account.
     HeldElsewhere,
     /// The store is unavailable.
     Store(JournalError),
 }
 
-/// A transaction as it is signed.
+/// A signed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedText {
     /// Its hash.
     pub hash: Felt,
-    /// It, in JSON: the parameters of the method that submits it, or what is estimated.
+    /// Its JSON: the parameters of the method that submits it, or the transaction to estimate.
     pub text: String,
 }
 
@@ -79,9 +79,9 @@ pub enum Note<'a> {
     Nonce(Role, u64),
 }
 
-/// The node. State is that of the block being built, so that a write is visible at once.
+/// The node. State is read at the block being built, so that a write is visible at once.
 pub trait NodeIo: Send + Sync {
-    /// One URL, by itself.
+    /// One URL of the node.
     type Url: Copy + Send + Sync;
 
     /// Calls a view.
@@ -101,20 +101,20 @@ pub trait NodeIo: Send + Sync {
     fn anchor(&self) -> impl Future<Output = Called<String>> + Send;
     /// The resources that a transaction would use, with their prices.
     fn estimate(&self, transaction: &str) -> impl Future<Output = Called<Bounds>> + Send;
-    /// The receipt of a transaction, from the URL that serves.
+    /// The receipt of a transaction, from the URL in use.
     fn receipt(&self, hash: Felt) -> impl Future<Output = Called<Option<Receipt>>> + Send;
 
-    /// Each URL that is not left out.
+    /// The URLs that are not excluded.
     fn urls(&self) -> Vec<Self::Url>;
-    /// The number of the newest accepted block of a URL.
+    /// The number of the newest accepted block at a URL.
     fn head_of(&self, url: Self::Url) -> impl Future<Output = Called<u64>> + Send;
-    /// The accepted block of this number of a URL, if it shows one.
+    /// The accepted block with this number at a URL, if it shows one.
     fn block_of(
         &self,
         url: Self::Url,
         number: u64,
     ) -> impl Future<Output = Called<Option<ListedBlock>>> + Send;
-    /// The transaction with this nonce of an account in a block of a URL.
+    /// The transaction of an account with this nonce, in one block at a URL.
     fn transaction_of(
         &self,
         url: Self::Url,
@@ -128,7 +128,7 @@ pub trait NodeIo: Send + Sync {
         url: Self::Url,
         hash: Felt,
     ) -> impl Future<Output = Called<Option<Receipt>>> + Send;
-    /// A block of this number was acknowledged: a URL that is below it is behind.
+    /// Notes that a block with this number was acknowledged: a URL below it is behind.
     fn note_shown(&self, number: u64);
 }
 
@@ -148,7 +148,7 @@ pub trait JournalIo: Send + Sync {
     /// Changes an intent; `false` if its present state does not allow that.
     fn apply(&self, id: IntentId, change: &Change<'_>)
     -> impl Future<Output = Stored<bool>> + Send;
-    /// An intent.
+    /// Reads an intent.
     fn intent(&self, id: IntentId) -> impl Future<Output = Stored<Option<Intent>>> + Send;
     /// The intents that a request of this digest may be about.
     fn requested(
@@ -184,7 +184,7 @@ pub trait JournalIo: Send + Sync {
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
     /// The highest block that is known to list an included intent.
     fn floor(&self, epoch: &str) -> impl Future<Output = Stored<Option<u64>>> + Send;
-    /// The newest intent of an operation for a subject in a window that started a cooldown.
+    /// The newest intent that started a cooldown, of an operation and a subject, within a window.
     fn last_of(
         &self,
         operation: &str,
@@ -206,9 +206,9 @@ pub trait JournalIo: Send + Sync {
         key: &KeyOf<'_>,
         token: &ClaimToken,
     ) -> impl Future<Output = Stored<Claim>> + Send;
-    /// Lets a key name an intent; `false` if it may not.
+    /// Links a key to an intent; `false` if the key may not name it.
     fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> impl Future<Output = Stored<bool>> + Send;
-    /// Stores the response of a key that names this intent.
+    /// Stores the response under a key that names this intent; `false` if nothing was stored.
     fn answer(
         &self,
         key: &KeyOf<'_>,
@@ -216,7 +216,7 @@ pub trait JournalIo: Send + Sync {
         outcome: &Outcome,
         request_id: &str,
     ) -> impl Future<Output = Stored<bool>> + Send;
-    /// Releases a claim of this token.
+    /// Releases the claim with this token.
     fn release_claim(
         &self,
         key: &KeyOf<'_>,
@@ -229,7 +229,7 @@ pub trait JournalIo: Send + Sync {
 pub struct Flight {
     /// The digest of an operation, or the hash of a transaction.
     pub digest: [u8; 32],
-    /// The key of the requests that it is for; `None` for whatever key.
+    /// The key of the requests that may join; `None` for any key.
     pub key: Option<String>,
 }
 
@@ -260,20 +260,21 @@ pub trait Io: NodeIo + JournalIo + 'static {
 
     /// The time of a monotonic clock.
     fn now(&self) -> Duration;
-    /// Waits.
+    /// Waits for this long.
     fn sleep(&self, time: Duration) -> impl Future<Output = ()> + Send;
     /// 128 random bits; `None` if the system has none.
     fn random(&self) -> Option<[u8; 16]>;
-    /// Uses the memory of this process.
+    /// Calls `use_it` with the memory of this process.
     fn memory<T>(&self, use_it: impl FnOnce(&mut Memory) -> T) -> T;
 
-    /// The epoch of the chain, if its pins permit a write. A proof is some seconds old at most.
+    /// The epoch of the chain, if its pins permit a write. Their proof is at most some seconds old.
     fn require(&self, required: Required) -> impl Future<Output = Result<String, Outcome>> + Send;
-    /// The epoch of the chain, whatever its pins are; the last one while the node is unavailable.
+    /// The epoch of the chain, regardless of its pins; the last known one while the node is
+    /// unavailable.
     fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
     /// Drops the proof: a write may have changed a pin, or the chain is another one.
     fn forget_proof(&self);
-    /// The number of a block that was the newest one not long ago: what is signed now is above it.
+    /// The number of a recent head: a transaction that is signed now can only be above it.
     fn proven_head(&self) -> u64;
 
     /// Locks an account: in the queue of this process, then against other processes.
@@ -284,7 +285,7 @@ pub trait Io: NodeIo + JournalIo + 'static {
     ) -> impl Future<Output = Result<Self::Guard, LockError>> + Send;
     /// Checks that a lock is still held.
     fn check_lock(&self, guard: &mut Self::Guard) -> impl Future<Output = Stored<()>> + Send;
-    /// Lets the next one write.
+    /// Unlocks an account for the next write.
     fn unlock(&self, guard: Self::Guard) -> impl Future<Output = ()> + Send;
     /// Signs with the key of a role.
     fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText;
@@ -296,22 +297,21 @@ pub trait Io: NodeIo + JournalIo + 'static {
         trace: Option<&Self::Trace>,
     ) -> impl Future<Output = Called<Felt>> + Send;
 
-    /// Does work of which one at a time runs in this process; `None` if its turn does not come
-    /// before the deadline.
+    /// Runs work exclusively in this process; `None` if its turn does not come before the deadline.
     fn in_turn<T: Send>(
         &self,
         deadline: Duration,
         work: impl Future<Output = T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
-    /// Carries a write out once, however many wait for it.
+    /// Carries a write out once for all requests that wait for it.
     fn join(
         &self,
         flight: Flight,
         write: impl Future<Output = Outcome> + Send + 'static,
     ) -> impl Future<Output = Outcome> + Send;
-    /// Does work after the response.
+    /// Runs work in the background, after the response.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static);
-    /// Does work that is a stage of a request.
+    /// Runs work as a stage of a request.
     fn stage<T: Send>(
         &self,
         trace: &Self::Trace,
@@ -321,11 +321,11 @@ pub trait Io: NodeIo + JournalIo + 'static {
 
     /// Wakes the reconciliation: an intent was left open.
     fn wake(&self);
-    /// Informs the operator.
+    /// Reports an event to the operator.
     fn note(&self, note: Note<'_>);
 }
 
-/// Does work until a deadline; `None` if it is over.
+/// Runs work until a deadline; `None` if that passes first.
 pub(super) async fn within<T>(
     io: &impl Io,
     deadline: Duration,

@@ -1,4 +1,4 @@
-//! The journal as the stages write it.
+//! The changes that the stages record in the journal.
 
 use super::io::{Io, Note, Stored};
 use super::node::Receipt;
@@ -20,7 +20,7 @@ pub(super) async fn lose(io: &impl Io, intent: &Intent, why: &str) -> Stored<()>
     Ok(())
 }
 
-/// Records an accepted receipt; `false` if the journal has it.
+/// Records an accepted receipt; `false` if the journal has it already.
 pub(super) async fn include(io: &impl Io, id: IntentId, receipt: &Receipt) -> Stored<bool> {
     let outcome = match &receipt.outcome {
         Ok(()) => Ok(()),

@@ -3,13 +3,13 @@
 use super::sightings::Sightings;
 use alloc::string::String;
 
-/// State that the write path keeps between requests. Nothing of it outlives the process, and
-/// nothing is wrong without it: it is found again.
+/// The write path's state between requests. It ends with the process, and losing it is harmless: it
+/// is found again.
 #[derive(Default)]
 pub struct Memory {
     pub(super) sightings: Sightings,
-    /// How many displaced intents were looked for, so that each is.
+    /// Where the next round over the displaced intents begins, so that each gets its turn.
     pub(super) followed: usize,
-    /// The epoch for which the intents of earlier processes are settled.
+    /// The epoch in which the intents of earlier processes are settled.
     pub(super) reconciled: Option<String>,
 }

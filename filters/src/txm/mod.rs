@@ -1,12 +1,12 @@
-//! The transaction manager: carries a write from its request to its end on the chain, and looks
-//! after it from then on.
+//! The transaction manager: takes a write from its request to its outcome on the chain, and watches
+//! it from then on.
 //!
-//! Each flow is an `async` function over [`io::Io`], and everything that decides is here: which
-//! intent a request is about, what is signed with which nonce, what an answer of the node proves.
-//! An implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
-//! `transaction` (a request), with `claim`, `operations` and `intend`; `submit` (node and
-//! receipt); `reconcile` (after a crash); `rollbacks` with `sightings` and `evidence`
-//! (after a receipt); `outcome` (the answer); `turn` (an account among several processes).
+//! Each flow is an `async` function over [`io::Io`], and every decision is made here: which intent
+//! a request is about, what is signed with which nonce, what an answer of the node proves. An
+//! implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
+//! `transaction` (a request), with `claim`, `operations` and `intend`; `submit` (node and receipt);
+//! `reconcile` (after a crash); `rollbacks` with `sightings` and `evidence` (after a receipt);
+//! `outcome` (the answer); `turn` (an account among several processes).
 
 mod bounds;
 mod claim;
@@ -33,6 +33,6 @@ pub mod turn;
 
 use core::time::Duration;
 
-/// Until a write is journaled: all waiting, reading and signing. What is sent afterwards has the
-/// node's timeout, and its receipt another one.
+/// The limit for all waiting, reading and signing until a write is journaled. Sending it then has
+/// the node's timeout, and waiting for its receipt another one.
 pub const DEADLINE: Duration = Duration::from_secs(60);

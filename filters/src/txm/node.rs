@@ -15,7 +15,7 @@ pub enum CallError {
         cause: &'static str,
         /// Whether it is certain that the node did not receive the request.
         is_unsent: bool,
-        /// The refusal of the request that needed it.
+        /// The refusal of the request that needed the call.
         refusal: Refusal,
     },
     /// The node answered with an error.
@@ -33,7 +33,7 @@ pub struct ErrorObject {
     pub short_reason: Option<String>,
 }
 
-/// The codes that matter here.
+/// The error codes that the write path distinguishes.
 pub mod code {
     /// An error of `starknet-devnet` itself; on another node it may mean anything.
     pub const DEVNET: i64 = -1;
@@ -93,13 +93,13 @@ pub struct ListedBlock {
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its block is accepted, not only being built.
+    /// Whether its block is accepted, not still being built.
     pub accepted: bool,
     /// Success, or the contract's short reason, if it stated one.
     pub outcome: Result<(), Option<String>>,
     /// The fee in fri, if it is stated in that unit.
     pub fee: Option<u128>,
-    /// Number and hash of its block, if it is accepted and says so.
+    /// Number and hash of its block, if it is accepted and the receipt states them.
     pub block: Option<(u64, Felt)>,
 }
 
@@ -111,8 +111,8 @@ impl Receipt {
     }
 }
 
-/// Parses the token balance of an account, in fri. The view returns a `u256`; it is capped, because
-/// more than 128 bits do not exist. `None` if the result has another form.
+/// Parses the token balance of an account, in fri. The view returns a `u256`; it is capped at 128
+/// bits, since no larger amount exists. `None` if the result has another form.
 #[must_use]
 pub fn token_balance(result: &[Felt]) -> Option<u128> {
     let [low, high] = result else { return None };

@@ -21,7 +21,7 @@ pub struct Outcome {
     pub transaction_hash: Option<Felt>,
     /// Further members of the response.
     pub details: Details,
-    /// The intent that it is the outcome of; `None` if none was written.
+    /// The intent with this outcome; `None` if none was written.
     pub intent: Option<IntentId>,
     /// Seconds until a retry can succeed.
     pub retry_after: Option<u32>,
@@ -30,13 +30,13 @@ pub struct Outcome {
 /// How a write ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// A transaction did it.
+    /// A transaction made the change.
     Written,
-    /// The chain was in the requested state before.
+    /// The chain was already in the requested state.
     Already,
     /// The node accepted the transaction; its receipt is not there yet.
     Pending,
-    /// It was not done, or did not succeed.
+    /// The write was not done, or did not succeed.
     Refused(Box<Refusal>),
 }
 
@@ -44,7 +44,7 @@ pub enum Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Details {
-    /// None.
+    /// No further members.
     #[default]
     None,
     /// When the recovery can be executed, in RFC 3339.
@@ -68,7 +68,7 @@ impl Details {
     pub(super) const V2_ACTIVE: Self = Self::V2 { verification_v2_required: true };
 }
 
-/// A write that is not allowed, or not possible now.
+/// Refuses a write that is not allowed, or not possible now.
 pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, Outcome> {
     Err(Outcome::refused(reason, message))
 }
@@ -84,18 +84,18 @@ impl Outcome {
         }
     }
 
-    /// The outcome of this intent.
+    /// Sets the intent that has this outcome.
     pub(super) fn of_intent(self, id: IntentId) -> Self {
         Self { intent: Some(id), ..self }
     }
 
-    /// The outcome of a request that needed the end of another intent, which has this outcome: that
-    /// one's transaction is not an answer to this request.
+    /// Converts the outcome of another intent, which this request waited for: the transaction of
+    /// that intent is no answer to this request.
     pub(super) fn not_of_this_request(self) -> Self {
         if self.intent.is_some() { Self::unsettled() } else { self }
     }
 
-    /// A refusal is an outcome, too.
+    /// Merges both variants: a refusal is an outcome, too.
     pub fn merge(result: Result<Self, Self>) -> Self {
         match result {
             Ok(outcome) | Err(outcome) => outcome,
@@ -107,7 +107,7 @@ impl Outcome {
         Self { details, ..Self::new(Status::Already) }
     }
 
-    /// The transaction did it.
+    /// The transaction made the change.
     pub(super) fn written(hash: Felt, details: Details) -> Self {
         Self { transaction_hash: Some(hash), details, ..Self::new(Status::Written) }
     }
@@ -117,7 +117,7 @@ impl Outcome {
         Self { transaction_hash: Some(hash), ..Self::new(Status::Pending) }
     }
 
-    /// It was not done.
+    /// The write was refused.
     pub fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         Refusal::new(reason, message).into()
     }
@@ -129,7 +129,7 @@ impl Outcome {
         Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
     }
 
-    /// The transaction was included, and no URL of the node shows it, nor that it is gone.
+    /// The transaction was included, but no URL of the node shows it now, nor that it is gone.
     pub(super) fn unseen(intent: &Intent) -> Self {
         let message = "the chain had the transaction, and no node shows it now: repeat the \
                        request, it is not sent twice";
@@ -144,8 +144,8 @@ impl Outcome {
         Self::refused(Reason::IdempotencyConflict, message)
     }
 
-    /// The store did not say whether the transaction is stored as sent: the reconciler sends it if
-    /// it is.
+    /// The store did not confirm that the transaction is stored as sent. If it is, the
+    /// reconciliation sends it.
     pub(super) fn unconfirmed(hash: Felt) -> Self {
         let message = "the journal did not confirm the write, which may still be sent: repeat the \
                        request, it is not sent twice";
@@ -169,7 +169,7 @@ impl Outcome {
         Self::refused(Reason::PinsUnproven, "the chain started again: nothing was sent")
     }
 
-    /// Another transaction of the account was faster.
+    /// Another transaction of the account used the nonce first.
     pub(super) fn nonce_conflict() -> Self {
         Self::refused(Reason::NonceConflict, "the nonce is not the account's next one")
     }
@@ -180,7 +180,7 @@ impl Outcome {
         Self::refused(Reason::FaucetEmpty, message)
     }
 
-    /// The recipient of a drip has had one, this intent.
+    /// The recipient's cooldown after `last` is not over.
     pub(super) fn too_soon(last: &Intent, until_us: i64, now_us: i64) -> Self {
         Self {
             transaction_hash: Some(last.transaction_hash),
@@ -189,7 +189,7 @@ impl Outcome {
         }
     }
 
-    /// It would be over a budget, of which other operations used up too much within 24 hours.
+    /// The write would exceed a budget, of which other operations used too much within 24 hours.
     pub(super) fn over_budget(over: OverBudget, now_us: i64) -> Self {
         let message = match over.budget {
             Budget::Faucet => "the drips of a day are used up: nothing was sent",

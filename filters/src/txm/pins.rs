@@ -1,4 +1,4 @@
-//! The chain's epoch: what a write checks again right before it is sent.
+//! The chain's epoch, which is checked again right before a write is sent.
 
 use super::io::Io;
 use super::outcome::Outcome;
@@ -8,15 +8,15 @@ use core::future::Future;
 use core::time::Duration;
 use futures_util::future::join;
 
-/// How old a check may be when something is sent. Only a process that was suspended meanwhile, or
-/// a node that is about to time out, takes longer.
+/// The oldest check that is valid when something is sent. Only a process that was suspended
+/// meanwhile, or a node that is about to time out, takes longer.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
-/// Refuses if the chain started again since it was proven: within the seconds for which a proof is
-/// valid, a test network can do so. Called right before anything is sent.
+/// Refuses if the chain started again since it was proven, as a test network can within the seconds
+/// for which a proof is valid. Called right before anything is sent.
 ///
 /// # Errors
-/// It started again; the node is unavailable, or twice too slow.
+/// Returns a refusal if the chain started again, or the node is unavailable or twice too slow.
 pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Outcome> {
     for _ in 0..2 {
         let begun = io.now();
@@ -31,7 +31,7 @@ pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Outcom
     Err(Outcome::overloaded())
 }
 
-/// [`check_epoch`] while `work` is done, and again if that takes long.
+/// Runs [`check_epoch`] concurrently with `work`, and again if they take longer than [`MAX_AGE`].
 pub(super) async fn check_epoch_during<T>(
     io: &impl Io,
     proven: &str,
@@ -49,14 +49,14 @@ fn is_recent(io: &impl Io, begun: Duration) -> bool {
     io.now().saturating_sub(begun) <= MAX_AGE
 }
 
-/// Whether the chain certainly started again. An unavailable node does not say so.
+/// Whether the chain certainly started again. An unavailable node is no proof of that.
 pub(super) async fn has_restarted(io: &impl Io, proven: &str) -> bool {
     let checked = check_epoch(io, proven).await;
     checked.is_err_and(|outcome| outcome.reason() == Some(Reason::PinsUnproven))
 }
 
-/// The reason why the chain refused a read or an estimate: pins that no longer hold, as on a chain
-/// that started again, or else `refused`.
+/// Explains why the chain refused a read or an estimate: pins no longer hold, as on a chain that
+/// started again, or else `refused`.
 pub(super) async fn explain(io: &impl Io, required: Required, refused: Outcome) -> Outcome {
     io.forget_proof();
     io.require(required).await.err().unwrap_or(refused)

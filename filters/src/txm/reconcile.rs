@@ -4,8 +4,8 @@
 //! Runs before anything is written, and in the background. The chain decides: a receipt settles an
 //! intent; one that may have been sent, and whose nonce is still free, is sent once more as the
 //! same transaction, which can be executed only once; one that an earlier version left unsent is
-//! rejected. Intents of an earlier epoch of the chain are out of force, and stay as they are. What
-//! follows after a receipt is in `rollbacks`.
+//! rejected. Intents of an earlier epoch of the chain are left as they are. `rollbacks` has what
+//! follows after a receipt.
 
 use super::io::{Io, LockError};
 use super::node::{CallError, ErrorObject, code};
@@ -17,15 +17,15 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::time::Duration;
 
-/// An answer may still be on its way this long: before, nothing is sent again.
+/// How long an answer may still be on its way: before that, nothing is sent again.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often a write of another process is read again.
+/// The interval at which a write of another process is read again.
 const FOLLOW: Duration = Duration::from_millis(100);
 
 /// Permits a write: proves the pins and settles what earlier processes left. Returns the epoch.
 ///
 /// # Errors
-/// The pins are unproven, or the chain or the store is unavailable: nothing may be written.
+/// Returns a refusal if the pins are unproven, or the chain or the store is unavailable.
 pub async fn permit(
     io: &impl Io,
     required: Required,
@@ -54,7 +54,7 @@ async fn catch_up(io: &impl Io, epoch: &str, deadline: Duration) -> Result<(), O
 
 async fn settle_earlier(io: &impl Io, epoch: &str, deadline: Duration) -> Result<(), Outcome> {
     if let Some(number) = io.floor(epoch).await? {
-        // what was acknowledged is not taken back by a URL that is behind
+        // a URL that is behind must not take back what was acknowledged
         io.note_shown(number);
     }
     for role in io.pins().accounts.roles() {
@@ -77,7 +77,8 @@ async fn settle_earlier(io: &impl Io, epoch: &str, deadline: Duration) -> Result
 /// doubt. Waits for a process that is writing it.
 ///
 /// # Errors
-/// It was included, and no URL shows that it still is; the chain or the store is unavailable.
+/// Returns an error if the intent was included and no URL shows that it still is, or if the chain
+/// or the store is unavailable.
 pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
     let (start, mut intent) = (io.now(), intent.clone());
     loop {
@@ -108,7 +109,7 @@ pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Outcom
 /// How long another process may take to write an open intent.
 fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
     match intent.state {
-        // what this process writes is joined in memory
+        // writes of this process are joined in memory
         _ if io.is_exclusive() => Duration::ZERO,
         IntentState::Intended | IntentState::Sent => GRACE,
         // an operation waits for its receipt, a user's transaction does not
@@ -120,7 +121,7 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
 /// Settles the pending intents of one of our accounts. The caller must hold its lock.
 ///
 /// # Errors
-/// An intent is still open: nothing may be signed with the account's next nonce.
+/// Returns an error if an intent is still open: the account's next nonce must not be used then.
 pub(super) async fn settle_signer(
     io: &impl Io,
     epoch: &str,
@@ -147,7 +148,7 @@ async fn settle_users(io: &impl Io, epoch: &str, grace: Duration) -> Result<(), 
     Ok(())
 }
 
-/// Settles one intent if its end can be known; returns whether the journal has it now.
+/// Settles one intent if its outcome can be known; returns whether the journal has it now.
 async fn settle(io: &impl Io, intent: &Intent, grace: Duration) -> Result<bool, Outcome> {
     let age = age(io, intent);
     if intent.state == IntentState::Intended {
@@ -162,7 +163,7 @@ async fn settle(io: &impl Io, intent: &Intent, grace: Duration) -> Result<bool, 
         _ => return Ok(false),
     }
     if next_nonce(io, intent).await? > intent.nonce {
-        // used by it, or by another one: which of them is found out in the background
+        // this transaction or another used the nonce: the background task finds out which
         return Ok(false);
     }
     submit::resend(io, intent).await.map_err(Outcome::not_of_this_request)
@@ -185,7 +186,7 @@ pub(super) async fn next_nonce(io: &impl Io, intent: &Intent) -> Result<u64, Out
 /// Settles what can be settled, in the background.
 ///
 /// # Errors
-/// The intents of users cannot be read or looked up.
+/// Returns an error if the intents of users cannot be read or checked.
 pub async fn settle_open(io: &impl Io, epoch: &str) -> Result<(), Outcome> {
     for role in io.pins().accounts.roles() {
         // an error is dropped: the account's next write tries again

@@ -1,10 +1,10 @@
-//! Which intent of the journal a request is about.
+//! Finds the intent of the journal that a request is about.
 
 use crate::ledger::{Intent, Requested};
 
-/// The intent that a request is about, if there is one: that of its key if it holds anything, or
-/// the newest of an equal request. `since_us` is when the request came in: an intent that was
-/// written since answers it, too.
+/// The intent that a request is about, if there is one: that of its key, unless rejected or lost,
+/// or else the newest of an equal request. If that one is included, it must have been written since
+/// the request arrived, at `since_us`, or in the place of the key's intent.
 #[must_use]
 pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
     let Requested { linked, newest } = found;
@@ -12,7 +12,7 @@ pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
         return linked;
     }
     newest.filter(|newest| {
-        // it was in doubt, and what was signed in its place had no effect
+        // the newest was in doubt, and what was signed in its place had no effect
         let is_replaced = linked.is_some_and(|linked| linked.slot() == newest.slot());
         !newest.state.is_included() || newest.created_us >= since_us || is_replaced
     })

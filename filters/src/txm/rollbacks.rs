@@ -1,8 +1,8 @@
-//! Follows transactions after their receipts: into doubt when a block that had one is gone, back
-//! when a URL shows it again, and to their end when another transaction has their nonce for good.
+//! Follows transactions after their receipts. One is in doubt when its block is gone, included
+//! again when a URL shows it again, and lost when another transaction has its nonce for good.
 //!
 //! `sightings` gathers what the URLs show; the ledger decides what follows for other intents of the
-//! same nonce. Here is when to look, and what a waiting request learns.
+//! same nonce. This module decides when to poll, and how a waiting request is answered.
 
 use super::io::{Io, Note};
 use super::journal;
@@ -18,11 +18,12 @@ use core::time::Duration;
 
 /// How long a request waits for proof that a transaction is still there, or in doubt.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two polls of a waiting request.
+/// The time between two polls for a waiting request.
 const POLL: Duration = Duration::from_millis(500);
-/// Intents that the background task asks for in one round.
+/// Displaced intents that the background task checks in a round, and its most batches of included
+/// ones.
 const ROUND: usize = 64;
-/// Of these, included ones: it goes on while all of them are gone.
+/// Included intents in a batch; another batch follows only if all of them are gone.
 const NEWEST: u32 = 16;
 
 /// Whether the chain still has a transaction that was included.
@@ -30,9 +31,9 @@ const NEWEST: u32 = 16;
 pub(super) enum Confirmed {
     /// A URL shows it; the journal has what its receipt says.
     Shown,
-    /// No URL answers: the journal's last word stands.
+    /// No URL answers: the journal's state applies.
     Unavailable,
-    /// It is in doubt, and the journal says so.
+    /// The transaction is in doubt, and the journal says so.
     Displaced,
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
@@ -43,17 +44,18 @@ pub(super) enum Confirmed {
 pub(super) enum Repeated {
     /// The node accepted it.
     Accepted,
-    /// It is in no doubt any longer: a URL shows it.
+    /// The transaction is no longer in doubt: a URL shows it.
     Shown,
     /// The node refused it. Its request may be signed anew, with the same nonce.
     Refused,
 }
 
-/// Asks whether the chain still has an included transaction, and waits some seconds for proof
+/// Checks whether the chain still has an included transaction, and waits some seconds for proof
 /// either way.
 ///
 /// # Errors
-/// It seems to be gone, but the chain is not the proven one, or the store is unavailable.
+/// Returns an error if the transaction seems to be gone but the chain is not the proven one, or if
+/// the store is unavailable.
 pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
     let end = io.now().saturating_add(PATIENCE);
     loop {
@@ -65,11 +67,11 @@ pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, 
     }
 }
 
-/// An included intent as the journal has it, if the chain still has it, as far as the node says;
-/// `None` if it is in doubt.
+/// The present state of an included intent, if the chain still has it according to the node; `None`
+/// if it is in doubt.
 ///
 /// # Errors
-/// As of [`confirm`], and if no URL shows it, nor that it is gone.
+/// Returns an error where [`confirm`] does, and if no URL shows it, nor that it is gone.
 pub(super) async fn still_included(
     io: &impl Io,
     intent: &Intent,
@@ -82,7 +84,7 @@ pub(super) async fn still_included(
     }
 }
 
-/// One look at what the URLs show of an intent, which the journal records if it is news.
+/// Polls the URLs for an intent once, and records what is new.
 async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
     match sightings::look_for(io, intent).await {
         Sighting::Unavailable => Ok(Confirmed::Unavailable),
@@ -95,7 +97,7 @@ async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
             Ok(Confirmed::Shown)
         }
         Sighting::Displaced(doubt) => {
-            // that its block is gone is no news of one that is in doubt or lost
+            // nothing new for an intent that is in doubt or lost already
             if matches!(intent.state, IntentState::Displaced | IntentState::Lost) {
                 return Ok(Confirmed::Displaced);
             }
@@ -110,11 +112,11 @@ async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
     }
 }
 
-/// Looks after what the chain had: the newest included intents, those in doubt, what was lost to a
-/// transaction that is itself in doubt, and what waits for longer than `grace` though its nonce is
+/// Checks the newest included intents, those in doubt, those that were lost to a transaction that
+/// is itself in doubt, and those that are open for longer than `grace` although their nonce is
 /// used.
 pub(super) async fn follow(io: &impl Io, epoch: &str, grace: Duration) -> Result<(), Outcome> {
-    // a chain loses its newest blocks: below one that it has, all are there
+    // a chain loses its newest blocks: if it has one, it has all blocks below
     for _ in 0..ROUND {
         let newest = io.included_newest(epoch, NEWEST).await?;
         let mut are_gone = !newest.is_empty();
@@ -144,7 +146,7 @@ pub(super) async fn follow(io: &impl Io, epoch: &str, grace: Duration) -> Result
     Ok(())
 }
 
-/// The next [`ROUND`] of them.
+/// The next [`ROUND`] intents of `all`, in turn.
 fn next_round<'a>(io: &impl Io, all: &'a [Intent]) -> Vec<&'a Intent> {
     let begin = io.memory(|memory| {
         let begin = memory.followed;
@@ -182,7 +184,7 @@ async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
     Ok(())
 }
 
-/// The transaction and the block of another intent that has the nonce of this one.
+/// The transaction and the block of another included intent that has the nonce of this one.
 async fn included_with_nonce(
     io: &impl Io,
     intent: &Intent,
@@ -199,12 +201,12 @@ async fn included_with_nonce(
     Ok(None)
 }
 
-/// Sends the transaction of a displaced intent once more, as it was signed, after those of its
-/// account below it that are in doubt as well. The caller holds the account, if it is ours.
+/// Sends the transaction of a displaced intent again, as it was signed, after the doubtful ones of
+/// its account with lower nonces. The caller holds the account, if it is ours.
 ///
 /// # Errors
-/// Another transaction has its nonce, which is not settled yet; it is not known whether the node
-/// has it; the chain or the store is unavailable.
+/// Returns an error if another transaction has its nonce and is not settled yet, if it is unknown
+/// whether the node has it, or if the chain or the store is unavailable.
 pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Result<Repeated, Outcome> {
     if look_for(io, intent).await? == Confirmed::Shown {
         return Ok(Repeated::Shown);
@@ -226,7 +228,7 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Result<Repeated
         return Ok(Repeated::Accepted);
     }
     if next < intent.nonce {
-        // a nonce below it is free: with another one it could be executed twice
+        // a lower nonce is free: signed again with another nonce, it could be executed twice
         return Err(Outcome::unsettled());
     }
     Ok(Repeated::Refused)

@@ -41,21 +41,21 @@ impl Role {
 /// A value for each account that signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<T> {
-    /// Of the owner of the contracts.
+    /// For the owner of the contracts.
     pub owner: T,
-    /// Of the verifier.
+    /// For the verifier.
     pub verifier: T,
-    /// Of the account that pays drips, if it is not the owner.
+    /// For the account that pays drips, if it is not the owner.
     pub faucet: Option<T>,
 }
 
 impl<T> Accounts<T> {
-    /// All of them.
+    /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         [&self.owner, &self.verifier].into_iter().chain(&self.faucet)
     }
 
-    /// The one that signs for a role.
+    /// The value of the account that signs for a role.
     pub fn of(&self, role: Role) -> &T {
         match role {
             Role::Owner => &self.owner,
@@ -71,7 +71,7 @@ impl<T> Accounts<T> {
     }
 }
 
-/// The part that does not change while the relay runs.
+/// The configuration that does not change while the relay runs.
 #[derive(Clone, Debug)]
 pub struct Pins {
     /// The chain, as transactions name it.
@@ -107,7 +107,7 @@ pub struct Settings {
     pub recovery_cancel_window: Duration,
     /// How long an operation waits for its receipt.
     pub receipt_timeout: Duration,
-    /// How many blocks are above one that is final.
+    /// The number of blocks above a block that counts as final.
     pub confirmations: u64,
     /// The most that operations may spend within 24 hours.
     pub budgets: Budgets,
@@ -128,12 +128,13 @@ pub enum Required {
     All,
     /// All but the one that `/require-v2` makes true.
     AllButV2,
-    /// All; if only the faucet's money is missing, that is the reason.
+    /// All; if only the faucet's balance is too low, the refusal says so.
     Drip,
 }
 
 impl Required {
-    /// `/require-v2` makes the V2 pin true, which therefore need not hold before.
+    /// The pins that an operation requires. `/require-v2` makes the V2 pin true, so that pin need
+    /// not hold before.
     #[must_use]
     pub const fn of(operation: &Operation) -> Self {
         match operation {

@@ -1,5 +1,5 @@
-//! Gathers what the URLs of the node show of journaled transactions, one by one, and remembers it
-//! from poll to poll. What that proves is decided in [`super::evidence`].
+//! Polls each URL of the node for journaled transactions, and remembers the results from poll to
+//! poll. [`super::evidence`] decides what they prove.
 
 use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
 use super::io::{Called, Io};
@@ -11,14 +11,14 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use futures_util::future::{join, join_all};
 
-/// Blocks that are searched at a time for the transaction that took a nonce.
+/// Blocks that are searched per poll for the transaction that took a nonce.
 const BLOCKS: u64 = 64;
 
 /// The evidence of the node's URLs for a transaction.
 pub(super) enum Sighting {
     /// A URL shows it in an accepted block.
     Shown(Receipt),
-    /// It is in doubt.
+    /// The transaction is in doubt.
     Displaced(Doubt),
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
@@ -26,21 +26,21 @@ pub(super) enum Sighting {
     Unavailable,
 }
 
-/// The use of a nonce that its account has used.
+/// Whether it is final which transaction has a used nonce.
 pub(super) enum NonceUse {
     /// Another transaction has it for good, in this block.
     Settled { transaction: Felt, number: u64 },
-    /// Nothing that is final yet.
+    /// No transaction has it for good yet.
     Open,
 }
 
-/// The blocks in which the transaction that took a nonce is searched.
+/// The search, block by block, for the transaction that took a nonce.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// The first one. The head that was read when it was signed may have been ahead of the nonce
-    /// that was read: where nothing is found up to the head, the search begins further back.
+    /// The first block. At signing, the head may have been ahead of the nonce that was read: if
+    /// nothing is found up to the head, the search begins further back.
     first: u64,
-    /// The next one to read.
+    /// The next block to read.
     next: u64,
     /// The transaction that was found, and its block.
     found: Option<(Felt, u64)>,
@@ -54,7 +54,7 @@ pub(super) struct Sightings {
     settling: Settling,
 }
 
-/// Asks every URL for a transaction that was included, and for the block that had it.
+/// Queries every URL for a transaction that was included, and for the block that had it.
 pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     let (urls, hash) = (io.urls(), intent.transaction_hash);
     let receipts = join_all(urls.iter().map(|url| io.receipt_of(*url, hash))).await;
@@ -83,12 +83,11 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     }
 }
 
-/// Finds the transaction that took the nonce of an intent, which its account has used: one of
-/// `ours` that is included, or one in the blocks since the intent was signed. It counts once its
-/// block is settled.
+/// Finds the transaction that took the nonce of an intent: `ours`, that of another intent, which is
+/// included, or one in the blocks since the intent was signed. It counts once its block is settled.
 ///
 /// # Errors
-/// No URL answers.
+/// Returns an error if a URL does not return a block.
 pub(super) async fn nonce_use(
     io: &impl Io,
     intent: &Intent,
@@ -143,7 +142,7 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
         walk.next = number.saturating_add(1);
     }
     if walk.found.is_none() && walk.next > head {
-        // it was in a block that was exchanged meanwhile, or before: once more
+        // the transaction was in a replaced block, or in an earlier one: search again
         walk.first = walk.first.saturating_sub(BLOCKS);
         walk.next = walk.first;
     }
@@ -151,7 +150,7 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
     Ok(walk.found)
 }
 
-/// Forgets what was searched for other intents than these, whose nonces are open.
+/// Forgets the searches for all intents but these, whose nonces are open.
 pub(super) fn retain(io: &impl Io, open: &[IntentId]) {
     io.memory(|Memory { sightings: Sightings { walks, settling, .. }, .. }| {
         walks.retain(|id, _| open.contains(id));

@@ -29,7 +29,7 @@ pub(super) async fn submit<I: Io>(
     let hash = intent.transaction_hash;
     match io.add(intent.operation, intent.transaction, Some(trace)).await {
         Ok(added) if added == hash => Ok(()),
-        // accepted when it was sent before
+        // an earlier attempt was accepted
         Err(CallError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => Ok(()),
         Err(CallError::Returned(error)) if error.is_definite() => {
             rejected(io, id, hash, &format!("code {}", error.code)).await?;
@@ -60,8 +60,8 @@ fn unknown(io: &impl Io, id: IntentId, hash: Felt) -> Outcome {
 /// Records that a transaction was not sent, or that the node refused it.
 ///
 /// # Errors
-/// It is not recorded, so the reconciliation will send it; or another relay, which held the account
-/// meanwhile, has sent it.
+/// Returns an error if the change is not recorded, so that the reconciliation will send the
+/// transaction, or if another relay, which held the account meanwhile, has sent it.
 pub(super) async fn rejected(
     io: &impl Io,
     id: IntentId,
@@ -75,21 +75,22 @@ pub(super) async fn rejected(
     }
 }
 
-/// Leaves what may be stored as sent to the reconciliation.
+/// Leaves a transaction that may be stored as sent to the reconciliation.
 pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
     io.wake();
     Outcome::unconfirmed(hash)
 }
 
-/// Sends a transaction once more, as it was signed; `false` if the node refused it, which puts it
-/// in doubt: an earlier attempt may have arrived. Its first sender may have lost the lock of the
-/// account without knowing it yet; from then on it cannot reject the transaction.
+/// Sends a transaction again, as it was signed; `false` if the node refused it, which puts it in
+/// doubt: an earlier attempt may have arrived. Its first sender may have lost the lock of the
+/// account without knowing; from then on that sender cannot record it as rejected.
 ///
 /// # Errors
-/// The chain is another one, or unavailable; the first sender has rejected it; the node says that
-/// its nonce is used; it is not known whether the node has it, or it is not recorded.
+/// Returns an error if the chain is another one or unavailable, the first sender has rejected the
+/// transaction, the node says that its nonce is used, it is unknown whether the node has it, or the
+/// journal did not record it.
 pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    // it was sent before: that the journal is away does not mean that nothing was
+    // the transaction was sent before: an unavailable journal does not mean otherwise
     let unrecorded = |_| unknown(io, intent.id, intent.transaction_hash);
     if intent.state == IntentState::Sent && !intent.is_sent_again() {
         let is_recorded = io.apply(intent.id, &Change::SentAgain).await.map_err(unrecorded)?;
@@ -107,7 +108,7 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcom
             let why = format!("a repeat was refused: code {}", error.code);
             io.apply(intent.id, &Change::Displaced(&why)).await.map_err(unrecorded)?;
             if error.code == code::INVALID_NONCE {
-                // by it, or by another one, which another signature would not change
+                // this transaction or another one used the nonce: signing again would not help
                 return Err(Outcome::unsettled());
             }
             Ok(false)
@@ -117,7 +118,7 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcom
     }
 }
 
-/// [`repeat`] of an open intent. Returns whether its end is known then.
+/// Repeats an open intent like [`repeat`]. Returns whether its outcome is known then.
 pub(super) async fn resend(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
     if repeat(io, intent).await? {
         return Ok(receipt(io, intent.id, intent.transaction_hash).await?.is_some());
@@ -146,7 +147,7 @@ pub(super) async fn receipt(io: &impl Io, id: IntentId, hash: Felt) -> Stored<Op
     }
 }
 
-/// The newest state of an intent that was open; its receipt may be there by now.
+/// Reads an open intent again; records its receipt first, if there is one by now.
 pub(super) async fn refreshed(io: &impl Io, intent: &Intent) -> Stored<Option<Intent>> {
     if let Ok(Some(receipt)) = io.receipt(intent.transaction_hash).await
         && receipt.accepted

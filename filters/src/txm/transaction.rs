@@ -1,8 +1,8 @@
-//! `POST /rpc`: a transaction that a user signed, verified and handed to the node once.
+//! `POST /rpc`: a transaction that a user signed, verified and submitted to the node once.
 //!
 //! The policy has judged what can be judged without the chain. Here the sender's class and key are
-//! read, which turn it into a [`TransactionPermit`]; then it is journaled and sent. The same
-//! transaction again, found by its hash, gets its outcome from the journal, whatever its signature.
+//! read to obtain a [`TransactionPermit`]; then the transaction is journaled and sent. A repeated
+//! transaction, found by its hash, gets its outcome from the journal, regardless of its signature.
 
 use super::intend::{Intending, intend};
 use super::io::{Flight, Io};
@@ -18,10 +18,12 @@ use crate::verdict::Reason;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-/// Returns the chain's epoch, and the class and key of the sender, if it is deployed before.
+/// Returns the chain's epoch, and the class and key of the sender, unless the transaction deploys
+/// it.
 ///
 /// # Errors
-/// The relay signs with the account; it is not deployed; or nothing may be written now.
+/// Returns a refusal if the relay signs with the account, if it is not deployed, or if nothing may
+/// be written now.
 pub async fn account(
     io: &impl Io,
     unverified: &Unverified<'_>,
@@ -81,7 +83,7 @@ async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<O
     Ok(Outcome::written(hash, Details::None))
 }
 
-/// Records the receipt once it is there; the client has its response before.
+/// Records the receipt in the background, after the client has its response.
 fn settle_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
     let waiting = Arc::clone(io);
     io.spawn(async move {
@@ -148,7 +150,7 @@ mod tests {
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
 
-    /// Submits the transaction with hash 1, and shows it to everybody once it was sent.
+    /// Submits the transaction with hash 1, whose receipt is there once it was sent.
     fn submitted(script: Script) -> (Outcome, Arc<Script>) {
         let Intent { operation: _, transaction, signer, nonce, .. } =
             intent(1, 7, IntentState::Sent);

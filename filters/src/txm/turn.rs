@@ -1,16 +1,16 @@
-//! How long an account that signs stays with one of several processes, and how long they wait for
-//! it. Pure: time is an argument.
+//! How long one process may hold an account that signs, and how long the others wait for it. Pure:
+//! time is an argument.
 
 use core::time::Duration;
 
-/// How long to wait for another process: longer than its writes take.
+/// How long a write waits for another process: longer than that process's writes take.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long once that was in vain: a process that is suspended holds up one write, not each. Long
-/// enough for most turns of another.
+/// How long a write waits after one that did not get the account: a suspended process delays one
+/// write, not each. Long enough for most turns of another process.
 pub const RETRY: Duration = Duration::from_millis(500);
 
-/// How many writes, and for how long, an account stays here while other writes wait for it: taking
-/// it costs two round trips, and what other processes have written since must be read.
+/// The most writes of a turn, and its longest time, while other writes wait: taking an account
+/// costs two round trips, and what other processes have written since must be read.
 const WRITES: u32 = 8;
 const TIME: Duration = Duration::from_secs(2);
 
@@ -21,7 +21,7 @@ pub struct Turn {
     since: Duration,
     /// Writes since then.
     writes: u32,
-    /// Whether another process had the account for as long as the last write here waited.
+    /// Whether the last write waited for another process without getting the account.
     was_in_vain: bool,
 }
 
@@ -32,24 +32,24 @@ impl Turn {
         left.min(if self.was_in_vain { RETRY } else { WAIT })
     }
 
-    /// The account was taken at `now`: a turn begins.
+    /// Begins a turn: the account was taken at `now`.
     pub fn begin(&mut self, now: Duration) {
         self.since = now;
         self.writes = 0;
     }
 
-    /// A write begins.
+    /// Counts a write that begins.
     pub fn begin_write(&mut self) {
         self.was_in_vain = false;
         self.writes = self.writes.saturating_add(1);
     }
 
-    /// Another process had the account for as long as a write waited.
+    /// Records that a write waited for another process without getting the account.
     pub fn waited_in_vain(&mut self) {
         self.was_in_vain = true;
     }
 
-    /// Whether the account stays here for the next of `waiting` writes, at the end of one.
+    /// Whether the account stays here for the next of `waiting` writes once one has ended.
     #[must_use]
     pub fn goes_on(&self, waiting: usize, now: Duration) -> bool {
         let has_share = self.writes < WRITES && now.saturating_sub(self.since) < TIME;

@@ -16,9 +16,9 @@ use time::format_description::well_known::Rfc3339;
 
 const FIELDS: [&str; 7] =
     ["event_id", "subject_ref", "status", "age_band", "verified_at", "expires_at", "occurred_at"];
-/// Every UUID, ULID and prefixed id is shorter.
+/// The longest event id; every UUID, ULID and prefixed id is shorter.
 const MAX_EVENT_ID: usize = 128;
-/// 24 random bytes in hexadecimal.
+/// The length of a subject reference: 24 random bytes in hexadecimal.
 const SUBJECT_REF: usize = 48;
 /// Five minutes: the clocks of two services may differ by this.
 const TOLERANCE_US: i64 = 5 * 60 * 1_000_000;
@@ -104,8 +104,8 @@ impl SignedEvent {
         self.occurred_us
     }
 
-    /// The identity of the content, in any spelling: SHA-256 over the fields in order, each as its
-    /// length and its bytes; an absent field is empty.
+    /// Identifies the content, regardless of its spelling: SHA-256 over the fields in order, each
+    /// as its length and its bytes; an absent field is empty.
     pub fn digest(&self) -> [u8; 32] {
         let instant = |us: Option<i64>| us.map(i64::to_be_bytes);
         let (verified, expires) = (instant(self.verified_us), instant(self.expires_us));
@@ -155,7 +155,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// The text, parsed.
+    /// Parses the value, which must be a string.
     fn read<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Refusal> {
         if self.value == Json::Null {
             return Err(invalid(format!("{} is required", self.name)));
@@ -205,7 +205,7 @@ impl Field<'_> {
         if self.value == Json::Null { Ok(None) } else { self.instant().map(Some) }
     }
 
-    /// `None`, because an event of this status has no such field.
+    /// Refuses the field unless it is absent: an event of this status has none.
     fn absent<T>(&self, status: AgeStatus) -> Result<Option<T>, Refusal> {
         if self.value == Json::Null {
             return Ok(None);

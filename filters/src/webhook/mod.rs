@@ -2,8 +2,9 @@
 //!
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
 //! fields: only the outcome of a verification is read, so that no date of birth, name or document
-//! can be stored or logged. [`record`] says what an event changes: [`decide`] of its subject, and
-//! [`moves_user`] of the user behind it. [`Opening`] limits the sessions that events are about.
+//! can be stored or logged. [`record`] decides what an event changes: its subject (by [`decide`]),
+//! and the user behind the subject (by [`moves_user`]). [`Opening`] limits the sessions that events
+//! are about.
 
 mod event;
 mod record;

@@ -17,7 +17,7 @@ pub enum EventOutcome {
     Invalid,
     /// This event arrived before.
     Duplicate {
-        /// Its outcome then.
+        /// The outcome of its first arrival.
         outcome: Verdict,
         /// The subject's status after it.
         state: AgeStatus,
@@ -42,7 +42,7 @@ pub struct StoredEvent {
 /// The rows that an event may conflict with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventFacts {
-    /// The event with its id.
+    /// The stored event with its id.
     pub stored: Option<StoredEvent>,
     /// Its subject; `None` without a session.
     pub subject: Option<AgeRecord>,
@@ -53,7 +53,7 @@ pub struct EventFacts {
 /// The changes that an event makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recording {
-    /// None.
+    /// Nothing changes; this is the reply.
     Refuse(EventOutcome),
     /// The event is stored. If it is applied, the subject changes to its status.
     Store {
@@ -61,7 +61,7 @@ pub enum Recording {
         verdict: Verdict,
         /// The subject's status after it.
         status_after: AgeStatus,
-        /// Whether the user changes to its status, too.
+        /// Whether the user changes to the event's status, too.
         moves_user: bool,
     },
 }

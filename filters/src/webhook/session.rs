@@ -1,4 +1,4 @@
-//! Sessions, which users open to prove their age: how many, and the status that a user is shown.
+//! The sessions that users open to prove their age: their limits, and the status shown to a user.
 
 use super::state::AgeStatus;
 use crate::window::Window;
@@ -11,20 +11,20 @@ const MAX_OPEN: usize = 10;
 /// A minute, in microseconds.
 const MINUTE_US: i64 = 60_000_000;
 
-/// A session, as far as it limits others. Instants are microseconds since 1970.
+/// The times of a session, which limit further ones. Instants are microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgeSession {
     /// When it was opened.
     pub created_us: i64,
     /// Until when it waits for an event.
     pub expires_us: i64,
-    /// When the last event of it occurred; `None` before the first.
+    /// When its last event occurred; `None` before the first.
     pub last_occurred_us: Option<i64>,
 }
 
 impl AgeSession {
-    /// Whether it waits for its first event. One that is dated further ahead than it lives does
-    /// not: the clock that dated it was wrong.
+    /// Whether it waits for its first event. A session that begins further ahead than it lasts does
+    /// not: a wrong clock dated it.
     fn is_open(&self, now_us: i64) -> bool {
         let life_us = self.expires_us.saturating_sub(self.created_us);
         let ahead_us = self.created_us.saturating_sub(now_us);
@@ -45,25 +45,25 @@ pub enum Opening {
 }
 
 impl Opening {
-    /// The minute of which every session counts.
+    /// The last minute, of which every session counts.
     pub const fn minute(now_us: i64) -> Window {
         Window::new(now_us, MINUTE_US)
     }
 
-    /// Decides whether a user with these sessions, of which at least those of the minute and those
-    /// that wait are needed, may open another one.
+    /// Decides whether a user may open another session. `sessions` are the user's earlier ones: at
+    /// least those of the last minute and those that wait for an event.
     pub fn decide(sessions: &[AgeSession], now_us: i64, expires_us: i64) -> Self {
         let minute = Self::minute(now_us);
         let opened = sessions.iter().map(|it| it.created_us).filter(|at| minute.counts(*at));
         let room_at = limited(opened, MAX_PER_MINUTE).map(|first| minute.end_us(first));
         let open = sessions.iter().filter(|it| it.is_open(now_us)).map(|it| it.expires_us);
-        // one that was dated ahead waits no longer than a new one would
+        // a session that was dated ahead waits no longer than a new one would
         let ends_at = limited(open, MAX_OPEN).map(|first| first.min(expires_us));
         room_at.max(ends_at).map_or(Self::Opened, |retry_at_us| Self::TooMany { retry_at_us })
     }
 }
 
-/// The first of these instants, if they are as many as the limit.
+/// The earliest of these instants, if there are at least `limit` of them.
 fn limited(instants: impl Iterator<Item = i64> + Clone, limit: usize) -> Option<i64> {
     let first = instants.clone().min()?;
     (instants.count() >= limit).then_some(first)

@@ -8,7 +8,7 @@ pub struct Signature(Option<[u8; 32]>);
 
 impl Signature {
     /// Parses all values of the header. A signature is a single value: 64 hexadecimal digits of
-    /// either case, `sha256=` before them or not.
+    /// either case, with or without `sha256=` before them.
     pub fn of(values: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         let mut values = values.into_iter();
         let first = values.next().filter(|_| values.next().is_none());
@@ -22,7 +22,7 @@ impl Signature {
 
 fn parse(value: &[u8]) -> Option<[u8; 32]> {
     let digits = value.strip_prefix(b"sha256=").unwrap_or(value);
-    // first, because a number may also begin with a sign
+    // checked first, because a number may also begin with a sign
     if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

@@ -17,7 +17,7 @@ named! {
         Rejected = "rejected",
         /// A proof expired, or an attempt was abandoned; another attempt may prove it.
         Expired = "expired",
-        /// Final: only a new session begins again.
+        /// Final: only a new session starts over.
         Revoked = "revoked",
     }
 }
@@ -52,11 +52,11 @@ impl AgeRecord {
 named! {
     /// The effect of an event on its subject.
     pub enum Verdict {
-        /// It is the subject's status now.
+        /// The event's status is now the subject's.
         Applied = "applied",
         /// Another event occurred later, or at the same instant and grants less.
         Stale = "stale",
-        /// It cannot follow the current status.
+        /// The event's status cannot follow the current one.
         Invalid = "invalid",
     }
 }
@@ -74,8 +74,8 @@ pub fn decide(subject: AgeRecord, event: AgeStatus, occurred_us: i64) -> Verdict
     }
 }
 
-/// Whether an event that was applied to one of a user's subjects is the user's status too: the
-/// newest event of all subjects is.
+/// Whether an event that was applied to one of a user's subjects also changes the user: it must be
+/// the newest event of all the user's subjects.
 pub fn moves_user(user: Option<AgeRecord>, event: AgeStatus, occurred_us: i64) -> bool {
     user.is_none_or(|user| user.yields_to(event, occurred_us))
 }
@@ -246,7 +246,7 @@ mod tests {
             }
         }
 
-        /// The user's status depends on what was applied, not on the order of it.
+        /// The user's status depends on the applied events, not on their order.
         #[test]
         fn the_user_s_status_ignores_the_order(events in events()) {
             let newest = events.iter().map(|(status, at)| (*at, *status)).max();

@@ -1,4 +1,4 @@
-//! The rules of what was seen of an intent.
+//! The rules for changes of an intent.
 
 use core::slice::from_ref;
 
@@ -199,7 +199,7 @@ fn an_answer_goes_with_what_it_reports() {
     assert!(!withdraws(Succeeded, &Change::Displaced("why")), "it is in doubt");
 }
 
-/// How the bindings change with an intent, if the table has these.
+/// The changes of bindings that follow from a change of an intent, if the table has `bound`.
 fn rebound(id: i64, change: &Change<'_>, slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     let steps = crate::ledger::change(IntentId(id), change, slot, NOW).unwrap();
     if steps.of_interest().is_empty() { Vec::new() } else { steps.rebind(bound) }

@@ -1,20 +1,20 @@
 //! An instance's state of one client: its lease, and its unreported admissions.
 //!
-//! Times are arguments: the time on a monotonic clock since some start. Nothing here waits. A lease
-//! begins before its message is sent and ends on that clock. Each message names the rest of the
-//! lease (`hold`), so that it can be used while the message is under way. A use is reported
-//! until a message with it is answered; the number of the first such message makes it count once.
+//! Times are arguments, read from a monotonic clock. Nothing here waits. A lease begins before its
+//! message is sent and ends on that clock. Each message names the rest of the lease (`hold`), so
+//! that the rest can be used while the message is under way. A use is reported until a message with
+//! it is answered; the number of the first such message makes the store count it once.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::fmt::Write as _;
 use core::time::Duration;
 
-/// Uses within this time are reported as one, as late as the last: a request counts for up to this
+/// Uses within this time are reported as one, at the time of the last: a request may count for this
 /// much longer than the window.
 const MERGED: Duration = Duration::from_millis(100);
 
-/// A quota is of a minute, which has twelve times five seconds.
+/// Five seconds are a twelfth of the minute that a quota covers.
 const FIVE_SECONDS: u32 = 12;
 
 /// The terms of the leases of a surface.
@@ -22,22 +22,24 @@ const FIVE_SECONDS: u32 = 12;
 pub struct Terms {
     /// The window of the quota.
     pub window: Duration,
-    /// Uses are counted in cells of this length: each counts for up to one longer than the window.
+    /// The length of the cells in which uses are counted: a use counts for up to one cell longer
+    /// than the window.
     pub cell: Duration,
     /// How long a lease lasts.
     pub life: Duration,
-    /// The most requests of a lease; more with a quota of which they are not five seconds.
+    /// The most requests of a lease; [`Self::with_quota`] raises it to five seconds of a larger
+    /// quota.
     pub want: u32,
 }
 
 impl Terms {
-    /// A quota for each minute. Sixteen requests are five seconds at the quota of the gateway.
+    /// The terms for a quota per minute. Sixteen requests are five seconds of the gateway's quota.
     pub const fn of_a_minute(life: Duration) -> Self {
         let (window, cell) = (Duration::from_secs(60), Duration::from_secs(1));
         Self { window, cell, life, want: 16 }
     }
 
-    /// The terms of leases of this quota: their number does not grow with it.
+    /// The terms for this quota: a larger quota makes leases larger, not more frequent.
     pub fn with_quota(self, quota: u32) -> Self {
         let want = if self.want > 1 { self.want.max(quota / FIVE_SECONDS) } else { self.want };
         Self { want, ..self }
@@ -50,30 +52,30 @@ struct Use {
     first: Duration,
     last: Duration,
     count: u32,
-    /// The message that reported them first; 0 before.
+    /// The number of the first message that reported them; 0 before.
     number: u64,
 }
 
-/// A client's lease here.
+/// A client's lease at this instance.
 #[derive(Debug, Default)]
 pub struct Lease {
-    /// Requests that it still permits, until `expires`.
+    /// Requests that the lease still permits, until `expires`.
     tokens: u32,
-    /// Requests that it permitted when it was granted.
+    /// Requests that the lease permitted when it was granted.
     granted: u32,
     expires: Option<Duration>,
     /// Requests that this instance may admit without the store, until the window of `answered_at`
-    /// is over: its part of what was left, and a lease that the store has forgotten.
+    /// is over: its part of the remaining requests, and a lease that the store has forgotten.
     spare: u32,
-    /// The requests that nobody held when the store answered last.
+    /// Requests that no instance held at the store's last answer.
     left: u32,
     answered_at: Option<Duration>,
-    /// Nothing more is left before this time.
+    /// No request is left before this time.
     refused_until: Option<Duration>,
     uses: VecDeque<Use>,
     /// The number of the last message.
     number: u64,
-    /// The last one that was answered.
+    /// The number of the last message that was answered.
     acknowledged: u64,
     /// The store has forgotten the client: the next message reports a whole window.
     is_forgotten: bool,
@@ -83,12 +85,12 @@ pub struct Lease {
 /// The immediate answer of a lease to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is admitted.
+    /// The request is admitted.
     Admitted {
         /// Whether the caller should send a message for the requests that follow.
         renews: bool,
     },
-    /// Nothing is left for this long.
+    /// No request is left for this long.
     Refused(Duration),
     /// The store decides.
     Waits {
@@ -97,14 +99,14 @@ pub enum Step {
     },
 }
 
-/// The admissions of a lease while the store is unavailable.
+/// The decision of a lease on a request while the store is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
     /// The request is admitted.
     Admitted,
     /// No request is left for this long.
     Refused(Duration),
-    /// The last answer is older than the window: the part of this instance applies.
+    /// The last answer is older than the window: this instance's part of the quota applies.
     Part,
 }
 
@@ -113,7 +115,8 @@ pub enum Alone {
 pub struct Message {
     /// Its number; each is larger than the one before.
     pub number: u64,
-    /// The last number that the store must know; 0 if it may have dropped the record.
+    /// The number of the last answered message, which the store must know; 0 if the store may have
+    /// dropped the record.
     pub acknowledged: u64,
     /// Requests that the lease still permits.
     pub hold: u32,
@@ -125,17 +128,16 @@ pub struct Message {
 /// The store's answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
-    /// Requests that the lease permits, with those that were held.
+    /// Requests that the lease permits, including those that were held.
     pub granted: u32,
-    /// The requests that nobody holds.
+    /// Requests that no instance holds.
     pub left: u32,
     /// How long until more may be left.
     pub retry: Duration,
 }
 
 impl Lease {
-    /// Takes a request of the lease at `now`. The caller may have to send
-    /// [`Lease::message`].
+    /// Takes a request from the lease at `now`. The caller may have to send [`Lease::message`].
     pub fn take(&mut self, now: Duration, terms: &Terms) -> Step {
         let refused = self.refused_until.filter(|until| *until > now);
         if self.take_held(now, terms) {
@@ -148,7 +150,7 @@ impl Lease {
         }
     }
 
-    /// Takes a request of the lease, if it still permits one.
+    /// Takes a request from the lease, if it still permits one.
     pub fn take_held(&mut self, now: Duration, terms: &Terms) -> bool {
         self.expire(now);
         let Some(tokens) = self.tokens.checked_sub(1) else { return false };
@@ -162,15 +164,15 @@ impl Lease {
         self.tokens.saturating_add(self.spare).saturating_add(self.left)
     }
 
-    /// The remaining requests; `None` if only the store could tell.
+    /// The remaining requests; `None` if only the store knows.
     pub fn known_remaining(&self, now: Duration, terms: &Terms) -> Option<u32> {
         let is_fresh = self.answered_at.is_some_and(|at| at.saturating_add(terms.window) > now);
         let is_refused = self.refused_until.is_some_and(|until| until > now);
         (is_fresh && (self.remaining() > 0 || is_refused)).then(|| self.remaining())
     }
 
-    /// Takes a request while the store is unavailable, of this instance's part of what was left for
-    /// all, when there are this many.
+    /// Takes a request while the store is unavailable, from this instance's part of the remaining
+    /// requests, which `instances` share.
     pub fn take_spare(&mut self, now: Duration, terms: &Terms, instances: u32) -> Alone {
         let Some(over) =
             self.answered_at.map(|at| at.saturating_add(terms.window)).filter(|at| *at > now)
@@ -188,7 +190,7 @@ impl Lease {
         Alone::Admitted
     }
 
-    /// Takes note of an admitted request.
+    /// Records an admitted request.
     pub fn record(&mut self, now: Duration, terms: &Terms) {
         let over = terms.window.saturating_add(terms.cell);
         while self.uses.front().is_some_and(|oldest| oldest.last.saturating_add(over) <= now) {
@@ -202,7 +204,7 @@ impl Lease {
         }
     }
 
-    /// Whether something was admitted that the store does not know for certain.
+    /// Whether there are admissions that the store may not know.
     pub fn has_unreported(&self) -> bool {
         !self.uses.is_empty()
     }
@@ -223,7 +225,7 @@ impl Lease {
         self.expire(now);
         self.number = self.number.saturating_add(1);
         if core::mem::take(&mut self.is_forgotten) {
-            // as of now: each counts for longer than it should, none for less
+            // dated now: each counts for longer than it should, never for less
             let known: u32 = self.uses.iter().map(|used| used.count).sum();
             let count = recent().max(known);
             self.uses.clear();
@@ -239,7 +241,7 @@ impl Lease {
             // writing to a String does not fail
             let _ = write!(uses, "{}:{age}:{};", used.number, used.count);
         }
-        // the store keeps a record for a window: a cell less is certain
+        // the store has a record for one window; one cell less is certain
         let is_stored = self
             .answered_at
             .is_some_and(|at| at.saturating_add(terms.window) > now.saturating_add(terms.cell));
@@ -259,16 +261,16 @@ impl Lease {
         self.refused_until = (answer.left == 0).then(|| now.saturating_add(answer.retry));
     }
 
-    /// The store has lost the client's record, so its grants need another answer. If none follows,
-    /// the earlier remainder applies: it was counted with everything that the store has lost.
+    /// Marks the client's record as lost by the store: its grants need another answer. Without one,
+    /// the earlier remainder applies, which was counted with everything that the store has lost.
     pub fn forgotten(&mut self, now: Duration) {
         self.expire(now);
         self.is_forgotten = true;
         self.spare = self.spare.saturating_add(core::mem::take(&mut self.tokens));
     }
 
-    /// No message is under way any more. If no answer came, the store may still have got it: what
-    /// is held stays held.
+    /// Ends the turn to send a message. The store may have received one that got no answer, so held
+    /// requests stay held.
     pub fn release(&mut self) {
         self.is_sending = false;
     }

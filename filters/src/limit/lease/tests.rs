@@ -112,7 +112,7 @@ fn instances_of_an_emptied_store_stay_within_the_quota() {
         left -= 16;
         exchange(lease, start, 16, left);
     }
-    // each has heard last what is left for all
+    // the last answer to each reports all remaining requests
     leases.iter_mut().for_each(|lease| exchange(lease, start, 16, left));
     let now = start + seconds(5);
     let admitted: u32 = leases

@@ -4,8 +4,8 @@
 //! string or a number (a notification would get no response, and the node runs `id: null`), batches
 //! are refused. Wider in one point: `params: null` counts as absent, because starknet.go sends it.
 //!
-//! Clients count their requests. Two bodies that differ in the digits of their ids only are equal
-//! JSON except for that number, and get the same verdict of the policy: one parse serves both
+//! Clients number their requests. Bodies that differ only in the digits of their ids are equal JSON
+//! except for that number, and get the same verdict: one parse serves all of them
 //! ([`BodyWithoutId`]).
 
 use super::json::{Json, MAX_DEPTH, Name, Value};
@@ -17,7 +17,7 @@ use core::hash::{Hash, Hasher};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The longest id in digits; no client counts further.
+/// The most digits of an id; no client counts further.
 const MAX_DIGITS: usize = 15;
 const NAME: &[u8] = b"\"id\"";
 
@@ -31,8 +31,8 @@ impl<'a> Id<'a> {
         self.0
     }
 
-    /// A string or a number. The text is one JSON value, but the escapes of a string may still be
-    /// invalid Unicode.
+    /// Accepts a string or a number. The text is one JSON value, but the escapes of a string may
+    /// still be invalid Unicode.
     fn parse(raw: &'a RawValue) -> Option<Self> {
         let text = raw.get();
         match text.as_bytes().first()? {
@@ -65,7 +65,7 @@ impl<'a> Envelope<'a> {
         if body.trim_ascii_start().first() != Some(&b'{') {
             return Err(Refusal::not_an_object(Json::parse(body)));
         }
-        // at once, which is faster than string by string
+        // UTF-8 is checked for the whole body, which is faster than string by string
         let members = str::from_utf8(body).ok().and_then(|text| {
             let mut from = serde_json::Deserializer::from_str(text);
             let members = from.deserialize_map(Request).ok()?;
@@ -85,7 +85,7 @@ struct Members<'a> {
     /// Whether it is `"2.0"`.
     jsonrpc: Option<bool>,
     id: Option<&'a RawValue>,
-    /// The string, if it is one.
+    /// `Some(None)` if it is not a string.
     method: Option<Option<Cow<'a, str>>>,
     params: Option<Json<'a>>,
     duplicate: bool,
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for Request {
             let twice = match &*name {
                 // raw, because the response echoes the id byte for byte: 1.0 is not 1
                 "id" => {
-                    // with two ids, neither is certain to be the one to answer
+                    // with two ids, it is unclear which one to answer
                     members.two_ids = members.id.replace(map.next_value()?).is_some();
                     members.two_ids
                 }
@@ -161,8 +161,8 @@ impl<'de> Visitor<'de> for Request {
     }
 }
 
-/// A body split at a number that is probably its id. Two are equal if they differ in that number
-/// only.
+/// A body split at a number that is probably its id. Bodies that differ in that number only are
+/// equal.
 #[derive(Clone, Copy, Debug, Eq)]
 pub struct BodyWithoutId<'a> {
     before: &'a [u8],
@@ -181,14 +181,14 @@ impl<'a> BodyWithoutId<'a> {
         let before = body.strip_suffix(value)?;
         let length = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (digits, after) = value.split_at_checked(length)?;
-        // in the shortest form, with a byte behind it that ends it
+        // in the shortest form, and followed by a byte that ends it
         let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
         let ends = matches!(after.first(), Some(b',' | b'}'));
         let id = str::from_utf8(digits).ok().filter(|_| is_plain && ends)?;
         Some(Self { before, id, after })
     }
 
-    /// A stored body: both parts in one slice, and where the second begins.
+    /// Restores a stored body from both its parts in one slice; the second begins at `at`.
     pub fn stored(parts: &'a [u8], at: usize) -> Option<Self> {
         let (before, after) = parts.split_at_checked(at)?;
         Some(Self { before, id: "", after })
@@ -199,7 +199,7 @@ impl<'a> BodyWithoutId<'a> {
         [self.before, self.after]
     }
 
-    /// The number: the id, if this body equals one whose number was the id.
+    /// The number. It is the id if this body equals one whose number was the id.
     pub fn id(&self) -> &'a str {
         self.id
     }

@@ -1,5 +1,5 @@
-//! JSON: one text read strictly, to a tree that borrows from it or as its bytes; values written in
-//! one form.
+//! Strict JSON: parses one text into a tree that borrows from it, or scans it without one; writes
+//! values in one form.
 //!
 //! RFC 8259 with nothing added: no BOM, no trailing data, UTF-8 only, no lone surrogate, at most
 //! [`MAX_DEPTH`] levels in a tree. Objects hold every member in order, duplicates too, and
@@ -18,8 +18,8 @@ use wide::i8x16;
 /// The deepest nesting of arrays and objects; no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
 
-/// The first allocation of an array or object; calldata and transactions seldom have more than
-/// twice as many items.
+/// Items in the first allocation of an array or object; calldata and transactions seldom have more
+/// than twice as many.
 const USUAL: usize = 8;
 
 /// The form of a felt, for the refusal of anything else.
@@ -49,7 +49,7 @@ pub enum Json<'a> {
 pub enum MemberError {
     /// The value is not an object.
     NotAnObject,
-    /// A member with another name.
+    /// A member has another name.
     Unknown,
     /// This name appears twice.
     Duplicate(&'static str),
@@ -58,17 +58,17 @@ pub enum MemberError {
 /// Why the parameters are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {
-    /// By position, this is more than the method takes.
+    /// More parameters by position than the method takes; how many.
     TooMany(usize),
-    /// There is one by name that the method does not take.
+    /// A parameter by a name that the method does not have.
     Unknown,
-    /// This one appears twice.
+    /// This parameter appears twice.
     Duplicate(&'static str),
-    /// This one is required.
+    /// This required parameter is missing.
     Missing(&'static str),
-    /// This one, or a member of it, must be something else.
+    /// The malformed parameter, or member of one, and the expected form.
     Malformed(&'static str, &'static str),
-    /// The item of this list at this index, from 0, must be something else.
+    /// A list, the index of its malformed item, from 0, and the expected form.
     MalformedItem(&'static str, usize, &'static str),
 }
 
@@ -116,7 +116,7 @@ impl<'a> Json<'a> {
     }
 
     /// The members of an object in the order of `names`, `None` where one is absent. Any other
-    /// member and any duplicate is a fault, so the number of names bounds the work.
+    /// member and any duplicate is an error, so the number of names bounds the work.
     pub fn members<const N: usize>(
         self,
         names: &[&'static str; N],
@@ -240,20 +240,20 @@ impl<'de> Visitor<'de> for Name {
     }
 }
 
-/// The text without the white space around its value, if it is one JSON value in UTF-8, whatever it
-/// says and at any depth.
+/// The text without the white space around its value, if it is one JSON value in UTF-8, of any
+/// content and depth.
 ///
-/// As strict as `serde_json` is with a value that it skips: a test compares the two. A node's
-/// answers are mostly strings, which are searched 16 bytes at a time. Two classes and two other
-/// answers of 0.2 to 0.6 MB took 0.6 to 0.8 of the time of `serde_json`, which took less than
-/// `simd-json`: that writes a tape and needs a copy to write in.
+/// It is as strict as `serde_json` with a value to skip: a test compares the two. A node's answers
+/// are mostly strings, which are searched 16 bytes at once. Two classes and two other answers of
+/// 0.2 to 0.6 MB took 0.6 to 0.8 times as long as with `serde_json`. That was faster than
+/// `simd-json`, which writes a tape and needs a copy to modify.
 pub(super) fn scanned(text: &[u8]) -> Option<&[u8]> {
     let (_, text) = text.split_at_checked(space(text, 0))?;
     let (value, rest) = text.split_at_checked(value_end(text)?)?;
     (space(rest, 0) == rest.len()).then_some(value)
 }
 
-/// Where the value ends that the text begins with.
+/// The end of the value at the start of the text.
 fn value_end(text: &[u8]) -> Option<usize> {
     // the closing byte of each array and object that is open
     let mut open = Vec::new();
@@ -294,7 +294,7 @@ fn value_end(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Behind a member's name and its colon, where what closes is an object.
+/// The position after a member's name and colon, if `close` ends an object; else `at`.
 #[inline]
 fn name_if(text: &[u8], at: usize, close: u8) -> Option<usize> {
     if close == b']' {
@@ -304,7 +304,7 @@ fn name_if(text: &[u8], at: usize, close: u8) -> Option<usize> {
     Some(space(text, byte(text, at, b':')?))
 }
 
-/// Behind a string whose first quote stands at `at`.
+/// The position after a string whose opening quote is at `at`.
 #[inline]
 fn string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
@@ -323,13 +323,13 @@ fn string(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// The next quote, backslash, control character or byte beyond ASCII, or the end.
+/// The position of the next quote, backslash, control or non-ASCII character, or the end.
 #[inline]
 fn stop(text: &[u8], mut at: usize) -> usize {
     let of = |byte: u8| i8x16::splat(byte.cast_signed());
     while let Some(piece) = text.get(at..).and_then(<[u8]>::first_chunk::<16>) {
         let bytes = i8x16::from(piece.map(u8::cast_signed));
-        // bytes beyond ASCII are negative
+        // non-ASCII bytes are negative
         let stops = bytes.simd_lt(of(b' ')) | bytes.simd_eq(of(b'"')) | bytes.simd_eq(of(b'\\'));
         let stops = stops.to_bitmask();
         if stops != 0 {
@@ -342,7 +342,7 @@ fn stop(text: &[u8], mut at: usize) -> usize {
     at + rest.iter().position(is_stop).unwrap_or(rest.len())
 }
 
-/// Behind an escape whose backslash stands before `at`.
+/// The position after an escape whose backslash is right before `at`.
 fn escape(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
@@ -362,7 +362,7 @@ fn number(text: &[u8], at: usize) -> Option<usize> {
     digits(text, byte(text, at, b'-').or_else(|| byte(text, at, b'+')).unwrap_or(at))
 }
 
-/// Behind one digit or more.
+/// The position after one or more digits.
 fn digits(text: &[u8], at: usize) -> Option<usize> {
     let end = skip(text, at, u8::is_ascii_digit);
     (end > at).then_some(end)
@@ -377,7 +377,7 @@ fn space(text: &[u8], at: usize) -> usize {
     skip(text, at, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
 }
 
-/// Behind the bytes of this kind.
+/// The position after all bytes for which `is_one` holds.
 #[inline]
 fn skip(text: &[u8], mut at: usize, is_one: impl Fn(&u8) -> bool) -> usize {
     while text.get(at).is_some_and(&is_one) {
@@ -386,7 +386,7 @@ fn skip(text: &[u8], mut at: usize, is_one: impl Fn(&u8) -> bool) -> usize {
     at
 }
 
-/// Behind this byte, if it stands there.
+/// The position after `byte`, if it is at `at`.
 #[inline]
 fn byte(text: &[u8], at: usize, byte: u8) -> Option<usize> {
     (text.get(at)? == &byte).then_some(at + 1)
@@ -398,7 +398,7 @@ pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {
 
 pub(crate) fn felts(value: &Json<'_>) -> Option<Vec<Felt>> {
     let Json::Array(items) = value else { return None };
-    // collecting options would not know the length, and grow the list step by step
+    // collecting `Option`s has no size hint, so the list would grow step by step
     let mut felts = Vec::with_capacity(items.len());
     for item in items {
         felts.push(felt(item)?);

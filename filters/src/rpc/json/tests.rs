@@ -1,4 +1,4 @@
-//! Which texts are JSON, and what is read of them.
+//! Which texts are JSON, and how they are parsed.
 
 use super::*;
 use alloc::format;
@@ -80,7 +80,7 @@ const SEEDS: [&str; 6] = [
     "null",
 ];
 
-/// `serde_json` is the reference.
+/// Compares a scan with `serde_json`, the reference.
 fn assert_same(text: &[u8]) {
     let found = scanned(text);
     let expected = serde_json::from_slice::<&RawValue>(text).ok().map(RawValue::get);

@@ -52,7 +52,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// The result, if the members are in the order that nodes write: only the result is lexed.
+/// The result, if the members are in the order in which nodes write them: only it is lexed.
 fn usual_result(answer: &[u8], id: u64) -> Option<&[u8]> {
     let mut id_text = itoa::Buffer::new();
     let id = id_text.format(id).as_bytes();
@@ -151,12 +151,12 @@ impl<'de> Visitor<'de> for Response {
     }
 }
 
-/// A read whose answer may be cached, as far as its request shows.
+/// A read whose answer may be cached, judged by its request alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheClass {
     /// Constant for the whole epoch of a chain.
     Constant,
-    /// A class at a tag that follows the chain: a class of an accepted block stays at the tag.
+    /// A class at a tag that follows the chain; a class of an accepted block stays available at it.
     ClassAtHead,
     /// A class at the block of this number.
     ClassAt(u64),
@@ -175,8 +175,8 @@ pub enum CachePolicy {
     Briefly,
     /// While the block of this number is part of the chain.
     WithBlock(u64),
-    /// As above, and until L1 accepts more blocks: the answer says that this block is not accepted
-    /// on L1.
+    /// While the block of this number is part of the chain, and until L1 accepts more blocks: the
+    /// answer says that this block is not accepted on L1.
     UntilL1(u64),
 }
 
@@ -229,7 +229,7 @@ impl<'a> Found<'a> {
     /// skipped: a block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
         if !result.starts_with('{') {
-            // a parser error would cost more than all of this
+            // a parser error costs more than this check
             return None;
         }
         let mut from = serde_json::Deserializer::from_str(result);

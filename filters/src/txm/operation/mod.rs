@@ -1,5 +1,5 @@
-//! The operations that we sign: the chain's state decides, then an intent is durable as sent, then
-//! the transaction is sent, and its effect is read back.
+//! Writes the operations that we sign: decides by the chain's state, makes an intent durable as
+//! sent, sends the transaction, and reads its effect back.
 //!
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
@@ -27,8 +27,8 @@ use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use core::time::Duration;
 use futures_util::future::join;
 
-/// Turns of one operation: its nonce may be used elsewhere, its key may name another intent, and
-/// what the journal has may be found to be in doubt.
+/// The most turns of one operation: its nonce may be used elsewhere, its key may name another
+/// intent, and an intent in the journal may turn out to be in doubt.
 const TURNS: usize = 3;
 
 /// The result of a request.
@@ -58,13 +58,14 @@ struct Prepared {
     replaces: Option<IntentId>,
 }
 
-/// One turn of an operation while its account is locked.
+/// The result of one turn of an operation while its account is locked.
 enum Turn {
     /// The node has accepted the transaction, which is not journaled yet.
     Sent(IntentId, Felt),
-    /// Another relay has written it.
+    /// Another relay has written the operation.
     Written(Box<Intent>),
-    /// The intent in the journal was found to be in doubt: once more.
+    /// The intent in the journal turned out to be in doubt, or no longer is: another turn is
+    /// needed.
     Again,
 }
 
@@ -90,14 +91,14 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
         let is_first = turn == 0;
         let claimed = match claim(&**io, key, task).await {
             Ok(claimed) => claimed,
-            // the key names a write: this is no time to say that nothing was sent
+            // the key names a write: a refusal must not say that nothing was sent
             Err(Answer::Outcome(_)) if !is_first => break,
             Err(answer) => return answer,
         };
         let outcome = once(io, task, Some(&claimed)).await;
         match end_claim(&**io, key, &claimed, &outcome, task).await {
             Ok(true) => return Answer::Outcome(outcome),
-            // it says itself that a repeat gets another answer
+            // an open outcome says itself that a repeat gets another answer
             Ok(false) if outcome.is_open() => return Answer::Outcome(outcome),
             // another relay has written something else for this key: that is its answer
             Ok(false) => {}
@@ -112,9 +113,9 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     Answer::Outcome(Outcome::unsettled())
 }
 
-/// Carries an operation out once, however often it is requested at the same time. An equal request
-/// that it joined may have another key: what was refused to that one, or another intent than its
-/// own key names, is no answer to this one.
+/// Carries an operation out once for all equal requests at the same time. The request that it
+/// joined may have another key: a refusal of that request, or an intent other than the one that
+/// this key names, is no answer to this request.
 async fn once<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,
@@ -149,7 +150,7 @@ async fn join_write<I: Io>(
     let (writer, work) = (Arc::clone(io), Arc::clone(task));
     let is_ours = Arc::new(AtomicBool::new(false));
     let begun = Arc::clone(&is_ours);
-    // boxed: it is handed on through several futures, each of which would contain it
+    // boxed: it is passed through several futures, each of which would contain it
     let write = Box::pin(async move {
         begun.store(true, Ordering::Relaxed);
         Outcome::merge(carry_out(&*writer, &work, epoch).await)
@@ -182,7 +183,7 @@ async fn try_carry_out<I: Io>(
     let deadline = io.now().saturating_add(DEADLINE);
     let since_us = io.clock_us();
     if required == Required::AllButV2 && verification::is_v2_active(&State::of(io, "")).await? {
-        // that holds with unproven pins, too
+        // true with unproven pins, too
         return Ok(Outcome::already(Details::V2_ACTIVE));
     }
     let proven = reconcile::permit(io, required, deadline);
@@ -191,7 +192,7 @@ async fn try_carry_out<I: Io>(
         return Err(Outcome::restarted());
     }
     let writing = Writing { io, task, epoch: &epoch, since_us, deadline };
-    // one that was not sent is settled below, while the account is locked, and so is a doubt
+    // an unsent or doubtful intent is settled below, while the account is locked
     if let Some(earlier) = writing.earlier().await?
         && !matches!(earlier.state, IntentState::Intended | IntentState::Displaced)
         && let Some(outcome) = reconcile::known(io, &earlier).await?
@@ -201,7 +202,7 @@ async fn try_carry_out<I: Io>(
     let locked = io.lock(task.role(), deadline);
     let mut guard = io.stage(&task.trace, "queue", locked).await?;
     let turn = writing.turns(&mut guard).await;
-    // the next operation starts meanwhile: its nonce is the node's, which counts this one
+    // the next operation starts meanwhile: it takes the node's nonce, which counts this one
     let accepted = async {
         if let Ok(Turn::Sent(id, hash)) = &turn {
             submit::accepted(io, *id, *hash).await?;
@@ -219,7 +220,7 @@ async fn try_carry_out<I: Io>(
     }
 }
 
-/// An operation that is being written: what all of its turns have in common.
+/// The state that all turns of an operation share.
 struct Writing<'a, I: Io> {
     io: &'a I,
     task: &'a Task<I::Trace>,
@@ -227,19 +228,19 @@ struct Writing<'a, I: Io> {
     epoch: &'a str,
     /// When the request came in, in microseconds since 1970.
     since_us: i64,
-    /// Until then it is signed or refused.
+    /// When it is signed or refused at the latest.
     deadline: Duration,
 }
 
 impl<I: Io> Writing<'_, I> {
-    /// Takes turns until the operation is written, or is not to be.
+    /// Takes turns until the operation is written, or must not be.
     async fn turns(&self, guard: &mut I::Guard) -> Result<Turn, Outcome> {
         let mut nonce = None;
         let mut may_conflict = true;
         for _ in 0..TURNS {
             match Box::pin(self.turn(guard, &mut nonce)).await {
                 Ok(Turn::Again) => {}
-                // the key was used elsewhere: once more, with the node's next nonce
+                // the account was used elsewhere: once more, with the node's next nonce
                 Err(outcome) if may_conflict && outcome.reason() == Some(Reason::NonceConflict) => {
                     may_conflict = false;
                 }
@@ -257,11 +258,11 @@ impl<I: Io> Writing<'_, I> {
         Ok(request::earlier(found, since_us))
     }
 
-    /// Writes while the account is locked, but not with the `nonce` of the turn before. What other
-    /// relays have written meanwhile is read again; what is in doubt is sent again.
+    /// Writes while the account is locked, but not with `nonce`, that of the turn before. Reads
+    /// again what other relays have written meanwhile, and sends again what is in doubt.
     ///
     /// # Errors
-    /// Nothing was written: it is not possible, or not necessary.
+    /// Returns an outcome if nothing was written: it is not possible, or not necessary.
     async fn turn(&self, guard: &mut I::Guard, nonce: &mut Option<u64>) -> Result<Turn, Outcome> {
         let Self { io, task, .. } = *self;
         let mut replaces = None;
@@ -293,7 +294,7 @@ impl<I: Io> Writing<'_, I> {
         self.send(&prepared).await
     }
 
-    /// Decides and signs. Nothing is stored or sent yet, so that it can be cut off.
+    /// Decides and signs. Nothing is stored or sent yet, so that it can be cancelled.
     async fn prepare(&self, replaces: Option<&Intent>) -> Result<Prepared, Outcome> {
         let Self { io, task, epoch, .. } = *self;
         // again: the wait for the account may have outlasted the proof
@@ -308,7 +309,7 @@ impl<I: Io> Writing<'_, I> {
         if replaces.is_some_and(|replaced| replaced.nonce != nonce) {
             return Err(Outcome::unsettled());
         }
-        // after the nonce: it shows the effect of every transaction that the nonce counts
+        // the state is read after the nonce: it shows all transactions that the nonce counts
         let slot = io.of_slot(epoch, self.account(), nonce).await?;
         let is_in_doubt = slot.iter().any(|other| other.state.holds());
         let state = State { is_in_doubt, ..State::of(io, epoch) };
@@ -324,9 +325,9 @@ impl<I: Io> Writing<'_, I> {
         Ok(Prepared { signed, nonce, max_fee, identity, replaces })
     }
 
-    /// The account's next nonce, if no pending intent can use it: the node counts the nonce of
-    /// each, whether or not the journal has it as accepted yet. Its receipt is read by the process
-    /// that wrote it, or in the background.
+    /// The account's next nonce, if no pending intent can use it: the node counts the nonces of
+    /// all, even of those that the journal does not have as accepted yet. Their receipts are read
+    /// by the processes that wrote them, or in the background.
     async fn free_nonce(&self) -> Result<Option<u64>, Outcome> {
         let pending = self.io.unresolved(self.epoch, Some(self.account()));
         let (pending, next) = join(pending, self.io.nonce(self.account())).await;
@@ -334,9 +335,9 @@ impl<I: Io> Writing<'_, I> {
         Ok(pending?.iter().all(|intent| intent.nonce < next).then_some(next))
     }
 
-    /// Signs a transaction that makes `calls`, with bounds from an estimate. It differs from those
-    /// with the nonce that are `in_doubt`, which is their number. Also returns its highest fee, in
-    /// fri.
+    /// Signs a transaction that makes `calls`, with bounds from an estimate. `in_doubt` is the
+    /// number of doubtful transactions with the nonce, from which it must differ. Also returns its
+    /// highest fee, in fri.
     async fn sign(
         &self,
         calls: &[Call],
@@ -361,7 +362,7 @@ impl<I: Io> Writing<'_, I> {
         Ok((io.sign(role, invoke(bounds), Purpose::Write), max_fee))
     }
 
-    /// Journals and submits. Returns once the node has accepted it, which is not journaled yet.
+    /// Journals and submits. Returns once the node has accepted it, before that is journaled.
     async fn send(&self, prepared: &Prepared) -> Result<Turn, Outcome> {
         let Self { io, task, .. } = *self;
         let new = self.intent(prepared, &io.settings());
@@ -429,17 +430,17 @@ async fn confirm<I: Io>(
     let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
     let details = read_back.ok().flatten();
     if details.is_none() {
-        // it was sent: that the journal or the node is away now does not change that
+        // the transaction was sent: an unavailable journal or node does not change that
         if !is_still_there(io, id).await.unwrap_or(true) {
             return Err(Outcome::unsettled());
         }
-        // undone in the meantime, or the node is away
+        // undone in the meantime, or the node is unavailable
         io.note(Note::NotReadBack(task.name()));
     }
     Ok(Outcome::written(hash, details.unwrap_or_default()).of_intent(id))
 }
 
-/// Whether the chain still has an included intent, as far as the node says.
+/// Whether the chain still has an included intent, according to the node.
 async fn is_still_there(io: &impl Io, id: IntentId) -> Result<bool, Outcome> {
     let Some(intent) = io.intent(id).await? else { return Ok(true) };
     let found = confirm_included(io, &intent).await?;

@@ -11,7 +11,7 @@ use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
 
 const IDENTITY: u64 = 7;
 const ACCOUNT: u64 = 8;
-/// The hash of what is signed first: the estimated price is 1, and half of that nothing.
+/// The hash of the first signed transaction: the estimated price is 1, and half of it is 0.
 const SIGNED: i64 = 1_001;
 
 pub(in crate::txm) fn register() -> Operation {
@@ -37,7 +37,7 @@ pub(in crate::txm) fn task(operation: Operation, key: Option<&str>) -> Arc<Task<
     })
 }
 
-/// A chain on which the identity can be registered, and shows each transaction at once.
+/// A chain on which the identity can be registered, and which shows each transaction at once.
 fn script(intents: &[Intent]) -> Script {
     let mut script = Script::with(intents);
     script.chain = Chain::new().deployed(ACCOUNT);
@@ -45,7 +45,7 @@ fn script(intents: &[Intent]) -> Script {
     script
 }
 
-/// A [`script`] whose reconciliation at the start is over, and then has these intents.
+/// A [`script`] that has reconciled at the start, and has these intents after that.
 fn reconciled(intents: &[Intent]) -> Script {
     let script = script(&[]);
     let deadline = script.now();
@@ -73,7 +73,7 @@ fn registered(script: Script, key: Option<&str>) -> ((&'static str, Option<Reaso
     ((outcome.name(), outcome.reason()), done)
 }
 
-/// How often something was done whose name begins so.
+/// The number of actions whose name begins with `what`.
 fn count(done: &[String], what: &str) -> usize {
     done.iter().filter(|it| it.starts_with(what)).count()
 }
@@ -188,7 +188,7 @@ fn a_refusal_of_the_chain_is_explained_by_the_pins() {
     ] {
         let script = script(&[]);
         script.state().estimate = returned(code::CONTRACT_ERROR);
-        // as often as there are turns: another one used the nonce meanwhile
+        // once per turn: another transaction used the nonce meanwhile
         script.state().nonces = nonces.iter().copied().map(Ok).collect();
         let (outcome, done) = registered(script, None);
         assert_eq!((outcome, count(&done, "forgets")), (expected, forgets));
@@ -371,7 +371,7 @@ fn what_is_journaled_is_not_sent_to_another_chain() {
 fn an_effect_that_is_not_read_back_is_undone_or_late() {
     let late = script(&[]);
     assert_eq!(registered(late, None).0, WRITTEN, "the chain has its transaction");
-    // its receipt is shown once, and no URL shows it when the effect is read
+    // its receipt is shown once, but no longer when the effect is read
     let gone = script(&[]);
     gone.state().shown_once = true;
     assert_eq!(registered(gone, None).0, UNSETTLED);

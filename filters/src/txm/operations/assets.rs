@@ -14,7 +14,7 @@ use crate::window::Window;
 use alloc::vec;
 use futures_util::future::{join3, try_join, try_join3};
 
-/// `POST /mint-card`: mints a card, once for ever, to a verified account.
+/// `POST /mint-card`: mints a card, only once, to a verified account.
 pub(super) async fn mint_card(
     mint: &MintCard,
     state: &State<'_, impl Io>,
@@ -24,7 +24,7 @@ pub(super) async fn mint_card(
     let id = card_id.felts();
     let ([first], [owner]) =
         try_join(state.view(card, "minted_to", &id), state.view(card, "owner_of", &id)).await?;
-    // a card that was passed on is still the one that was minted
+    // true also of the first owner of a card that changed hands
     if recipient == first || recipient == owner {
         return Ok(Decision::Already(Details::None));
     }
@@ -62,8 +62,8 @@ pub(super) async fn submit_usership(
 
 /// `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
 ///
-/// The chain does not record drips, so the binding and the cooldown are in the store, which decides
-/// them for good when the intent is stored. If the registry binds the identity, the registry
+/// The chain does not record drips, so the store has the binding and the cooldown, and decides on
+/// them finally when the intent is stored. For an identity that the registry binds, the registry
 /// decides.
 pub(super) async fn faucet_drip(
     drip: &FaucetDrip,
@@ -92,7 +92,7 @@ pub(super) async fn faucet_drip(
     } else {
         stored?
     };
-    // decided again in the transaction that stores the intent, which knows whose nonce it takes
+    // decided again when the intent is stored, where it is known whose nonce it takes
     if !state.is_in_doubt {
         check_binding(binding)?;
         if let Some(earlier) = last?

@@ -1,4 +1,4 @@
-//! Who an identity is: its account, and the recovery to another one.
+//! Identities: their accounts, and the recovery to another account.
 
 use super::state::{Decision, State};
 use crate::felt::Felt;
@@ -87,7 +87,7 @@ pub(super) async fn execute(
     Ok(Decision::call(registry, "recovery_execute", vec![identity]))
 }
 
-/// The account that the identity is bound to, once the recovery is gone.
+/// The account that the identity is bound to; `None` until the recovery is gone.
 pub(super) async fn executed(
     execute: &RecoveryExecute,
     state: &State<'_, impl Io>,
@@ -120,7 +120,7 @@ pub(super) async fn cancel(
     Ok(Decision::call(state.io.pins().contracts.registry, "recovery_cancel", vec![identity]))
 }
 
-/// Nothing, once the recovery is gone.
+/// Empty details; `None` until the recovery is gone.
 pub(super) async fn cancelled(
     cancel: &RecoveryCancel,
     state: &State<'_, impl Io>,

@@ -18,7 +18,7 @@ use super::outcome::{Details, Outcome};
 use crate::felt::Felt;
 use crate::operation::Operation;
 
-/// The account by which the journal finds an operation, next to its content: a drip's recipient.
+/// The account that the journal has as the subject of an operation: a drip's recipient.
 pub(super) fn subject(operation: &Operation) -> Option<Felt> {
     match operation {
         Operation::FaucetDrip(drip) => Some(drip.recipient),

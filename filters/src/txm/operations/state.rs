@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 /// The state that an operation reads.
 pub(in crate::txm) struct State<'a, I> {
     pub(in crate::txm) io: &'a I,
-    /// Whether the journal has a transaction with the nonce that the chain says is free. What it
-    /// holds does not bind the one that takes its nonce.
+    /// Whether the journal has a transaction with the nonce that the chain says is free. Its
+    /// binding and cooldown do not bind the transaction that takes its nonce.
     pub(in crate::txm) is_in_doubt: bool,
     /// The chain's epoch.
     pub(in crate::txm) epoch: &'a str,
@@ -25,16 +25,17 @@ pub(in crate::txm) struct State<'a, I> {
 /// The decision on an operation in the present state.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 pub(in crate::txm) enum Decision {
-    /// Already in the requested state.
+    /// The chain is already in the requested state.
     Already(Details),
-    /// These calls do it.
+    /// These calls make the change.
     Write(Vec<Call>),
-    /// These calls do it, once the store has bound the operation's subject to this identity.
+    /// These calls make the change, once the store has bound the operation's subject to this
+    /// identity.
     Bind(Felt, Vec<Call>),
 }
 
 impl Decision {
-    /// One call does it.
+    /// A write of one call.
     pub(super) fn call(to: Felt, entrypoint: &str, args: Vec<Felt>) -> Self {
         Self::Write(vec![Call { to, selector: selector(entrypoint), args }])
     }

@@ -9,7 +9,7 @@ use crate::verdict::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// `POST /verification-attest`: attests an assurance of an account. An id serves once.
+/// `POST /verification-attest`: attests an assurance of an account. An id is valid once.
 pub(super) async fn attest(
     attest: &VerificationAttest,
     state: &State<'_, impl Io>,
@@ -40,13 +40,13 @@ pub(super) async fn attest(
     Ok(Decision::call(state.io.pins().contracts.registry, "attest_v2", args))
 }
 
-/// `POST /verification-revoke`: revokes what is attested of an account.
+/// `POST /verification-revoke`: revokes the attestation of an account.
 pub(super) async fn revoke(
     revoke: &VerificationRevoke,
     state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let account = revoke.account;
-    // id (zero for one of V1), account, type, level, issued at, expires at, revoked
+    // id (zero for a V1 attestation), account, type, level, issued at, expires at, revoked
     let [_, attested, _, _, _, _, revoked] = state.registry("attestation_of", &[account]).await?;
     if attested == Felt::ZERO {
         return refuse(Reason::NotAttested, "nothing is attested of the account");

@@ -74,7 +74,7 @@ fn a_key_of_another_request_is_refused_unless_the_chain_restarts() {
     assert_eq!(refused.reason(), Some(Reason::PinsUnproven), "it restarts again and again");
 }
 
-/// Ends a claim that its request holds, or joined.
+/// Ends a claim that its request made or joined.
 fn end(script: &Script, reply: Claim, outcome: &Outcome) -> (bool, Vec<String>) {
     script.state().claims = [Ok(reply)].into();
     let Ok(claimed) = claimed(script) else { panic!("it is claimed") };

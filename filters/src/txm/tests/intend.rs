@@ -1,4 +1,4 @@
-//! An intent that is in the way of a new one.
+//! Intents that prevent a new one.
 
 use super::script::Script;
 use super::{hash, intent, new, receipt, run};

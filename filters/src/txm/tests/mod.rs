@@ -23,7 +23,7 @@ pub(in crate::txm) const EPOCH: &str = "epoch";
 /// The time at which a test begins.
 pub(in crate::txm) const START_US: i64 = 1_000_000_000;
 
-/// The result of a flow: nothing here waits.
+/// Runs a flow to its end: nothing here waits.
 pub(in crate::txm) fn run<T>(flow: impl Future<Output = T>) -> T {
     flow.now_or_never().expect("nothing waits")
 }

@@ -1,4 +1,4 @@
-//! The check of the epoch beside other work.
+//! The check of the epoch during other work.
 
 use super::script::Script;
 use super::{EPOCH, run};

@@ -33,7 +33,7 @@ fn states<const N: usize>(script: &Script, ids: [i64; N]) -> [IntentState; N] {
     ids.map(|id| script.state_of(id))
 }
 
-/// Follows twice, as far apart as a block takes to settle. Returns what the second time did.
+/// Follows twice, with the time in between that settles a block. Returns the second actions.
 fn follow_twice(script: &Script) -> Vec<String> {
     run(follow(script, EPOCH, GRACE)).expect("the node answers");
     script.done();

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Everything that the node shows, and what was done.
 pub(in crate::txm) struct State {
     pub(in crate::txm) now: Duration,
-    /// The time of the journal behind that of the start.
+    /// The time of the journal's clock since the start.
     pub(in crate::txm) later_us: i64,
     pub(in crate::txm) is_exclusive: bool,
     /// The epoch of the chain as the node says, and as it was proven.
@@ -33,27 +33,27 @@ pub(in crate::txm) struct State {
     /// Next nonces of every account; the last one remains.
     pub(in crate::txm) nonces: VecDeque<Called<u64>>,
     pub(in crate::txm) receipts: BTreeMap<Felt, Receipt>,
-    /// A receipt is shown once, and never again.
+    /// Whether a receipt is shown once, and never again.
     pub(in crate::txm) shown_once: bool,
-    /// A receipt is shown once its transaction was sent here.
+    /// Whether a receipt is shown only once its transaction was sent here.
     pub(in crate::txm) shown_once_sent: bool,
     pub(in crate::txm) is_away: bool,
     /// Accepted blocks, with the sender's nonce and the hash of each transaction.
     pub(in crate::txm) blocks: BTreeMap<u64, (Felt, Vec<(u64, Felt)>)>,
     pub(in crate::txm) estimate: Called<Bounds>,
-    /// Replies to what is submitted; then its own hash.
+    /// Replies to submissions; when they are used up, the hash of the transaction.
     pub(in crate::txm) added: VecDeque<Called<Felt>>,
     pub(in crate::txm) intents: Vec<Intent>,
     /// The changes of intents by other processes, and when they happen.
     pub(in crate::txm) others: Vec<(Duration, IntentId, IntentState)>,
-    /// Replies of the ledger; then the intent is stored.
+    /// Replies of the ledger; when they are used up, the intent is stored.
     pub(in crate::txm) intended: VecDeque<Stored<Intended>>,
     pub(in crate::txm) apply_fails: bool,
     pub(in crate::txm) claims: VecDeque<Stored<Claim>>,
     pub(in crate::txm) linked: Option<IntentId>,
     pub(in crate::txm) may_link: Stored<bool>,
     pub(in crate::txm) answers: VecDeque<Stored<bool>>,
-    /// Outcomes of equal writes of other requests; then a write is carried out.
+    /// Outcomes of equal writes of other requests; when they are used up, a write is carried out.
     pub(in crate::txm) flights: VecDeque<Outcome>,
     pub(in crate::txm) done: Vec<String>,
 }
@@ -292,7 +292,7 @@ impl JournalIo for Script {
 
     async fn included_newest(&self, _: &str, limit: u32) -> Stored<Vec<Intent>> {
         let mut newest = self.intents(|it| it.state.is_included());
-        // one of an earlier version has no block
+        // an intent of an earlier version has no block
         let number = |it: &Intent| it.included.map_or(u64::MAX, |block| block.number);
         newest.sort_by_key(|it| core::cmp::Reverse(number(it)));
         newest.truncate(limit as usize);

@@ -119,7 +119,7 @@ fn a_receipt_is_awaited_until_the_timeout() {
     script.state().receipts.insert(hash(1), pre_confirmed);
     assert_eq!(wait(), Ok(None), "its block is being built");
     let waited = script.state().now - began;
-    // 10, 20, 40, 80 and 160 ms, then 250 ms each, of a second
+    // polls after 10, 20, 40, 80 and 160 ms, then after 250 ms each, within a second
     assert_eq!(waited.as_millis(), 810);
     assert_eq!(script.done(), ["wakes the reconciliation"]);
     script.state().receipts.insert(hash(1), receipt());

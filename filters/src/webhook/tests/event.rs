@@ -1,4 +1,4 @@
-//! The fields of an event: each in one form, together in one meaning, and nothing else.
+//! The fields of an event: the form of each, which of them go together, and no others.
 
 use super::*;
 

@@ -31,7 +31,7 @@ fn pays() -> Decision {
     Decision::Bind(felt(IDENTITY), vec![call(TOKEN, "transfer", &[ACCOUNT, 100, 0])])
 }
 
-/// A drip of 970 s, whose cooldown of a minute ends at 1,030 s.
+/// A drip at 970 s, whose cooldown of a minute ends at 1,030 s.
 fn earlier() -> Intent {
     Intent {
         id: IntentId(1),

@@ -1,4 +1,4 @@
-//! A chain of tables, for the decisions of operations.
+//! A chain made of tables, for the decisions of operations.
 
 use crate::felt::Felt;
 use crate::ledger::{
@@ -48,14 +48,14 @@ pub(in crate::txm) fn felts(numbers: &[u64]) -> Vec<Felt> {
     numbers.iter().copied().map(Felt::from).collect()
 }
 
-/// The state of the chain and of the journal. A view that no table names shows zeros.
+/// The state of the chain and of the journal. A view that is in no table returns zeros.
 pub(in crate::txm) struct Chain {
     pub(in crate::txm) pins: Pins,
     pub(in crate::txm) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,
     pub(in crate::txm) classes: HashMap<Felt, Felt>,
     /// The time of the newest block, in seconds.
     pub(in crate::txm) block_time: u64,
-    /// The time here, in microseconds.
+    /// The local time, in microseconds.
     pub(in crate::txm) time_us: i64,
     pub(in crate::txm) binding: Binding,
     pub(in crate::txm) last: Option<Intent>,
@@ -84,7 +84,7 @@ impl Chain {
         }
     }
 
-    /// A view of a contract shows this for these arguments.
+    /// Sets the result of a contract's view for these arguments.
     pub(in crate::txm) fn shows(
         mut self,
         to: u64,
@@ -96,18 +96,18 @@ impl Chain {
         self
     }
 
-    /// The registry shows this.
+    /// Sets the result of a view of the registry.
     pub(in crate::txm) fn registry(self, view: &str, args: &[u64], result: &[u64]) -> Self {
         self.shows(REGISTRY, view, args, result)
     }
 
-    /// An account of the approved class is at this address.
+    /// Deploys an account of the approved class at this address.
     pub(in crate::txm) fn deployed(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(CLASS));
         self
     }
 
-    /// A contract of another class is at this address.
+    /// Deploys a contract of another class at this address.
     pub(in crate::txm) fn foreign(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(1));
         self

@@ -30,7 +30,7 @@ fn refused(operation: &Operation, chain: &Chain) -> Outcome {
     decision(operation, chain).expect_err("it is refused")
 }
 
-/// The effect of an operation that is read back.
+/// The effect of an operation, as it is read back.
 fn read(operation: &Operation, chain: &Chain) -> Option<Details> {
     let state = State::of(chain, "epoch");
     let details = read_back(operation, &state).now_or_never().expect("nothing waits");

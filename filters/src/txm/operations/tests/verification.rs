@@ -1,4 +1,4 @@
-//! Attestations, and V2 for ever.
+//! Attestations, and permanent V2 verification.
 
 use super::chain::{Chain, REGISTRY, felt};
 use super::{ALREADY, decided, read, writes};
