@@ -5,7 +5,7 @@ use crate::http::challenges::Pending;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The answers, until the order is validated.
+/// The answers to the challenges of one order.
 #[derive(Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Answers {
     /// The digests of key authorizations, by domain: RFC 8737, section 3.
@@ -15,7 +15,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// The challenges in the form that the listeners answer by.
+    /// Converts the answers for the listeners that serve them.
     pub(super) fn pending(&self) -> Result<Pending, Failure> {
         let mut pending = Pending::default();
         for (domain, digest) in &self.tls {

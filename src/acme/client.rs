@@ -12,10 +12,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// One request: an authority under load takes seconds to sign.
+/// Timeout of one request: an authority under load takes seconds to sign.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Sends requests to the authority. Clones share what they noted.
+/// Sends requests to the authority. Clones share the last `Retry-After`.
 #[derive(Clone)]
 pub(super) struct Client {
     roots: Roots,
@@ -28,7 +28,7 @@ impl Client {
         Self { roots, retry_after: Arc::default() }
     }
 
-    /// When the authority that refused the last request wants another.
+    /// The delay that the authority demanded when it refused the last request, if any.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         *self.retry_after.lock()
     }
@@ -55,7 +55,7 @@ impl HttpClient for Client {
     }
 }
 
-/// RFC 9110, section 10.2.3: seconds, or a date.
+/// Parses a `Retry-After`, in seconds or as a date: RFC 9110, section 10.2.3.
 fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {

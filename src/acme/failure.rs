@@ -8,7 +8,7 @@ use super::storage::StorageError;
 use instant_acme::{Error, Problem};
 use std::time::Duration;
 
-/// The longest line, in characters: a problem's detail is one sentence, and a hostile one is cut.
+/// Maximum length of a line in characters: a problem's detail is one sentence, a longer one is cut.
 const LONGEST: usize = 400;
 const TYPE_PREFIX: &str = "urn:ietf:params:acme:error:";
 
@@ -21,12 +21,12 @@ pub(super) struct Failure {
     pub(super) class: Class,
     /// The cause, for the log, `/readyz?verbose` and the operator's page.
     pub(super) cause: String,
-    /// When the authority wants the next attempt.
+    /// The authority's `Retry-After`.
     pub(super) retry_after: Option<Duration>,
     pub(super) is_unknown_account: bool,
 }
 
-/// The authority gave no answer, and why.
+/// The authority did not answer, with the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(pub(super) String);
@@ -38,7 +38,7 @@ impl From<StorageError> for Failure {
 }
 
 impl Failure {
-    /// A failure on this side, or an answer that cannot be understood.
+    /// A failure on this side, or an answer that cannot be parsed.
     pub(super) fn new(cause: &str) -> Self {
         Self {
             class: Class::Unreachable,
@@ -48,12 +48,12 @@ impl Failure {
         }
     }
 
-    /// A refusal of the authority that is no error of the protocol.
+    /// A refusal by the authority, without an error of the protocol.
     pub(super) fn refused(cause: &str) -> Self {
         Self { class: Class::Refused, ..Self::new(cause) }
     }
 
-    /// The failure that an error of the protocol is, while the authority was asked to `do_what`.
+    /// Converts an error of the protocol; `do_what` names the step that failed.
     pub(super) fn of(error: Error, do_what: &str, retry_after: Option<Duration>) -> Self {
         let failed =
             |cause: String| Self { retry_after, ..Self::new(&format!("{do_what}: {cause}")) };
@@ -74,14 +74,14 @@ impl Failure {
     }
 }
 
-/// Whether the authority no longer has what was asked for, or never gave it to this account.
+/// Whether the authority no longer has the requested resource, or it belongs to another account.
 pub(super) fn is_gone(problem: &Problem) -> bool {
     let kind = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix(TYPE_PREFIX));
     matches!(problem.status, Some(403 | 404 | 410))
         || matches!(kind, Some("malformed" | "unauthorized" | "accountDoesNotExist"))
 }
 
-/// A problem document in words: its detail, its type and those of its parts.
+/// Formats a problem document: its detail and type, then those of its subproblems.
 pub(super) fn words(problem: &Problem) -> String {
     let part = |detail: &Option<String>, kind: &Option<String>| {
         let detail = detail.as_deref().unwrap_or("no detail");
@@ -95,7 +95,7 @@ pub(super) fn words(problem: &Problem) -> String {
     clean(&all.join("; "))
 }
 
-/// A text of the authority on one line, without control characters and of a bounded length.
+/// Returns the text on one line of bounded length, without control characters.
 fn clean(text: &str) -> String {
     let is_plain = |c: char| !c.is_control() && !is_format(c);
     let mut plain = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
@@ -106,7 +106,7 @@ fn clean(text: &str) -> String {
     line
 }
 
-/// Characters that are not seen, but change how a terminal shows others.
+/// Whether a character is invisible, but changes how a terminal shows others.
 fn is_format(c: char) -> bool {
     matches!(
         c,

@@ -1,8 +1,8 @@
 //! The folder of the account, the certificates and the orders that are under way.
 //!
 //! Every file has mode 0600 and is replaced as a whole: a crash leaves the old one or the new one.
-//! A certificate and its key are one file, so they always fit. Of the processes that share nothing
-//! but the folder, the one that holds its lock orders.
+//! A certificate and its key are one file, so they always match. Among processes that share only
+//! the folder, the one that holds its lock orders.
 
 use crate::config::AcmeConfig;
 use serde::de::DeserializeOwned;
@@ -12,13 +12,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Much more than an account or an order takes.
+/// Maximum size of a file in bytes, much more than an account or an order takes.
 const LARGEST: u64 = 64 << 10;
 
-/// The stored state of a certificate that is not there yet, or about to be renewed.
+/// The stored progress towards a certificate that is missing or due for renewal.
 #[derive(Clone, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Progress {
-    /// The certificate that is renewed, by its digest in hexadecimal; empty for the first one.
+    /// The digest of the certificate to renew, in hexadecimal; empty for the first one.
     #[serde(default)]
     pub(super) renews: String,
     /// The order that is under way.
@@ -26,7 +26,7 @@ pub(super) struct Progress {
     /// Attempts that failed since the last success.
     #[serde(default)]
     pub(super) failed: u32,
-    /// No attempt before this second since 1970.
+    /// Earliest time of the next attempt, in seconds since 1970.
     #[serde(default)]
     pub(super) retry_at: Option<u64>,
     /// Why the last attempt failed.
@@ -34,8 +34,8 @@ pub(super) struct Progress {
     pub(super) cause: String,
 }
 
-/// An order that the authority knows. It is stored before it is finalized, so another process can
-/// finish it: the key is that of its certificate.
+/// An order that the authority accepted, with the key of its certificate. It is stored before it is
+/// finalized, so another process can finish it.
 #[derive(Clone, Deserialize, PartialEq, Eq, Serialize)]
 pub(super) struct Begun {
     pub(super) url: String,
@@ -43,7 +43,7 @@ pub(super) struct Begun {
     pub(super) key: String,
 }
 
-/// The folder.
+/// The folder that `tls.acme.folder` names.
 pub(super) struct Folder(PathBuf);
 
 /// The right to order; released on drop, or when the process ends.
@@ -54,18 +54,18 @@ impl Folder {
         Self(config.folder.clone())
     }
 
-    /// Makes the folder, unless it is there.
+    /// Creates the folder if it is missing.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The folder cannot be created.
     pub(super) fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
     }
 
-    /// Takes the lock, and makes the folder; `None` while another process has it.
+    /// Creates the folder and takes its lock; `None` while another process holds the lock.
     ///
     /// # Errors
-    /// The folder cannot be made or written.
+    /// The folder cannot be created or written.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
         self.create()?;
         let file = private().open(self.0.join("lock"))?;
@@ -83,12 +83,12 @@ impl Progress {
         *self == Self { renews: self.renews.clone(), ..Self::default() }
     }
 
-    /// Whether it is of an earlier certificate's renewal, and of no use for that of `renews`.
+    /// Whether this is the progress of an earlier renewal, not that of the certificate `renews`.
     pub(super) fn is_over(&self, renews: &str) -> bool {
         !self.is_empty() && self.renews != renews
     }
 
-    /// The progress of the renewal of this certificate.
+    /// The progress towards renewing the certificate `renews`; empty if this is about another one.
     pub(super) fn of(&self, renews: String) -> Self {
         match self.renews == renews {
             true => self.clone(),
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// The progress of the certificate in this file.
+    /// Reads the progress of the certificate in this file; empty if nothing is stored.
     pub(super) fn read(certificate: &Path) -> Self {
         read(&file(certificate)).unwrap_or_default()
     }
@@ -104,7 +104,7 @@ impl Progress {
     /// Stores the progress.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(super) fn store(&self, certificate: &Path) -> io::Result<()> {
         match self.is_empty() {
             true => remove(&file(certificate)),
@@ -123,10 +123,10 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Writes a file that [`read`] reads.
+/// Writes a value as JSON, for [`read`].
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_text(path, &serde_json::to_vec(value)?)
 }
@@ -134,7 +134,7 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
 /// Replaces a file as a whole, and returns once it is on the disk.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub(super) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -148,7 +148,7 @@ pub(super) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
 /// Removes a file that may be missing.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The file exists and cannot be removed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -156,15 +156,15 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a file; `None` if it is missing or has something else in it.
+/// Reads a value as JSON; `None` if the file is missing or does not parse.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_text(path).ok()?).ok()
 }
 
-/// Reads the beginning of a file, which is all of a valid one.
+/// Reads at most [`LARGEST`] bytes of a file; a valid one is smaller.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub(super) fn read_text(path: &Path) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::open(path)?.take(LARGEST).read_to_end(&mut content)?;

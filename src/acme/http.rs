@@ -1,4 +1,4 @@
-//! The listener at port 80: answers challenges (RFC 8555, section 8.3), and redirects everything
+//! The listener on port 80: answers challenges (RFC 8555, section 8.3), and redirects everything
 //! else to https.
 
 use crate::config::AcmeConfig;
@@ -18,7 +18,7 @@ const CHALLENGE: &[u8] = b"/.well-known/acme-challenge/";
 /// How long a client may take to read a response.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The app of the listener.
+/// The HTTP app of the listener.
 pub struct ChallengeServer {
     process: ServerContext,
     certificates: Certificates,
@@ -49,7 +49,8 @@ impl ChallengeServer {
         }
     }
 
-    /// The URL of this resource over https, if its domain is ours: nobody is sent elsewhere.
+    /// The https URL of this resource; `None` for a foreign domain, so redirects never lead
+    /// elsewhere.
     fn location(&self, target: &[u8], headers: &HeaderMap) -> Option<Vec<u8>> {
         let host = headers.get(header::HOST)?.to_str().ok()?;
         let name = host.split_once(':').map_or(host, |(name, _)| name);
@@ -70,7 +71,7 @@ impl HttpServerApp for ChallengeServer {
     ) -> Option<ReusedHttpStream> {
         let header = session.req_header();
         let mut request = Handoff::of(header)?.take().ok()?;
-        // authorities and people come once
+        // authorities and browsers send one request per connection
         request.stop_keepalive();
         let mut reply = match header.method {
             Method::GET | Method::HEAD => self.reply(request.head(header).target, &header.headers),

@@ -1,11 +1,12 @@
 //! Certificates that are ordered and renewed by ACME (RFC 8555), for listeners with `domains`.
 //!
 //! In: the listeners' configurations, and the stored certificates. Out: a file for each set of
-//! domains, which `http::certificates` reads like any other. [`Renewal`] asks `schedule`, which is
-//! pure, and does what that says; `order` speaks the protocol through `client`, `storage` stores in
-//! the `folder` and with the fleet, `challenge` has the answers, `failure` the words, `window` asks
-//! when the authority wants a renewal, `http` answers at port 80. One order is under way at a time,
-//! in one of all processes that share the folder, and of all instances of a fleet.
+//! domains, which `http::certificates` reads like any other. [`Renewal`] takes the steps that
+//! `schedule`, which has no I/O, decides. `order` speaks the protocol through `client`, `storage`
+//! stores in the `folder` and with the fleet, `challenge` has the answers to challenges, `failure`
+//! describes errors, `window` requests the authority's renewal times, and `http` serves port 80. At
+//! most one order is under way among the processes that share a folder, or the instances of a
+//! fleet.
 
 mod challenge;
 mod client;
@@ -48,10 +49,10 @@ use storage::{Storage, StorageError};
 use thiserror::Error;
 use window::Windows;
 
-/// How often everything is looked at again: a clock may be set, and another process that shares
-/// the folder may have renewed.
+/// Seconds between two checks of all certificates: the clock may be set, and another process that
+/// shares the folder may have renewed.
 const INTERVAL: u64 = 30;
-/// How long to wait for another process that orders.
+/// Seconds to wait while another process orders.
 const OTHER_PROCESS: u64 = 5;
 
 /// A file of `[tls.acme]` that cannot be used.
@@ -75,10 +76,10 @@ impl AcmeFileError {
     }
 }
 
-/// The certificates that an authority's own is verified by.
+/// Loads the root certificates that verify the authority.
 ///
 /// # Errors
-/// A file of `[tls.acme]` cannot be used; the key of an external account is checked, too.
+/// A file of `[tls.acme]` cannot be used. The key of an external account is checked, too.
 pub fn load(config: &AcmeConfig) -> Result<Roots, AcmeFileError> {
     if let Some(file) = &config.eab_key_file {
         order::external_account_key(file)?;
@@ -94,7 +95,7 @@ pub struct Renewal {
     certificates: Certificates,
     metrics: Arc<Metrics>,
     windows: Mutex<Windows>,
-    /// No attempt before these times, by file: also while the folder cannot be written.
+    /// Earliest next attempt by file, in memory in case the folder cannot be written.
     delays: Mutex<HashMap<PathBuf, u64>>,
 }
 
@@ -106,7 +107,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// The digest of the certificate, as a renewal names it; empty without one.
+    /// The certificate's digest in the form of [`Progress::renews`]; empty without one.
     fn digest(&self) -> String {
         self.held.as_ref().map_or_else(String::new, |held| hex::encode(digest(held)))
     }
@@ -139,7 +140,7 @@ impl BackgroundService for Renewal {
 }
 
 impl Renewal {
-    /// Keeps what is ordered in `certificates`, and shares it with the instances of a fleet.
+    /// Orders for `certificates`, and shares the results with the instances of a fleet.
     pub fn new(
         config: &AcmeConfig,
         roots: Roots,
@@ -179,7 +180,7 @@ impl Renewal {
         }
     }
 
-    /// Each set of domains once, whichever listeners have it.
+    /// Returns each set of domains once, even if several listeners have it.
     fn ordered(&self) -> Vec<Ordered> {
         let all = self.certificates.ordered().into_iter();
         let by_file: BTreeMap<_, _> =
@@ -187,8 +188,8 @@ impl Renewal {
         by_file.into_iter().map(|(file, tls)| Ordered { file, tls }).collect()
     }
 
-    /// Answers the challenges of an order that another instance has begun: its authority may come
-    /// to any of them.
+    /// Answers the challenges of other instances' orders: the authority may connect to any
+    /// instance.
     async fn answer_for_others(&self) {
         let mut known = Answers::default();
         loop {
@@ -208,7 +209,7 @@ impl Renewal {
         }
     }
 
-    /// A reload asks for an attempt at once: its operator has fixed something.
+    /// Permits an attempt at once after a reload: the operator may have fixed the cause.
     async fn forget_delay(&self, ordered: &Ordered) {
         self.delays.lock().remove(&ordered.file);
         // while another process has the lock, an attempt is under way
@@ -218,7 +219,7 @@ impl Renewal {
         }
     }
 
-    /// Removes what an earlier renewal has left, unless an order is under way.
+    /// Removes the progress of an earlier renewal, unless an order is under way.
     async fn clear(&self, ordered: &Ordered) {
         if let Ok(Some(_lock)) = self.storage.lock().await
             // another process may have begun one before this one had the lock
@@ -234,7 +235,7 @@ impl Renewal {
         }
     }
 
-    /// Takes a certificate that another instance has renewed; returns what is stored then.
+    /// Takes a certificate that another instance has renewed; returns the stored state.
     async fn look(&self, ordered: &Ordered) -> Stored {
         let look = async {
             self.storage.exchange(&ordered.tls).await?;
@@ -249,14 +250,14 @@ impl Renewal {
         Stored { held: Identity::read_ordered(&ordered.tls).ok(), progress }
     }
 
-    /// Does what is due for one certificate; returns when to look again, and how many attempts have
-    /// failed.
+    /// Takes the step that is due for one certificate; returns the time of the next check and the
+    /// number of failed attempts.
     async fn step(&self, ordered: &Ordered) -> (u64, u32) {
         let stored = self.look(ordered).await;
         let mut progress = stored.progress();
         match self.decide(ordered, &stored).await {
             Step::Keep(until) => {
-                // a renewal of this one may be under way where its authority has asked for it
+                // otherwise an instance with an earlier window may be renewing this certificate
                 if stored.is_over() {
                     self.clear(ordered).await;
                 }
@@ -309,13 +310,13 @@ impl Renewal {
 }
 
 impl Renewal {
-    /// When the authority wants this certificate renewed, as far as it says so.
+    /// The authority's window for renewing this certificate, if it suggests one.
     async fn window(&self, ordered: &Ordered, held: &Identity) -> Option<schedule::Window> {
         let certificate = window::identifier(held.certificate())?;
         if let Some(known) = self.windows.lock().known(&ordered.file, &certificate, now()) {
             return known;
         }
-        // an account is made by the first order
+        // the first order creates the account
         let answer = match self.storage.has_account().await {
             true => match self.ordering(ordered, None).account().await {
                 Ok(account) => window::ask(&account, &certificate).await,
@@ -342,7 +343,7 @@ impl Renewal {
         }
     }
 
-    /// Orders once, and stores the result; returns how many attempts have failed.
+    /// Orders once and stores the result; returns the number of failed attempts.
     async fn attempt(&self, ordered: &Ordered, stored: &Stored) -> u32 {
         let mut progress = stored.progress();
         let replaces = stored.held.as_ref().and_then(|held| {
@@ -375,7 +376,7 @@ impl Renewal {
         }
     }
 
-    /// Puts a certificate in the place of the last one: on the disk, then for new handshakes.
+    /// Replaces the last certificate, first on the disk, then for new handshakes.
     async fn install(
         &self,
         ordered: &Ordered,
@@ -386,7 +387,7 @@ impl Renewal {
             Failure::refused(&format!("the certificate that was issued is unusable: {why}"))
         })?;
         self.storage.store_certificate(file, key, chain).await?;
-        // only now: a crash before this downloads the same certificate again
+        // not earlier: after a crash before this, the same certificate is downloaded again
         self.store(ordered, &Progress::default()).await;
         self.certificates.read_again(file);
         self.metrics.acme.ordered(OrderOutcome::Issued);
@@ -413,7 +414,7 @@ impl Renewal {
         self.report(ordered, progress, at);
     }
 
-    /// Shows what is waited for, and why the last attempt failed.
+    /// Reports the time of the next attempt, and why the last one failed.
     fn report(&self, ordered: &Ordered, progress: &Progress, next: u64) {
         let status = match &*progress.cause {
             "" => OrderStatus::default(),
@@ -435,7 +436,7 @@ fn shown(at: u64) -> String {
     clock::rfc3339_of(i64::try_from(at.min(clock::LAST_SECOND)).unwrap_or_default())
 }
 
-/// The chance of a certificate: another one for each, and the same one after a restart.
+/// The chance of a certificate: differs between certificates, and survives restarts.
 fn chance_of(held: &Identity) -> Chance {
     Chance(digest(held).iter().take(4).fold(0, |all, byte| all << 8 | u32::from(*byte)))
 }
@@ -444,7 +445,8 @@ fn digest(held: &Identity) -> [u8; 32] {
     Sha256::digest(held.certificate()).into()
 }
 
-/// A chance for a delay. Without randomness, all instances come at once.
+/// Draws the chance for a delay. It is 0 if no random bytes are available; then all instances retry
+/// at once.
 fn drawn() -> Chance {
     let mut bytes = [0; 4];
     let _ = SystemRandom::new().fill(&mut bytes);

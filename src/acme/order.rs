@@ -1,8 +1,8 @@
 //! One order at an authority, from its account to the certificate: RFC 8555, section 7.4.
 //!
 //! In: the domains, and what an earlier attempt stored. Out: a certificate with its key, or a
-//! [`Failure`]. An order that was begun is finished rather than repeated: its URL and its key are
-//! stored before anything is asked of it.
+//! [`Failure`]. A begun order is finished rather than repeated: its URL and its key are stored
+//! before it is validated.
 
 use super::challenge::Answers;
 use super::client::Client;
@@ -23,7 +23,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long an authority may take to validate, or to sign, before the next attempt goes on.
+/// Time for an authority to validate or to sign; after it, the next attempt continues the order.
 const PATIENCE: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).timeout(Duration::from_secs(120));
 
@@ -36,7 +36,7 @@ pub(super) struct Ordering<'a> {
     pub(super) domains: &'a [String],
     /// The file of the certificate.
     pub(super) file: &'a Path,
-    /// The certificate that this one replaces, if its authority asks.
+    /// The certificate that this one replaces, for an authority with renewal information.
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
 }
 
@@ -56,20 +56,20 @@ impl Drop for Answering<'_> {
 }
 
 impl Ordering<'_> {
-    /// Goes through all steps that are left.
+    /// Takes all remaining steps.
     pub(super) async fn run(&self, progress: &mut Progress) -> Result<Issued, Failure> {
         let account = self.account().await?;
         let (mut order, begun) = self.open(&account, progress).await?;
         let finished = self.finish(&mut order, &begun, progress.failed).await;
         if order.state().status == OrderStatus::Invalid {
-            // nothing can be done with it any more
+            // an invalid order cannot be continued
             progress.order = None;
             self.storage.store_progress(self.file, progress).await?;
         }
         finished
     }
 
-    /// The stored account, or a new one.
+    /// Returns the stored account, or creates one.
     pub(super) async fn account(&self) -> Result<Account, Failure> {
         const DO: &str = "account";
         let builder = || Account::builder_with_http(Box::new(self.client.clone()));
@@ -104,7 +104,7 @@ impl Ordering<'_> {
         Ok(Some(ExternalAccountKey::new(id.clone(), key.expose())))
     }
 
-    /// The order that was begun, if the authority still has it, or a new one.
+    /// Resumes the begun order if the authority still has it; otherwise creates one.
     async fn open(
         &self,
         account: &Account,
@@ -118,7 +118,7 @@ impl Ordering<'_> {
                         return Ok((order, begun));
                     }
                 }
-                // it has expired, or is of another account
+                // it has expired, or belongs to another account
                 Err(Error::Api(problem)) if failure::is_gone(&problem) => {}
                 Err(error) => return Err(self.failed(error, "order")),
             }
@@ -214,7 +214,8 @@ impl Ordering<'_> {
         }
     }
 
-    /// The challenge of this attempt: where both can be answered, a failure makes it the other.
+    /// The challenge type of this attempt. It alternates after failures if both types can be
+    /// answered.
     fn challenge(&self, failed: u32) -> ChallengeType {
         match self.config.http_address.is_some() && failed.is_multiple_of(2) {
             true => ChallengeType::Http01,
@@ -222,7 +223,7 @@ impl Ordering<'_> {
         }
     }
 
-    /// Why the authority did not accept a proof: what it says of each domain, or else of the order.
+    /// Why the authority rejected the order: its problem for each domain, or else `of_order`.
     async fn refused(&self, order: &mut Order, of_order: Option<String>) -> Failure {
         let mut causes = Vec::new();
         let mut authorizations = order.authorizations();
@@ -240,7 +241,7 @@ impl Ordering<'_> {
         Failure { retry_after, ..Failure::refused(&format!("validation: {causes}")) }
     }
 
-    /// The request of a certificate for the domains and this key, in DER.
+    /// Creates the certificate signing request for the domains with this key, in DER.
     fn signing_request(&self, key: &str) -> Result<Vec<u8>, Failure> {
         let made = || {
             let key = KeyPair::from_pem(key)?;
@@ -256,7 +257,7 @@ impl Ordering<'_> {
     }
 }
 
-/// The HMAC key of an external account.
+/// Reads the HMAC key of an external account.
 ///
 /// # Errors
 /// The file cannot be read, or is not base64url.

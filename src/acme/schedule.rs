@@ -1,17 +1,18 @@
-//! When a certificate is ordered, renewed and asked for again. Pure: time and chance are arguments.
+//! Decides when to order, renew or retry a certificate. Pure: time and chance are arguments.
 //!
-//! In: what is stored, what the authority suggests and how attempts ended. Out: a [`Step`], and
-//! after a failure the time of the next attempt. Times are seconds since 1970.
+//! In: the stored certificate, the authority's suggestion and the outcome of attempts. Out: a
+//! [`Step`], and after a failure the time of the next attempt. Times are seconds since 1970.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// Attempts without an answer double their delay from 5 s to 10 min: no authority counts them.
+/// Delays after attempts without an answer, doubled from 5 s to 10 min: no authority counts them.
 const UNREACHABLE: [u64; 2] = [5, 600];
-/// Refused ones from 5 min to 6 h: Let's Encrypt counts 5 failed validations of a name per hour,
-/// and even the last third of a certificate of 6 days has time for several.
+/// Delays after refused attempts, doubled from 5 min to 6 h: Let's Encrypt permits 5 failed
+/// validations of a name per hour, and even the last third of a 6-day certificate has time for
+/// several.
 const REFUSED: [u64; 2] = [300, 6 * 3_600];
-/// The longest delay that an authority can ask for: Let's Encrypt's longest limit is a week's.
+/// Cap on an authority's `Retry-After`: Let's Encrypt's longest rate limit is that of a week.
 const LONGEST: u64 = 7 * 24 * 3_600;
 
 /// The time within which a certificate is valid.
@@ -21,18 +22,18 @@ pub(super) struct Validity {
     pub(super) not_after: u64,
 }
 
-/// The way of a certificate between an instance and its fleet.
+/// The direction in which an instance and its fleet exchange a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exchange {
-    /// Both have the newest.
+    /// None: both have the newest certificate.
     Nothing,
-    /// The fleet's is taken.
+    /// The instance takes the fleet's certificate.
     Take,
-    /// The one of this instance is shared.
+    /// The instance shares its own certificate.
     Share,
 }
 
-/// Decides which certificate is the newest: one that was renewed begins to hold later.
+/// Decides which certificate is newer: the one whose validity begins later.
 pub(super) fn exchange(ours: Option<Validity>, theirs: Option<Validity>) -> Exchange {
     let begin = |validity: Validity| validity.not_before;
     match ours.map(begin).cmp(&theirs.map(begin)) {
@@ -68,20 +69,20 @@ pub(super) struct Facts {
     pub(super) held: Option<Validity>,
     /// The suggestion of its authority.
     pub(super) window: Option<Window>,
-    /// No attempt before this time, after one that failed.
+    /// Earliest time of the next attempt, after a failure.
     pub(super) retry_at: Option<u64>,
-    /// Fixed for each certificate, so that its time does not move.
+    /// Fixed for each certificate, so that its renewal time does not move.
     pub(super) chance: Chance,
 }
 
 /// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Order a certificate, or go on with an order.
+    /// Order a certificate, or continue an order.
     Order,
     /// The last attempt failed: the next one is at this time.
     Retry(u64),
-    /// The certificate is renewed at this time, and nothing is left to do for it.
+    /// Nothing is due until this time, when the certificate is renewed.
     Keep(u64),
 }
 
@@ -91,16 +92,16 @@ pub(super) fn next(facts: &Facts, now: u64) -> Step {
     if due > now {
         return Step::Keep(due);
     }
-    // a clock that was ahead must not silence this for years
+    // a clock that was ahead must not stop attempts for years
     match facts.retry_at {
         Some(at) if at > now && at <= now.saturating_add(LONGEST) => Step::Retry(at),
         _ => Step::Order,
     }
 }
 
-/// When a certificate is renewed: at a time within the window of its authority, otherwise at two
-/// thirds of its lifetime and up to a fiftieth later, so that not all instances come at once. At
-/// the latest a tenth of its lifetime before its end.
+/// When to renew a certificate: within the authority's window, otherwise after two thirds of the
+/// lifetime plus at most a fiftieth, which spreads the instances. At the latest a tenth of the
+/// lifetime before the end.
 fn renewal(held: Validity, window: Option<Window>, chance: Chance) -> u64 {
     let lifetime = held.not_after.saturating_sub(held.not_before);
     let latest = held.not_after.saturating_sub(lifetime / 10);
@@ -123,8 +124,8 @@ pub(super) enum Class {
     Refused,
 }
 
-/// When to try again after `failed` attempts of which the last is of this class. The authority's
-/// own `Retry-After` is obeyed, within a week.
+/// When to try again after `failed` failures, the last of this class. The authority's `Retry-After`
+/// is obeyed up to a week.
 pub(super) fn retry_at(
     now: u64,
     failed: u32,
@@ -138,7 +139,7 @@ pub(super) fn retry_at(
     };
     let doubled = first.saturating_mul(1 << failed.saturating_sub(1).min(16));
     let delay = doubled.min(longest);
-    // from three quarters to five quarters of it
+    // 75 to 125 % of it
     let delay = delay - delay / 4 + chance.of(delay / 2);
     let asked = retry_after.map_or(0, |after| after.as_secs().min(LONGEST));
     now.saturating_add(delay.max(asked))

@@ -1,9 +1,9 @@
-//! Where certificates, orders and the account are: in the folder, and in a fleet also in its store.
+//! Stores certificates, orders and the account: in the folder, and in a fleet also in its store.
 //!
 //! The folder of an instance always has its certificates, so it starts without the store. In a
-//! fleet the store decides: who orders, how far that is, and which certificate is the newest; the
-//! folder has copies, in case the store loses everything. The store has each first, so that another
-//! instance can go on when this one dies.
+//! fleet the store decides which instance orders, how far the order is and which certificate is the
+//! newest; the folder has copies, in case the store loses everything. Writes go to the store first,
+//! so that another instance can continue when this one dies.
 
 use super::challenge::Answers;
 use super::folder::{self, Folder, FolderLock, Progress};
@@ -22,23 +22,23 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How often an instance looks for the challenges of others.
+/// Interval at which an instance polls for the challenges of others.
 pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// When every instance that the store reaches has looked.
+/// Time within which every instance that can reach the store has polled.
 const ANNOUNCED: Duration = Duration::from_millis(2_500);
-/// An order takes less: what an instance announced that has died is forgotten then.
+/// Expiry of announced answers, in case the instance dies. An order takes less.
 const CHALLENGES: Duration = Duration::from_secs(600);
-/// How long an instance that has died keeps others from ordering.
+/// Expiry of the lock, in case the instance that orders dies.
 const HOLD: Duration = Duration::from_secs(30);
 const HOLD_AGAIN: Duration = Duration::from_secs(10);
 
-/// How often to look whether the fleet's store answers, at the start.
+/// Time between two checks, at the start, whether the fleet's store answers.
 const CONNECTING: Duration = Duration::from_millis(20);
 
 const ORDERING: &str = "acme: the instance that orders";
 const ANSWERS: &str = "acme: answers to challenges";
 
-/// Something cannot be stored, or not be read from the store.
+/// The folder cannot be written, or the fleet's store cannot be used.
 #[derive(Debug, Error)]
 pub(super) enum StorageError {
     #[error("tls.acme.folder cannot be written: {0}")]
@@ -67,7 +67,7 @@ pub(super) enum Lock {
     Fleet(#[expect(dead_code, reason = "it is held until it is dropped")] FleetLock),
 }
 
-/// The right to order in a fleet, held again and again until it is dropped.
+/// The right to order in a fleet, extended every [`HOLD_AGAIN`] until it is dropped.
 pub(super) struct FleetLock {
     fleet: Arc<Fleet>,
     holding: JoinHandle<()>,
@@ -79,7 +79,7 @@ impl FleetLock {
         let holding = tokio::spawn(async move {
             loop {
                 sleep(HOLD_AGAIN).await;
-                // without an answer the next one may come in time
+                // after a failure, the next attempt may still be in time
                 let _held = holder.hold(ORDERING, HOLD).await;
             }
         });
@@ -91,7 +91,7 @@ impl Drop for FleetLock {
     fn drop(&mut self) {
         self.holding.abort();
         let fleet = Arc::clone(&self.fleet);
-        // without a runtime or an answer it ends by itself
+        // without a runtime or an answer, the lock expires
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { fleet.release(ORDERING).await });
         }
@@ -221,12 +221,12 @@ impl Storage {
     /// Ends what [`Self::announce`] began.
     pub(super) async fn withdraw(&self) {
         if let Some(fleet) = &self.fleet {
-            // without an answer they end by themselves
+            // without an answer, they expire
             let _withdrawn = fleet.unshare(ANSWERS).await;
         }
     }
 
-    /// The answers that an instance has announced; `None` if that is not known.
+    /// The answers that an instance has announced; `None` if they cannot be read.
     pub(super) async fn announced(&self) -> Option<Answers> {
         match self.fleet.as_ref()?.value(ANSWERS).await.ok()? {
             Some(answers) => serde_json::from_slice(&answers).ok(),
@@ -274,7 +274,7 @@ impl Storage {
     }
 }
 
-/// The name of a shared value: that of a file says which authority and domains it is for.
+/// The name of a shared value, with that of the file, which is unique per authority and domains.
 fn name(what: &str, file: &Path) -> String {
     let file = file.file_name().unwrap_or_default();
     format!("acme: {what} {}", file.to_string_lossy())

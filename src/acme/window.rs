@@ -1,4 +1,4 @@
-//! When an authority wants a certificate renewed: ACME Renewal Information, RFC 9773.
+//! The renewal times that an authority suggests: ACME Renewal Information, RFC 9773.
 
 use super::schedule::Window;
 use instant_acme::{Account, CertificateIdentifier, Error};
@@ -9,9 +9,9 @@ use std::time::Duration;
 use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::AuthorityKeyIdentifier;
 
-/// After an answer: between a minute and a day, as RFC 9773, section 4.3.2, recommends. Without
-/// one, and where the authority has no such information.
+/// Shortest and longest time between polls, in seconds: RFC 9773, section 4.3.2.
 const POLLS: [u64; 2] = [60, 24 * 3_600];
+/// Seconds to the next poll after no answer, or if the authority has no such information.
 const WITHOUT_ANSWER: u64 = 6 * 3_600;
 
 /// The last answer for each certificate, by its file.
@@ -26,7 +26,7 @@ struct Known {
 }
 
 impl Windows {
-    /// The known window of this certificate, unless its authority must be asked again now.
+    /// The known window of this certificate; `None` if the authority must be polled now.
     pub(super) fn known(
         &self,
         file: &Path,
@@ -38,7 +38,8 @@ impl Windows {
         is_fresh.then_some(known.window)
     }
 
-    /// Stores an answer, or that there was none: then the last one of this certificate remains.
+    /// Stores an answer and returns its window. Without an answer, the last window of this
+    /// certificate remains.
     pub(super) fn learn(
         &mut self,
         file: &Path,
@@ -58,7 +59,7 @@ impl Windows {
     }
 }
 
-/// Asks the authority; `None` if it has no such information, or gives none that can be used.
+/// Polls the authority; `None` if it has no usable renewal information.
 pub(super) async fn ask(
     account: &Account,
     certificate: &CertificateIdentifier<'_>,
@@ -76,8 +77,8 @@ pub(super) async fn ask(
     Some((Window { start, end }, again))
 }
 
-/// How the authority identifies a certificate: RFC 9773, section 4.1. `None` if that does not name
-/// the key of its authority.
+/// The identifier of a certificate at its authority: RFC 9773, section 4.1. `None` if the
+/// certificate does not name the authority's key.
 pub(super) fn identifier(der: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
     let certificate = x509_cert::Certificate::from_der(der).ok()?.tbs_certificate;
     let (_, authority) = certificate.get::<AuthorityKeyIdentifier>().ok()??;

@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    // one byte more than the limit shows that it is too large
+    // one byte more than the limit shows that the body is too large
     open(path)?.take(MAX_BODY as u64 + 1).read_to_end(&mut body)?;
     Ok(body)
 }

@@ -17,7 +17,7 @@ pub(super) fn blocks(command: &Command) -> Vec<(String, Vec<String>)> {
     text.split("\n\n").filter_map(block).collect()
 }
 
-/// The command line with titles in the style of clap's own.
+/// Formats the titles of all help texts in clap's style of headings.
 pub(super) fn styled(program: Command) -> Command {
     let styles = Styles::styled();
     let style = styles.get_header();

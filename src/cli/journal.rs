@@ -1,6 +1,6 @@
 //! `portcullis journal`: the relay's intents and their outcomes.
 //!
-//! Reads only, also while a relay runs. `list` and `show` are for people, `export` is one JSON
+//! Only reads, and works while a relay runs. `list` and `show` are for people, `export` is one JSON
 //! object per line, `verify` recomputes the chain of hashes.
 
 use super::{

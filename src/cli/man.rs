@@ -69,7 +69,7 @@ fn tree(program: &Command) -> Vec<(&Command, String)> {
     found
 }
 
-/// A page, and the name of its file.
+/// Renders a page; returns the name of its file and the text.
 fn rendered(command: &Command, path: &str) -> io::Result<(String, Vec<u8>)> {
     let own = command.clone().after_help(Resettable::Reset);
     let man = Man::new(own).date(DATE).source(SOURCE).manual("Portcullis");

@@ -29,11 +29,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A check found something wrong.
+/// Exit code if a check failed.
 const CHECK_FAILED: u8 = 1;
-/// The command line or the configuration is wrong.
+/// Exit code if the command line or the configuration is invalid.
 const USAGE: u8 = 2;
-/// Something that should work did not.
+/// Exit code of an internal error.
 const INTERNAL: u8 = 70;
 
 /// The edge in front of a private Starknet node.
@@ -135,7 +135,7 @@ impl From<SecretError> for Failure {
 /// The result of a command.
 type Outcome = Result<ExitCode, Failure>;
 
-/// The outcome of a command that writes to standard output. A reader may stop early.
+/// The outcome of a command that writes to standard output. A closed pipe is no failure.
 fn written(command: &str, result: io::Result<()>) -> Outcome {
     match result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -151,12 +151,12 @@ fn block_on<T>(task: impl Future<Output = T>) -> io::Result<T> {
     Ok(runtime.block_on(task))
 }
 
-/// The file at a path; - is standard input.
+/// Opens the file at a path; `-` is standard input.
 fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
-/// Reads a duration of an argument.
+/// Parses a duration in an argument.
 fn duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text);
     duration.map_err(|_| "expected a number and its unit, such as 3s, 12h or 90d".to_owned())

@@ -1,8 +1,7 @@
 //! Text for people on standard output and standard error.
 //!
-//! A reader may be gone, or hang: a message that cannot be written is dropped, and nobody waits for
-//! it longer than a second. Each command writes its result itself, and fails if that cannot be
-//! written.
+//! A reader may be gone or hang: a message that cannot be written within a second is dropped.
+//! Results are not written here: each command writes its own, and fails if it cannot.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -30,7 +29,7 @@ fn write_to(mut to: impl Write + Send + 'static, text: String) {
         done.send(result)
     });
     if thread.is_ok() {
-        // whether it was written or not
+        // a message that is not written is dropped
         let _ = written.recv_timeout(WAIT);
     }
 }

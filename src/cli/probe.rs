@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Err(Failure(CHECK_FAILED, format!("portcullis probe: {url}: {failure}")))
 }
 
-/// Refuses a user name and a password: the URL is in the output, which may be logged.
+/// Parses the URL. Refuses a user name and a password: the output has the URL, and may be logged.
 fn url(text: &str) -> Result<String, &'static str> {
     let parsed = text.parse::<Uri>().ok().filter(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))

@@ -1,4 +1,4 @@
-//! The script in the store, and its step in the simulation, on the same random histories.
+//! Runs the store's script and its simulation on the same random histories, and compares them.
 
 use super::script::{Call, Held, Record};
 use super::toolkit::{Chance, Outcome, explore};
@@ -19,7 +19,7 @@ fn script() -> Script {
     Script::new(&timed)
 }
 
-/// A client's record, as the store holds it.
+/// Reads a client's record from the store.
 fn stored(connection: &mut Connection, key: &str) -> Record {
     let fields: BTreeMap<String, String> =
         redis::cmd("HGETALL").arg(key).query(connection).expect("the store answers");

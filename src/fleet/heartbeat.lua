@@ -1,14 +1,14 @@
--- A heartbeat of an instance: that it is alive, and its part in the watch of the chain. Atomic.
+-- A heartbeat: reports that an instance is alive, and its part in the watch of the chain. Atomic.
 --
 -- KEYS[1] is a hash of
 --   M<instance>  when it was last seen
 --   leader       instance:fence:renewed:lease, the newest leader
---   polled       when the leader polled the chain, and
---   state        what it published of that
+--   polled       when the leader polled the chain
+--   state        the state of the chain that it published then
 --   epoch        the newest epoch of the chain that an instance named
 -- ARGV: instance, alive, part, fence, lease, epoch, polled, state, channel. Times are in milliseconds
 -- of this server's clock. part is member, candidate, leader or resign. A leader's fence is newer than
--- that of all before it, also if this record was lost: what another one publishes is dropped.
+-- all earlier ones, even if this record was lost. A leader with an older fence publishes nothing.
 -- Returns now, instances, fence, epoch, polled and state: fence is 0 unless the caller leads.
 local key, me, alive, part = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local clock = redis.call('TIME')
@@ -50,7 +50,7 @@ if is_led and leader == me and newest == tonumber(ARGV[4]) and part ~= 'candidat
     lead(fence, ARGV[5])
     record.polled = math.min(tonumber(ARGV[7]), now)
     redis.call('HSET', key, 'polled', record.polled, 'state', ARGV[8])
-    -- followers look at once; without the right to publish they look later
+    -- followers poll at once; without the permission to publish, they poll later
     if record.state ~= ARGV[8] then redis.pcall('PUBLISH', ARGV[9], fence) end
     record.state = ARGV[8]
   end

@@ -13,10 +13,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How often this instance reports to the store that it is alive, or tries again.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// 1.4 s: an interval and the delay of a watch. A heartbeat that was answered within it is recent.
+/// How long an answered heartbeat is recent: an interval, and the delay of the watch of the chain.
 const RECENT: Duration = Duration::from_millis(1_400);
-/// How long reports may delay the end of an outage: tens of thousands of them. A client whose turn
-/// did not come is reported with its next request.
+/// How long reports may delay the end of an outage: enough for tens of thousands. A client that is
+/// not reported in time is reported with its next request.
 const REPORTING: Duration = Duration::from_millis(900);
 
 /// The task that sends the heartbeats of this instance.
@@ -48,7 +48,7 @@ impl Heartbeat {
 
     pub(super) async fn send(&self) {
         let store = &self.0.store;
-        // that of the watch of the chain counts as well
+        // a heartbeat for the watch of the chain counts as well
         if !store.is_down() && store.last_heard().is_some_and(|ago| ago < RECENT) {
             return;
         }
@@ -60,7 +60,7 @@ impl Heartbeat {
 
     async fn report(&self) {
         let limits = self.0.limits.lock().clone();
-        // a task of its own, because a message that was begun must end
+        // a task of its own, because a message must not be cancelled
         let reports = tokio::spawn(async move {
             join_all(limits.iter().map(|limit| limit.report())).await;
         });

@@ -1,6 +1,6 @@
--- Holds something for one instance at a time, holds it longer, or releases it. Atomic.
+-- A lock that one instance holds: takes, extends or releases it. Atomic.
 --
--- KEYS[1] names its holder. ARGV: the instance, and for how long in milliseconds; 0 releases.
+-- KEYS[1] names its holder. ARGV: the instance, and the time in milliseconds; 0 releases the lock.
 -- Returns 1, or 0 if another instance holds it.
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then

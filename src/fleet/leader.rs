@@ -1,9 +1,10 @@
 //! One watcher of the chain for all instances: who leads, and the state that the leader published.
 //!
 //! The store elects by a lease and a fence, in each [heartbeat](Part): the first candidate leads
-//! until it has not published for a lease. It publishes what it saw of the chain, a text that
-//! `gateway` reads; what anybody else publishes is dropped, so a leader that was suspended changes
-//! nothing. Ages are measured by the store's clock, and continued by the monotonic one here.
+//! until it has published nothing for the length of its lease. It publishes the state of the chain,
+//! a text that `gateway` reads. Publications of other instances are dropped, so a leader that was
+//! suspended changes nothing. Ages are measured by the store's clock, and continued by the
+//! monotonic one here.
 
 use super::store::Store;
 use super::{Fleet, FleetError};
@@ -12,30 +13,30 @@ use redis::{FromRedisValue, ParsingError, Value, from_redis_value};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a leader that publishes nothing leads on, if it polls each second or more often.
+/// Shortest lease of a leader, for polls each second or more often.
 const MIN_LEASE: Duration = Duration::from_secs(3);
-/// Intervals of a lease, if they are longer.
+/// Length of a lease in intervals of polls, if these are longer.
 const INTERVALS: u32 = 3;
 
 /// The part of an instance in the watch of the chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part<'a> {
-    /// None: it is only alive.
+    /// No role: the instance is only alive.
     Member,
-    /// It leads if no other instance does.
+    /// Leads if no other instance does.
     Candidate { lease: Duration },
-    /// It leads, and polled the chain at that time.
+    /// Leads, and polled the chain at `polled`.
     Leader { lease: Duration, state: &'a str, polled: Instant },
-    /// It leads no more.
+    /// No longer leads.
     Resign,
 }
 
 /// A lead that this instance was granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lead {
-    /// Newer than that of each leader before.
+    /// Newer than the fence of each earlier leader.
     fence: u64,
-    /// Before the message was sent that was answered with it.
+    /// When the heartbeat was sent whose answer granted the lead.
     since: Instant,
     lease: Duration,
 }
@@ -58,7 +59,7 @@ impl FromRedisValue for Heard {
     }
 }
 
-/// The store's clock at a moment of this machine's.
+/// A reading of the store's clock, and the instant of its arrival here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreTime {
     now: u64,
@@ -70,7 +71,7 @@ pub(super) struct StoreTime {
 pub struct Published {
     /// Whether this instance leads.
     pub leads: bool,
-    /// Whether it was elected just now: it verifies what the leader before it published.
+    /// Whether it was elected just now: then it verifies the state that its predecessor published.
     pub is_elected: bool,
     /// The newest published state, and an instant at or before its poll.
     pub state: Option<(String, Instant)>,
@@ -84,23 +85,24 @@ impl Fleet {
         !self.store.is_down()
     }
 
-    /// Whether it is not known yet if the store answers.
+    /// Whether it is still unknown if the store answers.
     pub fn is_connecting(&self) -> bool {
         self.store.is_down() && self.failure().is_none()
     }
 
-    /// Instances that are alive, as last known; at least this one.
+    /// Number of live instances, as last known; at least 1.
     pub fn instances(&self) -> u32 {
         self.store.instances().max(1)
     }
 
-    /// Whether this instance leads, as far as it can know: the store may know better.
+    /// Whether this instance leads by its own clock. The store may have elected another one
+    /// already.
     pub fn leads(&self) -> bool {
         self.store.lead().is_some()
     }
 
-    /// Reads the published state. A candidate leads if no other instance does. Polls follow each
-    /// other in this `interval`; `epoch` is the newest epoch that this instance named.
+    /// Reads the published state. With `candidate`, the interval of its polls, this instance leads
+    /// if no other does. `epoch` is the newest epoch that this instance named.
     ///
     /// # Errors
     /// The store does not answer.
@@ -114,7 +116,7 @@ impl Fleet {
         self.published(part, epoch).await
     }
 
-    /// Publishes what a poll at `polled` showed; drops it if this instance leads no more.
+    /// Publishes the state that a poll at `polled` showed, if this instance still leads.
     ///
     /// # Errors
     /// The store does not answer.
@@ -136,7 +138,7 @@ impl Fleet {
     /// Lets another instance lead.
     pub async fn resign(&self) {
         if self.leads() {
-            // without an answer the lease ends by itself
+            // without an answer, the lease expires
             let _ended = self.store.heartbeat(Part::Resign, 0).await;
         }
     }
@@ -162,13 +164,13 @@ impl Fleet {
     }
 }
 
-/// How long the lead of an instance lasts that polls in this interval, and publishes no more.
+/// The lease of a leader that polls at this interval: how long it leads without publishing.
 pub fn lease(interval: Duration) -> Duration {
     MIN_LEASE.max(interval * INTERVALS)
 }
 
 impl Store {
-    /// The lead that this instance has, unless it is too old by the clock here.
+    /// The lead of this instance, unless it has expired by the clock here.
     fn lead(&self) -> Option<Lead> {
         self.lead.lock().filter(|lead| lead.since.elapsed() < lead.lease)
     }
@@ -193,7 +195,7 @@ impl Store {
         }
     }
 
-    /// Takes note of the answer to a heartbeat that was sent at that time.
+    /// Records the answer to a heartbeat that was sent at `sent`.
     pub(super) fn note(&self, part: Part<'_>, heard: &Heard, sent: Instant) {
         let lease = match part {
             Part::Member => return,
@@ -207,7 +209,7 @@ impl Store {
 }
 
 impl StoreTime {
-    /// The store's clock at that moment, or a little before: its answer was under way for a time.
+    /// The store's clock at that moment, or slightly earlier: its answer took time to arrive.
     fn at(self, moment: Instant) -> u64 {
         match moment.checked_duration_since(self.at) {
             Some(later) => self.now.saturating_add(millis(later)),

@@ -2,20 +2,21 @@
 --
 -- KEYS[1] is the client's record: a hash of
 --   <cell>       requests admitted in that cell of the store's clock
---   L<holder>    number:granted:expires, the newest message of a holder and its lease. An instance is
---                one holder of a client's leases, and another one after it evicted the client
+--   L<holder>    number:granted:expires, the newest message of a holder and its lease. An instance
+--                that evicted the client is a new holder afterwards
 --   t            the newest time seen
 -- ARGV: holder, number, acknowledged, quota, window, cell, life, want, hold, uses. Times are in
--- milliseconds. uses is "number:age:count;…": what was admitted, and in which message it was sent
--- first, so that a use counts once although its message is repeated. hold is what the caller still
--- has of its lease.
--- Returns granted (hold included), left, retry and live: what nobody holds, when more may be left,
--- and how many others hold leases. Granted is -1 if the record is lost, -2 for an overtaken message.
+-- milliseconds. uses is "number:age:count;…": admissions, each with the number of the first message
+-- that reported it, so that a repeated message counts once. hold is the unused rest of the caller's
+-- lease.
+-- Returns granted (including hold), left (held by nobody), retry (the time until more may be left)
+-- and live (the number of others with leases). granted is -1 if the record is lost, and -2 if a
+-- newer message overtook this one.
 local key, me = KEYS[1], 'L' .. ARGV[1]
 local number, acknowledged = tonumber(ARGV[2]), tonumber(ARGV[3])
 local quota, window, cell = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local life, want, hold = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
--- two clocks may differ by a percent, and the holder's must end first
+-- two clocks may drift by a percent, and the lease must end at its holder first
 local held = math.ceil(life * 1.01)
 
 local fields = redis.call('HGETALL', key)
@@ -25,7 +26,7 @@ local seen = 0
 for i = 1, #fields, 2 do
   local value = fields[i + 1]
   if fields[i] == 't' then
-    -- A clock that steps back shortens no window. Further back, it was ahead before.
+    -- A clock that steps back shortens no window. If it steps back further, it was ahead before.
     local newest = tonumber(value)
     if newest > now and newest <= now + window then now = newest end
   elseif fields[i] == me then
@@ -65,7 +66,7 @@ for i = 1, #fields, 2 do
     if expires + window <= now then
       gone[#gone + 1] = field
     else
-      -- one that nobody returned counts as used at its end
+      -- a lease that was not returned counts as used when it ends
       others = others + granted
       if expires > now then live = live + 1 end
       if granted > 0 then ends(expires + window) end

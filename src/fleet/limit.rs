@@ -1,8 +1,9 @@
-//! The limit of one surface's clients, over all instances.
+//! The limit of one surface's clients, across all instances.
 //!
-//! In: a client, its quota, and what this instance admitted of it lately. Out: a [`Decision`]. A
+//! In: a client, its quota, and the recent admissions of this instance. Out: a [`Decision`]. A
 //! request with a lease is decided at once; otherwise it waits for one message, which all requests
-//! of its client share. A message runs in a task of its own: a client that leaves ends none.
+//! of its client share. A message runs in a task of its own, which does not end with the client's
+//! request.
 
 use super::Fleet;
 use super::store::{Answer, Purpose, Unanswered};
@@ -23,20 +24,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a request waits for the store in all: for one message, and for its own turn.
+/// How long a request waits for the store in total: for one message, and for its own turn.
 const WAIT: Duration = Duration::from_millis(25);
-/// Messages at a time after an outage: half of those that may be under way.
+/// Concurrent messages after an outage: half of those that may be under way.
 const REPORTS: usize = 256;
 
 /// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is admitted, and so are this many more, as far as known.
+    /// The request is admitted; this many more are left, as far as known.
     Admitted(u32),
-    /// Nothing is left for this long.
+    /// The request is refused; nothing is left for this long.
     Refused(Duration),
     /// The store is unavailable: this instance may admit this many in its own window. If it admits
-    /// this one, [`SharedLimit::admitted_alone`] must be called.
+    /// the request, [`SharedLimit::admitted_alone`] must be called.
     Alone(u32),
     /// The store is unavailable, and nothing is admitted without it.
     Unavailable,
@@ -59,9 +60,9 @@ pub struct SharedLimit {
     counted: Counted,
     terms: Terms,
     clients: Arc<ClientWindows>,
-    /// When the time of the windows and of the leases began.
+    /// The instant from which windows and leases measure time.
     started: Instant,
-    /// Members so far.
+    /// Number of members created so far.
     members: AtomicU64,
 }
 
@@ -71,17 +72,17 @@ pub type ClientWindows = RateLimiter<RandomState, Arc<Member>>;
 /// A client, as long as its window is stored.
 pub struct Member {
     client: ClientKey,
-    /// Names its leases in the store apart from those of another member of the same client, which
-    /// was evicted: those count until they end.
+    /// Distinguishes its leases in the store from those of an evicted member of the same client,
+    /// which count until they end.
     number: u64,
-    /// Its record in the store.
+    /// The key of the client's record in the store.
     key: String,
     lease: Mutex<Lease>,
     /// Signalled after each message.
     answered: Notify,
-    /// Messages without an answer.
+    /// Number of messages without an answer.
     failures: AtomicU32,
-    /// The newest one, for reports.
+    /// The newest quota, for reports.
     quota: AtomicU32,
 }
 
@@ -122,20 +123,21 @@ impl SharedLimit {
         }
     }
 
-    /// Takes note of a request that was admitted after [`Decision::Alone`].
+    /// Records a request that was admitted after [`Decision::Alone`].
     pub fn admitted_alone(&self, client: ClientKey) {
         self.member(client).lease.lock().record(self.now(), &self.terms);
         self.fell_back();
     }
 
-    /// How many more requests of the client pass, as far as known; `None` for an unknown client.
+    /// How many more requests of the client may pass, as far as known; `None` for an unknown
+    /// client.
     pub fn remaining(&self, client: ClientKey) -> Option<u32> {
         let member = self.clients.value(client)?;
         let lease = member.lease.lock();
         lease.known_remaining(self.now(), &self.terms)
     }
 
-    /// Reports what was admitted and not reported, of all clients.
+    /// Reports the unreported admissions of all clients.
     pub(super) async fn report(self: &Arc<Self>) {
         let has_unreported = |member: &Arc<Member>| member.lease.lock().has_unreported();
         let members = self.clients.values(has_unreported);
@@ -149,7 +151,7 @@ impl SharedLimit {
         stream::iter(members).for_each_concurrent(REPORTS, report).await;
     }
 
-    /// Takes a request of the lease; sends a message if it needs one and none is under way.
+    /// Takes a request from the lease; sends a message if one is needed and none is under way.
     fn step(self: &Arc<Self>, member: &Arc<Member>, quota: u32) -> Option<Decision> {
         let now = self.now();
         member.quota.store(quota, Ordering::Relaxed);

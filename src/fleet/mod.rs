@@ -1,15 +1,14 @@
-//! The state that several instances share: the limits of their clients, exact over all of them, one
-//! watch of the chain, and the certificates that one of them orders.
+//! The state that several instances share: exact limits of their clients, one watch of the chain,
+//! and the certificates that one instance orders for all.
 //!
-//! An instance leases requests of a client's quota from Valkey or Redis, by one atomic script
-//! (`lease.lua`), and admits by its lease: a message per dozen requests instead of one for each. A
-//! lease ends by the store's clock there and a monotonic one here, so no two clocks are compared.
-//! Clients are keyed digests in the store. Without the store, each instance admits its part.
+//! An instance leases a part of a client's quota from Valkey or Redis, by one atomic script
+//! (`lease.lua`), and admits requests by its lease: one message per dozen requests. A lease ends by
+//! the store's clock there and a monotonic one here, so no two clocks are compared. The store sees
+//! clients only as keyed digests. Without the store, each instance admits its part.
 //!
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
 //! lease is in the filters), `store` (messages), `heartbeat` (after an outage), `leader` (who
-//! watches the chain), `values` (what is shared sealed),
-//! `tickets` (the key of TLS sessions).
+//! watches the chain), `values` (sealed values), `tickets` (the key of TLS sessions).
 
 #[cfg(test)]
 mod conformance;
@@ -53,10 +52,10 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Connects nothing yet: [`Heartbeat`] does.
+    /// Creates the fleet. Does not connect yet: [`Heartbeat`] does.
     ///
     /// # Errors
-    /// The URL or the certificates are invalid, or there is no randomness.
+    /// The URL or the certificates are invalid, or the kernel returned no random bytes.
     pub fn new(
         config: &FleetConfig,
         credentials: Credentials,
@@ -72,8 +71,8 @@ impl Fleet {
         }))
     }
 
-    /// The shared limit for one count of a surface's clients. `clients` counts the admissions of
-    /// this instance, by the time since `started`.
+    /// Creates the shared limit of a surface's clients. `clients` counts the admissions of this
+    /// instance, by the time since `started`.
     pub fn limit(
         self: &Arc<Self>,
         surface: Surface,
@@ -100,7 +99,7 @@ impl Fleet {
     /// A client's part of a quota, while the store is unavailable.
     fn part_of(&self, quota: u32, counted: Counted) -> u32 {
         match self.when_down {
-            // before the first answer, their number is unknown
+            // before the first answer, the number of instances is unknown
             WhenDown::Share => {
                 let part = quota.checked_div(self.store.instances()).unwrap_or(0);
                 let floor = match counted {

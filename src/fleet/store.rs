@@ -1,8 +1,8 @@
 //! Messages to the store: Valkey or Redis, on one connection for all.
 //!
-//! A message has 20 ms, and 512 may be under way. After three in a row without an answer the store
-//! is down: nothing is sent until [`Store::heartbeat`] gets an answer. The connection is replaced
-//! here, because one to a peer that vanished silently would last for minutes.
+//! A message times out after 20 ms, and 512 may be under way. After three in a row without an
+//! answer the store is down: nothing is sent until [`Store::heartbeat`] gets an answer. Connections
+//! are replaced here, because one to a peer that vanished silently would last for minutes.
 
 use super::leader::{Heard, Lead, Part, StoreTime};
 use super::limit::Counted;
@@ -28,17 +28,17 @@ use thiserror::Error;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
-/// How long a message may take. One takes a tenth of a millisecond on one machine.
+/// Timeout of a message. One takes a tenth of a millisecond on one machine.
 const MESSAGE: Duration = Duration::from_millis(20);
 /// Messages that may be under way, so that a store that hangs holds few tasks.
 const MESSAGES: usize = 512;
-/// Messages in a row without an answer after which the store is down, as for a node.
+/// Unanswered messages in a row after which the store is down, as for a node.
 const FAILURES: u32 = 3;
-/// How long to connect, and how long a heartbeat may take: both within its interval.
+/// Timeout of connecting, and of a heartbeat: both within its interval.
 const PATIENCE: Duration = Duration::from_millis(450);
 /// An instance counts as alive this long after its last heartbeat; it sends one a second.
 const ALIVE: Duration = Duration::from_secs(5);
-/// As long as the digest that it is the key of: RFC 2104, section 3.
+/// Minimum length of the secret in bytes, that of the digest: RFC 2104, section 3.
 const MIN_SECRET: usize = 32;
 
 const LEASE: &str = include_str!("lease.lua");
@@ -48,16 +48,16 @@ const HOLD: &str = include_str!("hold.lua");
 /// Why the store cannot be used.
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// The URL or the certificates are invalid, or the store did not answer as it should.
+    /// The URL or the certificates are invalid, or a call to the store failed.
     #[error("{0}")]
     Store(#[from] redis::RedisError),
-    /// It did not answer in time.
+    /// The store did not answer in time.
     #[error("timeout")]
     Timeout,
-    /// It is not connected; the next heartbeat connects.
+    /// There is no connection; the next heartbeat connects.
     #[error("not connected")]
     NotConnected,
-    /// The system has no randomness.
+    /// The kernel returned no random bytes.
     #[error("no randomness")]
     Random,
     /// A shared value was not sealed with this secret.
@@ -65,7 +65,7 @@ pub enum FleetError {
     Sealed,
 }
 
-/// A file of `[fleet]` that is unusable: its key, and why.
+/// An unusable file of `[fleet]`: its key, and the cause.
 #[derive(Debug)]
 pub struct CredentialsError(pub &'static str, pub String);
 
@@ -80,7 +80,7 @@ impl From<SecretError> for CredentialsError {
 pub struct Credentials {
     password: Option<Secret>,
     secret: Secret,
-    /// Certificates in PEM.
+    /// Root certificates in PEM.
     roots: Option<Vec<u8>>,
 }
 
@@ -113,7 +113,7 @@ fn read_secret(path: &Path) -> Result<Secret, SecretError> {
     Ok(secret)
 }
 
-/// Connects, and loads the scripts: whether the store can be used, and how long that took.
+/// Checks that the store can be used: connects and loads the scripts. Returns how long that took.
 ///
 /// # Errors
 /// Returns why the store cannot be used.
@@ -129,7 +129,7 @@ pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Dur
 
 fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, FleetError> {
     let info = (&*config.url).into_connection_info()?;
-    // its pushes come over the same connection
+    // with RESP3, pushes arrive on the same connection
     let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     if let Some(password) = &credentials.password {
         settings = settings.set_password(String::from_utf8_lossy(password.expose().trim_ascii()));
@@ -158,7 +158,7 @@ async fn connect(
     answered(connected).await
 }
 
-/// The answer to a call that is no message, within its time.
+/// Waits up to [`PATIENCE`] for the answer to a call other than a message.
 async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, FleetError> {
     Ok(timeout(PATIENCE, call).await.map_err(|_| FleetError::Timeout)??)
 }
@@ -166,9 +166,9 @@ async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, Fl
 /// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A lease.
+    /// To lease requests.
     Lease,
-    /// Nothing but to report what was admitted.
+    /// Only to report admissions.
     Report,
 }
 
@@ -176,37 +176,37 @@ pub(super) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Granted(Granted),
-    /// It has lost what it knew of the client.
+    /// The store has lost the client's record.
     Forgotten,
 }
 
-/// There was no answer; why is counted.
+/// There was no answer; metrics count the cause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unanswered;
 
-/// The store, as this instance reaches it.
+/// This instance's client of the store.
 pub(super) struct Store {
     client: Client,
     pub(super) name: String,
     secret: Secret,
     pub(super) seal: Seal,
-    /// The name of this instance: another one after each start.
+    /// The name of this instance, random at each start.
     instance: String,
     lease: Script,
     heartbeat: Script,
     hold: Script,
     connection: Mutex<Option<MultiplexedConnection>>,
     permits: Semaphore,
-    /// How long a message may take.
+    /// Timeout of a message.
     pub(super) patience: Duration,
     failures: AtomicU32,
     is_down: AtomicBool,
     cause: Mutex<Option<String>>,
-    /// Signalled when messages fail, so that a heartbeat decides soon.
+    /// Signalled when messages fail, so that a heartbeat follows at once.
     pub(super) tripped: Notify,
     /// Instances that are alive, as last known; 0 before the first answer.
     instances: AtomicU32,
-    /// Its clock, as of the last heartbeat.
+    /// The store's clock, as of the last heartbeat.
     pub(super) clock: Mutex<Option<StoreTime>>,
     pub(super) lead: Mutex<Option<Lead>>,
     /// Signalled when a leader publishes something new.
@@ -256,7 +256,7 @@ impl Store {
         format!("pc:{{{}:{}{counted}:{digest}}}", self.name, surface.name())
     }
 
-    /// 128 bits in hexadecimal digits.
+    /// A keyed digest of the text: 128 bits in hexadecimal.
     pub(super) fn digest(&self, text: &str) -> String {
         let digest = hmac::sign(&self.secret, text.as_bytes());
         hex::encode(&digest[..16])
@@ -267,7 +267,7 @@ impl Store {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Why it is down; `None` while it is not, and before the first attempt.
+    /// Why the store is down; `None` while it is up, and before the first attempt.
     pub(super) fn failure(&self) -> Option<String> {
         self.cause.lock().clone()
     }
@@ -277,7 +277,7 @@ impl Store {
         self.instances.load(Ordering::Relaxed)
     }
 
-    /// Sends a message of a holder of leases about the client with this key.
+    /// Sends the message of a lease's holder about the client with this key.
     pub(super) async fn send(
         &self,
         key: &str,
@@ -340,16 +340,17 @@ impl Store {
     /// Sends one command about a shared value.
     ///
     /// # Errors
-    /// Returns why there is no answer. It has no say in whether the store is down.
+    /// There is no answer. That does not mark the store as down.
     pub(super) async fn call<T: FromRedisValue>(&self, call: &Cmd) -> Result<T, FleetError> {
         let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
         answered(call.query_async(&mut connection)).await
     }
 
-    /// Holds something for this instance; `life` is in milliseconds, and 0 releases it.
+    /// Takes or extends the lock `name` for `life` milliseconds; 0 releases it. Returns `false` if
+    /// another instance holds it.
     ///
     /// # Errors
-    /// Returns why there is no answer.
+    /// There is no answer.
     pub(super) async fn hold(&self, name: &str, life: u64) -> Result<bool, FleetError> {
         let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
         let mut call = self.hold.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
@@ -361,7 +362,7 @@ impl Store {
     /// if it has no connection. `epoch` is the newest that this instance named.
     ///
     /// # Errors
-    /// Returns why the store is unavailable. The connection is given up.
+    /// The store is unavailable. The connection is dropped.
     pub(super) async fn heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
         let sent = Instant::now();
         let heard = self.send_heartbeat(part, epoch).await.inspect_err(|error| {
@@ -390,7 +391,7 @@ impl Store {
         Ok(heard)
     }
 
-    /// Connects, and subscribes to what leaders publish.
+    /// Connects, and subscribes to the publications of leaders.
     async fn connect(&self, channel: &str) -> Result<MultiplexedConnection, FleetError> {
         let pushed = Arc::clone(&self.pushed);
         let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
@@ -407,7 +408,7 @@ impl Store {
         Ok(connection)
     }
 
-    /// The store is used from now on.
+    /// Marks the store as up: messages are sent again.
     pub(super) fn mark_up(&self) {
         self.failures.store(0, Ordering::Relaxed);
         *self.cause.lock() = None;
@@ -438,14 +439,14 @@ impl Credentials {
 
 #[cfg(test)]
 impl Store {
-    /// Loses a client's record.
+    /// Deletes a client's record.
     pub(super) async fn forget(&self, key: &str) {
         let mut connection = self.connection.lock().clone().expect("it is connected");
         let deleted = redis::cmd("DEL").arg(key).query_async::<u32>(&mut connection).await;
         assert_eq!(deleted.expect("the store answers"), 1);
     }
 
-    /// Loses the connection.
+    /// Drops the connection.
     pub(super) fn break_connection(&self) {
         *self.connection.lock() = None;
     }

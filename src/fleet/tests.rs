@@ -1,4 +1,4 @@
-//! The script against a real engine, and the leases of several instances against a judge.
+//! Tests the scripts with a real server, and the leases of several instances against their quota.
 
 use super::leader::Part;
 use super::limit::{ClientWindows, Counted, Decision, SharedLimit};
@@ -28,19 +28,19 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The URL of the engine.
+/// The URL of the server.
 pub(super) fn url() -> String {
     std::env::var("PORTCULLIS_TEST_REDIS")
         .expect("PORTCULLIS_TEST_REDIS is set: run this under tests/lib/redis.sh")
 }
 
-/// The name of a fleet that no other test has.
+/// The name of a fleet, which no other test uses.
 pub(super) fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("unit-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// An instance of this fleet, connected to the engine.
+/// An instance of this fleet, connected to the server.
 async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     let config = FleetConfig {
         url: url(),
@@ -255,7 +255,7 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
     assert!(matches!(limit.decide(client(), 20).await, Decision::Admitted(_)));
     one.store.break_connection();
     while !one.store.is_down() {
-        // of the lease, then of the rest: a fleet of one has all of it
+        // from the lease, then from the rest of the quota: a fleet of one has all of it
         limit.decide(client(), 20).await;
     }
     assert!(one.failure().is_some(), "the cause is known");
@@ -298,7 +298,7 @@ fn leases_of_a_larger_quota_are_larger() {
     assert_eq!(single.with_quota(12_000).want, 1, "each decided by the store");
 }
 
-/// Polls follow each other in this interval.
+/// Interval of polls.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 async fn follows(fleet: &Fleet) -> Published {
@@ -335,7 +335,7 @@ async fn the_first_leads_until_it_resigns() {
     assert_eq!(state(&follows(&one).await), "first");
 }
 
-/// The store lets it lead again at once, and knows that it may have missed another leader.
+/// The store lets it lead again at once, by a new fence: it may have missed another leader.
 #[tokio::test]
 async fn a_lost_lead_is_a_new_one() {
     let one = instance(&name(), terms()).await;
@@ -352,7 +352,7 @@ async fn an_older_fence_publishes_nothing() {
     let (sleeper, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
     follows(&sleeper).await;
     publishes(&sleeper, "first").await;
-    // as if it knew nothing of the end of its lease
+    // as if it did not know that its lease has ended
     let stale = *sleeper.store.lead.lock();
     sleeper.resign().await;
     follows(&other).await;
@@ -418,7 +418,8 @@ async fn the_newest_epoch_of_all_is_known_to_all() {
     assert_eq!(follows(&one).await.epoch, 1_763_880_000_123, "it only grows");
 }
 
-/// Admissions of one client at all instances for some windows: when each was requested and decided.
+/// Sends requests of one client to all instances; returns when each admission was requested and
+/// decided.
 async fn flood(
     limits: Vec<Arc<SharedLimit>>,
     quota: u32,

@@ -1,5 +1,5 @@
-//! The key that seals the TLS sessions of all instances. It lives in the store for six hours; then
-//! the first instance that misses it makes another one.
+//! The key that seals the TLS sessions of all instances. The store has it for six hours; then the
+//! first instance that misses it creates another one.
 
 use super::{Fleet, FleetError};
 use crate::secrets::tickets::{SharedTickets, TicketKey};
@@ -12,16 +12,16 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 const NAME: &str = "tls: the key of session tickets";
-/// As long as rustls uses a key of its own.
+/// Lifetime of a key, that of rustls' own keys.
 const LIFE: Duration = Duration::from_secs(6 * 3_600);
-/// How often an instance looks for the key.
+/// Interval at which an instance reads the key.
 const LOOK: Duration = Duration::from_secs(60);
-/// How long until the next attempt, while another instance makes the key or the store is away.
+/// Time until the next attempt, while another instance creates the key or the store is unavailable.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long one instance may take to make a key.
+/// Time for an instance to create a key, before another one may.
 const MAKING: Duration = Duration::from_secs(5);
 
-/// The task that takes the key from the store, and makes it when it is due.
+/// The task that reads the key from the store, and creates it when it is missing.
 pub struct TicketKeys {
     /// The fleet.
     pub fleet: Arc<Fleet>,
@@ -48,7 +48,7 @@ impl TicketKeys {
                     last = Instant::now();
                     LOOK
                 }
-                // another instance is making it
+                // another instance is creating it
                 Ok(false) => RETRY,
                 Err(error) => {
                     log::debug!(error:%; "fleet: no key of session tickets");
@@ -63,7 +63,7 @@ impl TicketKeys {
         }
     }
 
-    /// Takes the key, or makes it; `false` if another instance is doing that.
+    /// Reads the key or creates it; `false` if another instance is creating it.
     async fn take(&self) -> Result<bool, FleetError> {
         if self.take_stored().await? {
             return Ok(true);
@@ -71,7 +71,7 @@ impl TicketKeys {
         if !self.fleet.hold(NAME, MAKING).await? {
             return Ok(false);
         }
-        // another one may have made it before this instance was its maker
+        // another instance may have created it before this one had the lock
         if !self.take_stored().await? {
             let mut bytes = [0; TicketKey::LEN];
             SystemRandom::new().fill(&mut bytes).map_err(|_| FleetError::Random)?;

@@ -1,7 +1,7 @@
 //! Values that the instances share, sealed: the store sees neither certificates nor their keys.
 //!
 //! A value is sealed with a key that is derived from the fleet's secret, and bound to its name, so
-//! that none can be put in the place of another.
+//! that it cannot replace another value.
 
 use super::store::Store;
 use super::{Fleet, FleetError};
@@ -20,10 +20,10 @@ pub(super) fn seal(secret: &Secret) -> Seal {
 }
 
 impl Fleet {
-    /// The value that the instances share by this name.
+    /// Returns the value that the instances share under this name.
     ///
     /// # Errors
-    /// The store does not answer, or holds something else.
+    /// The store does not answer, or the value is not sealed with this fleet's secret.
     pub async fn value(&self, name: &str) -> Result<Option<Vec<u8>>, FleetError> {
         let key = self.store.key_of(name);
         let sealed: Option<Vec<u8>> = self.store.call(redis::cmd("GET").arg(key)).await?;
@@ -31,7 +31,7 @@ impl Fleet {
         sealed.map(|sealed| open(sealed).ok_or(FleetError::Sealed)).transpose()
     }
 
-    /// Shares a value by this name, for `life` if that is limited.
+    /// Shares a value under this name; it expires after `life`, if that is set.
     ///
     /// # Errors
     /// The store does not answer.
@@ -50,7 +50,7 @@ impl Fleet {
         self.store.call(&call).await
     }
 
-    /// Shares no value by this name any more.
+    /// Removes the value that is shared under this name.
     ///
     /// # Errors
     /// The store does not answer.
@@ -58,8 +58,8 @@ impl Fleet {
         self.store.call(redis::cmd("DEL").arg(self.store.key_of(name))).await
     }
 
-    /// Holds something for this instance alone, for this long from now on; `false` if another
-    /// instance holds it.
+    /// Takes or extends the lock `name` for `life` from now on; `false` if another instance holds
+    /// it.
     ///
     /// # Errors
     /// The store does not answer.
@@ -67,17 +67,17 @@ impl Fleet {
         self.store.hold(name, millis(life)).await
     }
 
-    /// Lets another instance hold it.
+    /// Releases the lock `name`.
     ///
     /// # Errors
-    /// The store does not answer: the hold ends by itself.
+    /// The store does not answer. The lock expires.
     pub async fn release(&self, name: &str) -> Result<(), FleetError> {
         self.store.hold(name, 0).await.map(drop)
     }
 }
 
 impl Store {
-    /// The key of a shared value. Instances with another secret have others.
+    /// The key of a shared value; it depends on the fleet's secret.
     fn key_of(&self, name: &str) -> String {
         format!("pc:{}:value:{}", self.name, self.digest(name))
     }

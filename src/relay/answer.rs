@@ -1,4 +1,4 @@
-//! Outcomes as replies: statuses and bodies of `/rpc`, the operations and `/readyz`.
+//! Converts outcomes to replies: statuses and bodies of `/rpc`, the operations and `/readyz`.
 
 use super::pins::{Pin, Proof};
 use crate::io::clock;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use std::ops::Not;
 
-/// A transaction's request, as its response refers to it.
+/// The parts of a transaction's request that its response contains.
 pub(super) struct RpcCall {
     pub(super) id: Box<str>,
     /// The address of the account that the transaction deploys.

@@ -1,5 +1,6 @@
-//! Settles open intents in the background, and reports the state of the journal. Of the processes
-//! that share a store one does it, and another once that ends, cannot write, or is suspended.
+//! Settles open intents in the background, and reports the state of the journal. One of the
+//! processes that share a store does it; when that ends, cannot write, or is suspended, another one
+//! continues.
 
 use super::driver::Driver;
 use crate::io::cold;
@@ -10,7 +11,7 @@ use portcullis_filters::txm::{DEADLINE, reconcile};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it runs when no intent is reported.
+/// Time between two runs while no open intent is signalled.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Settles open intents until the process ends.
@@ -19,14 +20,14 @@ pub(super) async fn run(driver: Arc<Driver>) {
     let mut chore = ChoreLock::of(Chore::Reconciliation);
     loop {
         let _elapsed = tokio::time::timeout(INTERVAL, driver.unsettled.notified()).await;
-        // an error is dropped: what needs the store reports it
+        // an error is ignored: the statements below report it
         let _read = store.read_clock().await;
         let deadline = driver.now() + DEADLINE;
         let permitted = reconcile::permit(&*driver, Required::AllButV2, deadline).await;
         let is_ours = match &permitted {
             Ok(_) => cold(chore.try_acquire(store)).await.unwrap_or(false),
             Err(_) => {
-                // one that breaks here has broken the lock as well
+                // a connection that fails here has lost the lock as well
                 let _released = chore.release().await;
                 false
             }
@@ -34,7 +35,7 @@ pub(super) async fn run(driver: Arc<Driver>) {
         driver.metrics.relay.reconciles.set(i64::from(is_ours));
         let Ok(epoch) = permitted else { continue };
         report_budgets(&driver, &epoch).await;
-        // an error is dropped here, too: requests ask the chain themselves
+        // an error is ignored here, too: requests read the chain themselves
         if !is_ours || cold(reconcile::settle_open(&*driver, &epoch)).await.is_ok() {
             report_open(&driver, &epoch).await;
         }

@@ -1,5 +1,5 @@
-//! Performs what the transaction manager asks for: calls of the node, statements of the store,
-//! signatures, waiting. It decides nothing.
+//! Performs the I/O of the transaction manager: calls of the node, statements of the store,
+//! signatures, waiting. Decides nothing.
 
 use super::answer;
 use super::pins::{self, Prover};
@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// The relay's parts, as the transaction manager uses them.
+/// The parts of the relay that the transaction manager uses.
 pub(super) struct Driver {
     pub(super) pins: Pins,
     pub(super) chain: Arc<Chain>,
@@ -77,7 +77,7 @@ impl Driver {
         }
     }
 
-    /// The result of statements; a failure is logged and counted.
+    /// Converts the result of statements; logs and counts a failure.
     fn stored<T>(&self, done: Result<T, StoreError>) -> Stored<T> {
         done.map_err(|error| {
             self.store.failed(&error);
@@ -373,7 +373,7 @@ impl Io for Driver {
     }
 }
 
-/// Logs what became of an intent, and its transaction.
+/// Logs a change of an intent's state, with its transaction.
 fn warn_of(intent: &Intent, change: &str, end: &str) {
     log::warn!(
         operation = intent.operation.as_str();

@@ -2,10 +2,9 @@
 //! approved is lost or sent twice.
 //!
 //! In: admitted requests. Out: replies. `settings` (configuration), `handler` (one request), `pins`
-//! (what the chain must hold), `signers` (keys, and who writes), `driver` (performs what the
-//! transaction manager, `portcullis_filters::txm`, asks for), `background` (settles what is open),
-//! `answer` (the reply). Requests run on a runtime of their own: a client that disconnects does not
-//! cancel one.
+//! (what the chain must hold), `signers` (keys and locks), `driver` (the I/O of the transaction
+//! manager, `portcullis_filters::txm`), `background` (settles open intents), `answer` (the reply).
+//! Requests run on a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
 mod background;
@@ -54,7 +53,7 @@ pub(crate) struct Parts {
 }
 
 impl Relay {
-    /// Builds the parts, and starts to settle what earlier processes left open.
+    /// Builds the parts, and starts to settle the open intents of earlier processes.
     pub(crate) fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts { settings, keys, chain, store, metrics, runtime } = parts;
         let pins = Arc::new(Pins::new(config, &keys));
@@ -92,7 +91,7 @@ impl Relay {
         self.driver.signers.iter().map(|signer| (signer.account, signer.waiting()))
     }
 
-    /// The newest proof of the pins, valid or not; makes none.
+    /// The newest proof of the pins, valid or not. Does not start another one.
     pub(crate) fn newest_proof(&self) -> Option<Arc<Proof>> {
         self.driver.prover.newest()
     }

@@ -63,8 +63,8 @@ impl Settings {
         }
     }
 
-    /// These settings with the chain, the contracts and the class of accounts of a running relay:
-    /// its pins are about those, and do not change.
+    /// Takes the chain, the contracts and the class of accounts from the running relay: its pins
+    /// cover these, and do not change.
     pub(crate) fn applied_to(mut self, running: &Self) -> Self {
         let RelayPolicy { chain_id, account_class, contracts, .. } = running.policy.clone();
         self.policy = RelayPolicy { chain_id, account_class, contracts, ..self.policy };

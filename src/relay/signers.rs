@@ -1,7 +1,7 @@
-//! The accounts that sign: their keys, and who writes with each of them.
+//! The accounts that sign: their keys, and the locks that serialize their writes.
 //!
-//! Writes of one account follow each other: in a queue of this process, and behind a session lock
-//! of the store, against other processes.
+//! Writes of one account are serialized: within this process by a queue, and across processes by a
+//! session lock of the store.
 
 use super::settings::{Account, Accounts, Keys, Pins};
 use crate::secrets::hardening;
@@ -31,12 +31,12 @@ pub(super) struct Signer {
     waiting: Arc<Semaphore>,
 }
 
-/// The state that the first in an account's queue holds.
+/// The state that the first operation in an account's queue holds.
 struct Queue {
     /// Excludes other processes.
     lock: SessionLock,
     turn: Turn,
-    /// The zero of the turn's times.
+    /// The instant from which the turn measures time.
     start: Instant,
 }
 
@@ -44,7 +44,7 @@ struct Queue {
 pub(super) struct SignerGuard {
     queue: OwnedMutexGuard<Queue>,
     waiting: Arc<Semaphore>,
-    /// Whether the next operation gets the lock as it is, held.
+    /// Whether the lock stays held for the next operation.
     is_passed_on: bool,
 }
 
@@ -57,12 +57,13 @@ impl Drop for SignerGuard {
 }
 
 impl SignerGuard {
-    /// Checks that it is still held: a lost database connection releases it.
+    /// Checks that the lock is still held: a lost database connection releases it.
     pub(super) async fn check(&mut self) -> Result<(), StoreError> {
         self.queue.lock.check().await
     }
 
-    /// Lets the next operation write: of this process, or once it has had its share, of another.
+    /// Lets the next operation write: one of this process, or of another once this one had its
+    /// share.
     pub(super) async fn release(mut self) {
         let now = self.queue.start.elapsed();
         self.is_passed_on = self.queue.turn.goes_on(waiting(&self.waiting), now);
@@ -118,7 +119,7 @@ impl Signer {
         let queue = || Arc::clone(&self.queue).lock_owned();
         let Ok(mut queue) = timeout_at(deadline, queue()).await else {
             drop(waiting);
-            // what was passed on to this operation; if others wait, they have it
+            // releases a lock that was passed on to this operation, unless another one took it
             if let Ok(mut queue) = timeout(RETRY, queue()).await {
                 queue.release().await;
             }
@@ -149,7 +150,7 @@ impl Signer {
         }
     }
 
-    /// Operations that wait for this account.
+    /// The number of operations that wait for this account.
     pub(super) fn waiting(&self) -> usize {
         waiting(&self.waiting)
     }

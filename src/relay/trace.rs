@@ -1,5 +1,5 @@
-//! How long each stage of a write took, and which URL of the node answered: what the request's log
-//! line and its trace report.
+//! Records how long each stage of a write took and which URL of the node answered, for the
+//! request's log line and its trace.
 
 use crate::io::cold;
 use crate::node::chain::CallTrace;
@@ -8,24 +8,24 @@ use parking_lot::Mutex;
 use std::mem;
 use tokio::time::Instant;
 
-/// The request that a write belongs to, as the node's client needs it.
+/// The trace of the request that a write belongs to.
 pub(crate) struct Trace {
     traceparent: Option<Vec<u8>>,
     record: Mutex<RequestRecord>,
 }
 
 impl Trace {
-    /// Adds to `record`.
+    /// Creates a trace that adds to `record`.
     pub(crate) fn new(traceparent: Option<&[u8]>, record: RequestRecord) -> Self {
         Self { traceparent: traceparent.map(<[u8]>::to_vec), record: Mutex::new(record) }
     }
 
-    /// The record so far; later stages are not recorded.
+    /// Takes the record so far; later stages are not reported.
     pub(crate) fn take_record(&self) -> RequestRecord {
         mem::take(&mut *self.record.lock())
     }
 
-    /// Does the work of a stage, and notes how long it took.
+    /// Runs a stage, and records how long it took.
     pub(super) fn stage<T>(
         &self,
         name: &'static str,
@@ -41,7 +41,7 @@ impl Trace {
         }
     }
 
-    /// Notes a call that submitted the transaction.
+    /// Records a call that submitted the transaction.
     pub(super) fn note_call(&self, start: Instant, call: CallTrace) {
         let stage = Stage { name: "send", is_call: true, time: [start, Instant::now()] };
         let mut record = self.record.lock();
@@ -50,7 +50,7 @@ impl Trace {
         record.node = call.node;
     }
 
-    /// The context of the trace, in the form of its header.
+    /// The trace context, as the value of its header.
     pub(super) fn traceparent(&self) -> Option<&[u8]> {
         self.traceparent.as_deref()
     }

@@ -9,11 +9,11 @@ named! {
     pub enum AccountStatus {
         /// In use.
         Active = "active",
-        /// Closed by its user, perhaps for a time.
+        /// Closed by its user, perhaps temporarily.
         Deactivated = "deactivated",
         /// Closed by moderators.
         TakenDown = "taken_down",
-        /// Closed by moderators, who also bar its user from every action.
+        /// Closed by moderators; its user is barred from every action.
         Banned = "banned",
     }
 }

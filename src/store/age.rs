@@ -20,7 +20,7 @@ pub struct Ages<'a> {
 }
 
 impl Ages<'_> {
-    /// Opens a session of a user, unless there are too many.
+    /// Opens a session for a user, unless there are too many.
     pub async fn open_session(
         &self,
         user_id: &str,
@@ -60,7 +60,7 @@ impl Ages<'_> {
         received_us: i64,
     ) -> Result<EventOutcome, StoreError> {
         let mut tx = self.db.begin().await?;
-        // of two users, too
+        // serializes the events of one id, even if they are about two users
         tx.lock(&format!("age event {}", event.event_id())).await?;
         let user_id = tx.row(sql::AGE_SUBJECT, &[event.subject_ref().into()]).await?;
         let user_id: Option<String> = user_id.map(|row| row.get("user_id")).transpose()?;
@@ -91,20 +91,20 @@ fn session(row: &Row) -> Result<AgeSession, StoreError> {
     Ok(from_row!(AgeSession, row; get: created_us expires_us last_occurred_us;))
 }
 
-/// The user of a row of [`sql::AGE_USER`].
+/// Reads the user from a row of [`sql::AGE_USER`].
 fn user(row: &Row) -> Result<Option<AgeUser>, StoreError> {
     let Some(status) = parsed(row, "status", AgeStatus::parse)? else { return Ok(None) };
     Ok(Some(from_row!(AgeUser, row; get: age_band verified_us expires_us; { status })))
 }
 
-/// The session of a row of [`sql::AGE_USER`].
+/// Reads the open session from a row of [`sql::AGE_USER`].
 fn waiting(row: &Row) -> Result<Option<AgeSession>, StoreError> {
     let Some(created_us) = row.get("session_created_us")? else { return Ok(None) };
     let expires_us = row.get("session_expires_us")?;
     Ok(Some(AgeSession { created_us, expires_us, last_occurred_us: None }))
 }
 
-/// A column of text that may be NULL.
+/// Parses a text column that may be NULL.
 fn parsed<T>(
     row: &Row,
     column: &'static str,
@@ -169,7 +169,7 @@ async fn insert(
     tx.run(sql::AGE_EVENT_ADD, &args).await.map(drop).map_err(StoreError::of_decided)
 }
 
-/// Updates the subject; false if it is gone.
+/// Updates the session; false if it was deleted.
 async fn move_subject(tx: &mut Tx, event: &SignedEvent) -> Result<bool, StoreError> {
     let (status, occurred_us) = (event.status(), event.occurred_us());
     let args = [event.subject_ref().into(), status.name().into(), occurred_us.into()];

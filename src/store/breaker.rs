@@ -1,9 +1,10 @@
 //! Fails calls at once while the database cannot be used, with the cause.
 //!
-//! A pool retries a refused connection until its caller's wait is over, and then only says that
-//! the time is up. So a caller that waits for a connection for longer than [`PROMPT`] tries one of
-//! its own: if that is refused, everybody is refused, until one caller in [`RECHECK`] connects.
-//! A connection that hangs proves nothing, because a busy server is slow as well: callers wait.
+//! A pool retries a refused connection until its caller's timeout, and then reports only the
+//! timeout. So a caller that waits for longer than [`PROMPT`] tries a connection of its own. If
+//! that is refused, all callers are refused; one per [`RECHECK`] tries again, until a connection
+//! succeeds. A connection that hangs proves nothing, because a busy server is slow as well: callers
+//! wait.
 //!
 //! All calls to a store that is not prepared yet are refused, too (`late.rs`).
 
@@ -18,45 +19,46 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// 200 ms: a pool hands out a connection, or makes one, within a few milliseconds.
+/// How long to wait for the pool before a trial: it hands out or opens a connection within a few
+/// milliseconds.
 const PROMPT: Duration = Duration::from_millis(200);
-/// At least 500 ms between two connections that are only tried.
+/// Shortest time between two trials of a connection.
 const RECHECK: Duration = Duration::from_millis(500);
-/// 2 s for one of them.
+/// Timeout of a trial.
 const CONNECTING: Duration = Duration::from_secs(2);
 
 /// Whether a database is known to be unusable.
 #[derive(Debug)]
 pub(super) struct ConnectBreaker {
     state: Mutex<State>,
-    /// Held while a connection is tried: by one caller at a time.
+    /// Held by the caller that tries a connection, so that only one does.
     trial: tokio::sync::Mutex<()>,
 }
 
 /// The state of a [`ConnectBreaker`].
 #[derive(Clone, Debug)]
 enum State {
-    /// The tables are not known to be there, and why.
+    /// The tables may be missing, for this cause.
     Unprepared(Arc<str>),
     /// Calls pass. A connection was last tried at this time, if ever.
     Closed(Option<Instant>),
-    /// New connections fail, and why, as of this time.
+    /// New connections fail for this cause, as of this time.
     Open(Arc<str>, Instant),
 }
 
 /// The next step of a caller that needs a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Admission {
-    /// It takes one from the pool.
+    /// Takes a connection from the pool.
     Granted,
-    /// It tries whether new connections are accepted again.
+    /// Tries whether new connections are accepted again.
     Trial,
-    /// It fails for this cause.
+    /// Fails for this cause.
     Refused(Arc<str>),
 }
 
 impl Admission {
-    /// Whether the caller may go on without a trial.
+    /// Fails if the caller is refused.
     fn result(self) -> Result<(), StoreError> {
         match self {
             Self::Refused(cause) => Err(refused(cause)),
@@ -74,7 +76,7 @@ impl State {
         }
     }
 
-    /// For a caller while another one tries a connection.
+    /// Admits a caller while another one tries a connection.
     fn during_trial(&self) -> Admission {
         match self {
             Self::Closed(_) => Admission::Granted,
@@ -82,7 +84,8 @@ impl State {
         }
     }
 
-    /// For a caller that has waited for a connection for long: if granted, it waits on.
+    /// Admits a caller that has waited for longer than [`PROMPT`]; if granted, it continues to
+    /// wait.
     fn admit_waiting(&self, now: Instant) -> Admission {
         match self {
             Self::Closed(Some(at)) if now.saturating_duration_since(*at) < RECHECK => {
@@ -93,19 +96,19 @@ impl State {
         }
     }
 
-    /// The state after a trial, and the caller's error if that is known to concern everybody.
+    /// The state after a trial, and the caller's error if that concerns all callers.
     fn after(&self, tried: Result<(), StoreError>, now: Instant) -> (Self, Result<(), StoreError>) {
         let error = match tried {
             Err(error) if is_outage(&error, self) => error,
-            // it is the pool that reports any other failure, such as a wrong password
+            // the pool itself reports any other failure, such as a wrong password
             _ => return (Self::Closed(Some(now)), Ok(())),
         };
         (Self::Open(error.cause(), now), Err(error))
     }
 }
 
-/// Whether no new connection can be made. One that hangs is no proof of that, and no proof of the
-/// end of an outage either.
+/// Whether an error proves that no new connection can be made. A timeout neither proves an outage
+/// nor ends one.
 fn is_outage(error: &StoreError, state: &State) -> bool {
     match error {
         StoreError::Unavailable(Cause::Io(_) | Cause::Tls(_)) => true,
@@ -136,7 +139,7 @@ impl ConnectBreaker {
         };
     }
 
-    /// A connection of the pool.
+    /// Takes a connection from the pool.
     pub(super) async fn acquire(
         &self,
         pool: &PgPool,
@@ -168,7 +171,7 @@ impl ConnectBreaker {
         }
     }
 
-    /// Tries connections now and then, until one proves an outage.
+    /// Tries a connection every [`RECHECK`], until one proves an outage.
     async fn find_outage(&self, pool: &PgPool) -> StoreError {
         loop {
             let turn = self.trial.lock().await;

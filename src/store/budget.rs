@@ -1,4 +1,4 @@
-//! The part of each budget that is used. [`portcullis_filters::ledger`] decides by it.
+//! The used part of each budget, for [`portcullis_filters::ledger`] to decide by.
 
 use super::db::{Arg, Row};
 use super::intent::Intents;
@@ -7,7 +7,7 @@ use portcullis_filters::ledger::{Budget, Budgets, DAY_US, minutes};
 use portcullis_filters::window::Window;
 
 impl Intents<'_> {
-    /// The part of each budget that was used within 24 hours, 1 for all of it; 0 without a limit.
+    /// The part of each budget that was used within 24 hours: 1 is all of it, 0 if it has no limit.
     pub async fn budgets_used(
         &self,
         budgets: &Budgets,
@@ -35,7 +35,7 @@ fn drips_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
     [epoch.into(), day.after_us().into(), day.until_us().into()]
 }
 
-/// The arguments that select the minutes that are not a day old as a whole, nor a day ahead.
+/// The arguments that select the minutes that overlap `day`.
 pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
     let [first, last] = minutes(day);
     [epoch.into(), first.into(), last.into()]

@@ -1,5 +1,5 @@
-//! The epoch of the chain that all relays of a store write to. A relay whose node shows it another
-//! chain must not declare lost what the others wrote.
+//! The epoch of the chain that all relays of a store write to. A relay whose node serves another
+//! chain must not declare the writes of the others lost.
 
 use super::db::{FromRow, Row};
 use super::{Store, StoreError, journal, sql};
@@ -17,8 +17,8 @@ impl FromRow for Agreement {
 
 impl Store {
     /// Reports that this process proved the chain of this epoch, and returns the epoch in force.
-    /// Another replaces it once that was reported for `patience`, and the old one by no process.
-    /// The first of a store is in force at once.
+    /// Another epoch replaces it after it was reported for `patience` while no process reported the
+    /// old one. The first epoch of a store is in force at once.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -27,7 +27,7 @@ impl Store {
         if last.is_some_and(|last| last.epoch == epoch && last.candidate.is_none()) {
             return Ok(epoch.to_owned());
         }
-        // one process at a time
+        // serialized across processes
         let (mut tx, _) = journal::begin(&self.db).await?;
         let last = tx.row(sql::CHAIN_EPOCH, &[]).await?;
         let last = last.as_ref().map(Agreement::read).transpose()?;

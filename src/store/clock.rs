@@ -1,4 +1,4 @@
-//! The time that entries are dated by.
+//! The clock that dates entries.
 
 use super::db::Db;
 use super::{Store, StoreError, sql};
@@ -6,7 +6,7 @@ use crate::io::clock::{micros, now_us};
 use parking_lot::Mutex;
 use std::time::Instant;
 
-/// PostgreSQL's clock, in microseconds since 1970, at a time of this machine's monotonic clock.
+/// PostgreSQL's clock, in microseconds since 1970, at an instant of this machine's monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Clock(Mutex<Option<(i64, Instant)>>);
 
@@ -23,12 +23,13 @@ impl Clock {
 
 impl Store {
     /// The time in microseconds since 1970: PostgreSQL's, so that the clocks of machines that share
-    /// a store are never compared. A SQLite file belongs to one process, and has its time.
+    /// a store are never compared. With SQLite, whose file belongs to one process, it is this
+    /// machine's.
     pub fn now_us(&self) -> i64 {
         self.clock.now_us()
     }
 
-    /// Reads PostgreSQL's clock: now and then, as clocks drift and are set.
+    /// Reads PostgreSQL's clock. Called regularly, because clocks drift and are set.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -40,7 +41,7 @@ impl Store {
         let Db::Postgres(..) = db else { return Ok(()) };
         let start = Instant::now();
         if let Some(row) = db.row(sql::NOW, &[]).await? {
-            // it was read half-way between question and answer
+            // assumed to be read half-way between request and response
             self.clock.set(row.get("now_us")?, start + start.elapsed() / 2);
         }
         Ok(())

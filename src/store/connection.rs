@@ -44,7 +44,7 @@ impl Connection {
         })
     }
 
-    /// Runs a statement; the number of rows that changed.
+    /// Runs a statement; returns the number of rows that changed.
     pub(super) async fn run(
         &mut self,
         sql: impl SqlSafeStr,
@@ -60,7 +60,7 @@ impl Connection {
         })
     }
 
-    /// Runs statements that begin or end a transaction, in one round trip; the rows of all.
+    /// Runs statements that begin or end a transaction, in one round trip; returns all their rows.
     pub(super) async fn control(&mut self, sql: impl SqlSafeStr) -> Result<Vec<Row>, sqlx::Error> {
         let statements = sqlx::raw_sql(sql);
         Ok(match self {
@@ -75,15 +75,15 @@ impl Connection {
         })
     }
 
-    /// Returns it to its pool after its only statement, or closes it if the failure of that leaves
-    /// its state in doubt.
+    /// Returns the connection to its pool after its only statement, or closes it if a failure
+    /// leaves its state in doubt.
     pub(super) fn end<T>(self, done: &Result<T, StoreError>) {
         if done.as_ref().is_err_and(|error| !error.is_of_statement()) {
             self.close();
         }
     }
 
-    /// Closes it, without waiting.
+    /// Closes the connection, without waiting.
     pub(super) fn close(mut self) {
         match &mut self {
             Self::Sqlite(connection) => connection.close_on_drop(),

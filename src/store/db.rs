@@ -21,7 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// 5 s for one statement: far beyond a healthy database, and within a client's timeout.
+/// Timeout of one statement: far more than a healthy database needs, and less than a client's
+/// timeout.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An argument of a statement.
@@ -87,7 +88,7 @@ impl From<&[u8; 32]> for Arg<'_> {
 }
 
 impl Arg<'_> {
-    /// PostgreSQL stores no text with a NUL.
+    /// Whether the argument can be stored: PostgreSQL stores no text with a NUL.
     fn is_storable(&self) -> bool {
         !matches!(self, Self::Text(Some(text)) if text.contains('\0'))
     }
@@ -122,7 +123,7 @@ impl Db {
         args: &[Arg<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         if matches!(self, Self::Postgres(..)) && !args.iter().all(Arg::is_storable) {
-            // no row holds what cannot be stored: SQLite finds none either
+            // no row has a text that cannot be stored: SQLite finds none either
             return Ok(Vec::new());
         }
         let deadline = Instant::now() + TIMEOUT;
@@ -159,7 +160,7 @@ impl Db {
         self.row(sql, args).await?.as_ref().map(T::read).transpose()
     }
 
-    /// Runs one statement that writes, durable on return; the number of rows that changed.
+    /// Runs one statement that writes, durable on return; returns the number of changed rows.
     pub(super) async fn run(&self, sql: &'static str, args: &[Arg<'_>]) -> Result<u64, StoreError> {
         let deadline = Instant::now() + TIMEOUT;
         let mut connection = until(deadline, self.writer()).await?;
@@ -183,14 +184,15 @@ impl Db {
         Ok(self.begin_with("").await?.0)
     }
 
-    /// Begins a transaction that may write and runs its first statement in the same round trip; the
-    /// rows of that.
+    /// Begins a transaction that may write and runs its first statement in the same round trip;
+    /// returns the rows of that.
     pub(super) async fn begin_with(
         &self,
         first: &'static str,
     ) -> Result<(Tx, Vec<Row>), StoreError> {
         let begin = match self {
-            // a deferred one fails without waiting if another has written since its first read
+            // a deferred one fails without waiting if another transaction wrote after its first
+            // read
             Self::Sqlite { .. } => "BEGIN IMMEDIATE",
             Self::Postgres(..) => "BEGIN",
         };
@@ -242,7 +244,7 @@ impl Db {
     }
 }
 
-// Boxed: the future of a connection has 15 KB, for opening one, and each caller's would contain it.
+// Boxed: the future that opens a connection has 15 KB, and each caller's would contain it.
 
 async fn of_sqlite(pool: &SqlitePool) -> Result<Connection, StoreError> {
     Ok(Connection::Sqlite(Box::pin(pool.acquire()).await?))
@@ -252,7 +254,7 @@ async fn of_postgres(pool: &PgPool, breaker: &ConnectBreaker) -> Result<Connecti
     Box::pin(breaker.acquire(pool)).await.map(Connection::Postgres)
 }
 
-/// A type that a row of a query is read as.
+/// A type that can be read from a row of a query.
 pub(super) trait FromRow: Sized {
     fn read(row: &Row) -> Result<Self, StoreError>;
 }
@@ -300,7 +302,7 @@ impl Row {
         Ok(list)
     }
 
-    /// A column of text that this function reads.
+    /// A column of text, as parsed by `parse`.
     pub(super) fn parsed<T>(
         &self,
         column: &'static str,

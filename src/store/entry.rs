@@ -18,14 +18,14 @@ pub const GENESIS: &str = "00000000000000000000000000000000000000000000000000000
 /// An entry of the journal. As JSON its members are in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Its sequence number, from 1 without gaps.
+    /// The sequence number, from 1 without gaps.
     pub seq: i64,
     /// When it was written, in microseconds since 1970 UTC.
     pub at_us: i64,
     /// The recorded event.
     #[serde(serialize_with = "kind_name")]
     pub kind: EntryKind,
-    /// The intent, unless it records a refusal.
+    /// The intent, unless the entry records a refusal.
     pub intent: Option<IntentId>,
     /// The operation.
     pub operation: String,
@@ -47,7 +47,7 @@ impl Entry {
         Self { hash: entry.computed_hash(), ..entry }
     }
 
-    /// The hash of its content.
+    /// Computes the hash of the entry's content.
     pub fn computed_hash(&self) -> String {
         let intent = self.intent.map(|id| id.to_string());
         let mut sha = Sha256::new();

@@ -1,7 +1,7 @@
 //! Errors of the store.
 //!
-//! The variants answer three questions: does a retry help, does another process hold it, or must a
-//! person act? The texts are for the log and name no URL, no statement and no stored value.
+//! The variants answer three questions: does a retry help, does another process hold the store, or
+//! must a person act? The texts are for the log and name no URL, no statement and no stored value.
 
 use super::IntentId;
 use super::open::NEWEST;
@@ -15,19 +15,19 @@ use thiserror::Error;
 /// Why the store failed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The URL is not usable, and why.
+    /// The URL is unusable, for this reason.
     #[error("store.url: {0}")]
     Url(&'static str),
-    /// The URL of the replica is not usable, and why.
+    /// The URL of the replica is unusable, for this reason.
     #[error("store.read_url: {0}")]
     ReadUrl(&'static str),
-    /// The file of certificates is unusable, and why.
+    /// The file of certificates is unusable, for this reason.
     #[error("store.ca_file: {0}")]
     CaFile(#[from] CertificatesError),
     /// The database gave no answer in time. A write may have been done.
     #[error("the database is unavailable: {0}")]
     Unavailable(Cause),
-    /// A commit had no answer, and why: its writes may be stored.
+    /// A commit was not answered, for this reason: its writes may be stored.
     #[error("a commit was not confirmed: {0}")]
     Unconfirmed(Box<Self>),
     /// Another process uses this SQLite database and holds this lock file.
@@ -64,13 +64,13 @@ pub enum StoreError {
         /// The database's message.
         message: String,
     },
-    /// A stored value is malformed; which.
+    /// The stored value with this name is malformed.
     #[error("the database holds a malformed value: {0}")]
     Corrupt(&'static str),
     /// No intent has this id.
     #[error("no intent has the id {0}")]
     UnknownIntent(IntentId),
-    /// An argument exceeds its limit; which.
+    /// The argument with this name exceeds its limit.
     #[error("{0} exceeds its limit")]
     TooLarge(&'static str),
 }
@@ -84,8 +84,8 @@ pub enum Cause {
     /// The connection or the file failed.
     #[error("{}", io_reason(.0))]
     Io(io::Error),
-    /// No new connection could be made less than a second ago, or the store could not be prepared
-    /// yet, and why.
+    /// Less than a second ago no new connection could be made, or the store is not prepared yet,
+    /// for this reason.
     #[error("{0}")]
     Outage(Arc<str>),
     /// The store was closed.
@@ -99,7 +99,7 @@ pub enum Cause {
         /// The database's message.
         message: String,
     },
-    /// No TLS session, or an untrusted one: why, and what to do.
+    /// The TLS session failed or is untrusted: the cause and its remedy.
     #[error("{0}")]
     Tls(String),
     /// The server broke the protocol.
@@ -130,7 +130,7 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::PoolTimedOut => Self::Unavailable(Cause::Timeout),
             sqlx::Error::PoolClosed => Self::Unavailable(Cause::Closed),
             sqlx::Error::Configuration(_) => Self::Url("malformed"),
-            // the server declined: it never gets a byte in the clear
+            // the server declined TLS: nothing is sent to it without TLS
             sqlx::Error::Tls(error) => Self::Unavailable(Cause::Tls(format!(
                 "TLS: {error}; set ssl = on at PostgreSQL, or store.tls = \"off\""
             ))),
@@ -153,7 +153,7 @@ fn tls_reason(error: &rustls::Error) -> String {
     format!("certificate of PostgreSQL: {}", certificates::refusal_with(error, &REMEDIES))
 }
 
-/// `connection refused`, as for the node; any other error in the words of the system.
+/// Formats `connection refused` as for the node, and any other error in the words of the system.
 fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         kind @ io::ErrorKind::ConnectionRefused => kind.to_string(),
@@ -171,7 +171,7 @@ impl From<MigrateError> for StoreError {
     fn from(error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) => Self::from(error),
-            // a newer program migrated them: the last of its versions may be newer still
+            // a newer program migrated the tables: their newest version may be newer still
             MigrateError::VersionMissing(found) => Self::Version { found, known: NEWEST },
             error => Self::Migration(error),
         }
@@ -179,15 +179,15 @@ impl From<MigrateError> for StoreError {
 }
 
 impl StoreError {
-    /// Logs the error, where the caller answers without it. A closed store is no error: the
-    /// process stops.
+    /// Logs the error, for a caller whose response does not report it. A closed store is no error:
+    /// the process stops.
     pub fn log(&self) {
         let is_closed = matches!(self, Self::Unavailable(Cause::Closed));
         let level = if is_closed { log::Level::Debug } else { log::Level::Error };
         log::log!(level, "store: {self}");
     }
 
-    /// Why the database cannot be used, to be said of it.
+    /// The cause alone, for messages that name the outage themselves.
     pub(super) fn cause(&self) -> Arc<str> {
         match self {
             Self::Unavailable(cause) => cause.to_string().into(),
@@ -195,7 +195,7 @@ impl StoreError {
         }
     }
 
-    /// This error as one of the replica: a mistake in the URL is one in `store.read_url`.
+    /// Converts the error to one of the replica: a mistake in the URL is one in `store.read_url`.
     pub(super) fn of_replica(self) -> Self {
         match self {
             Self::Url(why) => Self::ReadUrl(why),
@@ -203,8 +203,8 @@ impl StoreError {
         }
     }
 
-    /// Whether a statement failed by itself, by a constraint, its text or its values, so that its
-    /// connection and the rest of its transaction are as before. Any other failure leaves both in
+    /// Whether only the statement failed, because of a constraint, its text or its values: its
+    /// connection and the rest of its transaction are unaffected. Any other failure leaves both in
     /// doubt.
     ///
     /// SQLite, in the low byte: 1 SQLITE_ERROR, 18 SQLITE_TOOBIG, 19 SQLITE_CONSTRAINT, 20
@@ -225,10 +225,10 @@ impl StoreError {
         matches!(self, Self::Failed { code, .. } if ["1", "42P01"].contains(&code.as_str()))
     }
 
-    /// The failure of a commit: [`StoreError::Unconfirmed`], unless the database answered that it
-    /// has rolled it back, so that nothing of it is stored.
+    /// Converts the failure of a commit: to [`StoreError::Unconfirmed`], unless the database
+    /// reported a rollback, so that nothing is stored.
     ///
-    /// SQLite: 13 SQLITE_FULL, after which its log has no whole last page of the commit.
+    /// SQLite: 13 SQLITE_FULL, after which its log lacks the complete last page of the commit.
     /// PostgreSQL: the classes 23 constraint, 40 rollback, 53 resources.
     pub(super) fn of_commit(self) -> Self {
         let (Self::Failed { code, .. } | Self::Unavailable(Cause::Busy { code, .. })) = &self
@@ -242,7 +242,7 @@ impl StoreError {
         if is_rolled_back { self } else { Self::Unconfirmed(Box::new(self)) }
     }
 
-    /// The failure of a decided change: a constraint that refuses it contradicts the facts.
+    /// Converts the failure of a decided change: a violated constraint contradicts the facts.
     pub(super) fn of_decided(self) -> Self {
         if self.is_constraint_violation() {
             Self::Corrupt("a row contradicts the rules")

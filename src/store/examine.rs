@@ -22,11 +22,11 @@ pub struct Examined {
 /// The tables of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tables {
-    /// There are none: a start creates them.
+    /// The database has no tables: a start creates them.
     None,
-    /// They have this program's version.
+    /// The tables have this program's version.
     UpToDate,
-    /// They have an older version: a start migrates them.
+    /// The tables have an older version: a start migrates them.
     Older,
 }
 
@@ -64,7 +64,7 @@ async fn tables(db: Option<Db>) -> Result<Tables, StoreError> {
     }
 }
 
-/// Whether a SQLite file can be written, and created next to its journal.
+/// Checks that a SQLite file can be written, and that files can be created next to it.
 fn check_permissions(file: &Path) -> Result<(), StoreError> {
     match OpenOptions::new().write(true).open(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),

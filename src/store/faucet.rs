@@ -39,8 +39,8 @@ impl FromRow for Bound {
     }
 }
 
-/// The bindings of these identities and recipients, without those of the slot of this account and
-/// nonce.
+/// The bindings of these identities and recipients, except those that the slot of `signer` and
+/// `nonce` holds.
 pub(super) async fn bound(
     tx: &mut Tx,
     epoch: &str,
@@ -62,7 +62,7 @@ pub(super) async fn bound(
     Ok(all)
 }
 
-/// Writes what was decided.
+/// Writes the decided changes.
 pub(super) async fn rebind(
     tx: &mut Tx,
     epoch: &str,

@@ -30,14 +30,14 @@ pub struct FeedQuery<'a> {
     pub blocked: &'a [String],
     /// Posts after the one with this `sort_us` and URI.
     pub after: Option<(i64, &'a str)>,
-    /// How many posts at most.
+    /// Maximum number of posts.
     pub limit: u32,
 }
 
 /// A post in a feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedItem {
-    /// Its AT URI.
+    /// The post's AT URI.
     pub post_uri: String,
     /// The sort key, in microseconds since 1970 UTC.
     pub sort_us: i64,
@@ -54,13 +54,13 @@ impl FromRow for FeedItem {
 pub struct SuggestionQuery<'a> {
     /// The viewer.
     pub viewer_did: &'a str,
-    /// None whose post has one of these moderation labels, at most [`MAX_BLOCKED`].
+    /// No suggestions whose post has one of these moderation labels, at most [`MAX_BLOCKED`].
     pub blocked: &'a [String],
     /// Continues after this snapshot id and rank, however old the snapshot.
     pub after: Option<(i64, i64)>,
-    /// Otherwise starts with the newest snapshot, if it was built after this instant.
+    /// Without `after`, starts with the newest snapshot if it was built after this instant.
     pub newer_than_us: i64,
-    /// How many at most.
+    /// Maximum number of suggestions.
     pub limit: u32,
 }
 
@@ -125,7 +125,7 @@ impl Feeds<'_> {
         };
         let mut posts: Vec<FeedItem> = Vec::new();
         for moderation in self.moderations(query.feed).await? {
-            // the statement judges what is malformed
+            // the statement itself checks the labels if this list is malformed
             let labels: Vec<String> = serde_json::from_str(&moderation).unwrap_or_default();
             if !labels.iter().any(|label| query.blocked.contains(label)) {
                 args[place] = moderation.into();

@@ -9,9 +9,9 @@ use super::{Store, StoreError, sql};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// 40 s for those who read an earlier state, which they need the log for: a snapshot lasts 30 s.
+/// How long to wait for readers of an earlier state, who need the log: a snapshot lasts 30 s.
 const READERS_LEAVE: Duration = Duration::from_secs(40);
-/// Between two attempts to empty the log.
+/// Time between two attempts to empty the log.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// How many rows were erased, by table.
@@ -27,14 +27,14 @@ pub struct Forgotten {
     pub follow: u64,
     /// Accounts that were suggested to the user.
     pub suggestion: u64,
-    /// Erased rows are still in SQLite's log, because another process reads there.
+    /// Whether erased rows are still in SQLite's log, because another process reads it.
     pub is_in_log: bool,
 }
 
 impl Store {
-    /// Erases what is stored about a user: all of it or, after an error, nothing. The user id and
-    /// the DID find each other by the account; without one, only the rows of `user` itself are
-    /// found.
+    /// Erases everything that is stored about a user or, after an error, nothing. The account maps
+    /// the user id to the DID and back; without an account, only the rows of `user` itself are
+    /// erased.
     pub async fn forget(&self, user: &str) -> Result<Forgotten, StoreError> {
         let (user_id, did) = if is_did(user) {
             let account = self.accounts().by_did(user).await?;
@@ -46,7 +46,7 @@ impl Store {
         let mut forgotten = Forgotten::default();
         let mut tx = self.db.begin().await?;
         if let Some(user_id) = &user_id {
-            // no event arrives meanwhile
+            // so that no event is stored meanwhile
             tx.lock(user_id).await?;
             forgotten.age_event = tx.run(sql::FORGET_EVENTS, &[user_id.into()]).await?;
             forgotten.age_session = tx.run(sql::FORGET_SESSIONS, &[user_id.into()]).await?;
@@ -61,8 +61,8 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// Moves SQLite's log into its file, where erased rows are overwritten, and empties it; whether
-    /// that was done before its readers used up their time.
+    /// Moves SQLite's log into its file, where erased rows are overwritten, and empties it; returns
+    /// whether that was done within [`READERS_LEAVE`].
     async fn empty_log(&self) -> bool {
         if !matches!(self.db, Db::Sqlite { .. }) {
             return true;

@@ -69,8 +69,8 @@ impl Keys<'_> {
         Err(StoreError::Unavailable(Cause::Timeout))
     }
 
-    /// Lets a key name the intent of a request that joined it; `false` if it belongs to another
-    /// request or is gone, or if the intent that it names still stands.
+    /// Links a key to the intent that its request joined. Returns `false` if the key belongs to
+    /// another request or is gone, or if its present intent has not ended.
     pub async fn link(
         &self,
         key: &str,
@@ -123,7 +123,8 @@ impl Keys<'_> {
         Ok(self.db.run(sql::KEY_ANSWER, &args).await? == 1)
     }
 
-    /// Releases a claim of this owner; `false` if it is another's, names an intent, or is answered.
+    /// Releases a claim of this owner; `false` if the claim is another's, names an intent, or is
+    /// answered.
     pub async fn release(&self, key: &str, token: &ClaimToken) -> Result<bool, StoreError> {
         let args = [self.epoch.into(), key.into(), hex::encode(token.0).into()];
         Ok(self.db.run(sql::KEY_RELEASE, &args).await? == 1)
@@ -134,8 +135,8 @@ async fn intent_of(tx: &mut Tx, id: IntentId) -> Result<Option<Intent>, StoreErr
     tx.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
 }
 
-/// Lets the key of a request name an intent; claims it if it is gone. `false` if a claim for
-/// another request came meanwhile.
+/// Links the key of a request to an intent; claims the key if it is gone. Returns `false` if it was
+/// claimed for another request meanwhile.
 pub(super) async fn link(
     tx: &mut Tx,
     epoch: &str,

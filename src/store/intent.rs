@@ -1,8 +1,8 @@
-//! Intents: transactions, stored before they are sent, and what was seen of them.
+//! Intents: transactions, stored before they are sent, and their later states.
 //!
 //! [`Intents::intend`] stores a signed transaction as sent, with its first journal entries: one
-//! commit precedes its first byte. [`Intents::apply`] records what was seen of it. Both hold the
-//! lock on the journal's end, so that of two at once one sees what the other did, across processes
+//! commit precedes its first byte. [`Intents::apply`] records its later states. Both hold the lock
+//! on the journal's end, so that each call sees the changes of all earlier ones, across processes
 //! too; [`portcullis_filters::ledger`] decides.
 
 use super::budget::fees_of;
@@ -55,7 +55,7 @@ fn included(row: &Row) -> Result<Option<Inclusion>, StoreError> {
     Ok(Some(Inclusion { number: number(column, stored)?, fingerprint }))
 }
 
-/// A number as both databases store it.
+/// Converts a number to the type that both databases store.
 fn stored(of: &'static str, number: u64) -> Result<i64, StoreError> {
     i64::try_from(number).map_err(|_| StoreError::TooLarge(of))
 }
@@ -69,8 +69,8 @@ pub struct Intents<'a> {
 impl Intents<'_> {
     /// Stores an intent as sent, its journal entries `intended` and `sent`, its binding and the
     /// link from its idempotency key, all or nothing. A known intent is linked too. After an error
-    /// nothing may be sent; repeating the call is safe. After [`StoreError::Unconfirmed`] it may be
-    /// stored as sent.
+    /// nothing may be sent; repeating the call is safe. After [`StoreError::Unconfirmed`] the
+    /// intent may be stored as sent.
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
@@ -96,9 +96,9 @@ impl Intents<'_> {
         }
     }
 
-    /// Records what was seen of an intent, with what follows for others of its slot, each with a
-    /// journal entry; `false`, and nothing is written, if its present state does not allow that.
-    /// An intent that is rejected or lost releases everything it held.
+    /// Records a change of an intent, and its consequences for others of its slot, each with a
+    /// journal entry. Returns `false`, and writes nothing, if the present state does not allow the
+    /// change. An intent that is rejected or lost releases everything it held.
     pub async fn apply(
         &self,
         id: IntentId,
@@ -218,8 +218,8 @@ impl Intents<'_> {
         self.db.all(sql::INTENTS_OF_SLOT, &[epoch.into(), signer.into(), nonce.into()]).await
     }
 
-    /// Intents that succeeded or reverted, by the number of their block and their id, highest
-    /// first; those whose block is not known are above all others. At most `limit`.
+    /// At most `limit` intents that succeeded or reverted, by block number and id, highest first.
+    /// Those without a known block precede all others.
     pub async fn included_newest(
         &self,
         epoch: &str,
@@ -234,8 +234,8 @@ impl Intents<'_> {
         number("included_number", row.get("included_number")?).map(Some)
     }
 
-    /// The intent that starts a cooldown of this window: the newest of an operation for a subject
-    /// in it that is not rejected, lost or reverted.
+    /// The intent that starts a cooldown: the newest in this window, of an operation for a subject,
+    /// that is not rejected, lost or reverted.
     pub async fn last_of(
         &self,
         operation: &str,
@@ -263,7 +263,7 @@ impl Intents<'_> {
     }
 }
 
-/// Reads the journal's facts that a new intent may conflict with. Its end must be locked.
+/// Reads the journal's facts that a new intent may conflict with. The journal's end must be locked.
 async fn facts(
     tx: &mut Tx,
     new: &NewIntent<'_>,
@@ -381,7 +381,7 @@ async fn insert(
     faucet::rebind(tx, new.epoch, bindings, now_us).await
 }
 
-/// Lets the key of a new intent name this one; `false` if it belongs to another request by now.
+/// Links the key of a new intent to it; `false` if the key belongs to another request by now.
 async fn link(
     tx: &mut Tx,
     new: &NewIntent<'_>,

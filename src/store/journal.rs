@@ -133,10 +133,10 @@ pub enum Break {
     /// The entry is missing.
     #[error("the entry is missing")]
     Missing,
-    /// Its `prev_hash` is not the hash of the previous entry.
+    /// The entry's `prev_hash` is not the hash of the previous entry.
     #[error("its prev_hash is not the hash of the previous entry")]
     Link,
-    /// Its hash does not match its content.
+    /// The entry's hash does not match its content.
     #[error("its hash does not match its content")]
     Hash,
     /// The stored head does not match the last entry.
@@ -239,7 +239,7 @@ struct Verifier {
 
 impl Verifier {
     fn step(&mut self, row: &Row) -> Result<(), Break> {
-        // rows are sorted: one that is not the next is a later one
+        // rows are sorted: any other number is a later one
         if row.get::<i64>("seq").ok() != Some(self.seq + 1) {
             return Err(Break::Missing);
         }

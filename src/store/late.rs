@@ -1,8 +1,9 @@
-//! A start without the store: what does not need it serves, and every call to the store fails with
-//! the cause until it can be prepared.
+//! Starts without the store: everything that does not need it serves, and every call to the store
+//! fails with the cause until the store is prepared.
 //!
-//! Only a PostgreSQL that is away is waited for. Whatever a person must correct still stops the
-//! start: the configuration, tables of another version, a certificate, a file that cannot be used.
+//! Waits only for a PostgreSQL that is unavailable. Anything that a person must correct still stops
+//! the start: the configuration, tables of another version, a certificate, a file that cannot be
+//! used.
 
 use super::breaker::ConnectBreaker;
 use super::db::Db;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How often an unusable store is tried: after its return, requests are served within seconds.
+/// Time between two attempts to prepare the store, so that its return is noticed within seconds.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Opens the store as [`Store::open`] does. If PostgreSQL is away, that is repeated on the
-    /// current runtime until it is there.
+    /// Opens the store as [`Store::open`] does. If PostgreSQL is unavailable, retries on the
+    /// current runtime until it can be used.
     ///
     /// # Errors
     /// The store cannot be used, and waiting does not help.
@@ -35,8 +36,8 @@ impl Store {
         }
     }
 
-    /// A store whose calls fail for the cause of this error until it is prepared. Only a PostgreSQL
-    /// comes back by itself.
+    /// Creates a store whose calls fail with the cause of `error` until it is prepared. Only
+    /// PostgreSQL can become available by itself.
     fn open_later(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -61,7 +62,7 @@ impl Store {
         };
         let prepare = async {
             open::prepare_postgres(server).await?;
-            // past the breaker, which refuses all calls until then
+            // bypasses the breaker, which refuses all calls until then
             self.read_clock_of(&Db::Postgres(pool.clone(), Arc::default())).await
         };
         let prepared = prepare.await;
@@ -74,7 +75,7 @@ impl Store {
     }
 }
 
-/// Whether the database may be there later, without anybody's help.
+/// Whether the database may become available without intervention.
 fn is_away(error: &StoreError) -> bool {
     use Cause::{Busy, Io, Outage, Timeout};
     matches!(error, StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. }))
@@ -87,7 +88,7 @@ async fn prepare_later(store: Arc<Store>) {
             return;
         }
         let store = Arc::clone(&store);
-        // a thread of its own: a migration's future cannot be sent to another one
+        // a thread of its own: a migration's future is not `Send`
         let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
         if tokio::task::spawn_blocking(prepare).await.unwrap_or(true) {
             return;

@@ -1,15 +1,15 @@
-//! Locks over all processes that share a store: one for each signer, and one for each duty that one
-//! process has for all.
+//! Locks across all processes that share a store: one for each signer, and one for each duty that
+//! one process performs for all.
 //!
-//! On SQLite the file belongs to one process, so there is nothing to lock. On PostgreSQL it is a
-//! session's advisory lock on a connection of its own: it ends with the connection or the process.
-//! Its key is the first eight bytes of SHA-256 over its name, as a signed big-endian number. Within
-//! one process the caller queues.
+//! A SQLite file belongs to one process, so there is nothing to lock. On PostgreSQL a lock is a
+//! session's advisory lock on its own connection, and ends with the connection or the process. Its
+//! key is the first eight bytes of SHA-256 over its name, as a signed big-endian number. Within one
+//! process the caller queues.
 //!
 //! A connection can break unnoticed by the lock's owner; the unique index on (epoch, signer, nonce)
-//! then still keeps two processes from using one nonce. The connection outlives the lock, since a
-//! new one costs several round trips and a proof of the password; waiting processes get the lock in
-//! the order of their requests, so a process that releases it and takes it again is behind them.
+//! then still prevents two processes from using one nonce. The connection outlives the lock, since
+//! a new one costs several round trips and a proof of the password; waiting processes get the lock
+//! in the order of their requests, so a process that releases it and takes it again is behind them.
 
 use super::db::{TIMEOUT, bounded, within};
 use super::error::StoreError;
@@ -20,10 +20,10 @@ use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::time::{Duration, Instant};
 
-/// A process that is suspended for this long is replaced in its chore.
+/// After a suspension of this length, a process loses its chore to another one.
 const SUSPENDED: Duration = Duration::from_secs(30);
 
-/// An advisory lock of a session, over all processes that share the store.
+/// An advisory lock of a session, across all processes that share the store.
 #[derive(Debug)]
 pub struct SessionLock {
     key: i64,
@@ -37,7 +37,7 @@ struct Session {
     since: Instant,
 }
 
-/// A duty that one process has for all that share the store.
+/// A duty that one process performs for all that share the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chore {
     /// Settling open intents in the background.
@@ -55,18 +55,18 @@ impl ChoreLock {
     pub fn of(chore: Chore) -> Self {
         let (name, idle) = match chore {
             Chore::Reconciliation => ("portcullis reconciliation", SUSPENDED),
-            // deleting takes its time, and ends
+            // without a limit: deleting may take long, but it ends
             Chore::Pruning => ("portcullis pruning", Duration::ZERO),
         };
         Self(SessionLock::named(name), idle)
     }
 
-    /// Takes it if it is free; returns whether this process holds it now.
+    /// Takes the lock if it is free; returns whether this process holds it now.
     pub async fn try_acquire(&mut self, store: &Store) -> Result<bool, StoreError> {
         self.0.try_acquire(store, self.1).await
     }
 
-    /// Releases it.
+    /// Releases the lock.
     pub async fn release(&mut self) -> Result<(), StoreError> {
         self.0.release().await
     }
@@ -84,8 +84,8 @@ impl SessionLock {
         Self { key: i64::from_be_bytes(*first), session: None, is_held: false }
     }
 
-    /// Takes it, waiting at most `wait`: [`StoreError::SignerHeld`] after that. One that is held
-    /// stays held, if its connection answers.
+    /// Takes the lock, waiting at most `wait`: [`StoreError::SignerHeld`] after that. A lock that
+    /// is held stays held if its connection answers.
     pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
         let Location::Postgres(server) = &store.location else { return Ok(()) };
         let Some(mut session) = self.unlocked(server).await? else { return Ok(()) };
@@ -103,7 +103,8 @@ impl SessionLock {
         locked.map(drop)
     }
 
-    /// Takes it if it is free. A process that is silent for `idle` loses it.
+    /// Takes the lock if it is free. A process that is silent for `idle` loses it; zero sets no
+    /// limit.
     async fn try_acquire(&mut self, store: &Store, idle: Duration) -> Result<bool, StoreError> {
         let Location::Postgres(server) = &store.location else { return Ok(true) };
         let Some(mut session) = self.unlocked(server).await? else { return Ok(true) };
@@ -116,8 +117,8 @@ impl SessionLock {
         Ok(self.is_held)
     }
 
-    /// A session to take it with; `None` if it is held already. The session is out of its place
-    /// until its state is known: dropping the future drops the connection.
+    /// Returns a session to take the lock with; `None` if the lock is held already. The session is
+    /// moved out of `self` until its state is known: dropping the future drops the connection.
     async fn unlocked(&mut self, server: &Server) -> Result<Option<Session>, StoreError> {
         let was_held = std::mem::take(&mut self.is_held);
         let is_usable = |old: &Session| was_held || old.since.elapsed() < server.lifetime;
@@ -133,12 +134,13 @@ impl SessionLock {
         Ok(Some(Session { connection: server.connect().await?, since: Instant::now() }))
     }
 
-    /// Whether it is held, unless its connection broke since.
+    /// Whether the lock is held, unless its connection broke since.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// Checks that it is still held: its connection answers. One that does not is closed.
+    /// Checks that the lock is still held, that is, that its connection answers; otherwise closes
+    /// it.
     pub async fn check(&mut self) -> Result<(), StoreError> {
         let Some(mut session) = self.session.take() else { return Ok(()) };
         let was_held = std::mem::take(&mut self.is_held);
@@ -147,7 +149,7 @@ impl SessionLock {
         Ok(())
     }
 
-    /// Releases it.
+    /// Releases the lock.
     pub async fn release(&mut self) -> Result<(), StoreError> {
         if !std::mem::take(&mut self.is_held) {
             return Ok(());
@@ -159,7 +161,7 @@ impl SessionLock {
         Ok(())
     }
 
-    /// Releases it without waiting, if it is held: PostgreSQL does so when it sees the closed
+    /// Releases the lock without waiting, if it is held: PostgreSQL does so when it sees the closed
     /// connection.
     pub fn abandon(&mut self) {
         if std::mem::take(&mut self.is_held) {

@@ -11,8 +11,8 @@
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
 //! `connection.rs`, `open.rs`, `examine.rs`, `error.rs`.
 
-/// A struct from a row: `get: a b; flag: c;` reads these fields from the columns of their names
-/// with these methods of [`db::Row`], and the braces hold the other fields.
+/// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
+/// with this method of [`db::Row`]; the braces hold the other fields.
 macro_rules! from_row {
     ($type:ident, $row:expr; $($get:ident: $($field:ident)+;)+ $({ $($rest:tt)+ })?) => {
         $type { $($($field: $row.$get(stringify!($field))?,)+)+ $($($rest)+)? }
@@ -96,7 +96,7 @@ pub use portcullis_filters::ledger::{
 };
 pub use portcullis_filters::webhook::{AgeUser, EventOutcome, Opening};
 
-/// 1 s to find out why there is no connection.
+/// How long to find out why there is no connection.
 const EXPLAINING: Duration = Duration::from_secs(1);
 
 /// An open database; each topic has a type of its own that reads and writes it.
@@ -105,17 +105,17 @@ pub struct Store {
     location: Location,
     lock: Option<FileLock>,
     clock: Clock,
-    /// Snapshots at a time: half of the connections, which slow readers hold for long.
+    /// Limits concurrent snapshots to half of the connections, as slow readers hold them for long.
     snapshots: Arc<Semaphore>,
     /// The database that documents are read from.
     replica: Option<Replica>,
     is_replica: bool,
-    /// Statements that failed, as far as their callers reported it.
+    /// Number of failed statements that callers reported.
     failures: AtomicU64,
 }
 
 impl Store {
-    /// Finds what [`Store::open`] would find, and creates and changes nothing.
+    /// Reports the state that [`Store::open`] would find; creates and changes nothing.
     ///
     /// # Errors
     /// Fails as [`Store::open`] does, except that another process may have the SQLite file.
@@ -147,8 +147,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store next to a process that may have it open, to read and for short writes.
-    /// Creates the tables if there are none, and migrates none.
+    /// Opens the store while another process may have it open, for reads and short writes. Creates
+    /// the tables if there are none, but does not migrate them.
     ///
     /// # Errors
     /// The URL is not usable, the database is unavailable, its tables belong to another version, or
@@ -247,12 +247,12 @@ impl Store {
     /// Checks that the database answers and has the tables of this version.
     pub async fn ping(&self) -> Result<(), StoreError> {
         open::check_version(&self.db).await?;
-        // a table that somebody has locked
+        // fails for a table that another session has locked
         self.db.row(sql::INTENT_ANY, &[]).await.map(drop)
     }
 
-    /// Why PostgreSQL cannot be connected to, after a failure that does not say: the pool only says
-    /// that it found no connection in time, and a connection only that it was cut.
+    /// Finds out why PostgreSQL cannot be connected to, if `failure` does not say: the pool only
+    /// reports that it found no connection in time, and a connection only that it was cut.
     pub async fn explain(&self, failure: StoreError) -> StoreError {
         let Location::Postgres(server) = &self.location else { return failure };
         if !matches!(failure, StoreError::Unavailable(Cause::Timeout | Cause::Io(_))) {
@@ -264,8 +264,8 @@ impl Store {
         }
     }
 
-    /// Checks that a write succeeds and that the disk has room for it, by the path of every write:
-    /// a transaction that locks the journal's end. It leaves nothing behind.
+    /// Checks that a write succeeds and that the disk has room for it, with a transaction that
+    /// locks the journal's end, as every write does. Leaves nothing behind.
     pub async fn ping_write(&self) -> Result<(), StoreError> {
         let (mut tx, _) = journal::begin(&self.db).await?;
         let [change, undo] = match &self.location {
@@ -282,8 +282,8 @@ impl Store {
         checked.map_err(std::io::Error::other)?
     }
 
-    /// Logs and counts a failure whose request may have another answer than that the store failed,
-    /// such as a transaction that was sent, and could not be journaled as accepted.
+    /// Logs and counts a failure that the response to its request may not report, such as that of a
+    /// transaction that was sent, but could not be journaled as accepted.
     pub fn failed(&self, error: &StoreError) {
         error.log();
         self.failures.fetch_add(1, Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Store {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Whether no other process can write here.
+    /// Whether no other process can write to this store.
     pub fn is_exclusive(&self) -> bool {
         self.lock.is_some()
     }

@@ -1,4 +1,4 @@
-//! From a URL to connections: to a SQLite file that belongs to this process, or to PostgreSQL.
+//! Opens connections by URL: to a SQLite file that belongs to this process, or to PostgreSQL.
 //!
 //! A commit that returned survives a power cut on both: SQLite runs with WAL and full sync, since
 //! WAL alone may lose the newest commits; PostgreSQL waits for its WAL unless its administrator
@@ -27,14 +27,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 3 s for a free connection and for SQLite's own lock: less than the timeout of a statement.
+/// How long to wait for a free connection or SQLite's own lock: less than the timeout of a
+/// statement.
 const WAIT: Duration = Duration::from_secs(3);
-/// 10 min for migrations, including those of another process: they run at the start only, and one
+/// Timeout of migrations, including those of another process: they run only at the start, and one
 /// may write hundreds of thousands of rows and their indexes.
 const MIGRATING: Duration = Duration::from_secs(600);
-/// 1 h for a copy of a SQLite file: far more than a disk needs for one.
+/// Timeout of a copy of a SQLite file: far more than a disk needs.
 const COPYING: Duration = Duration::from_secs(3_600);
-/// 64 KiB, more than any transaction of a request writes.
+/// Bytes that a check for room writes, more than any transaction of a request.
 const ROOM: usize = 65_536;
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
@@ -87,7 +88,7 @@ pub(super) enum Location {
 /// A PostgreSQL server.
 pub(super) struct Server {
     options: PgConnectOptions,
-    /// In the pool, at most.
+    /// Maximum number of connections in the pool.
     connections: u32,
     /// After this time a connection is replaced.
     pub(super) lifetime: Duration,
@@ -149,7 +150,7 @@ fn with_tls(
     options: PgConnectOptions,
     config: &StoreConfig,
 ) -> Result<PgConnectOptions, StoreError> {
-    // of the URL or of PGSSLMODE; Prefer if neither sets it
+    // from the URL or PGSSLMODE; Prefer if neither sets it
     let mode = options.get_ssl_mode();
     let is_off = matches!(mode, PgSslMode::Disable | PgSslMode::Allow);
     if config.tls == StoreTls::Off {
@@ -173,7 +174,7 @@ fn with_tls(
     Ok(options.ssl_root_cert(secrets::locate(path)))
 }
 
-/// The canonical path of the file, which need not exist: the same for all processes.
+/// The canonical path of the file, identical for all processes; the file need not exist.
 fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     match file.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -196,7 +197,7 @@ pub(super) fn check_room(file: &Path) -> Result<(), StoreError> {
         .open(&path)
         .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_data()));
     let removed = match std::fs::remove_file(&path) {
-        // another check was faster
+        // another check has removed it already
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     };
@@ -264,7 +265,8 @@ pub(super) async fn sqlite_shared(file: &Path) -> Result<Db, StoreError> {
     .await
 }
 
-/// A database of this version; another one that `created` makes if it has no tables.
+/// Returns `db` if its tables have this version. If it has none, closes it and returns the database
+/// that `created` opens.
 async fn with_tables(
     db: Db,
     created: impl Future<Output = Result<Db, StoreError>>,
@@ -289,7 +291,7 @@ async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreErro
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        // overwrites what is deleted, and the old form of what is changed
+        // overwrites deleted rows, and the old values of changed ones
         .pragma("secure_delete", "ON");
     let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
     let readers = sqlite_options(file).read_only(true);
@@ -305,7 +307,7 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
     check_version(&db).await.map(|()| db)
 }
 
-/// A SQLite file of any version.
+/// Opens a SQLite file of any version for reading.
 pub(super) async fn sqlite_to_read(file: &Path) -> Result<Db, StoreError> {
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
@@ -337,7 +339,7 @@ fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
         .test_before_acquire(false)
 }
 
-/// Connects to PostgreSQL.
+/// Connects to PostgreSQL, and migrates its tables.
 pub(super) async fn postgres(server: &Server) -> Result<Db, StoreError> {
     prepare_postgres(server).await?;
     Ok(server.db())
@@ -364,13 +366,13 @@ pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError>
     check_version(&db).await.map(|()| db)
 }
 
-/// A database of any version.
+/// Connects to PostgreSQL for reading, with tables of any version.
 pub(super) async fn postgres_to_read(server: Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
     Ok(server.to_read(READERS).db())
 }
 
-/// Connects to PostgreSQL, and migrates no existing tables.
+/// Connects to PostgreSQL; creates missing tables, but does not migrate existing ones.
 pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
     with_tables(server.db(), postgres(server)).await
@@ -397,7 +399,7 @@ impl Server {
         Self { options, connections, lifetime: self.lifetime }
     }
 
-    /// Its connections, which are made when they are needed.
+    /// A pool of connections to the server, opened when they are needed.
     pub(super) fn db(&self) -> Db {
         Db::Postgres(self.pool(), Arc::default())
     }
@@ -415,8 +417,8 @@ impl Server {
     }
 }
 
-/// Applies what is missing, to be run in one transaction: another process sees all versions or
-/// none, never one in between. Its own lock would be released before the commit.
+/// Creates a migrator, to be run in one transaction: another process sees all versions or none,
+/// never one in between. Its own lock is off, as it would be released before the commit.
 fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
     let migration = |version: &Version| {
         let sql = text(version).into_sql_str();

@@ -16,7 +16,7 @@ pub struct Podcast {
     pub title: String,
     /// The description.
     pub description: String,
-    /// Its web page.
+    /// The podcast's web page.
     pub link: String,
     /// The language code.
     pub language: String,
@@ -26,7 +26,7 @@ pub struct Podcast {
     pub category: String,
     /// One of its subcategories.
     pub subcategory: Option<String>,
-    /// Whether it is for adults only.
+    /// Whether the podcast is for adults only.
     pub explicit: bool,
     /// The cover image.
     pub image_url: String,
@@ -75,7 +75,7 @@ pub struct Episode {
     pub title: String,
     /// The description, in unsanitized HTML.
     pub description_html: String,
-    /// Its web page.
+    /// The episode's web page.
     pub link: Option<String>,
     /// The media file.
     pub enclosure_url: String,
@@ -93,7 +93,7 @@ pub struct Episode {
     pub number: Option<i64>,
     /// `full`, `trailer` or `bonus`.
     pub kind: String,
-    /// Whether it is for adults only; the podcast's value if absent.
+    /// Whether the episode is for adults only; the podcast's value if absent.
     pub explicit: Option<bool>,
     /// The cover image of its own.
     pub image_url: Option<String>,
@@ -149,7 +149,7 @@ pub struct Txt {
 pub struct Transcript {
     /// The file's URL.
     pub url: String,
-    /// Its media type.
+    /// The file's media type.
     pub kind: String,
     /// The language code.
     pub language: Option<String>,
@@ -187,9 +187,9 @@ impl FromRow for Episode {
 /// The published episodes of a podcast.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Published {
-    /// How many.
+    /// The number of episodes.
     pub count: i64,
-    /// When one of them appeared or changed last, if there is any.
+    /// When one of them last appeared or changed; `None` without episodes.
     pub changed_us: Option<i64>,
 }
 

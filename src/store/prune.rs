@@ -45,7 +45,7 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Deletes old rows, and stores that it did. Steps before an error stay done.
+    /// Deletes old rows, and stores the time at the end. Steps before an error are not undone.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -65,8 +65,8 @@ impl Store {
         Ok(pruned)
     }
 
-    /// When [`Store::prune`] last ended, in microseconds since 1970 UTC. Of a store that it never
-    /// pruned, when its tables got this version.
+    /// When [`Store::prune`] last ended, in microseconds since 1970 UTC. For a store that was never
+    /// pruned: when its tables were migrated to record this.
     ///
     /// # Errors
     /// The database is unavailable.
@@ -91,8 +91,8 @@ impl Store {
         }
     }
 
-    /// Walks from viewer to viewer: most old snapshots are the newest of their viewer, and each
-    /// step over all of them would scan those again.
+    /// Deletes by ranges of viewers: most old snapshots are the newest of their viewer and stay,
+    /// and each step over all snapshots would scan them again.
     async fn prune_suggestions(&self, before_us: i64) -> Result<u64, StoreError> {
         let (mut from, mut deleted) = (String::new(), 0);
         while from != END {

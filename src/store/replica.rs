@@ -2,7 +2,8 @@
 //!
 //! Clocks are not compared, and an idle primary is no lag: the replay position of the replica is
 //! compared with the positions of the primary's log at known times. A replica that has replayed the
-//! log up to one of them is as recent as that time, and is used until that is [`MAX_LAG`] ago.
+//! log up to one of these positions is as recent as its time, and is used until that is [`MAX_LAG`]
+//! ago.
 
 use super::db::{Db, FromRow, Row};
 use super::open::{Location, Server};
@@ -14,9 +15,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// 5 s: a document may lack the writes of this time.
+/// Maximum lag: a document may lack the writes of the last 5 s.
 const MAX_LAG: Duration = Duration::from_secs(5);
-/// Positions of the primary that are remembered: a minute of them at one check a second.
+/// Number of stored positions of the primary: those of a minute, at one check a second.
 const POSITIONS: usize = 60;
 
 pub(super) struct Replica {
@@ -27,18 +28,18 @@ pub(super) struct Replica {
 /// The known state of the replica.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Where the primary's log was, and when: oldest first.
+    /// Positions of the primary's log with their times, oldest first.
     primary: VecDeque<(Instant, i64)>,
-    /// The replica has everything that was written until then.
+    /// The replica has all writes up to this time.
     recent_at: Option<Instant>,
-    /// A read failed since the last check.
+    /// Whether a read failed since the last check.
     is_suspended: bool,
 }
 
 /// The replica at a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStatus {
-    /// By how much it is behind, at most; `None` if that was never known.
+    /// Upper bound of the replica's lag; `None` if it was never known.
     pub lag: Option<Duration>,
     /// Why documents are read from the primary, if they are.
     pub cause: Option<String>,
@@ -58,7 +59,7 @@ impl FromRow for Position {
 }
 
 impl Progress {
-    /// Takes note that the replica had replayed this much, after the primary was queried.
+    /// Records that the replica had replayed this much, after the primary was queried.
     fn replayed(&mut self, bytes: i64) {
         let covered = self.primary.iter().rev().find(|(_, written)| *written <= bytes);
         self.recent_at = self.recent_at.max(covered.map(|(at, _)| *at));
@@ -99,6 +100,8 @@ impl Replica {
         Self { store, progress: Mutex::default() }
     }
 
+    /// Compares the position of the replica with those of the primary.
+    ///
     /// # Errors
     /// Returns why the replica cannot be compared.
     async fn compare(&self, primary: &Db) -> Result<(), String> {
@@ -137,10 +140,10 @@ async fn position(db: &Db, sql: &'static str) -> Result<Position, String> {
 }
 
 impl Store {
-    /// Compares the configured replica with its primary once, for a person to read.
+    /// Compares the configured replica with its primary once; returns a text for the operator.
     ///
     /// # Errors
-    /// Returns why they cannot be compared.
+    /// Returns why the two cannot be compared.
     pub async fn compare_replica(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -155,8 +158,8 @@ impl Store {
         Ok(format!("is a replica, {behind} bytes behind"))
     }
 
-    /// Where documents may be read instead of here: the replica, while it is known to lack nothing
-    /// that was written more than 5 s ago.
+    /// The replica to read documents from, while it is known to have all writes that are older than
+    /// 5 s.
     pub fn replica(&self) -> Option<&Arc<Store>> {
         let replica = self.replica.as_ref()?;
         replica.progress.lock().serves(Instant::now()).then_some(&replica.store)
@@ -167,7 +170,7 @@ impl Store {
         self.is_replica
     }
 
-    /// Reads nothing from the replica until it is checked again: a read of it failed.
+    /// Stops reading from the replica until the next check, after a read failed.
     pub fn suspend_replica(&self) {
         if let Some(replica) = &self.replica {
             replica.progress.lock().is_suspended = true;

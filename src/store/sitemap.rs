@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// 50,000: the most files that a sitemap index may list.
+/// Maximum number of files that a sitemap index may list.
 const MAX_FILES: u32 = 50_000;
-/// 45,000: the most URLs of a file, home included.
+/// Maximum number of URLs in a file, home included.
 const MAX_URLS: i64 = 45_000;
-/// 8 MiB: the most that a URL weighs.
+/// Maximum weight of a URL, in bytes.
 const MAX_WEIGHT: i64 = 8 << 20;
-/// 32 MiB: with one more URL, a part stays below 45 MB.
+/// Weight of a full part, in bytes: with one more URL, a part stays below 45 MB.
 const PART_WEIGHT: i64 = 32 << 20;
 
-/// How long one reader holds a snapshot. It keeps a connection, and the database from reclaiming
-/// what changed since: a crawler takes seconds.
+/// How long one reader may hold a snapshot, which occupies a connection and prevents the database
+/// from reclaiming old rows. A crawler takes seconds.
 const SNAPSHOT: Duration = Duration::from_secs(30);
 
 /// The number of a sitemap file: the page and its part, both from 1. Page 4 starts with `4`, which
@@ -39,7 +39,7 @@ impl SitemapNumber {
     /// The file that lists the home page.
     pub const FIRST: Self = Self { page: 1, part: 1 };
 
-    /// Parses a number in its only spelling.
+    /// Parses a number in its canonical spelling.
     pub fn parse(text: &str) -> Option<Self> {
         let (page, part) = text.split_once('.').unwrap_or((text, "1"));
         let [page, part] = [page, part].map(|digits| digits.parse().ok().filter(|n| *n > 0));
@@ -60,7 +60,7 @@ impl fmt::Display for SitemapNumber {
 /// A sitemap file that has URLs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SitemapFile {
-    /// Its number.
+    /// The file's number.
     pub number: SitemapNumber,
     /// When one of its URLs last changed.
     pub lastmod_us: i64,
@@ -105,11 +105,11 @@ struct Page {
     lastmod_us: i64,
 }
 
-/// Where the parts of a page end, in the weight of its URLs from the first one on. A URL is in the
-/// part in which it ends.
+/// Where the parts of a page end, in the cumulative weight of its URLs. A URL is in the part in
+/// which it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Split {
-    /// How many parts there are.
+    /// Number of parts.
     parts: i64,
     /// Where the full parts end: all but the last two.
     settled: i64,
@@ -124,25 +124,25 @@ impl FromRow for Page {
 }
 
 impl Page {
-    /// Splits it into the fewest parts that fit into files. The last two are equal halves, so that
-    /// each has two URLs at least.
+    /// Splits the page into the fewest parts that fit into files. The last two are equal halves, so
+    /// that each has at least two URLs.
     fn split(self) -> Split {
         let by_weight = (self.weight - 1) / PART_WEIGHT + 1;
         let home = i64::from(self.page == SitemapNumber::FIRST.page);
-        // with home, a page may have one URL more than a file
+        // with home, a page may have one URL more than fit into a file
         let by_urls = (self.urls + home - 1) / MAX_URLS + 1;
         let parts = by_weight.max(by_urls);
         if parts == 1 {
             return Split { parts, settled: 0, middle: 0 };
         }
         let settled = (parts - 2) * PART_WEIGHT;
-        // the weight of the last id of page 1 is unknown, and most often close to none
+        // the weight of the last id of page 1 is unknown, and usually small
         let last = if by_urls > by_weight { MAX_WEIGHT } else { 0 };
         let middle = settled + (self.weight - settled - last - 1) / 2 + 1;
         Split { parts, settled, middle }
     }
 
-    /// Its only file, if it has one part.
+    /// The page's only file, if it has one part.
     fn whole(self) -> Option<SitemapFile> {
         let Self { page, lastmod_us, .. } = self;
         let number = SitemapNumber { page, part: 1 };
@@ -182,11 +182,11 @@ impl FromRow for SitemapUrl {
     }
 }
 
-/// Reads a file of the sitemap from one snapshot, as long as it has one.
+/// Reads a file of the sitemap, from one snapshot as long as that lasts.
 #[derive(Debug)]
 pub struct SitemapReader {
     db: Db,
-    /// With its start and its place among all snapshots.
+    /// With its start, and its permit among all snapshots.
     snapshot: Option<(Tx, Instant, OwnedSemaphorePermit)>,
 }
 
@@ -214,8 +214,8 @@ impl SitemapReader {
         self.all(sql::SITEMAP_URLS, &args).await
     }
 
-    /// Whether all that it read is of one state. It is not if too many others had snapshots at its
-    /// start, or if it took too long: it then reads the newest state.
+    /// Whether everything was read from one snapshot. If too many others had snapshots at the
+    /// start, or this reader took too long, it reads the newest state instead.
     pub fn is_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }
@@ -270,7 +270,7 @@ impl Sitemap<'_> {
         }))
     }
 
-    /// Begins to read a file.
+    /// Starts to read a file, from a snapshot unless too many others have one.
     pub async fn reader(&self) -> Result<SitemapReader, StoreError> {
         let permit = Arc::clone(self.snapshots).try_acquire_owned().ok();
         let snapshot = match permit {

@@ -1,6 +1,6 @@
 //! The kinds of journal entries.
 //!
-//! Pure. The database checks the same names again.
+//! Pure. The tables have constraints with the same names.
 
 use portcullis_filters::ledger::IntentState;
 

@@ -135,7 +135,8 @@ pub(crate) fn is_visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// PostgreSQL stores no NUL, and XML allows no other control characters.
+/// Whether a text is not blank, and has no control characters but tabs and line ends: PostgreSQL
+/// stores no NUL, and XML allows no others.
 pub(crate) fn is_text(text: &str) -> bool {
     let is_known = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
     !text.trim().is_empty() && text.chars().all(is_known)

@@ -7,27 +7,27 @@ use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use sqlx::{Connection as _, PgConnection, Row as _};
 
-/// Connections at a time that look for the session of the first one. A pooler hands out sessions
-/// that are free, and one is.
+/// Concurrent connections that may get the session of the first one. A pooler hands out free
+/// sessions, and that one is free.
 const OTHERS: usize = 3;
 
-/// How PostgreSQL is reached, and what follows it.
+/// How PostgreSQL is reached, and which servers follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// Whether a pooler gives a session to one connection after another: then a session's lock
-    /// excludes no process.
+    /// Whether a pooler shares a session between connections: then a session's lock excludes no
+    /// process.
     pub shares_sessions: bool,
-    /// Whether it follows another server, and accepts no writes.
+    /// Whether the server follows another one, and accepts no writes.
     pub is_standby: bool,
-    /// Servers that follow it.
+    /// Number of servers that follow it.
     pub standbys: i64,
     /// Whether commits wait for one of them.
     pub is_synchronous: bool,
 }
 
 impl Store {
-    /// Examines the way to PostgreSQL; `None` for SQLite. Uses no prepared statement, which some
-    /// poolers lose.
+    /// Examines the path to PostgreSQL; `None` for SQLite. Uses no prepared statements, as some
+    /// poolers lose them.
     ///
     /// # Errors
     /// The URL is not usable, or the database is unavailable.
@@ -52,13 +52,13 @@ impl Store {
     }
 }
 
-/// Whether two connections that are open at a time have one session, or one has two.
+/// Whether two open connections share a session, or one connection gets a second session.
 async fn shares_sessions(server: &Server, first: &mut PgConnection) -> Result<bool, StoreError> {
     let session = session(first).await?;
     let mut others = Vec::new();
     while others.len() < OTHERS {
         let mut other = server.connect().await?;
-        // it keeps the session, so that the next one gets another
+        // a transaction occupies the session, so that the next connection gets another one
         bounded(sqlx::raw_sql("BEGIN").execute(&mut other)).await?;
         if self::session(&mut other).await? == session {
             return Ok(true);

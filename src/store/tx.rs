@@ -1,10 +1,10 @@
 //! A transaction: a connection on which `BEGIN` succeeded, until `COMMIT` or `ROLLBACK` does.
 //!
-//! These are plain statements, unknown to the driver, whose own count of open transactions is wrong
+//! These are plain statements, unknown to the driver: its own count of open transactions is wrong
 //! once a database has ended one by itself, as SQLite does when a write fails. A connection whose
 //! transaction failed is closed: after an error, a timeout, a future that was dropped during a
-//! statement, and a commit that was not confirmed. One that is dropped between two statements is
-//! rolled back, and returns to its pool if that succeeds.
+//! statement, or a commit that was not confirmed. A transaction that is dropped between two
+//! statements is rolled back; its connection returns to the pool if that succeeds.
 
 use super::connection::Connection;
 use super::db::{Arg, Row, TIMEOUT, bounded, until, within};
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// A transaction.
 #[derive(Debug)]
 pub(super) struct Tx {
-    /// `None` after its end.
+    /// `None` after the end of the transaction.
     connection: Option<Connection>,
     state: State,
 }
@@ -46,7 +46,7 @@ impl State {
 }
 
 impl Tx {
-    /// Begins a transaction on this connection with the statements `begin`; the rows of those.
+    /// Begins a transaction on this connection with the statements `begin`; returns their rows.
     pub(super) async fn begin(
         connection: Connection,
         begin: impl SqlSafeStr,
@@ -62,8 +62,8 @@ impl Tx {
         matches!(self.connection, Some(Connection::Postgres(_)))
     }
 
-    /// The connection for the next statement. The transaction is in doubt until its caller knows
-    /// how that ended.
+    /// The connection for the next statement. The transaction is in doubt until the caller knows
+    /// the result.
     fn next(&mut self) -> Result<&mut Connection, StoreError> {
         match &mut self.connection {
             Some(connection) if self.state == State::Sound => {
@@ -94,7 +94,7 @@ impl Tx {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Runs a statement; the number of rows that changed.
+    /// Runs a statement; returns the number of rows that changed.
     pub(super) async fn run(
         &mut self,
         sql: &'static str,
@@ -124,8 +124,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Rolls back to a savepoint, also after a statement that failed by itself: the transaction
-    /// goes on.
+    /// Rolls back to a savepoint, even after a statement that failed by itself: the transaction
+    /// continues.
     pub(super) async fn undo(&mut self, rollback: &'static str) -> Result<(), StoreError> {
         if self.state == State::Failed {
             self.state = State::Sound;
@@ -158,7 +158,7 @@ impl Drop for Tx {
     }
 }
 
-/// Ends a transaction whose caller needs nothing of it.
+/// Rolls back a dropped transaction; closes the connection if that fails.
 async fn roll_back(mut connection: Connection) {
     let done = bounded(connection.control("ROLLBACK")).await;
     if done.is_err() {
@@ -176,11 +176,11 @@ mod tests {
 
     const PUT: &str = "INSERT INTO follow (did, subject_did) VALUES ($1, $2)";
     const COUNT: &str = "SELECT count(*) AS follows FROM follow";
-    /// Rows without end, until nobody takes them.
+    /// A query without an end.
     const ENDLESS: &str =
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n";
 
-    /// A SQLite file in a folder of its own.
+    /// Runs a test on a SQLite file in a folder of its own.
     async fn on_sqlite(name: &str, test: impl AsyncFnOnce(&Db)) {
         let name = format!("portcullis-tx-{name}-{}", std::process::id());
         let folder: PathBuf = std::env::temp_dir().join(name);
@@ -195,7 +195,7 @@ mod tests {
         db.row(COUNT, &[]).await.unwrap().unwrap().get("follows").unwrap()
     }
 
-    /// Lets the present connection to a file write no more than it has.
+    /// Prevents the file from growing through the present write connection.
     async fn fill(db: &Db) {
         db.run("PRAGMA max_page_count = 1", &[]).await.unwrap();
     }
@@ -219,7 +219,7 @@ mod tests {
                 fill(db).await;
                 let done = write(db, round).await;
                 assert!(is_full(&done), "SQLite ended the transaction by itself: {done:?}");
-                // of the connection, which is not used again
+                // the limit is that of the connection, which is not used again
                 write(db, round).await.unwrap();
             }
             fill(db).await;

@@ -13,10 +13,10 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-/// The authority's answer, and its Date with it.
+/// Timeout of the request to the authority.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A certificate is dated back by an hour at most, and a signed request is not: a minute is far too
-/// much for a clock that is set at all.
+/// The tolerated error of the clock. Authorities date certificates back by an hour at most, and
+/// signed requests not at all. A clock that is synchronized is off by far less than a minute.
 const LARGEST_ERROR: Duration = Duration::from_secs(60);
 
 /// The parts of a directory that an order needs: RFC 8555, section 7.1.1.
@@ -48,7 +48,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     report.add(Finding::new(Kind::Authority, "tls.acme", Status::Note, message));
 }
 
-/// Asks for the directory, and for the addresses of the domains.
+/// Requests the directory, and resolves the domains.
 pub(super) async fn check_live(config: &Config, roots: Roots, report: &mut Report) {
     let Some(acme) = &config.acme else { return };
     let domains: BTreeSet<_> = ordered(config)

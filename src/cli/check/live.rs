@@ -33,7 +33,7 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
             report.add(Finding::ok(Kind::Node, &url.shown(), format!("it is {brand}")));
         }
     }
-    // compared as replicas, which have to agree in more
+    // compared as replicas, for which the checks are stricter
     let of_replicas = NodeConfig { mode: NodeMode::Replicas, ..config.node.clone() };
     if let Some(guard) = ChainGuard::new(&of_replicas, &load(&of_replicas, Arc::default())) {
         for (index, url) in config.node.url.iter().enumerate() {
@@ -59,7 +59,8 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     }
 }
 
-/// Implementations, and the method that only each of them has: its version, or its configuration.
+/// Implementations, each with a method that only it has, and that returns its version or
+/// configuration.
 const BRANDS: [(&str, &str); 3] = [
     ("Pathfinder", "pathfinder_version"),
     ("Juno", "juno_version"),
@@ -85,8 +86,8 @@ async fn brand(chain: &Chain) -> Option<String> {
     None
 }
 
-/// Looks for a pooler before PostgreSQL, which is reported as `pooled`, for standbys behind it, and
-/// at the replica.
+/// Checks for a pooler in front of PostgreSQL, reported with the status `pooled`, and for standbys;
+/// compares the replica.
 pub(super) async fn store(
     config: &StoreConfig,
     password: Option<&Secret>,
@@ -94,7 +95,7 @@ pub(super) async fn store(
     report: &mut Report,
 ) {
     const KEY: &str = "store.url";
-    // else it is reported that it cannot be opened
+    // an error is reported where the store is opened
     if let Ok(Some(found)) = Store::topology(config, password).await {
         if found.shares_sessions {
             report.add(Finding::new(Kind::Store, KEY, pooled, POOLED));
@@ -165,12 +166,12 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     }
 }
 
-/// The node with its credentials: if they are unusable, each call says why.
+/// The node with its credentials. If they are unusable, each call fails with the cause.
 fn load(config: &NodeConfig, metrics: Arc<Metrics>) -> Arc<Node> {
     Node::new(config, Credentials::load(config), metrics)
 }
 
-/// Calls a method of the node, which has this one URL.
+/// Calls a method of the node at this URL.
 async fn ask(client: &NodeClient, url: &NodeUrl, method: Method) -> Finding {
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),

@@ -1,10 +1,10 @@
-//! `portcullis check`: everything that a start would refuse, at once.
+//! `portcullis check`: reports everything that a start would refuse, in one run.
 //!
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
-//! looks for the fleet's store, and binds each address for a moment. With `--live` it also requests
+//! pings the fleet's store, and binds each address for a moment. With `--live` it also requests
 //! version and chain id from each URL of the node, through the policy and the client that serve
 //! requests, compares the chains of the URLs, proves the relay's pins, finds poolers and standbys
-//! of PostgreSQL, and asks the ACME authority: a start needs none of that.
+//! of PostgreSQL, and checks the ACME authority. A start needs none of that.
 
 mod acme;
 mod live;
@@ -91,7 +91,7 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
     for warning in &config.warnings {
         report.add(Finding::of_key(Status::Note, warning));
     }
-    // the file of a wrong key is not checked: the key means another one
+    // skip the file of a wrong key: the operator meant another file
     let is_wrong = |key: &str| found.as_ref().is_err_and(|errors| errors.names(key));
     let loaded = files(config, is_wrong, &mut report);
     for (key, listen) in config.listeners() {
@@ -109,7 +109,8 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
         if let Some(password) = password {
             report.add(store(config, Store::examine(config, password).await));
             if arguments.live && !config.is_for_one() {
-                // the relay locks; the sidecar only needs a pooler that knows prepared statements
+                // the relay holds session locks; the sidecar only needs a pooler with prepared
+                // statements
                 let pooled = if is_relay { Status::Failed } else { Status::Note };
                 live::store(config, password, pooled, &mut report).await;
             }
@@ -158,8 +159,8 @@ fn files(
     }
 }
 
-/// Whether a start could listen there. An address of the running service is a note: it is free once
-/// that stops, and a reload or a handover does not bind it again.
+/// Whether a start could bind the address. If the running service has it, that is only a note: it
+/// is free once the service stops, and a reload or a handover does not bind it again.
 fn listener(key: &str, listen: &Listen) -> Finding {
     let Err(error) = listen::check(listen) else {
         return Finding::ok(Kind::Listener, key, format!("{listen} is free"));
@@ -172,7 +173,7 @@ fn listener(key: &str, listen: &Listen) -> Finding {
     Finding::failed(Kind::Listener, key, listen::refusal(key, listen, &error))
 }
 
-/// Whether the fleet's store can be used; `away` if it cannot.
+/// Reports whether the fleet's store can be used, with the status `away` if it cannot.
 fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, away: Status) -> Finding {
     const KEY: &str = "fleet.url";
     let url = &config.url;

@@ -1,8 +1,8 @@
 //! The report of `check`: one line per finding and a summary, or one JSON object
 //! (`conf/README.md` documents it).
 //!
-//! All of it goes to standard output, in both formats: a report that is saved has the mistakes.
-//! Colours are for terminals, and not with `NO_COLOR`.
+//! Both formats go to standard output as a whole, so a saved report has the mistakes. Only
+//! terminals get colours, unless `NO_COLOR` is set.
 
 use super::Arguments;
 use crate::cli::{CHECK_FAILED, Outcome, written};
@@ -39,7 +39,7 @@ pub(super) enum Kind {
     Authority,
 }
 
-/// One thing that was checked.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     kind: Kind,
@@ -47,7 +47,7 @@ pub(super) struct Finding {
     subject: String,
     status: Status,
     message: String,
-    /// Where the value of a key is.
+    /// The position of a key's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ impl Finding {
         }
     }
 
-    /// Where the value is, for the text.
+    /// Formats the position of the value.
     fn origin(&self) -> String {
         match (self.line.zip(self.column), &self.variable) {
             (Some((line, column)), _) => format!("line {line}, column {column}: "),
@@ -169,7 +169,7 @@ impl Report {
         }
         self.ok = self.summary.failed == 0;
         if self.format == Format::Text {
-            // a reader may stop early; `finish` writes once more
+            // an error that persists is reported by `finish`
             let _written = finding.write(&mut anstream::stdout());
         }
         self.checks.push(finding);

@@ -1,7 +1,8 @@
 //! Child processes that the kernel kills when their parent ends, for whatever reason.
 //!
 //! Only the child itself can set its parent-death signal (PR_SET_PDEATHSIG, prctl(2)). So the child
-//! is first this program under another name, which sets the signal and then executes the other one.
+//! starts as this program under another name, which sets the signal and then executes the actual
+//! program.
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::ffi::{OsStr, OsString};
@@ -22,7 +23,7 @@ pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
 /// Executes the other program, if this process was started by [`command`].
 ///
 /// # Errors
-/// It cannot be run.
+/// The other program cannot be executed.
 pub(in crate::cli) fn run() -> io::Result<()> {
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != NAME) {

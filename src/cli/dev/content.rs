@@ -16,17 +16,17 @@ const FILES: [&str; 6] = [
     include_str!("../../../conf/dev/content/6-pages.ndjson"),
 ];
 
-/// The origin for the ids of the podcasts, which stay the same on another port.
+/// The origin in the ids of the podcasts, fixed so that they do not depend on the port.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
 /// Imports the sample content into the store of `state`, unless it is there.
 pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     let store = Store::open_shared(&hold::store(state), None).await?;
     for file in FILES {
-        // only pages of the sidecar's own origin are taken
+        // an import accepts only pages of the sidecar's own origin
         let own = format!("\"loc\":\"{BASE_URL}/");
         let mut file = Cursor::new(file.replace("\"loc\":\"https://cards.example/", &own));
-        // its dates are not of today
+        // its dates may be in the future
         let rules = ImportRules { base_url: Some(BASE_URL), now_us: i64::MAX };
         let done = store.content().import(&mut file, rules, |_, _| {}).await;
         done.map_err(ContentError::Import)?;
@@ -35,7 +35,7 @@ pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     Ok(())
 }
 
-/// Why it was not imported.
+/// Why the sample content was not imported.
 #[derive(Debug, Error)]
 pub(super) enum ContentError {
     #[error("{0}")]

@@ -17,7 +17,7 @@ const JSON: &str = "-H 'content-type: application/json'";
 const BEARER: &str = "-H \"authorization: Bearer $(cat STATE/relay.token)\"";
 const SESSION: &str = "-H \"authorization: Bearer $(cat STATE/user.session)\"";
 
-/// A line on where a surface is, and what to try there.
+/// The line with a surface's address, and the commands to try on it.
 type Lines = (&'static str, &'static str);
 
 const GATEWAY: Lines = (
@@ -59,7 +59,7 @@ const NO_RELAY: &str = "  relay     off: it writes only to a network whose pins 
             see [relay.pins] in conf/portcullis.toml
 ";
 
-/// The text for a machine without a node, with the faster ways.
+/// The text for a machine without a node, with faster ways to get one.
 const NO_NODE: &str = "\
 No starknet-devnet was found: cargo builds version VERSION of it, once. On two cores that takes
 about 20 minutes. Until then reads get 503 node_starting; commands to try follow. Ctrl-C stops
@@ -74,13 +74,13 @@ Faster, before the next start:
     portcullis dev --node http://127.0.0.1:5050/rpc --deploy
 ";
 
-/// The contents of the text, in addition to the addresses.
+/// The values in the text, in addition to the addresses.
 pub(super) struct Greeting<'a> {
     /// The node's URL.
     pub(super) node: &'a str,
-    /// The DID of the feeds.
+    /// The DID of the feeds' publisher.
     pub(super) publisher: &'a str,
-    /// The folder.
+    /// The folder of `dev`.
     pub(super) state: &'a Path,
 }
 

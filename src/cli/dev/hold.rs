@@ -60,7 +60,7 @@ pub(super) fn store(state: &Path) -> StoreConfig {
     }
 }
 
-/// Fails if a process serves with the store of the folder.
+/// Fails while another process serves with the folder's store.
 pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
     match Store::examine(&store(state), None).await.ok().and_then(|found| found.in_use) {
         Some(lock) => Err(DevError::Store(StoreError::Locked(lock))),
@@ -88,10 +88,10 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// As configured by the defaults and `env`.
+    /// The addresses that the defaults and `env` configure.
     ///
     /// # Errors
-    /// Returns every mistake in the environment; the pins are not known yet.
+    /// The environment has mistakes. Those in `relay.pins` are ignored: the pins are not known yet.
     pub(super) fn configured(
         template: &str,
         env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -115,7 +115,7 @@ impl Addresses {
         Ok(Self { surfaces, is_sidecar_secured })
     }
 
-    /// Binds every address; then they are the actual ones.
+    /// Binds every address, and replaces it with the actual one.
     pub(super) fn bind(&mut self) -> Result<Inherited, DevError> {
         let mut bound = Vec::new();
         for (surface, listen) in &mut self.surfaces {
@@ -133,8 +133,7 @@ impl Addresses {
         self.surfaces.iter().find_map(|(of, listen)| (*of == surface).then_some(listen))
     }
 
-    /// The configuration with these addresses, and the sidecar's origin, which feeds and podcasts
-    /// contain.
+    /// Fills in these addresses, and the sidecar's origin, which feeds and podcasts contain.
     pub(super) fn fill(&self, template: &str) -> String {
         let fill = |text: String, (surface, listen): &(Surface, Listen)| {
             text.replace(&placeholder(*surface), &listen.to_string())
@@ -150,7 +149,7 @@ impl Addresses {
         if address.ip().is_unspecified() {
             address.set_ip(Ipv4Addr::LOCALHOST.into());
         }
-        // http:// is for loopback only, and port 0 is no port
+        // http:// is for loopback only, and port 0 cannot be connected to
         if address.port() == 0 || !address.ip().is_loopback() {
             return BASE_URL.to_owned();
         }
@@ -159,7 +158,7 @@ impl Addresses {
     }
 }
 
-/// The place of a surface's address in the template.
+/// The placeholder of a surface's address in the template.
 fn placeholder(surface: Surface) -> String {
     format!("{}_LISTEN", surface.name().to_uppercase())
 }

@@ -18,22 +18,23 @@ use std::time::Duration;
 
 /// The version for which the development network is made.
 pub(super) const VERSION: &str = "0.10.1";
-/// Where its project publishes programs of that version.
+/// Where its project publishes binaries of that version.
 pub(super) const RELEASE: &str =
     "https://github.com/starknet-io/starknet-devnet/releases/tag/v0.10.1";
-/// Its image of that version.
+/// Its container image of that version.
 pub(super) const IMAGE: &str = "shardlabs/starknet-devnet-rs:0.10.1";
-/// Where it is installed.
+/// The folder where it is installed.
 pub(super) const TOOLS: &str = "target/tools";
-/// Optimised little: it compiles in half the time, and its network is ready 0.3 s later.
+/// Little optimisation: it compiles in half the time, and its network is ready 0.3 s later.
 const PROFILE: [(&str, &str); 4] =
     [("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "256"), ("DEBUG", "false"), ("STRIP", "true")];
 /// Time between two polls of the lock or of cargo.
 const POLL: Duration = Duration::from_millis(100);
-/// The progress is logged this often: at every 5 %.
+/// Progress is logged in steps of 5 %.
 const LOGGED: usize = 20;
 
-/// Builds and installs it, and reports the progress. Other output of cargo is written to `log`.
+/// Builds and installs `starknet-devnet`; reports progress. Other output of cargo is written to
+/// `log`.
 ///
 /// # Errors
 /// Cargo is missing, or failed.
@@ -71,7 +72,7 @@ pub(super) async fn install(
 struct Build(Child);
 
 impl Build {
-    /// Starts it; returns it and its standard error.
+    /// Starts cargo; returns it with its standard error.
     fn start(folder: &Path) -> io::Result<(Self, impl Read + Send + use<>)> {
         let mut command = attached::command("cargo");
         command
@@ -86,7 +87,7 @@ impl Build {
         }
         let (output, stderr) = io::pipe()?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
-        // Ctrl-C is for this process
+        // so that Ctrl-C signals only this process
         Ok((Self(command.process_group(0).spawn()?), output))
     }
 
@@ -138,7 +139,7 @@ fn read(from: impl Read, log: &mut File, report: impl Fn(String)) {
     }
 }
 
-/// The numbers of a progress bar: done, and in total.
+/// Parses a progress bar: the number of crates done, and in total.
 fn progress(line: &str) -> Option<(usize, usize)> {
     let (_, bar) = line.split_once("Building [")?;
     let (_, numbers) = bar.split_once("] ")?;

@@ -6,7 +6,7 @@
 //! missing, the edge runs first, and the steps that need the node follow when it is built
 //! (`install`). A node that ends is started again (`supervisor`). Ctrl-C stops both. A running node
 //! (`--node`) is never started, restarted or stopped. It is only read, unless `--deploy` or
-//! `--prepare` says to set up the network on it.
+//! `--prepare` sets up the network on it.
 
 pub(super) mod attached;
 mod content;
@@ -154,7 +154,7 @@ impl DevError {
 fn start(arguments: &Arguments) -> Result<(), DevError> {
     let state = &*arguments.state;
     let failed = |error| DevError::State(state.to_owned(), error);
-    // nothing changes before all of this is ours
+    // change nothing before all of this is held
     let _lock = hold::lock(state)?;
     let state = &*state.canonicalize().map_err(failed)?;
     let mut addresses = Addresses::configured(CONFIG, std::env::vars_os())?;

@@ -27,19 +27,20 @@ pub(super) const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab0
 const DEPLOYER: &str = "0x41a78e741e5af2fec34b695679bc6891742439f7afb8484ecd7766661ad02bf";
 /// A stand-in for the contract on L1.
 const L1_BRIDGE: &str = "0x1111111111111111111111111111111111111111";
-/// Seconds before a recovery can be executed, and before a stake can be withdrawn.
+/// Seconds before a recovery can be executed.
 const RECOVERY_DELAY: u64 = 3_600;
+/// Seconds before a stake can be withdrawn.
 const UNBONDING_DELAY: u64 = 60;
-/// For a declaration: the largest takes 640 million L2 gas.
+/// Bounds of a declaration: the largest takes 640 million L2 gas.
 const DECLARE: Bounds =
     Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (1_000_000_000, PRICE) };
-/// For everything else here.
+/// Bounds of all other transactions here.
 const INVOKE: Bounds =
     Bounds { l1_gas: (0, PRICE), l1_data_gas: (50_000, PRICE), l2_gas: (100_000_000, PRICE) };
 /// Ten times the default price of the node, 1 gfri.
 const PRICE: u128 = 10_000_000_000;
 
-/// The contracts in the order of their dependence: name, class as the node takes it.
+/// The contracts, dependencies first: name, and class in the node's format.
 const CLASSES: [(&str, &str); 5] = [
     ("registry", include_str!("../../../conf/dev/contracts/build/registry.sierra.json")),
     ("card", include_str!("../../../conf/dev/contracts/build/card.sierra.json")),
@@ -47,7 +48,7 @@ const CLASSES: [(&str, &str); 5] = [
     ("usership", include_str!("../../../conf/dev/contracts/build/usership.sierra.json")),
     ("bridge", include_str!("../../../conf/dev/contracts/build/bridge.sierra.json")),
 ];
-/// Their hashes.
+/// The class hashes of the contracts.
 const HASHES: &str = include_str!("../../../conf/dev/contracts/build/classes.json");
 
 /// A contract: its class and its (future) address.
@@ -64,7 +65,7 @@ pub(super) enum NetworkError {
     /// A call to the node failed.
     #[error("{0}: {1:?}")]
     Node(&'static str, RpcError),
-    /// The node gave no answer at all, and why.
+    /// The node did not answer, with the cause.
     #[error("the node does not answer: {0}")]
     Unreachable(String),
     /// A transaction reverted.
@@ -89,7 +90,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// The network with these accounts on a node of our own; requests nothing from it.
+    /// The network with these accounts on a node of our own. Sends it no request.
     pub(super) fn of_our_own(config: &NodeConfig, accounts: Accounts) -> Self {
         let node = Node::new(config, Credentials::load(config), Arc::new(Metrics::default()));
         let client = NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER));
@@ -112,7 +113,7 @@ impl Network {
         Ok(Self { chain_id, ..network })
     }
 
-    /// Whether the node is a `starknet-devnet`: another one refuses its methods.
+    /// Whether the node is a `starknet-devnet`: others reject its methods.
     pub(super) async fn is_devnet(&self) -> Result<bool, NetworkError> {
         match self.chain.ask("devnet_getConfig", "[]").await {
             Ok(_) => Ok(true),
@@ -121,7 +122,7 @@ impl Network {
         }
     }
 
-    /// Deploys what is missing.
+    /// Deploys the accounts and contracts that are missing.
     pub(super) async fn make(&self, verification: Verification) -> Result<(), NetworkError> {
         for account in self.accounts.all() {
             self.make_account(account).await?;
@@ -190,7 +191,7 @@ impl Network {
         Ok(())
     }
 
-    /// Deploys all contracts and wires them, in one transaction.
+    /// The calls that deploy all contracts and wire them, for one transaction.
     fn deployment(&self) -> Vec<Call> {
         let [registry, card, staking, usership, bridge] = self.contracts;
         let arguments = arguments(&self.accounts, self.token, &self.contracts);
@@ -278,7 +279,7 @@ fn contracts(accounts: &Accounts, token: Felt) -> [Contract; 5] {
             address: Felt::ZERO,
         }
     });
-    // each depends on those before it only
+    // each depends only on those before it
     for at in 0..contracts.len() {
         let arguments = &arguments(accounts, token, &contracts)[at];
         let class = contracts[at].class;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::net::TcpSocket;
 
-/// Its own chain id, so that signatures made here are invalid elsewhere.
+/// The node's own chain id, so that signatures made here are invalid elsewhere.
 pub(super) const CHAIN_ID: &str = "PORTCULLIS_DEV";
 /// A node starts in one to seven seconds, more on a busy machine.
 const START: Duration = Duration::from_secs(60);
@@ -25,29 +25,29 @@ const PACKAGED: &str = "/usr/lib/portcullis";
 /// Time between two polls while it starts.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Why no node runs.
+/// Why the node did not start.
 #[derive(Debug, Error)]
 pub(super) enum StartError {
-    /// It is missing, and so is cargo, which builds it.
+    /// The program is missing, and so is cargo to build it.
     #[error(
         "starknet-devnet was not found, and cargo, which would build it, is not on PATH; install \
          the package portcullis-devnet, unpack starknet-devnet from {RELEASE} onto PATH, or name a \
          running node with --node"
     )]
     NoCargo,
-    /// It cannot be built.
+    /// The program cannot be built.
     #[error(
         "cannot install starknet-devnet: {0}; install it in another way, or name a running node \
          with --node"
     )]
     Install(String),
-    /// There is no port for it.
+    /// No port is free.
     #[error("no port is free: {0}")]
     Port(io::Error),
-    /// It does not start.
+    /// The program cannot be executed.
     #[error("cannot start {0}: {1}")]
     Spawn(PathBuf, io::Error),
-    /// It exited or did not answer; its log has the reason.
+    /// The node exited or did not answer; its log has the reason.
     #[error("starknet-devnet did not start; see {0}")]
     NotAlive(PathBuf),
 }
@@ -75,29 +75,29 @@ impl Devnet {
         Ok(devnet)
     }
 
-    /// Starts it again, at its address and with an empty chain, after it has ended.
+    /// Restarts a node that has ended, at its address and with an empty chain.
     pub(super) async fn restart(&mut self) -> Result<(), StartError> {
         let spawn_failed = |error| StartError::Spawn(self.program.clone(), error);
-        // the log keeps what it said at its end
+        // appended: the log has the last output before the node ended
         let out = OpenOptions::new().append(true).create(true).open(&self.log);
         let out = out.map_err(spawn_failed)?;
         self.process = spawn(&self.program, self.port.address, out).map_err(spawn_failed)?;
         self.answers().await
     }
 
-    /// How it ended; `None` while it runs.
+    /// The exit status; `None` while the node runs.
     pub(super) fn exit_status(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Ends it.
+    /// Kills the node.
     pub(super) fn stop(&mut self) {
         // it has nothing to save
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Waits until it answers.
+    /// Waits until the node answers.
     async fn answers(&mut self) -> Result<(), StartError> {
         let end = Instant::now() + START;
         while !is_alive(self.port.address) {
@@ -116,17 +116,17 @@ impl Drop for Devnet {
     }
 }
 
-/// A port on loopback, for a node that starts later, and again after it has ended. Without a node,
+/// A port on loopback, reserved for a node that starts later and may restart. Without a node,
 /// connections to the port are refused.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
-    /// Bound but not listening: the system gives the port to nobody who asks for a free one, and
-    /// the node can listen on it, as both set `SO_REUSEADDR`.
+    /// Bound but not listening: the system does not assign the port to others, and the node can
+    /// listen on it, as both set `SO_REUSEADDR`.
     _socket: TcpSocket,
 }
 
 impl Port {
-    /// A free one.
+    /// Reserves a free port.
     pub(super) fn reserve() -> Result<Self, StartError> {
         let socket = TcpSocket::new_v4().map_err(StartError::Port)?;
         socket.set_reuseaddr(true).map_err(StartError::Port)?;
@@ -135,7 +135,7 @@ impl Port {
         Ok(Self { address, _socket: socket })
     }
 
-    /// The URL of its JSON-RPC.
+    /// The URL of the node's JSON-RPC.
     pub(super) fn url(&self) -> String {
         format!("http://{}/rpc", self.address)
     }
@@ -150,7 +150,7 @@ fn spawn(program: &Path, address: SocketAddr, out: File) -> io::Result<Child> {
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(err)
-        // Ctrl-C is for this process; the node stops when requests in flight are answered
+        // Ctrl-C signals only this process; the node stops after the requests in flight
         .process_group(0)
         .spawn()
 }
@@ -167,14 +167,14 @@ fn is_alive(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-/// The program of the node, in the first of its places that has it.
+/// Finds the program of the node, in the first of [`places`] that has it.
 pub(super) fn find() -> Option<PathBuf> {
     let (path, own) = (env::var_os("PATH").unwrap_or_default(), env::current_exe().ok());
     places(&path, own.as_deref()).into_iter().find(|program| program.is_file())
 }
 
-/// Its places, in order: on `PATH`, where a user has put it; next to this program, as unpacked from
-/// archives; of the package; of an earlier build.
+/// The possible paths of the program, in order: on `PATH`, where a user has put it; next to this
+/// program, as unpacked from archives; in the package; in an earlier build.
 fn places(path: &OsStr, own: Option<&Path>) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
     folders.extend(own.and_then(Path::parent).map(Path::to_owned));
@@ -213,7 +213,7 @@ mod tests {
         let port = Port::reserve().expect("a port is free");
         let other = || TcpSocket::new_v4().and_then(|socket| socket.bind(port.address));
         assert_eq!(other().unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        // a listener sets SO_REUSEADDR, and is where connections go
+        // a listener sets SO_REUSEADDR, and accepts the connections
         let node = TcpListener::bind(port.address).expect("the node can have it");
         TcpStream::connect(port.address).expect("the node listens");
         node.accept().expect("it is the node's");

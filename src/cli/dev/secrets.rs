@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// The first user of the sample content.
 const USER: &str = "8eb5140f-16f4-4881-9724-1955b91dddd9";
-/// 30 days.
+/// Lifetime of the session in seconds: 30 days.
 const SESSION: u64 = 30 * 24 * 3_600;
 
 /// An account with its key.
@@ -32,7 +32,7 @@ pub(super) struct Accounts {
     pub(super) faucet: Account,
 }
 
-/// Why they are unusable.
+/// Why the secrets are unusable.
 #[derive(Debug, Error)]
 pub(super) enum KeyError {
     /// A file could not be written.
@@ -44,7 +44,8 @@ pub(super) enum KeyError {
 }
 
 impl Accounts {
-    /// The accounts whose keys are in `folder`, next to the other secrets.
+    /// Reads the keys of the accounts in `folder`; creates those and other secrets that are
+    /// missing.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, KeyError> {
         for name in ["relay.token", "operator.token", "session.secret", "webhook.secret"] {
             let file = folder.join(name);

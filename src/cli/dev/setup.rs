@@ -23,7 +23,7 @@ const NODE_LOG: &str = "node.log";
 /// The chain that is served.
 pub(super) struct Setup {
     url: String,
-    /// The URL without parts that may be a key.
+    /// The URL without parts that may be secret.
     pub(super) shown: String,
     /// The pins for the relay to prove; `None` on an unknown network.
     pub(super) pins: Option<String>,
@@ -33,15 +33,15 @@ pub(super) struct Setup {
 
 /// Whether this process runs the node.
 enum OwnNode {
-    /// It does not: the node was named by `--node`.
+    /// This process does not run the node: `--node` names it.
     None,
     Running(Devnet),
-    /// Its program is to be built.
+    /// The program of the node must be built first.
     Missing(Port),
 }
 
 impl Setup {
-    /// Sets up the network, unless the node is to be built first, and the store.
+    /// Sets up the store, and the network unless the node must be built first.
     pub(super) async fn make(arguments: &Arguments, state: &Path) -> Result<Self, DevError> {
         let verification = if arguments.without_v2 { Verification::V1 } else { Verification::V2 };
         let setup = match &arguments.node {
@@ -96,7 +96,7 @@ impl Setup {
         Ok(Self { shown: url.clone(), url, pins, node, verification })
     }
 
-    /// The template, filled in.
+    /// Fills in the template.
     pub(super) fn configuration(&self, template: &str, state: &Path) -> String {
         let text = template.replace("NODE_URL", &self.url);
         let text = text.replace("STATE", &state.display().to_string());

@@ -21,7 +21,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Watches the node that `first` starts; `deploy` sets its network up after a restart. If
-    /// `first` fails, it stops the process.
+    /// `first` fails, the supervisor stops the process.
     pub(super) fn watch(
         first: impl AsyncFnOnce() -> Result<Devnet, DevError> + Send + 'static,
         deploy: impl AsyncFn() -> Result<(), DevError> + Send + 'static,
@@ -47,7 +47,7 @@ impl Supervisor {
     /// Stops the node.
     ///
     /// # Errors
-    /// Returns why it did not start.
+    /// Returns why the node did not start.
     pub(super) fn stop(self) -> Result<(), DevError> {
         drop(self.stop);
         self.thread.join().unwrap_or(Ok(()))

@@ -1,4 +1,4 @@
-//! `portcullis store backup`: a SQLite store as one file, complete or not there.
+//! `portcullis store backup`: copies a SQLite store to one file, which is complete or absent.
 
 use super::Failed;
 use crate::config::{StoreConfig, StoreTls};
@@ -48,7 +48,8 @@ impl Partial {
         Ok(Self(path))
     }
 
-    /// Gives the complete file its name, unless another file has it by now; its size in bytes.
+    /// Gives the complete file its name, unless another file has it by now; returns its size in
+    /// bytes.
     fn publish(&self, to: &Path) -> io::Result<u64> {
         let file = File::open(&self.0)?;
         file.sync_all()?;
@@ -62,7 +63,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // a file that cannot be removed has a name that says what it is
+        // a file that cannot be removed is recognizable by its name
         let _ignored = fs::remove_file(&self.0);
     }
 }

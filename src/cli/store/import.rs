@@ -42,7 +42,7 @@ pub(super) async fn run(
         let done = store.content().import(&mut BufReader::new(file), rules, progress).await;
         bar.finish_and_clear();
         match done {
-            // a reader that is gone stops no import
+            // a closed standard output does not stop the import
             Ok(imported) => {
                 shown = shown.and(writeln!(io::stdout(), "{}: {imported}", path.display()));
             }
@@ -64,8 +64,8 @@ fn bar(path: &Path, length: u64) -> ProgressBar {
     ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name)
 }
 
-/// A file that can be read twice. A pipe is first copied to a temporary file, which is created
-/// exclusively, private and already unlinked.
+/// Opens a file that can be read twice. A pipe is first copied to a temporary file, which is
+/// created exclusively, private and already unlinked.
 fn readable_twice(path: &Path) -> io::Result<File> {
     let mut pipe: Box<dyn io::Read> = if path == Path::new("-") {
         Box::new(io::stdin())

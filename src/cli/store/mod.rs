@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use thiserror::Error;
 
-/// 1 day more than the webhook accepts, as clocks differ.
+/// Pruning waits 1 day longer than the webhook accepts an event, as clocks differ.
 const MARGIN: Duration = Duration::from_secs(24 * 3_600);
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -159,7 +159,7 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
     Ok(())
 }
 
-/// Prunes once or, with `--every`, again and again. A store that fails ends it, so that its
+/// Prunes once or, with `--every`, repeatedly. A failure of the store ends the command, so that its
 /// supervisor notices.
 async fn prune_until_stopped(config: &Config, arguments: &PruneArguments) -> Result<(), Failed> {
     let prune = || with_store(config, async |store| prune(store, arguments).await);
@@ -216,7 +216,7 @@ async fn forget(store: &Store, arguments: &ForgetArguments) -> Result<(), Failed
     if forgotten.is_in_log { Err(Failed::InLog) } else { Ok(()) }
 }
 
-/// Prints how many rows are gone.
+/// Prints how many rows were deleted.
 fn report(deleted: [(&str, u64); 5]) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     for (what, rows) in deleted {

@@ -1,8 +1,8 @@
-//! Pins: what the chain must hold before anything is written to it.
+//! Pins: the state that the chain must have before anything is written to it.
 //!
-//! A [`Proof`] reads every pin and compares; it proves all of them or none, and is valid for a few
-//! seconds. One proof at a time is made, however many requests wait for it. A pin that cannot be
-//! read is unproven. The list is in `table`.
+//! A [`Proof`] reads and compares every pin; it proves all of them or none, and is valid for a few
+//! seconds. Concurrent requests share one proof. A pin that cannot be read is unproven. The list is
+//! in `table`.
 
 mod table;
 
@@ -30,18 +30,18 @@ const V2: &str = "verification_v2_required";
 const FAUCET: &str = "faucet_balance";
 /// The pin of the store: the epoch of the chain that its relays write to.
 const SHARED_EPOCH: &str = "shared_epoch";
-/// For how much longer than a proof is valid another chain must be proven before the relays of a
-/// store write to it: each of them makes a proof in that time.
+/// How long, in addition to the validity of a proof, another chain must be proven before the relays
+/// of a store write to it: each of them makes a proof in that time.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The value of a pin that the node did not return.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
-/// One pin, compared.
+/// A pin, compared with the chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Pin {
     #[serde(rename = "pin")]
     pub(crate) name: &'static str,
-    /// Whether the chain holds what is expected.
+    /// Whether the chain has the expected value.
     pub(crate) ok: bool,
     /// The required value.
     pub(crate) expected: String,
@@ -53,7 +53,7 @@ pub(crate) struct Pin {
 #[derive(Clone, Debug)]
 pub(crate) struct Proof {
     pub(crate) checked_at: SystemTime,
-    /// The chain's epoch, if it did not change in the meantime: a test network can start again.
+    /// The chain's epoch, unless it changed during the proof: a test network can start again.
     pub(crate) epoch: Option<String>,
     /// The number of the newest block, if it was read.
     pub(crate) head: Option<u64>,
@@ -82,7 +82,7 @@ pub(crate) struct Prover {
     pins: Arc<Pins>,
     chain: Arc<Chain>,
     running: Arc<Running<Settings>>,
-    /// The store that other relays may share; `None` for a proof that permits nothing.
+    /// The store that other relays may share; `None` if no proof permits a write.
     store: Option<Arc<Store>>,
     max_age: Duration,
     proofs: Shared<(), Arc<Proof>>,
@@ -130,13 +130,13 @@ impl Prover {
         proof.unwrap_or_else(|Aborted| Arc::new(self.unproven(SystemTime::now())))
     }
 
-    /// The newest proof, valid or not; makes none.
+    /// The newest proof, valid or not. Does not start another one.
     pub(crate) fn newest(&self) -> Option<Arc<Proof>> {
         self.newest.load_full()
     }
 
-    /// A block that was the newest one not long ago; 0 if none is known. A transaction that is
-    /// signed now is in a later one.
+    /// The number of a block that was recently the newest; 0 if none is known. A transaction that
+    /// is signed now can only be in a later one.
     pub(super) fn head(&self) -> u64 {
         self.newest().and_then(|proof| proof.head).unwrap_or(0)
     }
@@ -159,7 +159,8 @@ impl Prover {
         })
     }
 
-    /// The chain's epoch, whatever the pins are; while the node is unavailable, the last one.
+    /// The chain's epoch, even if pins do not hold; the last known one while the node is
+    /// unavailable.
     pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, Outcome> {
         let last = || self.epoch.load().as_deref().cloned();
         match self.prove().await.epoch.clone().or_else(last) {
@@ -188,7 +189,7 @@ impl Prover {
         }
     }
 
-    /// The chain's epoch, unless it changed meanwhile, and every pin; `None` if the node is away.
+    /// Reads every pin, and the chain's epoch unless it changed; `None` if the node is unavailable.
     async fn read(&self, checked_at: SystemTime) -> Option<Proof> {
         let before = epoch(&self.chain).await.ok()?;
         let head = self.chain.head().await.ok().map(|block| block.number);
@@ -206,12 +207,12 @@ impl Prover {
     /// Whether the relays of the store write to the chain that was proven.
     async fn shared_epoch(&self, proof: &Proof) -> Option<Pin> {
         let store = self.store.as_ref()?;
-        // a chain without the contracts is not to be written to by any of them
+        // no relay may write to a chain without the contracts
         let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
         // a relay with a store of its own waits for no other relay's proof
         let others = if store.is_exclusive() { self.max_age.min(PATIENCE) } else { self.max_age };
         match cold(store.agree(&epoch, others + PATIENCE)).await {
-            // nobody shares it, and a new chain is in force
+            // no other process shares the store, and a new chain is in force
             Ok(expected) if expected == epoch && store.is_exclusive() => None,
             Ok(expected) => {
                 Some(Pin { name: SHARED_EPOCH, ok: expected == epoch, expected, actual: epoch })

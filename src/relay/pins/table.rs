@@ -1,4 +1,4 @@
-//! The table of pins: what each one reads, and what it must find there.
+//! The table of pins: the value that each one reads, and the expected value.
 
 use super::{FAUCET, Pin, UNREADABLE, V2};
 use crate::config::{Amount, PinsConfig};
@@ -26,7 +26,7 @@ enum Read {
     View(Felt, &'static str, Vec<Felt>),
     /// The token balance of an account, which must be at least this.
     Balance(Account, Amount),
-    /// Nothing: it is known without the chain.
+    /// A value that is known without the chain.
     Known(&'static str),
 }
 
@@ -36,12 +36,12 @@ struct Row {
     read: Read,
 }
 
-/// Reads every pin, all at once. `drip` is what the faucet must be able to pay.
+/// Reads all pins concurrently. `drip` is the balance that the faucet needs.
 pub(super) async fn read(pins: &Pins, drip: Amount, chain: &Chain, metrics: &Metrics) -> Vec<Pin> {
     join_all(rows(pins, drip).into_iter().map(|row| compare(row, pins, chain, metrics))).await
 }
 
-/// Every pin, as far as it is known without the chain.
+/// All pins as unreadable, except those that are known without the chain.
 pub(super) fn unreadable(pins: &Pins, drip: Amount) -> Vec<Pin> {
     let pin = |Row { name, expected, read }| match read {
         Read::Known(actual) => {
@@ -153,7 +153,7 @@ async fn compare(row: Row, pins: &Pins, chain: &Chain, metrics: &Metrics) -> Pin
     Pin { name, ok, expected, actual }
 }
 
-/// Whether the chain holds what is expected, and what it holds.
+/// Reads a value; returns whether it is the expected one, and its text.
 async fn evaluate(
     read: Read,
     expected: &str,
@@ -185,7 +185,7 @@ async fn evaluate(
     Ok((actual == expected, actual))
 }
 
-/// Felts in a readable form: a flag where a flag is expected.
+/// Formats felts: as a flag where a flag is expected.
 fn text(result: &[Felt], expected: &str) -> String {
     match result {
         [flag] if [YES, NO].contains(&expected) => match flag.to_u64() {

@@ -1,9 +1,9 @@
 //! The statements of the service endpoints. They read feeds, suggestions, accounts, podcasts and
 //! the sitemap; they write age verification: sessions, the verifier's events, the status of users.
 //!
-//! A page of a feed starts at the position of the last one in an index, and no query counts rows.
-//! It has the posts of one set of moderation labels, so blocked posts are not read at all. Blocked
-//! labels have 16 parameters and selected ones 10, NULL where there are fewer.
+//! A page of a feed starts in an index where the last one ended, and no query counts rows. It has
+//! the posts of one set of moderation labels, so blocked posts are not read at all. Blocked labels
+//! have 16 parameters and selected ones 10, NULL where there are fewer.
 
 /// Excludes the blocked labels `$5` to `$20`. The expression around the label keeps it out of the
 /// index search: the few labels of a post are read at once, not searched one by one.
@@ -18,8 +18,8 @@ macro_rules! unblocked {
     };
 }
 
-/// `$4` posts of the feed `$1` after the position `$2`, `$3`. The set of moderation labels that the
-/// filter names decides already; the labels decide again, for one that is set at this moment.
+/// `$4` posts of the feed `$1` after the position `$2`, `$3`. The filter selects by the set of
+/// moderation labels already; the labels are checked again, in case one is set at this moment.
 macro_rules! page {
     ($table:literal, $filter:expr) => {
         concat!(
@@ -125,8 +125,8 @@ pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FRO
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
 
 /// The pages of the sitemap that have a URL, at most `$1`: steps from each to the next. No URL
-/// weighs more than `$2`, whatever the column has: it gives the last id of page 1 the weight of a
-/// whole file.
+/// counts for more than the weight `$2`, whatever the column has: there, the last id of page 1 has
+/// the weight of a whole file.
 pub const SITEMAP_PAGES: &str = "WITH RECURSIVE found (page) AS ( \
     SELECT min(page) FROM sitemap_url WHERE indexable = 1 \
     UNION ALL SELECT (SELECT min(sitemap_url.page) FROM sitemap_url \
@@ -145,10 +145,10 @@ pub const SITEMAP_PAGE: &str = "SELECT min(page) AS page, count(*) AS urls, \
     CAST(sum(CASE WHEN weight > $2 THEN $2 ELSE weight END) AS BIGINT) AS weight \
     FROM sitemap_url WHERE page = $1 AND indexable = 1 HAVING count(*) > 0";
 /// The stamps of all parts of a sitemap page in which no URL weighs more than `$2`. A URL is in the
-/// part in which it ends: in one of the weight `$3` up to the weight `$4`, in the last part but one
-/// up to the weight `$5`, and in the last, of the number `$6`, beyond. The checksum changes with
-/// every id and every time: each id of a page has a factor of its own, and 45,000 such products fit
-/// into 63 bits.
+/// part in which it ends. Parts weigh `$3` each up to the weight `$4`; the last part but one ends
+/// at the weight `$5`, and the last has the number `$6`. The checksum changes with every id and
+/// every time: each id of a page has a factor of its own, and 45,000 such products fit into 63
+/// bits.
 pub const SITEMAP_STAMPS: &str = "SELECT part, min(id) AS first_id, max(id) AS last_id, \
     count(*) AS urls, max(lastmod_us) AS lastmod_us, \
     CAST(sum((lastmod_us % 2147483647 + 1) * (id % 45000 + 1)) AS BIGINT) AS checksum \
@@ -176,8 +176,8 @@ pub const AGE_SUBJECT: &str = "SELECT user_id FROM age_session WHERE subject_ref
 pub const AGE_SESSION_MOVE: &str =
     "UPDATE age_session SET status = $2, last_occurred_us = $3 WHERE subject_ref = $1";
 
-/// The stored facts that an event may conflict with: the event of its id, its subject, if that is
-/// of the user `$3`, and that user.
+/// The stored facts that an event may conflict with: the event of its id, its subject if that
+/// belongs to the user `$3`, and that user.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
     age_event.status_after, age_session.status AS subject_status, \
     age_session.last_occurred_us AS subject_us, age_user.status AS user_status, \

@@ -1,26 +1,26 @@
 //! All statements, each for both databases: SQLite takes `$1` too.
 //!
-//! A condition on states repeats that of its partial index word for word, as SQLite needs to use
-//! it. Public, so that a test can check the query plans. Here: the tables of the relay, and what
-//! is pruned; `content` is for the service endpoints.
+//! A condition on states repeats that of its partial index word for word, as SQLite would not use
+//! the index otherwise. Public, so that a test can check the query plans. This file has the
+//! statements of the relay and of pruning, `content` those of the service endpoints.
 
 mod content;
 
 pub use content::*;
 
-/// Writes a copy of a SQLite file, without free pages, to another that is empty.
+/// Copies a SQLite file, without free pages, to an empty file.
 pub const COPY: &str = "VACUUM INTO $1";
 
 /// Locks the end of the chain until the transaction ends, and reads it.
 pub const CHAIN_LOCK: &str = "UPDATE chain_head SET seq = seq RETURNING seq, hash";
-/// SQLite only: changes a page, unlike [`CHAIN_LOCK`], which writes the values that are there. No
-/// epoch is empty.
+/// SQLite only: changes a page, unlike [`CHAIN_LOCK`], which writes the present values. Never
+/// conflicts, as no epoch is empty.
 pub const TRIAL_ADD: &str = "INSERT INTO idempotency (epoch, key, operation, digest, created_us) \
     VALUES ('', 'trial', '', '', 0)";
 /// SQLite only: removes the row of [`TRIAL_ADD`].
 pub const TRIAL_REMOVE: &str = "DELETE FROM idempotency WHERE epoch = '' AND key = 'trial'";
-/// PostgreSQL only: 64 KiB and more in a new file, as pages of existing tables may have room on a
-/// full disk. Its rows are neither compressed nor replicated.
+/// PostgreSQL only: writes more than 64 KiB to a new file, as pages of existing tables may have
+/// room on a full disk. Its rows are neither compressed nor replicated.
 pub const ROOM_TAKE: &str = "CREATE UNLOGGED TABLE portcullis_room AS \
     SELECT md5(random()::text) AS filler FROM generate_series(1, 1200)";
 /// PostgreSQL only: removes the table of [`ROOM_TAKE`].
@@ -32,7 +32,7 @@ pub const CHAIN_MOVE: &str = "UPDATE chain_head SET seq = $1, hash = $2";
 
 /// The epoch that relays write to, and its candidate.
 pub const CHAIN_EPOCH: &str = "SELECT epoch, candidate, candidate_us FROM chain_epoch";
-/// Sets both.
+/// Sets the epoch and its candidate.
 pub const CHAIN_EPOCH_SET: &str = "INSERT INTO chain_epoch (id, epoch, candidate, candidate_us) \
     VALUES (1, $1, $2, $3) ON CONFLICT (id) \
     DO UPDATE SET epoch = $1, candidate = $2, candidate_us = $3";
@@ -58,7 +58,7 @@ macro_rules! entry {
     };
 }
 
-/// Entries from one on.
+/// Entries from a sequence number on.
 pub const ENTRIES: &str = entry!("WHERE seq >= $1 ORDER BY seq LIMIT $2");
 /// The newest entries, newest first.
 pub const ENTRIES_NEWEST: &str = entry!("ORDER BY seq DESC LIMIT $1");
@@ -94,9 +94,9 @@ pub const INTENT_ADD: &str = "INSERT INTO intent \
 pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, updated_us = $4, \
     fee_gfri = $5, included_number = $6, included_fingerprint = $7 WHERE id = $1";
 /// Facts that a new intent may conflict with, except other intents: the epoch in force; its key;
-/// the drip that has one less newer ones than the budget permits; the fees of the day; and the
-/// intent that starts its cooldown. A fact that is not needed is NULL. A displaced intent of the
-/// slot does not bind the new one.
+/// the n-th newest drip, for a budget of n; the fees of the day; and the intent that starts its
+/// cooldown. A fact that is not needed is NULL. Displaced intents of the slot count neither as
+/// drips nor for the cooldown.
 pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
     idempotency.operation AS key_operation, idempotency.digest AS key_digest, \
     idempotency.intent_id AS key_intent, \
@@ -113,8 +113,8 @@ pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch,
     ORDER BY created_us DESC, id DESC LIMIT 1) AS last_id \
     FROM (SELECT 1 AS one) AS here \
     LEFT JOIN idempotency ON idempotency.epoch = $1 AND idempotency.key = $2";
-/// The intents that a new one may conflict with: of its hash, its slot and its digest, and two of
-/// these ids.
+/// The intents that a new one may conflict with: those of its hash, its slot or its digest, and
+/// those of the ids `$6` and `$7`.
 pub const INTEND_INTENTS: &str = intent!(
     "id IN (SELECT id FROM intent WHERE epoch = $1 AND transaction_hash = $2 \
     AND state NOT IN ('rejected', 'lost') \
@@ -124,8 +124,8 @@ pub const INTEND_INTENTS: &str = intent!(
     UNION ALL SELECT id FROM intent WHERE id = $6 \
     UNION ALL SELECT id FROM intent WHERE id = $7) ORDER BY id"
 );
-/// The intents of the slot of one, and those that hold something with the digest of one of these:
-/// newer, or open.
+/// The intents of an intent's slot; newer ones with the digest of one of these, unless rejected or
+/// lost; and open ones with the digest of the intent itself.
 pub const CHANGE_INTENTS: &str = intent!(
     "id IN (SELECT slot.id FROM intent AS it JOIN intent AS slot ON slot.epoch = it.epoch \
     AND slot.signer = it.signer AND slot.nonce = it.nonce WHERE it.id = $1 \
@@ -142,8 +142,8 @@ pub const INTENT: &str = intent!("id = $1");
 /// The intent of a transaction, unless rejected or lost.
 pub const INTENT_BY_HASH: &str =
     intent!("epoch = $1 AND transaction_hash = $2 AND state NOT IN ('rejected', 'lost')");
-/// The intent that the key of a request names, and the newest of equal requests unless rejected or
-/// lost, oldest first; each with the id of the former.
+/// The intent that the key of a request names, and the newest of equal requests that is not
+/// rejected or lost, oldest first. Each row has the id of the former as `key_intent`.
 pub const REQUESTED: &str = intent!(
     ", (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
     AND digest = $2) AS key_intent ",
@@ -159,7 +159,7 @@ pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY
 /// The displaced intents of an epoch and a signer.
 pub const DISPLACED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
-/// The included intents of an epoch, newest block first; those without a known block are above all
+/// The included intents of an epoch, newest block first; those without a known block precede all
 /// others.
 pub const INCLUDED: &str = intent!(
     "epoch = $1 AND state IN ('succeeded', 'reverted') \
@@ -185,14 +185,14 @@ pub const LAST_OF: &str = intent!(
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
 
-/// The drips of an epoch after a time, up to another.
+/// The number of an epoch's drips after `$2`, up to `$3`.
 pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \
     AND created_us > $2 AND created_us <= $3 AND operation = 'faucet-drip' \
     AND state NOT IN ('rejected', 'lost', 'reverted')";
-/// The fees of an epoch from a minute to another.
+/// The sum of an epoch's fees from the minute `$2` to `$3`.
 pub const FEES: &str = "SELECT CAST(coalesce(sum(fee_gfri), 0) AS BIGINT) AS fees_gfri \
     FROM fee_sum WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
-/// The fees of an epoch by minute, from a minute to another.
+/// The fees of an epoch by minute, from the minute `$2` to `$3`.
 pub const FEES_BY_MINUTE: &str = "SELECT minute, fee_gfri FROM fee_sum \
     WHERE epoch = $1 AND minute >= $2 AND minute <= $3";
 
@@ -248,8 +248,8 @@ pub const PAIRS: &str = "SELECT identity, recipient FROM faucet_binding WHERE ep
 pub const UNBIND: &str =
     "DELETE FROM faucet_binding WHERE epoch = $1 AND identity = $2 AND recipient = $3";
 
-// The statements of keys that are alone in their transaction take no lock, so their conditions are
-// theirs: of two at once, one changes the row.
+// Statements of keys that are alone in their transaction take no lock, so they check their
+// conditions themselves: of two concurrent ones, one changes the row.
 
 /// Claims a key, unless it is claimed.
 pub const KEY_CLAIM: &str = "INSERT INTO idempotency \
@@ -258,8 +258,8 @@ pub const KEY_CLAIM: &str = "INSERT INTO idempotency \
 /// A claimed key.
 pub const KEY: &str = "SELECT operation, digest, claim_token, intent_id, status, body \
     FROM idempotency WHERE epoch = $1 AND key = $2";
-/// Lets a key name an intent, without an answer; claims it if it is gone. A claim for another
-/// request that came meanwhile is left.
+/// Links a key to an intent, without an answer; claims the key if it is gone. Leaves a claim that
+/// was made for another request meanwhile.
 pub const KEY_LINK: &str = "INSERT INTO idempotency \
     (epoch, key, operation, digest, created_us, intent_id) VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (epoch, key) DO UPDATE SET intent_id = excluded.intent_id, status = NULL, \
@@ -272,7 +272,7 @@ pub const KEY_ANSWER: &str = "UPDATE idempotency SET status = $6, body = $7 \
 /// Withdraws the responses that report an intent.
 pub const KEY_WITHDRAW: &str =
     "UPDATE idempotency SET status = NULL, body = NULL WHERE intent_id = $1";
-/// Releases a claim without intent and response, of this owner.
+/// Releases a claim of this owner that has neither intent nor response.
 pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
     WHERE epoch = $1 AND key = $2 AND claim_token = $3 AND intent_id IS NULL AND status IS NULL";
 /// Deletes old keys that are answered or have no intent.
@@ -281,43 +281,44 @@ pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
 
 /// When old rows were last deleted.
 pub const PRUNED: &str = "SELECT pruned_us FROM pruning";
-/// Sets that.
+/// Sets when old rows were last deleted.
 pub const PRUNED_SET: &str = "UPDATE pruning SET pruned_us = $1";
 
-/// PostgreSQL only: locks a number, waiting for the session's `lock_timeout`.
+/// PostgreSQL only: locks a number, waiting up to the session's `lock_timeout`.
 pub const LOCK: &str = "SELECT pg_advisory_lock($1)";
 /// PostgreSQL only: locks a number if it is free.
 pub const LOCK_IF_FREE: &str = "SELECT pg_try_advisory_lock($1) AS is_held";
 /// PostgreSQL only: releases the lock of a number.
 pub const UNLOCK: &str = "SELECT pg_advisory_unlock($1)";
-/// PostgreSQL only: how long the session waits for a lock.
+/// PostgreSQL only: sets how long the session waits for a lock.
 pub const LOCK_WAIT: &str = "SELECT set_config('lock_timeout', $1, false)";
-/// PostgreSQL only: how long the session may idle, in milliseconds; 13 knows no such limit.
+/// PostgreSQL only: sets how long the session may idle, in milliseconds. Version 13 has no such
+/// limit.
 pub const SESSION_IDLE: &str = "SELECT set_config(name, $1, false) FROM pg_settings \
     WHERE name = 'idle_session_timeout'";
 /// PostgreSQL only: the process that serves this session.
 pub const SESSION: &str = "SELECT pg_backend_pid() AS session";
-/// PostgreSQL only: the standbys of this server. Every user may count them, and not see more.
+/// PostgreSQL only: the standbys of this server. Every user may count them, but not see more.
 pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
     (SELECT count(*) FROM pg_stat_replication) AS standbys, \
     current_setting('synchronous_standby_names') <> '' AS is_synchronous";
-/// PostgreSQL only: which database this is, and where its log is.
+/// PostgreSQL only: identifies the database, and the position of its log.
 pub const PRIMARY_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint AS bytes FROM pg_control_system()";
-/// PostgreSQL only: which database a replica has, and up to where it has replayed the log; NULL for
-/// a server that follows no other.
+/// PostgreSQL only: identifies the database of a replica, and the position up to which it has
+/// replayed the log; NULL for a server that follows no other.
 pub const REPLICA_POSITION: &str = "SELECT \
     system_identifier::text || '/' || current_database() AS database, \
     CASE WHEN pg_is_in_recovery() THEN \
     pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint END AS bytes \
     FROM pg_control_system()";
-/// PostgreSQL only: waits until no other transaction has the lock of this name. Locks of two
-/// numbers never collide with the locks of sessions, which have one number.
+/// PostgreSQL only: takes the lock of this name until the transaction ends. Locks of two numbers
+/// never collide with the locks of sessions, which have one number.
 pub const NAME_LOCK: &str = "SELECT pg_advisory_xact_lock(1, hashtext($1))";
 /// PostgreSQL only: begins a transaction that sees one state of the tables.
 pub const SNAPSHOT_BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-/// PostgreSQL only: how long this transaction may idle, in milliseconds.
+/// PostgreSQL only: sets how long this transaction may idle, in milliseconds.
 pub const SNAPSHOT_IDLE: &str =
     "SELECT set_config('idle_in_transaction_session_timeout', $1, true)";
 /// The version of the tables.
@@ -337,19 +338,19 @@ pub const FORGET_FOLLOWS: &str = "DELETE FROM follow WHERE did = $1 OR subject_d
 /// Erases the suggestions to an account.
 pub const FORGET_SUGGESTIONS: &str = "DELETE FROM suggestion WHERE viewer_did = $1";
 
-/// Deletes age events that were received long ago; at most `$2`.
+/// Deletes at most `$2` age events that were received before `$1`.
 pub const AGE_EVENTS_PRUNE: &str = "DELETE FROM age_event WHERE event_id IN \
     (SELECT event_id FROM age_event WHERE received_us < $1 ORDER BY received_us LIMIT $2)";
-/// Deletes age sessions without an event; at most `$2`. The condition is repeated outside, as
-/// PostgreSQL checks only that again after it waits for a row.
+/// Deletes at most `$2` expired age sessions without an event. The outer statement repeats the
+/// condition, as PostgreSQL checks only that one again after it waits for a row.
 pub const AGE_SESSIONS_PRUNE: &str = "DELETE FROM age_session \
     WHERE last_occurred_us IS NULL AND expires_us < $1 AND subject_ref IN \
     (SELECT subject_ref FROM age_session WHERE last_occurred_us IS NULL AND expires_us < $1 \
     ORDER BY expires_us LIMIT $2)";
-/// Deletes old feed items; at most `$2`.
+/// Deletes at most `$2` feed items from before `$1`.
 pub const FEED_ITEMS_PRUNE: &str = "DELETE FROM feed_item WHERE (feed, post_uri) IN \
     (SELECT feed, post_uri FROM feed_item WHERE sort_us < $1 LIMIT $2)";
-/// The viewer of the suggestion that is `$2` rows further.
+/// The viewer of the suggestion that is `$2` rows after the last one of the viewer `$1`.
 pub const SUGGESTION_VIEWER: &str =
     "SELECT viewer_did FROM suggestion WHERE viewer_did > $1 ORDER BY viewer_did LIMIT 1 OFFSET $2";
 /// Deletes old snapshots of a range of viewers, except the newest of each.

@@ -1,4 +1,4 @@
-//! Records of one type that go to the database together.
+//! Records of one type that are written to the database together.
 
 use super::record::{Record, Row};
 use super::sql::{self, Dialect};
@@ -72,7 +72,7 @@ impl Batch {
     }
 }
 
-/// Runs a step of a type; the message if the stored rows forbid it.
+/// Runs a step of a type; returns the message if the stored rows forbid it.
 async fn run(
     tx: &mut Tx,
     of: &RecordType,

@@ -25,7 +25,7 @@ pub enum ExportError {
 }
 
 impl Content<'_> {
-    /// Writes the content of one type, or of all. Concurrent changes may be in it or not.
+    /// Writes the content of one type, or of all. Concurrent changes may be included or not.
     pub async fn export(
         &self,
         only: Option<&str>,

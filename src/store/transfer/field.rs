@@ -1,6 +1,6 @@
 //! The types of members: from JSON to the value of a column, and back.
 //!
-//! They refuse every value that a reader of the tables cannot use; nothing is corrected silently.
+//! Values that a reader of the tables cannot use are refused; nothing is corrected silently.
 
 use crate::store::syntax::{
     is_at_uri, is_did, is_domain, is_email, is_language, is_tag, is_text, is_url, is_uuid,
@@ -17,7 +17,7 @@ use time::format_description::well_known::Rfc3339;
 /// The type of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum FieldType {
-    /// Text of this syntax: what it must be, and whether it is.
+    /// Text of a syntax: its description for errors, and its check.
     Syntax(&'static str, fn(&str) -> bool),
     /// Visible ASCII, at most this many characters.
     Id(usize),
@@ -30,7 +30,7 @@ pub(super) enum FieldType {
     /// An integer greater than 0, of this unit.
     Count(&'static str),
     Instant,
-    /// At least and at most this many items of one type.
+    /// Items of one type, at least and at most this many.
     List(&'static FieldType, usize, usize),
     Object(&'static [Member]),
 }
@@ -38,7 +38,7 @@ pub(super) enum FieldType {
 pub(super) const UUID: FieldType = Syntax("a UUID in lower case", is_uuid);
 pub(super) const DID: FieldType =
     Syntax("a DID, such as did:plc: and 24 characters of a-z and 2-7", is_did);
-/// `*` is everybody else.
+/// `*` means all viewers without a snapshot of their own.
 pub(super) const VIEWER: FieldType = Syntax("a DID, or *", |text| text == "*" || is_did(text));
 pub(super) const HANDLE: FieldType =
     Syntax("a handle in lower case and without @, such as ann.example", is_domain);
@@ -107,7 +107,7 @@ impl MemberError {
         Self { path: path.to_owned(), why: why.into() }
     }
 
-    /// Puts the error below this name or index.
+    /// Prefixes the path with this name or index.
     pub(super) fn under(mut self, name: &str) -> Self {
         let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("{name}{dot}{}", self.path);
@@ -115,7 +115,7 @@ impl MemberError {
     }
 }
 
-/// Reads the members of an object into their columns. An absent one has no column.
+/// Reads the members of an object into their columns. An absent member has no column.
 pub(super) fn read_members<'t, 'i: 't>(
     members: impl Iterator<Item = (&'i str, tape::Value<'t, 'i>)>,
     known: &[Member],
@@ -154,7 +154,7 @@ fn printable(name: &str) -> String {
 }
 
 impl FieldType {
-    /// The value of the column.
+    /// Converts JSON to the value of the column.
     fn read(self, json: tape::Value<'_, '_>) -> Result<Value, MemberError> {
         let error = || MemberError::new("", format!("must be {}", self.expected()));
         match self {
@@ -178,7 +178,7 @@ impl FieldType {
         .ok_or_else(error)
     }
 
-    /// The member of a column's number.
+    /// Converts a column's number to the JSON of the member.
     pub(super) fn show_number(self, number: i64) -> Option<Value> {
         match self {
             Self::Flag => Some((number != 0).into()),
@@ -192,17 +192,17 @@ impl FieldType {
         }
     }
 
-    /// Whether its column holds a number.
+    /// Whether the member's column holds a number.
     pub(super) fn is_number(self) -> bool {
         matches!(self, Self::Flag | Self::Count(_) | Self::Instant)
     }
 
-    /// Whether its column holds JSON.
+    /// Whether the member's column holds JSON.
     pub(super) fn is_json(self) -> bool {
         matches!(self, Self::List(..) | Self::Object(_))
     }
 
-    /// Whether it is a list of labels, which have tables of their own.
+    /// Whether the member is a list of labels, which have tables of their own.
     pub(super) fn is_labels(self) -> bool {
         matches!(self, Self::List(Self::Tag(_), ..))
     }

@@ -32,15 +32,16 @@ pub use export::ExportError;
 pub use rules::ImportRules;
 pub use types::types;
 
-/// 1 min for a thousand rows on a slow disk.
+/// Timeout of a batch: a thousand rows on a slow disk.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
-/// 10 min to commit a file: SQLite then moves all of it from its log to its tables.
+/// Timeout of the commit of a file: SQLite then moves all of it from its log to its tables.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lines between two progress reports of the check.
 const REPORT_EVERY: u64 = 1_000;
-/// 1 MiB: far beyond any record, and a bound for files without lines.
+/// Maximum length of a line in bytes: far beyond any record, and a bound for files without line
+/// ends.
 const MAX_LINE: usize = 1 << 20;
-/// Refused lines that are listed.
+/// Maximum number of refused lines that are listed.
 const MAX_REFUSED: usize = 20;
 /// The namespace of podcast:guid (Podcasting 2.0, "podcast:guid").
 const PODCASTS: Uuid = Uuid::from_u128(0xead4_c236_bf58_58c6_a2c6_a6b2_8d12_8cb6);
@@ -84,7 +85,7 @@ impl std::fmt::Display for Imported {
     }
 }
 
-/// A number with a comma before each three digits.
+/// Formats a number with a comma before each group of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -156,7 +157,7 @@ impl Content<'_> {
         batch.apply(&mut tx).await?;
         progress(Stage::Applying, records.bytes);
         tx.commit_within(COMMIT_TIMEOUT).await?;
-        // the file is imported all the same
+        // an error here does not undo the import
         if let Err(error) = analyze(self.db).await {
             error.log();
         }
@@ -177,7 +178,7 @@ async fn begin(db: &Db) -> Result<Tx, StoreError> {
 }
 
 /// Updates the planner's statistics, which PostgreSQL itself does some minutes later: until then it
-/// may sort a large table for each page. SQLite plans without any.
+/// may sort a large table for each page. SQLite plans without statistics.
 async fn analyze(db: &Db) -> Result<(), StoreError> {
     if matches!(db, Db::Postgres(..)) {
         let mut tx = begin(db).await?;
@@ -268,7 +269,7 @@ fn name_podcast(record: &mut Record, base_url: Option<&str>) {
     record.row.entry("guid").or_insert_with(|| guid.into());
 }
 
-/// The guid of a feed's URL: without its scheme and the slashes at its end.
+/// Derives a guid from a feed's URL, without its scheme and the slashes at its end.
 fn podcast_guid(url: &str) -> String {
     let name = url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/');
     Uuid::new_v5(&PODCASTS, name.as_bytes()).to_string()

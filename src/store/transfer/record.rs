@@ -17,14 +17,14 @@ pub(super) const MAX_DEPTH: usize = 64;
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) of: &'static RecordType,
-    /// Whether it deletes the row.
+    /// Whether the record deletes its row.
     pub(super) is_deletion: bool,
     pub(super) row: Row,
 }
 
 impl Record {
-    /// Parses a line, or says what is wrong with it. Duplicate members are visible in the tape, so
-    /// they can be refused; `simd-json` takes half the time of `serde_json` (benches/import.rs).
+    /// Parses a line, or returns what is wrong with it. Duplicate members are visible in the tape,
+    /// so they can be refused; `simd-json` takes half the time of `serde_json` (benches/import.rs).
     pub(super) fn parse(line: &mut [u8], buffers: &mut Buffers) -> Result<Self, String> {
         let tape = simd_json::to_tape_with_buffers(line, buffers).ok();
         let members = tape.as_ref().and_then(|tape| tape.as_value().as_object());
@@ -48,7 +48,7 @@ impl Record {
         Ok(Self { of, is_deletion, row })
     }
 
-    /// Identifies records that one statement cannot take together.
+    /// The key of a record: one statement cannot take two records with the same key.
     pub(super) fn key(&self) -> String {
         let text = |column: &str| match self.row.get(column) {
             Some(Value::String(text)) => text.clone(),
@@ -57,7 +57,7 @@ impl Record {
         match self.of.name {
             // a post has the same moderation labels in each feed
             "feed_item" if !self.is_deletion => text("post_uri"),
-            // the snapshots of a viewer are ordered
+            // the snapshots of a viewer must be imported in order
             "suggestion" => text("viewer_did"),
             _ => self.of.key().map(text).collect::<Vec<_>>().join("\n"),
         }

@@ -1,6 +1,6 @@
 //! Rules for records beyond the types of their members, from the documents of the tables.
 //!
-//! In: a record, and what the importer knows. Rules about stored rows are steps in `types.rs`.
+//! In: a record, and the settings of the import. Rules about stored rows are steps in `types.rs`.
 
 use super::categories::is_category;
 use super::record::Record;
@@ -14,19 +14,19 @@ const MAX_AHEAD_US: i64 = 24 * 3_600 * 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub struct ImportRules<'a> {
     /// The origin of pages and feeds. New podcasts without a guid get one derived from it, and only
-    /// pages of it are taken; without it neither is done.
+    /// its own pages are accepted; without it, neither applies.
     pub base_url: Option<&'a str>,
     /// The time, in microseconds since 1970 UTC.
     pub now_us: i64,
 }
 
 impl ImportRules<'_> {
-    /// Returns the record if it follows the rules, or else what it breaks.
+    /// Returns the record if it follows the rules, or else the message for the broken rule.
     pub(super) fn judge(&self, record: Record) -> Result<Record, String> {
         let text = |column| record.row.get(column).and_then(Value::as_str);
         let broken = match (record.of.name, self.base_url) {
             _ if record.is_deletion => None,
-            // crawlers take a sitemap for its own origin only
+            // crawlers accept only pages of the sitemap's own origin
             ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => {
                 Some(format!("page.loc must be below {base}/ and have no fragment"))
             }

@@ -38,7 +38,7 @@ impl Dialect {
     }
 }
 
-/// Inserts rows, or updates existing ones, whose columns `once` stay as they are.
+/// Inserts rows, or updates existing ones except for their columns `once`.
 pub(super) fn put(of: &RecordType, once: &[&str]) -> String {
     let members = || of.members.iter().filter(|member| !member.field.is_labels());
     let stored = |column| {
@@ -47,7 +47,7 @@ pub(super) fn put(of: &RecordType, once: &[&str]) -> String {
         format!("(SELECT o.{column} FROM {table} o WHERE o.{key} = r.value ->> '{key}')")
     };
     let value_of = |member: &Member| match member.presence {
-        // the column takes no NULL
+        // the column allows no NULL
         Presence::Optional if once.contains(&member.column) => {
             format!("COALESCE({}, {})", stored(member.column), value(member))
         }
@@ -78,7 +78,7 @@ pub(super) fn delete(of: &RecordType) -> String {
     )
 }
 
-/// The column of a row.
+/// The expression for a member's column in a row.
 fn value(member: &Member) -> String {
     let text = format!("r.value ->> '{}'", member.column);
     if member.field.is_number() { format!("CAST({text} AS BIGINT)") } else { text }
@@ -105,7 +105,7 @@ pub(super) const TIMEOUT: &str = "SELECT set_config('statement_timeout', $1, tru
 pub(super) const ANALYZE: &str = "ANALYZE account, podcast, episode, feed_item, feed_label, \
     moderation_label, suggestion, follow, sitemap_url";
 
-/// Clears names that change first, as two accounts that swap theirs would conflict.
+/// Clears DIDs and handles that change, as two accounts that swap theirs would conflict.
 pub(super) const ACCOUNT_CLEAR: &str = "UPDATE account SET did = NULL, handle = NULL FROM {rows} \
     WHERE account.user_id = r.value ->> 'user_id' \
     AND (account.did IS DISTINCT FROM r.value ->> 'did' \
@@ -196,7 +196,7 @@ pub(super) const PAGE_UPDATE: &str = "UPDATE sitemap_url \
     SET lastmod_us = CAST(r.value ->> 'lastmod_us' AS BIGINT), images = r.value ->> 'images', \
     indexable = CAST(r.value ->> 'indexable' AS BIGINT) FROM {rows} \
     WHERE sitemap_url.loc = r.value ->> 'loc'";
-/// Inserts the others.
+/// Inserts the pages that do not exist yet.
 pub(super) const PAGE_ADD: &str = "INSERT INTO sitemap_url (loc, lastmod_us, images, indexable) \
     SELECT r.value ->> 'loc', CAST(r.value ->> 'lastmod_us' AS BIGINT), r.value ->> 'images', \
     CAST(r.value ->> 'indexable' AS BIGINT) FROM {rows} \

@@ -1,8 +1,8 @@
 //! The types of records: their members, and the statements that import and export them.
 //!
 //! A member has the name of its column; an instant ends in `_at` where its column ends in `_us`. To
-//! add one, add it to a migration and to this table; one of a suggestion or a page also to its
-//! statements in `sql.rs`.
+//! add a member, add it to a migration and to this table; a member of a suggestion or a page also
+//! to the statements in `sql.rs`.
 
 use super::field::FieldType::{self, Count, Flag, Id, List, Object, OneOf, Tag, Text};
 use super::field::{AT_URI, DID, EMAIL, HANDLE, HTTPS, LANGUAGE, Member, URL, UUID, VIEWER};
@@ -13,7 +13,7 @@ use super::sql;
 pub(super) struct RecordType {
     pub(super) name: &'static str,
     pub(super) table: &'static str,
-    /// How many of the first members are the key.
+    /// Number of leading members that form the key.
     pub(super) keys: usize,
     pub(super) members: &'static [Member],
     /// The statements that import rows, in order.
