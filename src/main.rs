@@ -6,7 +6,8 @@ use zeroizing_alloc::ZeroAlloc;
 
 /// jemalloc spends less on the small allocations of every request than the system's allocator, and
 /// its own thread returns the memory of closed connections. Freed memory is wiped, because TLS and
-/// HTTP/2 copy the bearer tokens of requests into buffers of their own: about 1 % of a cached read.
+/// HTTP/2 copy the bearer tokens of requests into buffers of their own; this costs about 1 % of a
+/// cached read.
 #[global_allocator]
 static ALLOCATOR: ZeroAlloc<Jemalloc> = ZeroAlloc(Jemalloc);
 

@@ -26,9 +26,9 @@ const V4: [Ipv4Net; 15] = [
     v4(224, 0, 0, 4), // multicast
     v4(240, 0, 0, 4), // reserved and broadcast
 ];
-/// The only IPv6 network of which public addresses are allocated.
+/// The only IPv6 network from which public addresses are allocated.
 const V6: Ipv6Net = v6(0x2000, 0, 3);
-/// Networks in it that are not public.
+/// Networks in [`V6`] that are not public.
 const V6_SPECIAL: [Ipv6Net; 4] = [
     v6(0x2001, 0, 23),     // protocols: Teredo, benchmarks, identifiers
     v6(0x2001, 0xdb8, 32), // documentation

@@ -3,7 +3,7 @@
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
-//! also of those whose caller has gone. Redirects are not followed, the environment's proxy is not
+//! even of those whose caller has left. Redirects are not followed, the environment's proxy is not
 //! used, connections are not reused. A URL that a stranger chose ([`Trust::Public`]) is fetched
 //! over https and from public addresses only: they are checked after the name is resolved, and the
 //! connection uses these very addresses.
@@ -26,15 +26,16 @@ use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout, time};
 
-/// How long a document may take in all: a client waits for it.
+/// Timeout of a document, short because a client waits for it.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// 64 KiB: key sets and DID documents have a few hundred to a few thousand bytes.
 const MAX_DOCUMENT: usize = 64 << 10;
 /// 16 KiB: the head of a response.
 const MAX_HEAD: usize = 16 << 10;
 
-/// Fetches that run at once in this process, each on a thread of the runtime's blocking pool, which
-/// others use as well. A round of health checks has at most 37, and lookups of accounts 16.
+/// Fetches that may run concurrently in this process, each on a thread of the runtime's blocking
+/// pool, which others use as well. A round of health checks has at most 37, and lookups of accounts
+/// 16.
 const MAX_RUNNING: usize = 64;
 
 static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING);
@@ -77,19 +78,20 @@ pub struct Document {
     pub body: Vec<u8>,
 }
 
-/// The status of the response to a GET, which may be a redirect's.
+/// Sends a GET, and returns the status of the response, which may be a redirect's.
 ///
 /// # Errors
-/// There is no response within `timeout`.
+/// Returns a [`FetchError`] if there is no response within `timeout`.
 pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(&RUNNING, timeout, move |left| Ok(get(&url, trust, left)?.status().as_u16())).await
 }
 
-/// Fetches a document. `permit` is dropped when the work ends, even if its caller has gone.
+/// Fetches a document. `permit` is dropped when the work ends, even if the caller has left.
 ///
 /// # Errors
-/// There is no response 200 of at most `MAX_DOCUMENT` bytes within `DOCUMENT_TIMEOUT`.
+/// Returns a [`FetchError`] if there is no response 200 of at most `MAX_DOCUMENT` bytes within
+/// `DOCUMENT_TIMEOUT`.
 pub async fn document(
     url: &str,
     trust: Trust,
@@ -106,7 +108,7 @@ pub async fn document(
         let media_type = media_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default();
         let media_type = media_type.trim().to_ascii_lowercase();
-        // the limit is the first byte that fails
+        // reading fails at the limit, one byte above the bound
         let body = response.body_mut().with_config().limit(MAX_DOCUMENT as u64 + 1);
         Ok(Document { media_type, body: body.read_to_vec()? })
     })
@@ -117,7 +119,7 @@ pub async fn document(
 /// not read.
 ///
 /// # Errors
-/// There is no response within `timeout`.
+/// Returns a [`FetchError`] if there is no response within `timeout`.
 pub async fn post(url: &str, json: Bytes, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(&RUNNING, timeout, move |left| {
@@ -128,8 +130,7 @@ pub async fn post(url: &str, json: Bytes, timeout: Duration) -> Result<u16, Fetc
 }
 
 /// Runs `work` on a thread, with the time that is left of `timeout`. The thread counts as one of
-/// `running` until it ends: a caller that goes away, or a name lookup that outlasts its deadline,
-/// makes no room.
+/// `running` until it ends, even if its caller has left or a name lookup outlasts the deadline.
 async fn on_thread<T: Send + 'static>(
     running: &'static Semaphore,
     timeout: Duration,
@@ -219,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_caller_that_leaves_makes_no_room() {
-        // not the bound of the process: a test that uses it up would fail the others
+        // not the process's own bound: a test that uses it up would fail the others
         static RUNNING: Semaphore = Semaphore::const_new(2);
         let short = Duration::from_millis(50);
         let held = [(); 2].map(|()| {

@@ -21,7 +21,7 @@ const OF_ACME: Remedies = Remedies {
     name: "use a name that it lists in tls.acme.directory",
 };
 
-/// The certificates that a server's is signed by; the public authorities if there are none.
+/// The root certificates for servers; those of the public authorities by default.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Option<Arc<Vec<Certificate<'static>>>>);
 
@@ -37,7 +37,7 @@ impl Roots {
     }
 }
 
-/// The status of the response to a GET, which may be a redirect's.
+/// Sends a GET, and returns the status of the response, which may be a redirect's.
 ///
 /// # Errors
 /// Returns why there is no response within `timeout`, with a remedy where there is one.
@@ -51,8 +51,8 @@ pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, St
     on_thread(&RUNNING, timeout, request).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// The response of an ACME authority to a request over https, with a body of at most
-/// `MAX_DOCUMENT`.
+/// Sends a request to an ACME authority over https, and returns the response, whose body has at
+/// most `MAX_DOCUMENT` bytes.
 ///
 /// # Errors
 /// Returns why there is no such response within `timeout`, with a remedy where there is one.
@@ -72,7 +72,7 @@ pub async fn exchange(
                 false => agent.run(request.map(|body| body.to_vec()))?,
             };
             let (head, mut body) = response.into_parts();
-            // the limit is the first byte that fails
+            // reading fails at the limit, one byte above the bound
             let body = body.with_config().limit(MAX_DOCUMENT as u64 + 1).read_to_vec()?;
             Ok(Response::from_parts(head, Bytes::from(body)))
         };

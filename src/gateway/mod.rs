@@ -3,7 +3,7 @@
 //! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
 //! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
 //! (`parsed_bodies`). `watcher` polls the chain: `schedule` decides when, and `watch` for how long
-//! answers hold. Nothing here reads from or writes to a client.
+//! answers are valid. Nothing here reads from or writes to a client.
 
 mod cache;
 mod flights;
@@ -95,32 +95,32 @@ impl clients::Settings for Settings {
     }
 }
 
-/// How long a request waits until this instance knows the chain to be as far as it must be.
+/// How long a request waits for this instance's view to reach the required position.
 const CATCHING_UP: Duration = Duration::from_millis(100);
-/// How long the node may take to say how far it is.
+/// Timeout for the node to report its height.
 const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Who sent a read, and what with it.
+/// Per-request data of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// The client.
     pub client: ClientKey,
     /// The trace context to pass on, if this read is sent to the node.
     pub traceparent: Option<&'a [u8]>,
-    /// Where the chain must be at least, as [`Gateway::catch_up`] has found.
+    /// The position that the answer must reach, which [`Gateway::catch_up`] has confirmed.
     pub position: Option<ChainPosition>,
 }
 
 /// The result of looking up a read in the cache.
 pub enum Lookup<'a> {
-    /// The cached answer, and how far the chain is.
+    /// The cached answer, and the chain's position.
     Cached(Answer, Option<ChainPosition>),
     /// The answer has to be fetched.
     Pending(PendingRead<'a>),
 }
 
 impl Lookup<'_> {
-    /// How the cache takes part.
+    /// How the cache was used.
     pub fn cache(&self) -> CacheUse {
         match self {
             Self::Cached(..) => CacheUse::Hit,
@@ -128,7 +128,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// How far the chain was known to be before the answer, or had to be.
+    /// The chain's known position before the answer, or the required one if that is later.
     pub fn position(&self) -> Option<ChainPosition> {
         match self {
             Self::Cached(_, position) => *position,
@@ -146,7 +146,7 @@ pub struct PendingRead<'a> {
     caller: Caller<'a>,
     /// The call to the node, and which URL may answer it.
     call: (Arc<CacheKey>, Route),
-    /// The block that `latest` means, if it is the same for several nodes.
+    /// The block that `latest` is pinned to, if it is the same for several nodes.
     pin: Option<u64>,
     /// The state of the chain before the node is queried.
     view: View,
@@ -164,7 +164,7 @@ fn pinned(position: Option<ChainPosition>, pin: Option<u64>) -> Option<ChainPosi
 }
 
 impl Gateway {
-    /// A gateway in front of `node`. Cached answers take their memory from `memory`.
+    /// Creates a gateway in front of `node`. Cached answers take their memory from `memory`.
     pub fn new(config: &GatewayConfig, node: Arc<NodeClient>, memory: Arc<MemoryPool>) -> Self {
         let latest = if node.shared().is_group() { Latest::Pinnable } else { Latest::OfNode };
         Self {
@@ -178,7 +178,7 @@ impl Gateway {
         }
     }
 
-    /// The service that watches the chain for this gateway's cache.
+    /// Creates the service that watches the chain for this gateway's cache.
     pub fn watcher(
         &self,
         config: &GatewayConfig,
@@ -240,16 +240,16 @@ impl Gateway {
         }
     }
 
-    /// How far the chain is, if it is observed.
+    /// The chain's position, if the chain is observed.
     pub fn position(&self) -> Option<ChainPosition> {
         self.cache.view().position()
     }
 
-    /// Waits until this instance, or else the node, is known to be at this position or later.
-    /// Returns whether one is.
+    /// Waits until this instance, or else the node, is known to have reached this position. Returns
+    /// whether one has.
     ///
     /// # Errors
-    /// The node does not say how far it is.
+    /// Returns why the node's answer about its height cannot be used.
     pub async fn catch_up(
         &self,
         position: ChainPosition,
@@ -281,7 +281,7 @@ impl Gateway {
         caller: Caller<'a>,
     ) -> Lookup<'a> {
         let view = self.cache.view();
-        // otherwise only the node is known to be as far as it must be
+        // if the view is behind the required position, the cache is skipped
         let is_far = caller.position.is_none_or(|position| view.reaches(position));
         let class = request.class.filter(|_| settings.cache && view.in_use && is_far);
         let cached = || class.and_then(|_| self.cache.get(request.cached_under(), &view));
@@ -323,16 +323,16 @@ impl Gateway {
         })
     }
 
-    /// The block that `latest` means, if it is one for several nodes and as far as `position`;
-    /// otherwise the primary is queried, which is.
+    /// The block that `latest` is pinned to, if it has reached `position`; otherwise the primary is
+    /// queried, which has.
     fn pin(&self, view: &View, position: Option<ChainPosition>) -> Option<u64> {
         let head = self.node.shared().pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
         let is_far = |wanted| pinned(view.position(), Some(head)).is_some_and(|own| own >= wanted);
         position.is_none_or(is_far).then_some(head)
     }
 
-    /// The call to the node for a read. Where `latest` is pinned, reads before and after it moved
-    /// are not the same.
+    /// The call to the node for a read. Where `latest` is pinned, reads at different pins are
+    /// different calls.
     fn call(&self, request: &ReadRequest, pin: Option<u64>) -> (Arc<CacheKey>, Route) {
         if let Some(head) = pin
             && let Some(pinned) = request.pinned_to(head, &self.keys)
@@ -340,7 +340,7 @@ impl Gateway {
             return (Arc::new(pinned), Route::Block(head));
         }
         let route = request.route();
-        // beyond the pin, for this client alone
+        // beyond the pin: read from the primary, for this client only
         let is_beyond =
             pin.is_none() && route.is_at_head() && self.node.shared().pinned_head().is_some();
         (Arc::clone(&request.key), if is_beyond { Route::Primary } else { route })
@@ -352,7 +352,7 @@ impl Gateway {
 }
 
 impl PendingRead<'_> {
-    /// Waits for the answer, and writes to `took` how long that was.
+    /// Waits for the answer, and writes to `took` how long that took.
     ///
     /// # Errors
     /// Returns why the node's answer cannot be passed on.
@@ -392,13 +392,14 @@ impl PendingRead<'_> {
         if let Some(block) = self.view.settled.filter(|_| self.class.is_some())
             && let Some(settled) = self.request.at(block, &self.gateway.keys)
         {
-            // boxed: few reads have another form
+            // boxed: few reads have a final form
             let answer = Box::pin(self.fetch(&settled, Route::Block(block), deadline)).await?;
             if answer.is_result() {
                 self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
             }
-            // newer than the settled block, or older than what the node still has
+            // the class is newer than the settled block, or the node no longer has that block's
+            // state
         }
         let (call, route) = (&*self.call.0, self.call.1);
         if route == Route::HeadNumber

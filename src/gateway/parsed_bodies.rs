@@ -1,4 +1,4 @@
-//! A cache of parsed bodies: a body that differs from an earlier one in the number of its id alone
+//! A cache of parsed bodies: a body that differs from an earlier one only in the number of its id
 //! gets the same verdict without being parsed.
 //!
 //! A body is stored when it arrives for the second time, so one that arrives once costs little more
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// 4 MiB: some five thousand reads.
 const SIZE: usize = 4 << 20;
-/// 2 KiB: parsing is not what a larger body costs most.
+/// 2 KiB: parsing is not the main cost of a larger body.
 const MAX_BODY: usize = 2 << 10;
-/// Bytes of an entry besides its contents.
+/// Bytes of an entry in addition to its contents.
 const OVERHEAD: usize = 256;
-/// Locks.
+/// The number of locks.
 const SHARDS: usize = 16;
-/// Slots for the hashes of bodies that arrived once: about as many bodies arrive between two polls
-/// of a client that polls every second.
+/// Slots for the hashes of bodies that arrived once: about as many as arrive in a second, between
+/// two polls of a client.
 const ONCE: usize = 4096;
 
 /// The reads of earlier bodies.
@@ -44,7 +44,7 @@ struct StoredBody {
     hash: u64,
 }
 
-/// A body that arrived, as a key.
+/// A received body as a key.
 pub(super) struct BodyKey<'a> {
     body: BodyWithoutId<'a>,
     hash: u64,
@@ -122,7 +122,7 @@ impl ParsedBodyCache {
         self.entries.insert(stored, Arc::clone(request));
     }
 
-    /// Whether a body of this hash arrived lately; records that one did.
+    /// Records the hash of a body; returns whether one with this hash arrived lately.
     fn is_repeated(&self, hash: u64) -> bool {
         let slot = self.once.get(hash as usize % ONCE);
         let mark = (hash >> 32) as u32;

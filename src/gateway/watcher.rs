@@ -1,8 +1,8 @@
-//! Polls the chain at every tick and reports to the cache what still holds.
+//! Polls the chain at every tick, and reports to the cache which answers are still valid.
 //!
-//! It has connections and memory of its own, so that load on the gateway does not hide the chain.
+//! It has connections and memory of its own, so that load on the gateway does not block its polls.
 //! While the cache is disabled it polls nothing. `schedule` decides when it polls, when it follows
-//! the leader of a fleet, and what it applies to the cache; this performs that.
+//! the leader of a fleet, and what it applies to the cache; this module performs it.
 
 use super::cache::Cache;
 use super::schedule::{
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Blocks in one poll.
+/// The number of blocks in one poll.
 const BLOCKS: usize = 5;
 /// How long a poll waits for a node that is behind what clients have seen, before the cache is
 /// bypassed.
@@ -39,7 +39,7 @@ pub struct Watcher {
     fleet: Option<Arc<Fleet>>,
 }
 
-/// The state of one watch, from switch to switch.
+/// The state of one watch, from when the cache is enabled until it is disabled.
 struct Turns {
     schedule: Schedule,
     watch: Watch,
@@ -104,8 +104,8 @@ impl Watcher {
         }
     }
 
-    /// Watches until the cache is disabled. Epochs get later numbers than `newest`; returns the
-    /// newest of them.
+    /// Watches until the cache is disabled. Numbers epochs above `newest`, and returns the newest
+    /// number.
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
         let mut next = Instant::now();
         let mut turns = Turns {
@@ -125,7 +125,7 @@ impl Watcher {
         turns.watch.newest()
     }
 
-    /// Waits, as a follower, until the leader publishes something or a request needs it.
+    /// Waits, as a follower, until the leader publishes something or a request needs a newer state.
     async fn news(&self, mode: Mode) {
         match &self.fleet {
             Some(fleet) if mode == Mode::Following => tokio::select! {
@@ -214,7 +214,8 @@ impl Watcher {
         let (start, limit) = (Instant::now(), self.interval.max(SECOND));
         let poll = timeout(limit, self.poll(watch)).await;
         let polled = Instant::now();
-        // also if the process was suspended meanwhile: its first blocks may be gone by now
+        // checked again, as the process may have been suspended: the first blocks may be gone by
+        // now
         let poll = poll.ok().filter(|_| polled - start <= limit);
         // a node that is behind proves nothing: blocks that it lacks may exist or be gone
         let is_behind =
@@ -276,7 +277,7 @@ impl Watcher {
         })
     }
 
-    /// The block at this number, if there are both.
+    /// The block at this number; `None` without a number or a block.
     async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
         let Some(number) = number else { return Ok(None) };
         let block = self.chain.fetch_block(number).await?;

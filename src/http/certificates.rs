@@ -17,20 +17,20 @@ use tokio::sync::watch;
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     presented: Arc<BySurface<ArcSwap<Presented>>>,
-    /// The challenges by which new ones are ordered.
+    /// The ACME challenges of pending orders.
     pub challenges: Challenges,
-    /// The key that a fleet seals sessions with.
+    /// The key that a fleet encrypts session tickets with.
     pub tickets: SharedTickets,
-    /// The reports on orders, by the file of the certificate.
+    /// Order statuses by certificate file.
     orders: Arc<Mutex<HashMap<PathBuf, OrderStatus>>>,
     /// Counts reloads.
     reloads: watch::Sender<u64>,
 }
 
-/// The report on a certificate that is ordered.
+/// The status of a certificate order.
 #[derive(Clone, Debug, Default)]
 pub struct OrderStatus {
-    /// The step that is due, or why the last attempt failed and when the next one is; empty if the
+    /// The next step, or why the last attempt failed and when the next one is due; empty once the
     /// certificate is there.
     pub words: String,
     /// Whether the last attempt failed.
@@ -38,9 +38,8 @@ pub struct OrderStatus {
 }
 
 impl Certificates {
-    /// Puts these in the place of those before, for every handshake from now on. Returns the
-    /// surfaces that have another certificate now. One that is ordered replaces its predecessor
-    /// once it is there.
+    /// Replaces the certificates for all later handshakes, and returns the surfaces whose
+    /// certificate changed. An ordered certificate replaces its predecessor once it is there.
     pub fn change(&self, identities: &Identities) -> Vec<(Surface, Arc<Identity>)> {
         let places = Surface::ALL.into_iter().zip(self.presented.iter()).zip(&identities.0);
         let changed = places.filter_map(|((surface, place), presented)| {
@@ -54,23 +53,23 @@ impl Certificates {
         changed
     }
 
-    /// New keys for the sessions at a listener: a reload ends their tickets, unless a fleet shares
-    /// its key.
+    /// Returns new ticket keys for a listener: a reload invalidates its session tickets, unless the
+    /// fleet shares a key.
     fn sealer(&self, surface: Surface) -> Arc<Tickets> {
         Arc::new(Tickets::new(surface.name(), self.tickets.clone()))
     }
 
-    /// Changes with each reload.
+    /// Returns a counter that changes with each reload.
     pub fn reloads(&self) -> watch::Receiver<u64> {
         self.reloads.subscribe()
     }
 
-    /// Reports on the order of the certificate in `file`.
+    /// Stores the order status of the certificate in `file`.
     pub fn report(&self, file: &Path, status: OrderStatus) {
         self.orders.lock().insert(file.to_owned(), status);
     }
 
-    /// The report on the certificate of a surface; `None` if it is not ordered.
+    /// The order status of a surface's certificate; `None` if it is not ordered.
     pub(crate) fn order(&self, surface: Surface) -> Option<OrderStatus> {
         let presented = self.presented(surface);
         let config = presented.config().filter(|config| config.is_ordered())?;
@@ -93,7 +92,7 @@ impl Certificates {
                 let before = self.presented(surface);
                 let (presented, errors) = Presented::load(surface, &config);
                 if errors.is_empty() && !presented.is_same(&before) {
-                    // a reload meanwhile knows better
+                    // a concurrent reload takes precedence
                     let place = &self.presented[surface as usize];
                     let presented = Arc::new(presented).sealed_by(self.sealer(surface));
                     place.compare_and_swap(&before, presented);
@@ -102,23 +101,23 @@ impl Certificates {
         }
     }
 
-    /// The treatment of new connections at the listener of a surface.
+    /// How the listener of a surface treats new connections.
     pub(super) fn presented(&self, surface: Surface) -> Arc<Presented> {
         self.presented[surface as usize].load_full()
     }
 
-    /// The certificate of a surface; `None` if it speaks in the clear, or has no usable one.
+    /// The certificate of a surface; `None` without TLS, or without a usable certificate.
     pub fn of(&self, surface: Surface) -> Option<Arc<Identity>> {
         self.presented(surface).identity().cloned()
     }
 
-    /// Whether a surface never speaks in the clear.
+    /// Whether a surface accepts TLS only.
     pub fn is_secured(&self, surface: Surface) -> bool {
         !matches!(*self.presented(surface), Presented::Nothing)
     }
 
-    /// Why a surface has no certificate, after its files were read again: `None` if it has one or
-    /// needs none.
+    /// Reads the files of an unusable certificate again. Returns why the surface still has no
+    /// certificate; `None` if it has one or needs none.
     pub(crate) fn retry(&self, surface: Surface) -> Option<String> {
         let presented = self.presented(surface);
         let Presented::Unusable(config) = &*presented else { return None };
@@ -126,7 +125,7 @@ impl Certificates {
             (Presented::Unusable(_), errors) => Some(TlsError::join(&errors)),
             (usable, _) => {
                 log::info!(surface = surface.name(); "the certificate can be used now");
-                // a reload meanwhile knows better
+                // a concurrent reload takes precedence
                 let usable = Arc::new(usable).sealed_by(self.sealer(surface));
                 self.presented[surface as usize].compare_and_swap(&presented, usable);
                 None

@@ -1,4 +1,4 @@
-//! Pending ACME challenges: proofs that this process answers for a domain, for its authority.
+//! Pending ACME challenges, which prove to an authority that this process controls a domain.
 //!
 //! Every TLS listener answers `tls-alpn-01` (RFC 8737): a handshake that offers `acme-tls/1` alone
 //! gets the certificate of the challenge for the domain it names, and the connection ends. The
@@ -33,8 +33,8 @@ pub struct Pending {
     http: HashMap<String, String>,
 }
 
-/// The certificate of a challenge cannot be made: there is no randomness, or the domain
-/// is invalid.
+/// The certificate of a challenge cannot be made: the kernel returned no random bytes, or the
+/// domain is invalid.
 #[derive(Debug, Error)]
 #[error("cannot make the certificate of a challenge")]
 pub struct ChallengeError;
@@ -55,7 +55,7 @@ impl Pending {
     /// Adds a challenge `tls-alpn-01` with the SHA-256 digest of its key authorization.
     ///
     /// # Errors
-    /// Its certificate cannot be made.
+    /// Returns [`ChallengeError`] if its certificate cannot be made.
     pub fn add_tls(&mut self, domain: &str, digest: &[u8]) -> Result<(), ChallengeError> {
         let mut params = CertificateParams::new(vec![domain.to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
@@ -63,7 +63,7 @@ impl Pending {
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?.der().clone();
         let key = any_supported_type(&PrivateKeyDer::Pkcs8(key.serialize_der().into()))?;
-        // its extension is critical, so nothing but an authority parses it
+        // taken unparsed: only an authority accepts its critical extension
         let certified = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
         let mut config = tls::builder()?.with_cert_resolver(Arc::new(certified));
         config.alpn_protocols = vec![ACME_TLS_1.to_vec()];
@@ -76,8 +76,8 @@ impl Pending {
         self.http.insert(token.to_owned(), key_authorization.to_owned());
     }
 
-    /// The answer to this handshake, if it is of an authority: RFC 8737, section 3, requires that
-    /// it offers no other protocol.
+    /// Returns the answer to a handshake that is a challenge: it offers no other protocol (RFC
+    /// 8737, section 3).
     pub(super) fn answer(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let mut offered = hello.alpn()?;
         let is_challenge = offered.next() == Some(ACME_TLS_1) && offered.next().is_none();
@@ -87,17 +87,17 @@ impl Pending {
 }
 
 impl Challenges {
-    /// Answers these from now on, instead of those before.
+    /// Replaces the pending challenges.
     pub fn set(&self, pending: Pending) {
         self.0.store(Some(Arc::new(pending)));
     }
 
-    /// Answers none from now on.
+    /// Removes all pending challenges.
     pub fn clear(&self) {
         self.0.store(None);
     }
 
-    /// The pending ones, if there are any.
+    /// The pending challenges, if there are any.
     pub(super) fn pending(&self) -> Option<Arc<Pending>> {
         self.0.load_full()
     }
@@ -108,7 +108,7 @@ impl Challenges {
     }
 }
 
-/// Whether a handshake was one of a challenge.
+/// Whether a handshake that negotiated this protocol was a challenge.
 pub(super) fn is_challenge(protocol: Option<&[u8]>) -> bool {
     protocol == Some(ACME_TLS_1)
 }

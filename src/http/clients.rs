@@ -1,10 +1,10 @@
 //! The settings in force on a surface, and the limits of its clients: requests and wrong tokens in
 //! any minute, and concurrent requests.
 //!
-//! Each surface has one [`Running`], whose settings a reload replaces. The policy counts, by this
-//! instance's window and by the fleet's if there is one. It may not wait: a check that needs an
-//! answer of the fleet's store is pending, and is counted or refused by `Ticket::settle` before
-//! anything else happens. Without `[fleet]` every check is decided at once.
+//! Each surface has one [`Running`], whose settings a reload replaces. The policy counts in this
+//! instance's window, and in the fleet's if there is one. It never waits: a check that needs the
+//! fleet's store stays pending until `Ticket::settle` counts or refuses it, before anything else
+//! happens. Without `[fleet]` every check is decided at once.
 
 use crate::config::ClientsConfig;
 use crate::fleet::{ClientWindows, Counted, Decision, Fleet, SharedLimit};
@@ -41,7 +41,7 @@ pub struct Running<S> {
 }
 
 impl<S: Settings> Running<S> {
-    /// Starts with these settings.
+    /// Creates the state of a surface with these settings.
     pub fn new(settings: S, config: &ClientsConfig) -> Self {
         let clients = Clients::new(settings.limits(), config);
         Self { settings: ArcSwap::from_pointee(settings), clients }
@@ -75,7 +75,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// As configured.
+    /// Creates the limits from the configuration.
     pub fn new(config: &ClientsConfig) -> Self {
         let quota = config.requests_per_minute;
         Self {
@@ -92,13 +92,13 @@ impl ClientLimits {
         self.quota.requests()
     }
 
-    /// Requests of one client at a time.
+    /// Concurrent requests of one client.
     pub fn in_flight(&self) -> u64 {
         self.max_in_flight.unsigned_abs() as u64
     }
 }
 
-/// The clients of a surface, counted.
+/// The clients of a surface, and their counters.
 pub struct Clients {
     requests: Rate,
     failed_tokens: Rate,
@@ -123,12 +123,12 @@ impl Clients {
         }
     }
 
-    /// Their requests.
+    /// The rate limit of requests.
     pub fn requests(&self) -> &Rate {
         &self.requests
     }
 
-    /// Their wrong tokens.
+    /// The rate limit of wrong tokens.
     pub fn failed_tokens(&self) -> &Rate {
         &self.failed_tokens
     }
@@ -139,7 +139,7 @@ impl Clients {
         self.failed_tokens.share(fleet, surface);
     }
 
-    /// A share of the client's requests in flight; `None` when it has too many.
+    /// Counts a request of the client as in flight; `None` if it has too many.
     pub fn enter(&self, client: ClientKey, limits: &ClientLimits) -> Option<Guard> {
         let (guard, count) = self.in_flight.incr(client, 1);
         (count <= limits.max_in_flight).then_some(guard)
@@ -166,7 +166,8 @@ impl Clients {
         self.requests.window().busiest(self.requests.millis(Instant::now()), most)
     }
 
-    /// Clients that the limiter tracks, and how many it evicted because it was full.
+    /// The number of clients that the limiter tracks, and of those that it evicted because it was
+    /// full.
     pub fn population(&self) -> (u64, u64) {
         let window = self.requests.window();
         (u64::from(window.population()), window.evicted())
@@ -196,16 +197,17 @@ impl Rate {
     /// Limits the clients over all instances of the fleet.
     fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
         let limit = fleet.limit(surface, self.counted, Arc::clone(&self.window), self.started);
-        // it is called once, before the surface serves
+        // called once, before the surface serves
         let _ = self.shared.set(limit);
     }
 
-    /// The instant as the window counts it.
+    /// Converts an instant to the milliseconds that the window counts in.
     fn millis(&self, now: Instant) -> Millis {
         millis_since(self.started, now)
     }
 
-    /// Counts in this instance's window what is admitted at once.
+    /// Checks without waiting: counts in this instance's window, or returns a ticket if only the
+    /// store can decide.
     fn check(&self, client: ClientKey, quota: u32, now: Millis) -> RateCheck<Ticket<'_>> {
         let Some(shared) = self.shared.get() else {
             return RateCheck::Decided(self.window.check(client, now));
@@ -227,8 +229,8 @@ impl Rate {
         RateLimitStatus { admitted: remaining > 0, remaining, ..own }
     }
 
-    /// Counts in this instance's window if the decision admits; `None` if nothing is admitted
-    /// without the store.
+    /// Applies the decision, and counts in this instance's window if it admits. `None` if the store
+    /// is down and nothing is admitted without it.
     fn apply(
         &self,
         shared: &SharedLimit,
@@ -312,7 +314,7 @@ impl<L: Limiter> Limiter for Uncounted<'_, L> {
     }
 }
 
-/// Settles a check that only the fleet's store can decide.
+/// A pending check, which only the fleet's store can decide.
 pub struct Ticket<'a> {
     rate: &'a Rate,
     shared: &'a Arc<SharedLimit>,
@@ -321,9 +323,9 @@ pub struct Ticket<'a> {
 }
 
 impl Ticket<'_> {
-    /// Waits for the store, at most 25 ms, and counts what passes. Returns the client's status, if
-    /// requests are counted, and the verdict of the limit: over it, or the store is down and
-    /// nothing is admitted without it.
+    /// Waits at most 25 ms for the store, and counts an admitted request. Returns the client's
+    /// status, if requests are counted, and a refusal if the client is over the limit, or if the
+    /// store is down and nothing is admitted without it.
     pub(crate) async fn settle(self) -> (Option<RateLimitStatus>, Result<(), Refusal>) {
         let Self { rate, shared, client, quota } = self;
         let decision = shared.decide(client, quota).await;

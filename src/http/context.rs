@@ -1,8 +1,8 @@
-//! State that all listeners of the process share: the drain, the memory of uploads, log, metrics,
-//! and request ids: the client's own if it is well-formed, else a new one.
+//! State that all listeners of the process share: the drain, the memory of uploads, log, metrics
+//! and request ids.
 //!
-//! Pingora sleeps its whole grace period whatever happens; the [`Drain`] ends as soon as the last
-//! request and the last connection have. `process::lifecycle` starts each of its phases.
+//! Pingora always sleeps for its whole grace period; the [`Drain`] ends with the last request and
+//! the last connection. `process::lifecycle` starts each of its phases.
 
 use super::waiting::WaitingRequests;
 use crate::io::MemoryPool;
@@ -20,7 +20,7 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// 128 MiB: two thousand of the largest bodies at a time.
+/// 128 MiB: two thousand of the largest bodies.
 pub const UPLOAD_MEMORY: usize = 128 << 20;
 
 /// Shared by all listeners. Cheap to clone.
@@ -43,7 +43,7 @@ pub struct ServerContext {
 }
 
 impl ServerContext {
-    /// Counts and logs a request. Those of the operator and of challenges are logged only.
+    /// Counts and logs a request. Those of the operator and of ACME challenges are only logged.
     pub fn log_request(&self, line: &RequestLine<'_>) {
         match line.surface {
             Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
@@ -55,17 +55,17 @@ impl ServerContext {
     }
 }
 
-/// How long a connection may still send a request once the drain has begun: a client that sends one
-/// before it hears of the drain is answered, and its connection closed.
+/// How long a connection may still send a request once the drain has begun: a request that was
+/// already in transit is answered, and then the connection is closed.
 pub const DRAIN_KEEPALIVE: Duration = Duration::from_secs(1);
-/// How often the requests in flight are counted while the process waits for them.
+/// Interval at which the drain counts the requests in flight.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const SERVING: u8 = 0;
 const UNREADY: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// The phase of the drain, and what is open and in flight.
+/// The phase of the drain, the open connections and the requests in flight.
 #[derive(Debug)]
 pub struct Drain {
     phase: AtomicU8,
@@ -85,7 +85,7 @@ struct Open {
     tasks: HashMap<u64, Waker>,
 }
 
-/// A request in flight, until it is dropped.
+/// Counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub struct InFlight(DrainGuard);
 
@@ -122,7 +122,7 @@ impl Drain {
         self.phase.load(Ordering::Relaxed) >= DRAINING
     }
 
-    /// Counts a request in.
+    /// Counts a request as in flight until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> InFlight {
         self.gauge.inc();
         InFlight(self.hold())
@@ -139,7 +139,7 @@ impl Drain {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Becomes true when a listener has to end.
+    /// Returns a watch that becomes true when listeners have to end.
     pub fn listener(&self) -> ShutdownWatch {
         self.listeners.subscribe()
     }
@@ -155,8 +155,8 @@ impl Drain {
         ConnectionGuard { drain: Arc::clone(self), key }
     }
 
-    /// Begins: every response is now the last of its connection, and idle connections end after
-    /// [`DRAIN_KEEPALIVE`].
+    /// Begins the drain: every response is now the last on its connection, and idle connections end
+    /// after [`DRAIN_KEEPALIVE`].
     pub(crate) fn begin(&self) {
         self.phase.store(UNREADY, Ordering::Relaxed);
         // a task that registers later takes the lock after this, and so sees the phase
@@ -185,7 +185,7 @@ impl Drain {
         }
     }
 
-    /// Waits until the last listener and the last connection are over.
+    /// Waits until the last listener and the last connection have ended.
     pub(crate) async fn nothing_open(&self) {
         self.listeners.closed().await;
     }
@@ -220,11 +220,12 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// The field of a request id, in requests and responses. A static, because a name that is looked up
-/// by text is parsed each time.
+/// The field of a request id, in requests and responses. A static, because a lookup by text parses
+/// the name each time.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A request's id: 8 to 64 letters, digits and hyphens. In place: a request needs no memory for it.
+/// A request's id: 8 to 64 letters, digits and hyphens. Stored inline, so that it needs no
+/// allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RequestId(ArrayString<MAX>);
 
@@ -232,7 +233,7 @@ const MIN: usize = 8;
 const MAX: usize = 64;
 
 impl RequestId {
-    /// `None` if it is not well-formed.
+    /// Parses an id; `None` if it is not well-formed.
     fn new(id: &[u8]) -> Option<Self> {
         let is_ours = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
         let is_id = (MIN..=MAX).contains(&id.len()) && id.iter().all(is_ours);
@@ -240,7 +241,7 @@ impl RequestId {
         ArrayString::from(id).ok().map(Self)
     }
 
-    /// Its text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -262,7 +263,7 @@ impl Default for RequestIds {
 }
 
 impl RequestIds {
-    /// With a prefix drawn from the randomness that the standard library keys its maps with.
+    /// Draws the prefix from the random keys of the standard library's maps.
     pub fn new() -> Self {
         let mut process = ArrayString::new();
         push_hex(&mut process, RandomState::new().hash_one(0));

@@ -1,5 +1,5 @@
-//! Responses in plain text to requests that reach no app, for listeners that are no surface of the
-//! proxy: the operator's, and that of ACME challenges.
+//! Plain-text responses to requests that reach no app, for the listeners outside the proxy: the
+//! operator's, and the one for ACME challenges.
 
 use super::context::ServerContext;
 use super::gate::{ErrorResponder, message_of};
@@ -13,7 +13,7 @@ use portcullis_filters::verdict::Reason;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// An error responder.
+/// An error responder in plain text.
 pub struct TextErrors {
     /// Request ids and the log.
     pub process: ServerContext,

@@ -1,9 +1,10 @@
-//! Connections: how many, how long, and over which protocol.
+//! Accepts connections: bounds their number and lifetime, and selects their protocol.
 //!
 //! In: accepted streams. Out: for each request a session, on which Pingora's app runs. Pingora has
-//! no cap on connections, in total or per client, and shakes hands before any code of ours: so the
-//! gate counts first, the client behind a balancer by its PROXY header (`proxied`), then shakes
-//! hands where there is a certificate, and then reads heads whole and in time (`http1`, `http2`).
+//! no cap on connections, in total or per client, and performs TLS handshakes before any code of
+//! ours. So the gate counts first, by the client in the PROXY header behind a balancer (`proxied`),
+//! then performs the handshake if the surface has TLS, and then reads heads whole and in time
+//! (`http1`, `http2`).
 //! Next: `proxy`, whose phases answer each request.
 
 use super::challenges;
@@ -41,7 +42,7 @@ use tokio::time::Instant;
 
 /// Beyond its lifetime a connection has this long to finish the request that it serves.
 const LAST_REQUEST: Duration = Duration::from_secs(120);
-/// To send a refusal to a client over the cap.
+/// Timeout for sending a refusal to a client over the cap.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 /// Responses to requests that reach no app: over the cap, too slow, too large or malformed.
@@ -50,7 +51,7 @@ pub trait ErrorResponder: Send + Sync + 'static {
     fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered;
 }
 
-/// The message that goes with a refusal by the gate.
+/// The message of a refusal by the gate.
 pub fn message_of(reason: Reason) -> &'static str {
     match reason {
         Reason::Overloaded => "too many connections",
@@ -80,23 +81,23 @@ pub struct Gate<A> {
     pub(super) errors: Arc<dyn ErrorResponder>,
 }
 
-/// Open connections; those of an IPv6 /64 count as one client's, as its requests do.
+/// Open connections. An IPv6 /64 counts as one client, as it does for requests.
 struct Connections {
     all: usize,
     by_client: HashMap<ClientKey, ClientConnections>,
     waiting: Arc<WaitingRequests>,
 }
 
-/// The connections of one client, and what their requests hold.
+/// The connections of one client, and the memory of their requests.
 struct ClientConnections {
     open: usize,
     memory: Arc<ClientMemory>,
 }
 
-/// A client's place among them.
+/// A connection that counts for a client.
 struct ClientPlace {
     client: ClientKey,
-    /// How many connections the client has with this one.
+    /// Connections of the client, this one included.
     connections: usize,
     memory: Arc<ClientMemory>,
 }
@@ -124,7 +125,7 @@ impl Connections {
         Some(place)
     }
 
-    /// Counts a connection as this client's, unless it has `max_per_client`.
+    /// Counts a connection as this client's, unless the client has `max_per_client`.
     fn add_to(&mut self, client: ClientKey, max_per_client: usize) -> Option<ClientPlace> {
         let of_client = self
             .by_client
@@ -207,7 +208,7 @@ impl<A> Gate<A> {
         self.trusted.client(self.surface, peer, fields)
     }
 
-    /// Who sends the requests of a connection.
+    /// The sender of a connection's requests.
     fn sender(&self, permit: &ConnectionPermit, peer: Option<IpAddr>) -> Sender {
         match self.trusts(peer) {
             true => Sender::Proxy,
@@ -217,7 +218,7 @@ impl<A> Gate<A> {
         }
     }
 
-    /// By whom a connection is counted, if its peer is not trusted.
+    /// The client that a connection counts for; `None` for a trusted peer or a Unix socket.
     fn client(&self, peer: Option<IpAddr>) -> Option<ClientKey> {
         peer.filter(|_| !self.trusts(peer)).map(ClientKey::of)
     }
@@ -240,16 +241,16 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             return;
         }
         if let Rendered::Http1([response, ..]) = refusal {
-            // whether the client reads it or not, the connection ends here
+            // the connection ends here, whether the client reads the response or not
             let written =
                 async { stream.write_all(&response).await.is_ok() && stream.flush().await.is_ok() };
             let _ = tokio::time::timeout(TURN_AWAY, written).await;
         }
     }
 
-    /// Reads the PROXY header: the client, with its share of the caps unless one is reached. `None`
-    /// if the connection is closed for its header. Until that is read, the connection counts as one
-    /// of all, and as no client's.
+    /// Reads the PROXY header. Returns `None` if a bad header closes the connection, otherwise the
+    /// permit, if no cap is reached, and the client's address. Until then, the connection counts
+    /// only towards the total cap.
     async fn enter_proxied(
         &self,
         stream: &mut Stream,
@@ -279,7 +280,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         Some((permit.counted_as(self.client(client), self.max_per_client), client))
     }
 
-    /// Shakes hands, then serves the protocol that the client chose.
+    /// Performs the TLS handshake, then serves the protocol that the client chose.
     async fn serve_secured(
         self: Arc<Self>,
         stream: Stream,
@@ -296,7 +297,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             (Some(pending), config) => {
                 Secured::accept_challenged(stream, config, &pending, limit).await
             }
-            // its last challenge is just over
+            // the last challenge has just ended
             (None, None) => return,
         };
         let mut stream = match accepted {
@@ -308,7 +309,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         };
         if challenges::is_challenge(stream.protocol()) {
             self.process.metrics.handshake(self.surface, Handshake::Challenge);
-            // RFC 8737, section 3: the handshake is the answer
+            // RFC 8737, section 3: the handshake itself is the answer
             return Shutdown::shutdown(&mut stream).await;
         }
         self.process.metrics.handshake(self.surface, Handshake::Ok);
@@ -388,7 +389,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
         let peer = Peer::accepted(peer, memory, self.surface, &self.process.log);
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         let drain = self.process.drain.watch(task);
-        // between requests the proxy ends an old connection; this ends one that never gets there
+        // the proxy closes an old connection between requests; this ends one whose request never
+        // ends
         let limit = self.limits.lifetime + LAST_REQUEST;
         let _ = match &*tls {
             Presented::Nothing => {
@@ -408,7 +410,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
 /// An open connection's share of the caps, released on drop.
 struct ConnectionPermit {
     connections: Arc<Mutex<Connections>>,
-    /// `None` if it is no client's.
+    /// `None` if the connection counts for no client.
     place: Option<ClientPlace>,
     gauge: prometheus::IntGauge,
 }

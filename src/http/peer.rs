@@ -1,4 +1,4 @@
-//! The other end of a connection: whether it is trusted, and what the debug log says of it.
+//! The peer of a connection: whether it is trusted, and its lines in the debug log.
 
 use super::waiting::ClientMemory;
 use crate::config::Config;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 pub struct TrustedPeers(Arc<BySurface<ArcSwap<TrustedProxies>>>);
 
 impl TrustedPeers {
-    /// Trusts those of `config` from now on. Those of the admin listener are nobody.
+    /// Trusts the peers that `config` names from now on. The admin listener trusts nobody.
     pub fn change(&self, config: &Config) {
         for (section, clients) in config.clients() {
             if let Some(surface) = Surface::parse(section) {
@@ -43,11 +43,11 @@ impl TrustedPeers {
     }
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 pub(super) struct Peer {
-    /// Its address, or that of the client that its PROXY header names; `None` for a Unix socket.
+    /// The peer's address, or that of the client in its PROXY header; `None` for a Unix socket.
     pub(super) address: Option<IpAddr>,
-    /// The memory of its requests; `None` for a trusted proxy, which has many clients.
+    /// The memory of the client's requests; `None` for a trusted proxy, which has many clients.
     pub(super) memory: Option<Arc<ClientMemory>>,
     /// Boxed, and only while debug lines are logged: other connections do not pay for it.
     trace: Option<Box<Trace>>,
@@ -80,14 +80,14 @@ impl Peer {
         Self { address, memory, trace }
     }
 
-    /// A request arrived.
+    /// Counts a request, for the debug log.
     pub(super) fn count_request(&mut self) {
         if let Some(trace) = &mut self.trace {
             trace.requests += 1;
         }
     }
 
-    /// Why the connection ends.
+    /// Sets why the connection ends, for the debug log.
     pub(super) fn ends(&mut self, cause: &'static str) {
         if let Some(trace) = &mut self.trace {
             trace.cause = cause;

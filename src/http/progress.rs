@@ -1,9 +1,9 @@
 //! Whether a client takes a response fast enough.
 //!
-//! In: what it has taken so far, and the time. Out: how long to wait for more, or that the response
-//! is given up. Both versions of HTTP ask this, since a socket's buffer is refilled in large steps:
-//! a slow reader of a large response may take nothing that can be seen here for a minute, while
-//! its TCP acknowledges all the time.
+//! In: the progress so far, and the time. Out: how long to wait for more, or that the response is
+//! given up. Both versions of HTTP need this, because a socket's buffer is refilled in large steps:
+//! a slow reader of a large response may show no progress here for a minute, while its TCP
+//! acknowledges bytes all the time.
 
 use crate::io::LazyTimer;
 use pingora::protocols::SocketDigest;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// A client that takes nothing of a response for this long is disconnected.
 pub(super) const STALL: Duration = Duration::from_secs(10);
-/// 8 KiB per second: a client that takes less has until the write timeout, and no longer.
+/// 8 KiB per second: a slower client has until the write timeout, and no longer.
 const PACE: u64 = 16 << 10;
 const PACE_WINDOW: Duration = Duration::from_secs(2);
 
@@ -21,7 +21,7 @@ const PACE_WINDOW: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Bytes that its TCP acknowledged; `None` if the response does not wait for the socket, or if
-    /// that is a Unix socket.
+    /// the socket is a Unix socket.
     pub(super) acknowledged: Option<u64>,
     /// Bytes that are not written.
     pub(super) left: usize,
@@ -42,14 +42,14 @@ pub(super) fn acknowledged(socket: Option<&SocketDigest>) -> Option<u64> {
     Some(socket?.tcp_info()?.tcpi_bytes_acked)
 }
 
-/// The time that a client has for one response. Counted from when the response first has to wait,
-/// so one that is taken at once reads no clock.
+/// The time that a client has for one response. It starts when the response first has to wait, so
+/// one that is taken at once reads no clock.
 pub(super) struct WriteClock {
     timeout: Duration,
     mark: Option<Mark>,
 }
 
-/// The progress at one time, and when to compare.
+/// The progress at one time, and when to compare it.
 struct Mark {
     deadline: Instant,
     progress: Progress,
@@ -57,7 +57,8 @@ struct Mark {
 }
 
 impl WriteClock {
-    /// For a response that has `timeout`; a client that takes [`PACE`] gets all of it.
+    /// Creates the clock of a response with this `timeout`. A client that keeps up [`PACE`] gets
+    /// all of the response.
     pub(super) fn new(timeout: Duration) -> Self {
         Self { timeout, mark: None }
     }
@@ -79,7 +80,7 @@ impl WriteClock {
         Poll::Ready(())
     }
 
-    /// Compares with the last mark and sets the next one; none if the response is given up.
+    /// Compares with the last mark, and sets the next one unless the response is given up.
     fn judge(&mut self, progress: Progress, now: Instant) {
         let Some(Mark { deadline, progress: before, until }) = self.mark.take() else {
             let deadline = now + self.timeout;
@@ -102,8 +103,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// The second in which a response is given up whose progress after each second is `taken`;
-    /// `None` if it is not within ten minutes.
+    /// The second in which a response with the progress `taken` is given up; `None` if it is not
+    /// within ten minutes.
     fn given_up(timeout: Duration, taken: impl Fn(u64) -> Progress) -> Option<u64> {
         let start = Instant::now();
         let mut clock = WriteClock::new(timeout);

@@ -1,4 +1,4 @@
-//! The client behind a balancer, by the header of the PROXY protocol before its first byte.
+//! Reads the client behind a balancer from the PROXY header, which precedes its first byte.
 //!
 //! Pingora reads no such header. In: a connection of a trusted peer. Out: the client's address, or
 //! why the connection is closed. Exactly the header is read: what follows it, a TLS handshake or a
@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::time::Instant;
 
-/// 10 s between two log lines of a listener: a client can cause one per connection.
+/// 10 s between two log lines of a listener: a client can cause a line with each connection.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Reads the header within `timeout`: the client, or `None` if the connection is the balancer's
-/// own.
+/// Reads the header within `timeout`. Returns the client, or `None` if the connection is the
+/// balancer's own.
 pub(super) async fn read_client(
     stream: &mut (impl AsyncRead + Unpin),
     timeout: Duration,
@@ -35,7 +35,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<IpAddr>, P
             _ if arrived == 0 => return Err(ProxyHeader::Gone),
             _ => return Err(ProxyHeader::Truncated),
         };
-        // a client that sends something else may wait for an answer to fewer bytes
+        // a peer that sends something else may wait for an answer to fewer bytes
         Prelude::begins(&prelude[..arrived]).map_err(outcome)?;
     }
     let prelude = Prelude::parse(&prelude).map_err(outcome)?;
@@ -54,8 +54,8 @@ fn outcome(bad: BadHeader) -> ProxyHeader {
     }
 }
 
-/// Logs connections that are closed for their header: one of each [`WINDOW`], with the number of
-/// those before it.
+/// Logs connections that are closed for their header: one line per [`WINDOW`], with the number of
+/// unlogged ones before it.
 #[derive(Debug, Default)]
 pub(super) struct ClosedLog(Mutex<Window>);
 

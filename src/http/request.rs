@@ -23,16 +23,16 @@ use tokio::time::Instant;
 /// A request whose head is parsed.
 pub struct Request(pub(super) Transport);
 
-/// Where the request is read from and answered.
+/// The connection or stream on which the request is read and answered.
 pub(super) enum Transport {
     Http1(Box<Connection>),
     Http2(Box<H2Stream>),
 }
 
-/// Why there is no whole body.
+/// Why a body is incomplete.
 #[derive(Debug)]
 pub enum Incomplete {
-    /// It is refused; the rest of it is still under way.
+    /// The body is refused, and the rest of it is still in transit.
     Refused(Refusal),
     /// The client left: there is nobody to answer.
     Gone,
@@ -64,7 +64,7 @@ impl Request {
         }
     }
 
-    /// Whether the head goes on to the next request of the connection, extensions included.
+    /// Whether the head is cached for the next request of the connection, extensions included.
     pub fn is_head_cached(&self) -> bool {
         matches!(&self.0, Transport::Http1(connection) if connection.is_head_cached())
     }
@@ -80,7 +80,7 @@ impl Request {
     /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// The client left, or its framing is broken.
+    /// Returns [`BodyError`] if the client left or the framing is broken.
     async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
         match &mut self.0 {
             Transport::Http1(connection) => connection.read_body().await,
@@ -160,10 +160,10 @@ impl Request {
         }
     }
 
-    /// Invites the body of a client that waits for it.
+    /// Sends 100 Continue to a client that waits for it.
     ///
     /// # Errors
-    /// The client left.
+    /// Returns [`Gone`] if the client left.
     pub async fn write_continue(&mut self) -> Result<(), Gone> {
         match &mut self.0 {
             Transport::Http1(connection) => {
@@ -174,8 +174,8 @@ impl Request {
         }
     }
 
-    /// Whether another request may follow on the connection, as far as the client says. HTTP/2
-    /// leaves that to the connection.
+    /// Whether another request may follow on the connection. Always true over HTTP/2, where the
+    /// connection itself decides.
     pub fn keeps_alive(&self) -> bool {
         match &self.0 {
             Transport::Http1(connection) => connection.keeps_alive(),
@@ -183,29 +183,32 @@ impl Request {
         }
     }
 
-    /// No other request follows.
+    /// Allows no further request.
     pub fn stop_keepalive(&mut self) {
         if let Transport::Http1(connection) = &mut self.0 {
             connection.stop_keepalive();
         }
     }
 
-    /// The client still sends bytes that nobody reads: lingers, then closes the connection.
-    /// HTTP/2 ends the stream.
+    /// Marks the connection to be closed after it has read and dropped what the client still sends.
+    /// Over HTTP/2 the end of the stream suffices.
     pub fn linger(&mut self) {
         if let Transport::Http1(connection) = &mut self.0 {
             connection.linger();
         }
     }
 
-    /// Whether its connection has served long enough by `now`. HTTP/2 connections see to that.
+    /// Whether the connection has reached its lifetime by `now`. HTTP/2 connections check that
+    /// themselves.
     pub fn is_old(&self, now: Instant) -> bool {
         matches!(&self.0, Transport::Http1(connection) if connection.is_old(now))
     }
 
-    /// Sends a response, of which the client has to take each part within `timeout`, or steadily.
+    /// Sends a response. The client has `timeout` to read each part, and longer while it reads
+    /// steadily.
     ///
-    /// Renders at once, so that the future holds nothing of that while the client reads.
+    /// Renders before it returns, so that the future does not hold the context while the client
+    /// reads.
     pub fn send<'a>(
         &'a mut self,
         reply: &'a mut Reply,
@@ -226,13 +229,13 @@ impl Request {
         }
     }
 
-    /// Sends a response after which the connection closes. A client that is gone reads nothing.
+    /// Sends a response, then closes the connection. Ignores errors: the client may be gone.
     pub async fn send_and_close(mut self, mut response: Rendered, timeout: Duration) {
         let _ = self.write(&mut response, timeout).await;
     }
 
-    /// Writes a response, or the start of one, and takes the written bytes out of it. Passed by
-    /// value, the future would hold them once per call on the way.
+    /// Writes a response, or the start of one, and removes the written bytes from it. Passed by
+    /// value, the response would be held once by each future on the way.
     async fn write(&mut self, rendered: &mut Rendered, timeout: Duration) -> Result<(), Gone> {
         match (&mut self.0, rendered) {
             (Transport::Http1(connection), Rendered::Http1(pieces)) => {
@@ -263,7 +266,7 @@ impl Request {
         }
     }
 
-    /// Ends such a body.
+    /// Ends a body whose length was not known.
     async fn write_end(&mut self, timeout: Duration) -> Result<(), Gone> {
         match &mut self.0 {
             Transport::Http2(stream) => stream.end(),
@@ -279,7 +282,7 @@ fn refused(reason: Reason, message: &'static str) -> Incomplete {
     Incomplete::Refused(Refusal::new(reason, message))
 }
 
-/// A response as its version of HTTP sends it. The memory permit stays with the reply.
+/// A response, rendered for a version of HTTP. The memory permit stays with the reply.
 pub enum Rendered {
     /// The head and the body, as bytes.
     Http1([Bytes; 3]),
@@ -310,14 +313,14 @@ impl From<std::io::Error> for Gone {
 pub struct Sent {
     /// Bytes of the body.
     pub bytes: usize,
-    /// Whether that is all.
+    /// Whether the whole response was sent.
     pub result: Result<(), Unsent>,
 }
 
-/// Why a response did not go out whole.
+/// Why a response was not sent whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// The rest of the body could not be made.
+    /// The rest of the body could not be generated.
     Aborted,
     /// The client left, or does not read.
     Gone,
@@ -343,7 +346,7 @@ impl Rendered {
     }
 }
 
-/// Sends the rest of a body as it is made.
+/// Sends the rest of a body as it is generated.
 async fn stream(
     request: &mut Request,
     mut rest: BodyStream,

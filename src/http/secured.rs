@@ -27,7 +27,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 pub(super) struct Secured(Box<TlsStream<Stream>>);
 
 impl Secured {
-    /// Shakes hands within `timeout`.
+    /// Performs the handshake within `timeout`.
     ///
     /// # Errors
     /// Returns the outcome of the failed handshake for the metrics, and the error for the log.
@@ -39,11 +39,11 @@ impl Secured {
         Self::completed(TlsAcceptor::from(config).accept(stream), timeout).await
     }
 
-    /// Accepts while challenges are pending: one of them is answered, and any other client as
-    /// `config` says. Without that it is refused.
+    /// Accepts a client while challenges are pending. Answers a challenge; any other client is
+    /// served by `config`, or refused without one.
     ///
     /// # Errors
-    /// As [`Self::accept`].
+    /// Returns the errors of [`Self::accept`].
     pub(super) async fn accept_challenged(
         stream: Stream,
         config: Option<Arc<ServerConfig>>,

@@ -2,8 +2,8 @@
 //!
 //! The trait is `#[doc(hidden)]` in Pingora 0.9.1, which is pinned. `HttpProxy` needs the head and
 //! runs the phases; the rest of the request waits in a [`Handoff`], which the head names in its
-//! extensions, because a `dyn Session` cannot be downcast. The handler takes the request out
-//! and puts it back for the connection to go on. Pingora itself neither reads nor writes.
+//! extensions, because a `dyn Session` cannot be downcast. The handler takes the request out and
+//! puts it back, so that the connection can continue. Pingora itself neither reads nor writes.
 
 use super::request::Request;
 use async_trait::async_trait;
@@ -43,7 +43,7 @@ impl Handoff {
     /// Takes the request, to answer it.
     ///
     /// # Errors
-    /// It was taken before.
+    /// Returns an error if the request was taken before.
     pub fn take(&self) -> Result<Request> {
         let request = self.passed().request.take();
         request.ok_or_else(|| Error::explain(ErrorType::InternalError, "no request to answer"))

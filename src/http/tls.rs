@@ -1,9 +1,9 @@
-//! TLS: what the listeners present, and what they accept.
+//! TLS of the listeners: the certificates that they present, and the versions that they accept.
 //!
-//! In: the files of the configuration. Out: an [`Identity`] for each listener that has one, or
-//! every reason why not. TLS 1.2 and 1.3 on ring, as rustls takes them: no early data, no
-//! renegotiation, and clients need no certificate. The gate shakes hands, and a reload gives its
-//! [`Certificates`](super::certificates::Certificates) others; open connections go on.
+//! In: the files of the configuration. Out: an [`Identity`] for each listener with a certificate,
+//! or every error. TLS 1.2 and 1.3 on ring, with rustls's defaults: no early data, no
+//! renegotiation, and clients need no certificate. The gate performs the handshakes, and a reload
+//! replaces its [`Certificates`](super::certificates::Certificates); open connections stay.
 
 use crate::config::{Config, TlsConfig};
 use crate::io::clock::{self, LAST_SECOND};
@@ -34,34 +34,34 @@ const HTTP_1_1: &[u8] = b"http/1.1";
 /// The certificate of a listener.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// For each handshake.
+    /// The configuration of each handshake.
     pub config: Arc<ServerConfig>,
-    /// When its certificate begins to hold, in seconds since 1970.
+    /// The start of the certificate's validity, in seconds since 1970.
     pub not_before: u64,
-    /// When its certificate ends, in seconds since 1970.
+    /// The end of the certificate's validity, in seconds since 1970.
     pub not_after: u64,
-    /// Its certificate in DER.
+    /// The certificate in DER.
     certificate: CertificateDer<'static>,
-    /// The configuration that it serves for. While one is ordered for other domains, this is not
-    /// the one that it was read by.
+    /// The configuration in force. While a certificate for other domains is ordered, this differs
+    /// from the configuration that this certificate was read with.
     tls: TlsConfig,
 }
 
-/// The treatment of new connections at a listener.
+/// How a listener treats new connections.
 #[derive(Debug, Default)]
 pub enum Presented {
-    /// It speaks in the clear.
+    /// Without TLS.
     #[default]
     Nothing,
-    /// It shakes hands with a certificate.
+    /// Has a certificate.
     Identity(Arc<Identity>),
-    /// It closes them, except those of challenges: its certificate was unusable at the start, or
-    /// is ordered. These files are read again.
+    /// Closes new connections, except those of challenges: the certificate was unusable at the
+    /// start, or is ordered. These files are read again.
     Unusable(TlsConfig),
 }
 
 impl Presented {
-    /// Reads the files of a surface, and what is wrong with them.
+    /// Reads the files of a surface; returns every error in them.
     pub(super) fn load(surface: Surface, config: &TlsConfig) -> (Self, Vec<TlsError>) {
         match Identity::load(config) {
             Ok(identity) => (Self::Identity(Arc::new(identity)), Vec::new()),
@@ -73,7 +73,7 @@ impl Presented {
         }
     }
 
-    /// Presents the certificate with these tickets from now on.
+    /// Returns a copy that issues these tickets, if there is a certificate.
     pub(super) fn sealed_by(self: &Arc<Self>, tickets: Arc<dyn ProducesTickets>) -> Arc<Self> {
         match &**self {
             Self::Identity(identity) => {
@@ -95,7 +95,7 @@ impl Presented {
         }
     }
 
-    /// Where its certificate is from; `None` if it speaks in the clear.
+    /// The configuration of the certificate; `None` without TLS.
     pub(super) fn config(&self) -> Option<&TlsConfig> {
         match self {
             Self::Nothing => None,
@@ -104,7 +104,7 @@ impl Presented {
         }
     }
 
-    /// This, or the identity of `before` if this waits for a certificate that is ordered.
+    /// Returns this, or the identity of `before` while this waits for an ordered certificate.
     pub(super) fn or_previous(self: &Arc<Self>, before: &Self) -> Arc<Self> {
         match (&**self, before.identity()) {
             (Self::Unusable(config), Some(identity)) if config.is_ordered() => {
@@ -129,9 +129,9 @@ enum Why {
     Certificates(CertificatesError),
     First(PathBuf, WhyUnusable),
     Key(SecretError),
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     Mismatch(PathBuf, PathBuf),
-    /// Ring signs with no such key, or there is no randomness.
+    /// Ring does not sign with such a key, or the kernel returned no random bytes.
     Unusable(rustls::Error),
 }
 
@@ -160,7 +160,7 @@ impl TlsError {
         format!("{}.tls{key}", self.surface.name())
     }
 
-    /// All of them on one line.
+    /// Joins the errors on one line.
     pub(super) fn join(all: &[Self]) -> String {
         let all: Vec<_> =
             all.iter().map(|one| format!("{}: {}", one.key(), one.message())).collect();
@@ -193,7 +193,7 @@ impl Why {
 #[derive(Debug, Default)]
 pub struct Identities(pub(super) BySurface<Arc<Presented>>);
 
-/// The surfaces with a certificate, and its files.
+/// The surfaces with TLS, each with its configuration.
 pub(crate) fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
     [
         (Surface::Gateway, config.gateway.as_ref().map(|gateway| &gateway.tls)),
@@ -206,21 +206,21 @@ pub(crate) fn configured(config: &Config) -> impl Iterator<Item = (Surface, &Tls
 }
 
 impl Identities {
-    /// Reads the files of every listener that has some. One that is not there yet because it is
-    /// ordered is no error.
+    /// Reads the files of every listener with TLS. An unusable certificate is no error if it is
+    /// ordered.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Returns every error in the files.
     pub fn load(config: &Config) -> Result<Self, Vec<TlsError>> {
         let (identities, errors) = Self::load_usable(config);
         if errors.is_empty() { Ok(identities) } else { Err(errors) }
     }
 
-    /// Reads the files for a start: a listener whose files are unusable stays closed, while another
+    /// Reads the files at the start: a listener whose files are unusable stays closed while another
     /// surface serves.
     ///
     /// # Errors
-    /// Everything that is wrong with them, if no surface can serve.
+    /// Returns every error in the files if no surface can serve.
     pub fn load_to_start(config: &Config) -> Result<(Self, Vec<TlsError>), Vec<TlsError>> {
         let (identities, errors) = Self::load_usable(config);
         let serves = [
@@ -246,13 +246,13 @@ impl Identities {
         (identities, errors)
     }
 
-    /// Whether every listener speaks in the clear.
+    /// Whether no listener has TLS.
     pub fn are_none(&self) -> bool {
         self.0.iter().all(|presented| matches!(**presented, Presented::Nothing))
     }
 
-    /// One warning for each usable certificate that clients reject at `now`: it has expired, or is
-    /// not valid yet.
+    /// One warning for each usable certificate that clients reject at `now`, because it has expired
+    /// or is not valid yet.
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
         let now = clock::since_1970(now).as_secs();
         let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
@@ -316,10 +316,10 @@ impl Identity {
         Ok(Self { config, not_before, not_after, certificate, tls: tls.clone() })
     }
 
-    /// The certificate of a file that holds it with its key.
+    /// Loads an ordered certificate from the file that holds it with its key.
     ///
     /// # Errors
-    /// Why it cannot be used, in words.
+    /// Returns why it cannot be used, in words.
     pub(crate) fn read_ordered(tls: &TlsConfig) -> Result<Self, String> {
         Self::load(tls).map_err(|all| {
             let all: Vec<_> = all.iter().map(Why::message).collect();
@@ -327,10 +327,10 @@ impl Identity {
         })
     }
 
-    /// A certificate and its key in PEM, before they are written to a file.
+    /// Parses an ordered certificate and its key in PEM, before they are written to a file.
     ///
     /// # Errors
-    /// Why they cannot be used, in words.
+    /// Returns why they cannot be used, in words.
     pub(crate) fn of_ordered(key: &str, chain: &str, tls: &TlsConfig) -> Result<Self, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
         let chain = chain.map_err(|error| error.to_string())?;
@@ -342,19 +342,19 @@ impl Identity {
         identity.map_err(|why| why.message())
     }
 
-    /// A copy that gives its clients these tickets.
+    /// Returns a copy that issues these tickets.
     fn sealed_by(&self, tickets: Arc<dyn ProducesTickets>) -> Self {
         let mut server = (*self.config).clone();
         server.ticketer = tickets;
         Self { config: Arc::new(server), ..self.clone() }
     }
 
-    /// Whether it has the same certificate.
+    /// Whether both have the same certificate.
     fn is_same(&self, other: &Self) -> bool {
         self.certificate == other.certificate
     }
 
-    /// Its certificate.
+    /// The certificate in DER.
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }
@@ -365,7 +365,8 @@ impl Identity {
     }
 }
 
-/// The versions and ciphers of every listener, and no certificates of clients.
+/// Starts a configuration with the versions and ciphers of every listener, without client
+/// certificates.
 pub(super) fn builder() -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_details(provider, Arc::new(TlsClock));
@@ -379,14 +380,14 @@ fn server(
     builder()?.with_single_cert(chain, key)
 }
 
-/// The certificates of a file, and how long the first of them holds.
+/// Reads the certificates of a file, and the validity of the first.
 fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), Why> {
     let chain = certificates::read(path, MAX_CERTIFICATES).map_err(Why::Certificates)?;
     let validity = validity(&chain, path)?;
     Ok((chain, validity))
 }
 
-/// How long the first certificate of a file holds.
+/// The validity of the first certificate of a file.
 fn validity(chain: &[CertificateDer<'_>], path: &Path) -> Result<Validity, Why> {
     let unusable = |why| Why::First(path.to_owned(), why);
     let first = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());

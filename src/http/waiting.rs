@@ -1,9 +1,10 @@
 //! The memory of requests that wait: for their bodies, for the node, or for a client that does not
 //! read.
 //!
-//! In: a client and what its request takes. Out: a permit, or a refusal. Over HTTP/2 each stream
-//! reserves its memory before it gets a task, and a head that is not complete as it grows; over
-//! HTTP/1 a request does whose body is not there with its head. Next: `io`, which has the pool.
+//! In: a client, and the memory that its request takes. Out: a permit, or a refusal. Over HTTP/2
+//! each stream reserves its memory before it gets a task, and an unfinished head as it grows. Over
+//! HTTP/1 only a request whose body did not arrive with its head reserves memory. Next: `io`, which
+//! has the pool.
 
 use crate::io::{ClientShare, Exhausted, MemoryPermit, MemoryPool};
 use http::HeaderMap;
@@ -15,12 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// 96 MiB: twelve clients at their share.
 const WAITING_MEMORY: usize = 96 << 20;
 /// 8 MiB for each client: 500 small requests, or 120 with two hundred fields. Its connections take
-/// 5 MiB more, and an address shall not add more than 16 MiB.
+/// 5 MiB more, and an address must not add more than 16 MiB.
 const SHARES: usize = 12;
 /// 15 KiB: a request without its head. Two thirds of it are the state of Pingora's phases.
 const REQUEST: usize = 15 << 10;
-/// 6 KiB: a stream whose small response the client does not take. It takes half of that, and its
-/// request has left memory that the allocator returns after a while.
+/// 6 KiB: a stream whose small response the client does not read. The stream takes half of that;
+/// the rest is memory of its request that the allocator has not returned yet.
 const RESPONSE: usize = 6 << 10;
 /// A field of a head without name and value: an entry of the map, two allocations, what both leave
 /// unused, and as much again that the allocator has not returned. RFC 9113, section 6.5.2, counts
@@ -30,7 +31,7 @@ const FIELD: usize = 256;
 /// The memory of all requests that wait.
 pub struct WaitingRequests {
     pool: Arc<MemoryPool>,
-    /// By client: of requests that a trusted proxy forwards.
+    /// Memory of requests that a trusted proxy forwarded, by client.
     forwarded: Arc<Inflight>,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct ClientMemory {
     held: AtomicUsize,
 }
 
-/// A part of it, released on drop.
+/// A part of a client's memory, released on drop.
 #[derive(Debug)]
 pub(super) struct ClientPermit {
     memory: Arc<ClientMemory>,
@@ -70,8 +71,8 @@ impl WaitingRequests {
         Arc::new(ClientMemory { pool: Arc::clone(&self.pool), held: AtomicUsize::new(0) })
     }
 
-    /// Reserves the memory of a request with this head, and with `raw` bytes of it as they came. It
-    /// counts as that of the `connected` client, or as that of the one behind a proxy.
+    /// Reserves the memory of a request with this head, of which `raw` bytes are also stored as
+    /// received. Charges the `connected` client, or else `client`, the one behind a proxy.
     ///
     /// # Errors
     /// Returns [`Exhausted`] if the pool or the client's share has less.
@@ -97,7 +98,7 @@ impl WaitingRequests {
 }
 
 impl WaitingPermit {
-    /// Shrinks to the memory of a response of which the client has not taken `bytes`.
+    /// Shrinks to the memory of a response of which the client has not read `bytes`.
     pub(super) fn shrink_to_response(&mut self, bytes: usize) {
         match self {
             Self::Connected(permit) => {
@@ -128,7 +129,7 @@ impl ClientPermit {
         Self { memory: Arc::clone(memory), bytes: 0 }
     }
 
-    /// A permit of `bytes`; `None` if there are none, or it is no client's.
+    /// Reserves `bytes`; `None` for zero bytes, or without a client's memory.
     ///
     /// # Errors
     /// Returns [`Exhausted`] if the pool or the client's share has less.
@@ -165,7 +166,8 @@ impl Drop for ClientPermit {
     }
 }
 
-/// The memory of a head; each value of a field counts, as each crumb of a `cookie` does.
+/// Bytes of memory of a head; each value of a repeated field counts, such as each crumb of a
+/// `cookie`.
 fn size_of_head(head: &HeaderMap) -> usize {
     head.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
 }

@@ -1,7 +1,7 @@
 //! The wall clock and its units: microseconds since 1970 UTC; durations in whole units; and dates.
 //!
-//! A clock may be wrong. A time before 1970 is 1970 wherever a number has no sign, a date has four
-//! digits for its year whatever the time is, and nothing here panics.
+//! A clock may be wrong. Unsigned numbers treat an earlier time as 1970, a date always has a year
+//! of four digits, and nothing here panics.
 
 use http::HeaderValue;
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The current time.
+/// The current time in microseconds since 1970.
 pub fn now_us() -> i64 {
     micros(since_1970(SystemTime::now()))
 }
@@ -102,7 +102,7 @@ pub fn http_date(seconds: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
-/// The field value of `Date` now: written once per second and thread.
+/// The current field value of `Date`, formatted once per second and thread.
 pub fn date_field() -> HeaderValue {
     thread_local! {
         static WRITTEN: RefCell<Option<(i64, HeaderValue)>> = const { RefCell::new(None) };

@@ -1,11 +1,11 @@
 //! gzip (RFC 1952): a payload is compressed once for all requests, whatever their ids.
 //!
-//! The compressed payload is a run of deflate blocks that refer to nothing before them. A response
-//! frames them by stored blocks (RFC 1951, section 3.2.4), so that one form serves every request's
-//! id; the checksums of the parts are combined. A large payload is compressed outside the runtime,
-//! by half of the cores at most: while those are busy, responses are not compressed.
+//! The compressed payload is a sequence of deflate blocks that refer to nothing before them. A
+//! response frames them with stored blocks (RFC 1951, section 3.2.4), so that one form serves every
+//! request's id; the checksums of the parts are combined. A large payload is compressed outside the
+//! runtime, by half of the cores at most: while those are busy, responses are not compressed.
 //!
-//! Compressed next to a secret, text that an attacker chooses betrays the secret by its length
+//! If text that an attacker chooses is compressed next to a secret, the length reveals the secret
 //! (BREACH). Only public text is compressed here: answers about the chain, and public documents.
 
 use super::{MemoryPermit, MemoryPool};
@@ -18,14 +18,15 @@ use tokio::time::{Instant, timeout_at};
 
 /// 1 KiB: a smaller body fits into the packet of its response head.
 pub const MIN_BODY: usize = 1 << 10;
-/// Nearly all of a body of [`MIN_BODY`] is payload.
+/// 512 bytes: in a body of [`MIN_BODY`], more than this is payload.
 const MIN_PAYLOAD: usize = MIN_BODY / 2;
-/// A class of 1 MiB becomes 0.32 of its size in half the time that 6 takes for 0.27, and 0.46 with
-/// 1; a block's hashes become 0.53, and 0.82 with 1.
+/// Level 2 shrinks a class of 1 MiB to 0.32 of its size, in half the time that level 6 takes for
+/// 0.27; level 1 shrinks it to 0.46. A block's hashes shrink to 0.53, and to 0.82 with level 1.
 pub const LEVEL: Compression = Compression::new(2);
 /// 16 KiB: smaller payloads take 0.2 ms, which is about the cost of another thread.
 const INLINE: usize = 16 << 10;
-/// How long a large payload waits for a core: a dozen of the largest are compressed meanwhile.
+/// How long a large payload waits for a core: the time in which a dozen of the largest are
+/// compressed.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// A member header without a name and a time: RFC 1952, section 2.3.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -41,13 +42,13 @@ static CORES: LazyLock<Semaphore> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct Deflated {
     blocks: Bytes,
-    /// Of the payload.
+    /// The checksum of the payload.
     crc: Crc,
-    /// The memory of the blocks, if it is of a pool.
+    /// The memory of the blocks, if it was reserved in a pool.
     pub memory: Option<Arc<MemoryPermit>>,
 }
 
-/// The gzip form of one payload, shared by all that hold it; made for the first that needs it.
+/// The gzip form of one payload, shared by all clones and made when it is first needed.
 #[derive(Clone, Debug, Default)]
 pub struct GzipForm(Option<Arc<OnceCell<Option<Deflated>>>>);
 
@@ -70,19 +71,19 @@ impl GzipForm {
         self.0.as_ref()?.get()?.as_ref()
     }
 
-    /// Bytes that it takes.
+    /// Bytes of the form; 0 if it is not made.
     pub fn length(&self) -> usize {
         self.get().map_or(0, |deflated| deflated.blocks.len())
     }
 
-    /// Whether both belong to one payload.
+    /// Whether both are forms of the same payload.
     pub fn is_same(&self, other: &Self) -> bool {
         let pair = self.0.as_ref().zip(other.0.as_ref());
         pair.is_some_and(|(own, other)| Arc::ptr_eq(own, other))
     }
 
-    /// Makes the form, once. Returns whether this call made it: not if the form would not be
-    /// smaller, or if memory or cores for it are in use.
+    /// Makes the form once. Returns whether this call made it; it does not if the form would not be
+    /// smaller, or if no memory or core is free.
     pub async fn make(&self, payload: &Bytes, memory: Option<&Arc<MemoryPool>>) -> bool {
         let Some(cell) = self.0.as_ref().filter(|cell| !cell.initialized()) else { return false };
         let (mut is_made, deadline) = (false, Instant::now() + MAX_WAIT);
@@ -97,8 +98,8 @@ impl GzipForm {
     }
 }
 
-/// `None` if the result is not smaller. Waits for a core until `deadline`; it has already passed
-/// for requests that waited for another one that got no core.
+/// Compresses a payload; `None` if the result is not smaller. Waits for a core until `deadline`,
+/// which has already passed for requests that waited for another one that got no core.
 async fn make(
     payload: &Bytes,
     memory: Option<&Arc<MemoryPool>>,
@@ -124,8 +125,8 @@ async fn make(
     }))
 }
 
-/// Does work on a piece of this many bytes, outside the runtime if they are many. `None` if the
-/// work panicked.
+/// Runs work on a piece of this many bytes, outside the runtime if the piece is large. `None` if
+/// the work panicked.
 pub async fn compress<T: Send + 'static>(
     length: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -163,7 +164,7 @@ fn deflate(payload: &[u8]) -> Option<(Bytes, Crc)> {
 }
 
 impl Deflated {
-    /// The gzip form of the payload between what precedes and what follows it.
+    /// The gzip form of `start`, the payload and `end`.
     pub fn frame(&self, start: &[u8], end: &[u8]) -> [Bytes; 3] {
         let mut crc = Crc::new();
         crc.update(start);
@@ -180,7 +181,8 @@ impl Deflated {
     }
 }
 
-/// A stored block, the last one or not. `piece` is at most [`MAX_STORED`] bytes.
+/// Writes a stored block; `is_last` is 1 for the last one. `piece` has at most [`MAX_STORED`]
+/// bytes.
 fn store(piece: &[u8], is_last: u8, out: &mut Vec<u8>) {
     let length = u16::try_from(piece.len()).unwrap_or(u16::MAX);
     out.push(is_last);

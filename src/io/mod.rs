@@ -6,7 +6,7 @@
 //! reserves its memory before it is read, so slow readers of large answers cannot exhaust the
 //! machine: when the pool is empty, new requests get 503.
 //!
-//! Imports nothing of the program's own. Next: `shared` (one computation for equal requests),
+//! Imports no other module of the program. Next: `shared` (one computation for equal requests),
 //! `gzip` (one compression for equal payloads).
 
 pub mod clock;
@@ -33,10 +33,10 @@ use tokio::time::{Instant, Sleep};
 /// 16 KiB: one read of unknown size. A head and a usual body fit.
 pub const READ_SIZE: usize = 16 << 10;
 
-/// The first descriptor that a client's connection may not have, and the same for the node's.
+/// The first descriptor that is reserved from clients' connections, and from those to the node.
 static RESERVED_FROM: [AtomicI32; 2] = [AtomicI32::new(i32::MAX), AtomicI32::new(i32::MAX)];
 
-/// Who may not have the last descriptors. The operator's connections may have all.
+/// Connections that may not use the last descriptors. The operator's may use all.
 #[derive(Clone, Copy, Debug)]
 pub enum DescriptorUse {
     /// A connection of a client.
@@ -52,8 +52,8 @@ impl DescriptorUse {
         RESERVED_FROM[self as usize].store(first, Ordering::Relaxed);
     }
 
-    /// Whether a descriptor is reserved. The kernel gives the lowest that is free (POSIX, section
-    /// 2.14), so all below it are in use.
+    /// Whether a descriptor is reserved. The kernel returns the lowest free descriptor (POSIX,
+    /// section 2.14), so all below it are in use.
     pub fn is_reserved(self, descriptor: i32) -> bool {
         descriptor >= RESERVED_FROM[self as usize].load(Ordering::Relaxed)
     }
@@ -99,7 +99,7 @@ pub fn within<F: Future + Unpin>(
     })
 }
 
-/// Runs the whole work of a task for at most `limit`; `None` after that.
+/// Runs all of a task's work for at most `limit`; `None` after that.
 ///
 /// The timer is registered once, and not polled each time the task wakes for something else: most
 /// tasks end long before their limit.
@@ -120,8 +120,8 @@ pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Opti
 
 /// A timer that is postponed when it fires, instead of being set for each deadline.
 ///
-/// Where deadlines are met again and again, as by the requests of a connection, it is set once per
-/// deadline's length instead of once per request.
+/// Where deadlines are met repeatedly, as by the requests of a connection, it is set once per
+/// timeout instead of once per request.
 #[derive(Debug, Default)]
 pub struct LazyTimer(Option<Pin<Box<Sleep>>>);
 
@@ -187,10 +187,10 @@ impl MemoryPool {
         self.share
     }
 
-    /// Reserves bytes; not if fewer are left.
+    /// Reserves bytes.
     ///
     /// # Errors
-    /// Returns [`Exhausted::Pool`], and reserves nothing.
+    /// Returns [`Exhausted::Pool`] if fewer are left, and reserves nothing.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let take = |free: usize| free.checked_sub(bytes);
         let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -208,7 +208,7 @@ impl MemoryPool {
     }
 }
 
-/// Why there is no memory.
+/// Why memory cannot be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
     /// The pool has fewer bytes than requested.
@@ -220,7 +220,7 @@ pub enum Exhausted {
 /// One client holds at most a quarter of the memory that all share, unless a pool has smaller
 /// shares.
 const SHARES: usize = 4;
-/// 64 KiB: all smaller answers that a client may have in flight are little memory.
+/// 64 KiB: all smaller answers that a client may have in flight take little memory.
 pub const LARGE: usize = 64 << 10;
 
 /// One client's part of a pool, bounded by its share.
@@ -230,7 +230,7 @@ pub struct ClientShare {
     held: Arc<Inflight>,
 }
 
-/// Bytes that are counted as a client's until the last clone is dropped.
+/// Bytes that are charged to a client until the last clone is dropped.
 pub type Held = Arc<Vec<Guard>>;
 
 impl ClientShare {
@@ -239,8 +239,8 @@ impl ClientShare {
         Self { client, held: Arc::clone(held) }
     }
 
-    /// Counts `more` bytes as the client's, for something of `bytes` bytes in all. `None` when the
-    /// client would hold more than its share of the pool.
+    /// Charges `more` bytes of a `bytes`-byte object to the client. `None` when the client would
+    /// hold more than its share of the pool.
     pub fn hold(&self, more: usize, bytes: usize, pool: &MemoryPool) -> Option<Guard> {
         let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
         let (guard, all) = self.held.incr(self.client, signed(more));
@@ -255,40 +255,40 @@ impl fmt::Debug for ClientShare {
     }
 }
 
-/// A part of the pool, for one answer or one request body; released on drop.
+/// A part of a pool, for one answer or one request body; released on drop.
 #[derive(Debug)]
 pub struct MemoryPermit {
     memory: Arc<MemoryPool>,
     bytes: usize,
-    /// The client that it is read for, if it is a client's.
+    /// The share of the client that the answer is fetched for, if any.
     share: Option<ClientShare>,
     readers: Mutex<Readers>,
 }
 
-/// Whose a large answer is.
+/// The clients that a large answer is charged to.
 #[derive(Debug, Default)]
 struct Readers {
-    /// Counts it for the client that it was fetched for, until that client reads it.
+    /// Charges the answer to the client that it was fetched for, until that client reads it.
     fetched: Vec<Guard>,
     /// The clients that are still reading it.
     reading: Vec<(ClientKey, Weak<Vec<Guard>>)>,
 }
 
 impl MemoryPermit {
-    /// An empty permit, of no client's.
+    /// Creates an empty permit that is charged to no client.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
         Self { memory: Arc::clone(memory), bytes: 0, share: None, readers: Mutex::default() }
     }
 
-    /// An empty permit. Its memory counts as the client's once it is large.
+    /// Creates an empty permit. Its memory is charged to the client once it is large.
     pub fn for_client(memory: &Arc<MemoryPool>, share: Option<ClientShare>) -> Self {
         let mut permit = Self::of(memory);
         permit.share = share;
         permit
     }
 
-    /// Counts the answer, of this many bytes, as the client's while it reads it: once for all of
-    /// its requests that read the same answer. `None` if it holds its share already.
+    /// Charges the answer, of this many bytes, to the client while it reads: once for all of its
+    /// requests that read the same answer. `None` if the client already holds its share.
     pub fn read_by(&self, share: &ClientShare, bytes: usize) -> Option<Held> {
         let mut readers = self.readers.lock();
         let Readers { fetched, reading } = &mut *readers;
@@ -329,7 +329,7 @@ impl MemoryPermit {
         self.bytes -= less;
     }
 
-    /// Counts what is not counted yet, if it is large and a client's.
+    /// Charges bytes that are not charged yet, if the permit is large and has a client.
     fn count(&self, bytes: usize) -> Result<Option<Guard>, Exhausted> {
         let counted = if self.bytes < LARGE { 0 } else { self.bytes };
         let Some(share) = self.share.as_ref().filter(|_| bytes >= LARGE && bytes > counted) else {

@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Computations that run at once. Each has a deadline of its own, so only callers that reset their
-/// requests at a high rate reach this.
+/// Computations that may run concurrently. Each has a deadline of its own, so only callers that
+/// reset their requests at a high rate reach this.
 const MAX_RUNNING: usize = 10_000;
 
 /// Values by key, cached or being computed.
@@ -34,7 +34,7 @@ struct Table<K, V> {
     entries: HashMap<K, Entry<V>>,
     running: usize,
     capacity: usize,
-    /// Of all values that are cached.
+    /// The weight of all cached values.
     weight: usize,
     weigh: fn(&V) -> usize,
 }
@@ -54,19 +54,19 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty table. It caches values up to a total weight of `capacity`; where every value
-    /// weighs 1, that is their number.
+    /// Creates an empty table. It caches values up to a total weight of `capacity`; where every
+    /// value weighs 1, that is their number.
     pub fn new(capacity: usize, weigh: fn(&V) -> usize) -> Self {
         let entries = HashMap::new();
         Self(Arc::new(Mutex::new(Table { entries, running: 0, capacity, weight: 0, weigh })))
     }
 
     /// Returns the cached value, or the result of the computation that is running, or runs
-    /// `compute`: it returns a value and how long to cache it, counted from its start. With a
+    /// `compute`, which returns a value and how long to cache it, counted from its start. With a
     /// duration of zero the value serves the callers that are waiting for it and nobody else.
     ///
     /// # Errors
-    /// Returns [`Aborted`] to the first caller and its followers alike. It is not cached.
+    /// Returns [`Aborted`] to the first caller and its followers alike. The error is not cached.
     pub async fn get(
         &self,
         key: K,
@@ -107,8 +107,8 @@ where
         }
     }
 
-    /// Forgets the value: the next caller computes it again. A computation that is running goes on
-    /// for those who wait for it, but its result is not cached.
+    /// Forgets the value: the next caller computes it again. A running computation continues for
+    /// its callers, but its result is not cached.
     pub fn invalidate(&self, key: &K) {
         self.0.lock().remove(key);
     }

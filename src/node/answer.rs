@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// 4 MiB: the bound on the body of a node's answer.
 pub const MAX_ANSWER: usize = 4 << 20;
 
-/// The name of the member of a result.
+/// The name of the member that holds a result.
 pub(super) const RESULT: &str = "result";
 
 /// The name and the text of a verified payload's member.
@@ -27,18 +27,18 @@ pub struct Answer {
     pub memory: Arc<MemoryPermit>,
     /// The gzip form of the payload, made for the first client that accepts it.
     pub gzip: GzipForm,
-    /// The place of the URL that gave it, in the configuration; `None` if no call was needed.
+    /// The index in the configuration of the URL that answered; `None` if no call was needed.
     pub node: Option<usize>,
 }
 
 impl Answer {
-    /// Whether it is a result, not the node's error.
+    /// Whether the answer is a result, not the node's error.
     pub fn is_result(&self) -> bool {
         self.member == RESULT
     }
 }
 
-/// The payload of an answer's body, if it is one complete response to the request of this id.
+/// Returns the payload of a body that is one complete response to the request with this id.
 pub(super) fn verify(body: &Bytes, id: u64) -> Result<Payload, NodeError> {
     let (member, payload) = match Outcome::verify(body, id).ok_or(NodeError::Invalid)? {
         Outcome::Result(text) => (RESULT, text),

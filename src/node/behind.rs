@@ -1,10 +1,10 @@
-//! Waits for a URL whose answers are from before what clients have seen, and finds out whether it
-//! is behind or the chain went back.
+//! Waits for a URL whose answers are older than what clients have seen, and determines whether the
+//! URL is behind or the chain went back.
 //!
-//! Several URLs are polled by `guard`. A single one is polled from here, and only while its
-//! answers are in doubt: three polls without the block that was shown end the epoch (`group`). A
-//! transaction that is thrice not in the block of its receipt was rolled back, whatever the heads
-//! are.
+//! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
+//! are in doubt: three polls without the block that was shown end the epoch (`group`). A
+//! transaction that is missing three times from the block of its receipt was rolled back, whatever
+//! the heads are.
 
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
@@ -17,20 +17,20 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long a call waits for a URL that is a few blocks behind: three rounds of polls, in which a
-/// rollback is noticed.
+/// How long a call waits for a URL that is a few blocks behind: long enough for the three rounds of
+/// polls that detect a rollback.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(4);
-/// A single URL may be several nodes behind a balancer: the next attempt may reach another one.
+/// The first wait. It is short, since a single URL may be a balancer, whose next node may be ahead.
 pub(super) const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// How long a poll may take, however little the call would still wait.
+/// Timeout of a poll, even if the call itself would wait for less.
 const POLL: Duration = Duration::from_secs(1);
-/// Each wait is twice as long as the one before, up to this.
+/// The longest wait; each is twice as long as the one before.
 const LAST_WAIT: Duration = Duration::from_millis(500);
 
 impl NodeClient {
-    /// Waits until another attempt of a call may be answered from what clients have seen, or the
-    /// chain is known to have gone back. False if neither happens until then. The last attempt
-    /// `failed`.
+    /// Waits after a `failed` attempt until another one may succeed: the URL may have caught up, or
+    /// the chain is known to have gone back. Returns false if no attempt makes sense before
+    /// `until`.
     pub(super) async fn catch_up(
         &self,
         route: Route,
@@ -74,8 +74,8 @@ impl NodeClient {
         self.node.group.end_round(&[result])
     }
 
-    /// Looks for the transaction in the block that its receipt has named. Returns whether it is
-    /// known to be gone from there.
+    /// Checks the block that the transaction's receipt named. Returns whether the transaction is
+    /// known to be gone from it.
     async fn is_gone(&self, hash: Felt) -> bool {
         let Some(number) = self.node.group.read(|state| state.block_of(hash)) else { return false };
         let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
@@ -92,7 +92,8 @@ impl NodeClient {
         is_gone
     }
 
-    /// The result of one attempt, whatever it says of the chain; `None` without one.
+    /// The result of one attempt, even if it is older than what clients have seen; `None` without
+    /// one.
     async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let deadline = Instant::now() + POLL;
@@ -110,7 +111,7 @@ impl NodeClient {
     }
 }
 
-/// Whether it is an accepted block without this transaction.
+/// Whether `block` is an accepted block without this transaction.
 fn lacks(block: &Value, hash: Felt) -> bool {
     let is_accepted = block["status"].as_str().is_some_and(is_accepted);
     let hashes = block["transactions"].as_array();

@@ -1,8 +1,8 @@
 //! The circuit breaker of one URL.
 //!
-//! A few failures in a row open it, another chain does at once; after a second, one call probes the
-//! URL. A call that times out while others are answered is slow and counts as no failure, and so
-//! does one that a busy node refuses while it answers others.
+//! A few consecutive failures open it; a foreign chain opens it at once. After a second, one call
+//! probes the URL. A call that times out, or that a busy node refuses, is no failure if the node
+//! has answered others meanwhile.
 
 use super::NodeError;
 use parking_lot::Mutex;
@@ -19,18 +19,19 @@ pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
 pub enum CallFailure {
     /// No connection: nothing was sent.
     Connect,
-    /// A pooled connection died during the request and no new one was possible: maybe received.
+    /// A pooled connection died during the request and no new one was possible: the request may
+    /// have been received.
     Gone,
-    /// Its chain is not the served one: nothing was sent.
+    /// The URL's chain is not the served one: nothing was sent.
     Foreign,
-    /// The node refused it as too many (429, 503): it is up, but busy.
+    /// The node refused the call as too many (429, 503): it is up, but busy.
     Busy,
-    /// The request may have reached the node.
+    /// Any other failure: the request may have reached the node.
     After(NodeError),
 }
 
 impl CallFailure {
-    /// Its meaning to the caller if no other URL answers.
+    /// The error that the caller gets if no other URL answers.
     pub(super) const fn error(self) -> NodeError {
         match self {
             Self::Connect => NodeError::Unreachable,
@@ -58,13 +59,13 @@ struct BreakerState {
     probing: bool,
 }
 
-/// A call that the breaker admitted. Dropped without a result (its client is gone, say), it does
-/// not count.
+/// A call that the breaker admitted. If it is dropped without a result, for example because its
+/// client is gone, it does not count.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     breaker: &'a Breaker,
     is_probe: bool,
-    /// [`BreakerState::answers`] when it began.
+    /// [`BreakerState::answers`] when the call began.
     answers: u64,
 }
 
@@ -116,9 +117,9 @@ impl Attempt<'_> {
                     state.probe_at = Some(now() + BREAKER_PAUSE);
                 }
             }
-            // our own bound, not the node
+            // our own bound was reached, which says nothing about the node
             Some(CallFailure::After(error)) if error.is_ours() => {}
-            // an invalid answer is an answer
+            // even an invalid answer shows that the node is up
             _ => {
                 state.answers += 1;
                 state.failures = 0;

@@ -13,7 +13,7 @@ pub enum ConnectionChoice {
     New,
 }
 
-/// A call, in one place to keep the future that waits for its answer small.
+/// A call. One struct, so that the future that waits for its answer stays small.
 pub struct Call<'a, W> {
     /// The id of the request: the number of the call at its client, 1 for a call without one.
     pub(super) id: u64,
@@ -27,8 +27,8 @@ pub struct Call<'a, W> {
 }
 
 impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
-    /// A call to the primary over a pooled connection. `write` writes the request's body under the
-    /// id that it receives.
+    /// Creates a call to the primary over a pooled connection. `write` serializes the request with
+    /// the id that it receives.
     pub fn new(write: W, deadline: Instant) -> Self {
         Self {
             id: 1,
@@ -42,25 +42,25 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
         }
     }
 
-    /// Sends it to a URL that the route allows.
+    /// Sends the call to a URL that the route allows.
     #[must_use]
     pub fn by(self, route: Route) -> Self {
         Self { route, ..self }
     }
 
-    /// Sends it over a pooled connection or over a new one.
+    /// Sends the call over a pooled connection or over a new one.
     #[must_use]
     pub fn over(self, connection: ConnectionChoice) -> Self {
         Self { connection, ..self }
     }
 
-    /// Sends this `traceparent` with it, which must be well-formed.
+    /// Sends this `traceparent` with the call; it must be well-formed.
     #[must_use]
     pub fn traced(self, traceparent: Option<&'a [u8]>) -> Self {
         Self { traceparent, ..self }
     }
 
-    /// Counts a large answer as that of the client with this share.
+    /// Charges a large answer to the client with this share.
     #[must_use]
     pub fn for_client(self, share: ClientShare) -> Self {
         Self { share: Some(share), ..self }

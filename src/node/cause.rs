@@ -1,7 +1,7 @@
 //! Why an attempt at a URL of the node failed, in words for the operator.
 //!
-//! A [`NodeError`] and a [`CallFailure`] decide what happens next; a [`Cause`] only explains. It
-//! holds nothing of an answer but its status.
+//! A [`NodeError`] and a [`CallFailure`] decide what happens next; a [`Cause`] only explains. Of an
+//! answer it holds only the status.
 
 use super::NodeError;
 use super::breaker::CallFailure;
@@ -18,21 +18,21 @@ use tokio::time::Instant;
 pub(super) enum Cause {
     /// The host name has no address.
     Resolve(io::Error),
-    /// The system made no connection.
+    /// The operating system could not connect.
     Connect(io::Error),
     /// No connection within `node.connect_timeout`.
     ConnectTimeout,
-    /// The file descriptors that are left are not for connections to the node.
+    /// The remaining file descriptors are reserved for other connections.
     NoDescriptor,
     /// No TLS session, or an untrusted one.
     Tls(io::Error),
-    /// `node.ca_file` or `node.header_file` is unusable: why.
+    /// Why `node.ca_file` or `node.header_file` is unusable.
     Credentials(String),
-    /// How its chain differs from the served one.
+    /// How the URL's chain differs from the served one.
     Chain(String),
     /// An answer of this HTTP status.
     Status(u16),
-    /// Any other.
+    /// Any other error.
     Fault(NodeError),
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// `connection refused` for `Connection refused (os error 111)`.
+/// Shortens `Connection refused (os error 111)` to `connection refused`.
 fn system_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -80,7 +80,7 @@ fn system_reason(error: &io::Error) -> String {
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// `certificate of the node: unknown issuer`, and the like.
+/// A TLS error in words, such as `certificate of the node: unknown issuer`.
 fn tls_reason(error: &io::Error) -> String {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return format!("TLS: {}", system_reason(error));
@@ -96,14 +96,14 @@ fn tls_reason(error: &io::Error) -> String {
     }
 }
 
-/// A failed attempt at a URL, as it is remembered.
+/// A recorded failure of an attempt at a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlFailure {
     /// The error that the request got.
     pub error: NodeError,
     /// Why it failed, in words.
     pub cause: String,
-    /// When.
+    /// When it failed.
     pub at: Instant,
     /// Whether the URL gets no calls because of it.
     pub stops_calls: bool,
@@ -114,14 +114,14 @@ pub struct UrlFailure {
 pub(super) struct Failures([Option<(Instant, Cause)>; NodeError::ALL.len()]);
 
 impl Failures {
-    /// Remembers why an attempt failed.
+    /// Records why an attempt failed.
     pub(super) fn note(&mut self, error: NodeError, cause: Cause, now: Instant) {
         if let Some(newest) = self.0.get_mut(error as usize) {
             *newest = Some((now, cause));
         }
     }
 
-    /// Why the most recent attempt that failed in this way failed, in words.
+    /// Why the most recent attempt with this error failed, in words.
     pub(super) fn cause_of(&self, error: NodeError) -> Option<String> {
         let (_, cause) = self.0.get(error as usize)?.as_ref()?;
         Some(cause.to_string())
@@ -133,7 +133,7 @@ impl Failures {
         Some(cause.to_string())
     }
 
-    /// All of them; calls are stopped because of `stopped`.
+    /// All failures; `stopped` is the one because of which the URL gets no calls.
     pub(super) fn all(&self, stopped: Option<NodeError>) -> Vec<UrlFailure> {
         let known = NodeError::ALL.into_iter().zip(&self.0);
         let known = known.filter_map(|(error, known)| Some((error, known.as_ref()?)));
@@ -147,7 +147,7 @@ impl Failures {
     }
 }
 
-/// A failed attempt: what follows from it, and why it failed.
+/// A failed attempt: its consequence, and its cause.
 #[derive(Debug)]
 pub(super) struct FailedAttempt {
     pub(super) failure: CallFailure,

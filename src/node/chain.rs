@@ -1,8 +1,8 @@
-//! Typed calls to the node, as the relay makes them.
+//! Typed calls to the node, for the relay.
 //!
 //! In: addresses, selectors, transactions. Out: typed answers, or an [`RpcError`]: the node's own
-//! error with its code, or why it gave none. State is read at the block being built, so that a
-//! write is visible as soon as the node has accepted it. Starknet API 0.10.
+//! error with its code, or why there is no answer. State is read at the block being built, so that
+//! a write is visible as soon as the node has accepted it. Starknet API 0.10.
 
 use super::{Call, ConnectionChoice, NodeClient, NodeError, Route};
 use portcullis_filters::felt::Felt;
@@ -28,15 +28,15 @@ pub enum RpcError {
 /// The identity of an accepted block at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockIdentity {
-    /// Its number.
+    /// The block's number.
     pub number: u64,
-    /// A digest of what identifies the block, in whatever form a node writes it. Its hash alone
-    /// does not on every node: `starknet-devnet` leaves the contents out of the hash.
+    /// A digest of the fields that identify the block, independent of how a node formats them. The
+    /// hash alone does not suffice on every node: `starknet-devnet` leaves the contents out of it.
     pub fingerprint: [u8; 32],
 }
 
 impl BlockIdentity {
-    /// The identity of a block with transaction hashes, in JSON.
+    /// Reads the identity of a block with transaction hashes from JSON.
     ///
     /// # Errors
     /// Returns [`RpcError::MalformedAnswer`] if it has no number.
@@ -58,7 +58,7 @@ impl BlockIdentity {
 /// The status of a block that is accepted on L1.
 const ON_L1: &str = "ACCEPTED_ON_L1";
 
-/// One URL of the node, by itself.
+/// Calls to one URL of the node only.
 #[derive(Clone, Copy)]
 pub struct UrlOf<'a> {
     chain: &'a Chain,
@@ -74,7 +74,7 @@ pub struct CallTrace {
     pub node: Option<usize>,
 }
 
-/// The node, typed.
+/// Typed calls to the node.
 pub struct Chain(pub NodeClient);
 
 impl Chain {
@@ -86,7 +86,7 @@ impl Chain {
         felt(&self.ask("starknet_chainId", "[]").await?)
     }
 
-    /// The version of the API that the node speaks.
+    /// The version of the API that the node serves.
     pub async fn spec_version(&self) -> Result<String, RpcError> {
         let version = self.ask("starknet_specVersion", "[]").await?;
         version.as_str().map(str::to_owned).ok_or(RpcError::MalformedAnswer)
@@ -101,7 +101,7 @@ impl Chain {
             .transpose()
     }
 
-    /// Calls a view.
+    /// Calls a view function of a contract.
     pub async fn call(
         &self,
         to: Felt,
@@ -156,7 +156,7 @@ impl Chain {
         self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1]).await
     }
 
-    /// The accepted block of this number, which was there before, if there is one.
+    /// The accepted block of this number, which existed before; `None` if it is gone.
     pub async fn fetch_block(&self, number: u64) -> Result<Option<BlockIdentity>, RpcError> {
         let id = format!(r#"{{"block_number":{number}}}"#);
         let route = Route::BlockOfPrimary(number);
@@ -166,9 +166,9 @@ impl Chain {
     /// The newest block that is accepted on L1, if there is one.
     ///
     /// # Errors
-    /// Also if the node names a block that it says is not accepted there. `starknet-devnet` keeps
-    /// the hash of such a block when it aborts it, and gives the same hash to the block that takes
-    /// its place.
+    /// Also returns an error if the node names a block whose status is not accepted on L1.
+    /// `starknet-devnet` keeps the hash of such a block when it aborts it, and reuses the hash for
+    /// the block that replaces it.
     pub async fn fetch_l1_head(&self) -> Result<Option<BlockIdentity>, RpcError> {
         self.block_of_status("\"l1_accepted\"", Route::Primary, &[ON_L1]).await
     }
@@ -188,8 +188,8 @@ impl Chain {
         }
     }
 
-    /// Estimates what `transaction` would use of each resource, and at which price: signed, of the
-    /// query version, in JSON.
+    /// Estimates the amount and price of each resource that `transaction` would use. It is signed,
+    /// of the query version, and in JSON.
     pub async fn estimate(&self, transaction: &str) -> Result<Bounds, RpcError> {
         let params = format!(
             r#"{{"request":[{transaction}],"simulation_flags":[],"block_id":"pre_confirmed"}}"#
@@ -204,7 +204,8 @@ impl Chain {
     }
 
     /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
-    /// `trace` how it was answered. [`code::DEVNET`] of another node is a malformed answer.
+    /// `trace` how long that took and which URL answered. [`code::DEVNET`] from a node that is no
+    /// devnet is a malformed answer.
     pub async fn add(
         &self,
         method: &str,
@@ -212,7 +213,7 @@ impl Chain {
         traceparent: Option<&[u8]>,
         trace: &mut CallTrace,
     ) -> Result<Felt, RpcError> {
-        // if it were sent twice, the second could fail on the nonce of the first
+        // if it were sent twice, the second could fail because the first used the nonce
         let connection = ConnectionChoice::New;
         let result =
             self.ask_in(method, params, Route::Primary, connection, traceparent, trace).await;
@@ -225,8 +226,8 @@ impl Chain {
         felt(&result?["transaction_hash"])
     }
 
-    /// The receipt of a transaction, if there is one. One that was read before does not turn into
-    /// none, unless its block was rolled back.
+    /// The receipt of a transaction, if there is one. A receipt that was read before does not
+    /// disappear, unless its block was rolled back.
     ///
     /// # Errors
     /// Returns [`NodeError::Lagging`] if the node is behind what was read before.
@@ -236,7 +237,7 @@ impl Chain {
         read_receipt(self.ask_by(route, "starknet_getTransactionReceipt", &params).await)
     }
 
-    /// One URL, by itself.
+    /// Calls one URL only.
     pub fn url(&self, url: usize) -> UrlOf<'_> {
         UrlOf { chain: self, url }
     }
@@ -274,7 +275,7 @@ impl Chain {
 }
 
 impl UrlOf<'_> {
-    /// The number of its newest accepted block.
+    /// The number of the URL's newest accepted block.
     ///
     /// # Errors
     /// Returns an [`RpcError`], as every call does.
@@ -283,14 +284,14 @@ impl UrlOf<'_> {
         integer(&block["block_number"])
     }
 
-    /// Its accepted block of this number, if it shows one.
+    /// The URL's accepted block of this number, if it returns one.
     pub async fn block(self, number: u64) -> Result<Option<ListedBlock>, RpcError> {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
         let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
         let status = block["status"].as_str().ok_or(RpcError::MalformedAnswer)?;
         if !is_accepted(status) {
-            // one that is being built has the number of the next one
+            // a block that is being built has the number of the next accepted one
             return Ok(None);
         }
         if integer(&block["block_number"])? != number {
@@ -301,8 +302,8 @@ impl UrlOf<'_> {
         Ok(Some(ListedBlock { hash: felt(&block["block_hash"])?, transactions }))
     }
 
-    /// The hash of the transaction with this nonce of an account in its block of this number, if
-    /// it shows the block, and there is one.
+    /// The hash of the account's transaction with this nonce in the block of this number; `None` if
+    /// the URL does not return the block, or the block has no such transaction.
     pub async fn transaction_of(
         self,
         number: u64,
@@ -325,7 +326,7 @@ impl UrlOf<'_> {
         found.map(|listed| felt(&listed["receipt"]["transaction_hash"])).transpose()
     }
 
-    /// The receipt of a transaction, if it shows one.
+    /// The receipt of a transaction, if the URL returns one.
     pub async fn receipt(self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         read_receipt(self.ask("starknet_getTransactionReceipt", &params).await)
@@ -347,7 +348,7 @@ fn read_error(error: &Value) -> ErrorObject {
 }
 
 /// The text with which a contract panicked: the last Cairo short string in the node's report, which
-/// has the form `0x… ('TEXT')`. Clients get nothing else of a report.
+/// has the form `0x… ('TEXT')`. Clients get no other part of a report.
 pub fn short_reason(report: &str) -> Option<String> {
     let quoted = report.rsplit("('").filter_map(|rest| rest.split_once("')"));
     let is_short = |text: &&str| {
@@ -365,7 +366,7 @@ pub(crate) fn write_request(id: u64, method: &str, params: &str, out: &mut Vec<u
     out.extend_from_slice(request.as_bytes());
 }
 
-/// Whether the status of a block or of a transaction is that of an accepted one.
+/// Whether this status of a block or transaction means that it is accepted.
 pub(super) fn is_accepted(status: &str) -> bool {
     status.starts_with("ACCEPTED_ON_")
 }
@@ -385,7 +386,7 @@ fn read_receipt(answer: Result<Value, RpcError>) -> Result<Option<Receipt>, RpcE
     Ok(Some(Receipt { accepted, outcome, fee, block: block.filter(|_| accepted) }))
 }
 
-/// `None` for an error of this code.
+/// Converts an error with the code `missing` to `None`.
 fn found(result: Result<Value, RpcError>, missing: i64) -> Result<Option<Value>, RpcError> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,5 +1,5 @@
-//! A client of the node: sends each call to a URL that may serve it. Tries the next one if that one
-//! accepts no connection, or if its answer is from before what clients have seen.
+//! Sends each call to a URL of the node that may serve it. Tries the next URL if that one accepts
+//! no connection, or if its answer is older than what clients have seen.
 
 use super::answer::{Payload, RESULT};
 use super::behind::{CATCH_UP, FIRST_WAIT};
@@ -24,16 +24,17 @@ pub struct NodeClient {
     patience: Duration,
 }
 
-/// No URL has given an answer that may be passed on.
+/// No URL returned an answer that may be passed on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unanswered {
     error: NodeError,
-    /// Whether one has given an answer from before what clients have seen.
+    /// Whether a URL returned an answer that is older than what clients have seen.
     pub(super) is_behind: bool,
 }
 
 impl NodeClient {
-    /// A client of `node`, which has no connection yet. Answers take their memory from `memory`.
+    /// Creates a client of `node`, which has no connection yet. Answers take their memory from
+    /// `memory`.
     pub fn new(config: &NodeConfig, node: &Arc<Node>, memory: Arc<MemoryPool>) -> Self {
         Self {
             node: Arc::clone(node),
@@ -45,13 +46,13 @@ impl NodeClient {
         }
     }
 
-    /// This client for a caller that prefers an error to a longer wait for a URL that is behind.
+    /// Fails calls that would wait longer than this for a URL that is behind.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// The state that it shares with other clients of the node.
+    /// The state that this client shares with the other clients of the node.
     pub fn shared(&self) -> &Arc<Node> {
         &self.node
     }
@@ -75,7 +76,7 @@ impl NodeClient {
         self.timeout
     }
 
-    /// An answer that needs no call.
+    /// Creates an answer that needs no call.
     pub fn answer_with(&self, result: String) -> Answer {
         Answer {
             member: RESULT,
@@ -106,7 +107,7 @@ impl NodeClient {
                 let answered = self.attempt(&call, &mut permit).await;
                 if let Err(failed @ Unanswered { error: NodeError::Lagging, .. }) = answered {
                     let until = call.deadline.min(call.start + self.patience);
-                    // boxed: hardly a call waits
+                    // boxed, because few calls wait
                     if Box::pin(self.catch_up(call.route, failed, &mut wait, until)).await {
                         continue;
                     }
@@ -122,7 +123,7 @@ impl NodeClient {
     }
 
     /// Tries the URLs that may serve, in order, until one accepts a connection. Returns the answer,
-    /// and that URL's place.
+    /// and that URL's index.
     pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
@@ -144,7 +145,7 @@ impl NodeClient {
                     }
                     return Ok((payload, index));
                 }
-                // try the next URL: this answer is from before what clients have seen
+                // try the next URL: this answer is older than what clients have seen
                 Ok(_) => is_behind = true,
                 Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
                     return Err(Unanswered { error: failure.error(), is_behind: false });

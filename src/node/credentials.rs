@@ -2,7 +2,7 @@
 //!
 //! In: the files of the configuration, read at the start and on SIGHUP. Out: TLS towards `https://`
 //! URLs (host names are verified, HTTP/1.1 only), and the header of `node.header_file`, which is a
-//! secret: providers of hosted nodes know their clients by it.
+//! secret: providers of hosted nodes identify their clients by it.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
@@ -14,7 +14,8 @@ use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
 const HEADER_FORM: &str = "one line `Name: value`, a header that the program does not set itself";
-/// Set by this client, or about one connection only: RFC 9110, section 7.6.1.
+/// Headers that this client sets itself, or that concern one connection only (RFC 9110, section
+/// 7.6.1).
 const OWN_HEADERS: [&str; 18] = [
     "accept",
     "accept-encoding",
@@ -46,22 +47,22 @@ pub struct Credentials {
 /// Why a file of the credentials is unusable.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
-    /// The file of the header.
+    /// `node.header_file` is unusable.
     #[error(transparent)]
     Header(#[from] SecretError),
-    /// The file of certificates.
+    /// `node.ca_file` is unusable.
     #[error(transparent)]
     Roots(#[from] CertificatesError),
     /// No certificate authority verifies the `https://` URLs.
     #[error("the system has no root certificates: name a file of them")]
     NoRoots,
-    /// TLS is impossible here.
+    /// TLS cannot be set up.
     #[error("TLS to the node: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl CredentialsError {
-    /// The configuration key that it is about.
+    /// The configuration key at fault.
     pub const fn key(&self) -> &'static str {
         match self {
             Self::Header(_) => "node.header_file",
@@ -102,7 +103,7 @@ impl Credentials {
         Ok(Some(connector(roots)?))
     }
 
-    /// The line of the header with its end; empty without one.
+    /// The header's line, including CRLF; empty without a header.
     pub(super) fn header(&self) -> &[u8] {
         self.header.as_ref().map_or(&[], Secret::expose)
     }
@@ -120,7 +121,7 @@ fn connector(roots: RootCertStore) -> Result<TlsConnector, rustls::Error> {
 
 fn system_roots() -> Result<RootCertStore, CredentialsError> {
     let mut roots = RootCertStore::empty();
-    // some may be of a form that is not supported; the others are as good
+    // some may have an unsupported form; the others suffice
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() { Err(CredentialsError::NoRoots) } else { Ok(roots) }
 }
@@ -133,7 +134,7 @@ fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
     Ok(roots)
 }
 
-/// Reads the header's line, and ends it as HTTP does.
+/// Reads the header's line, and ends it with CRLF.
 fn read_header(path: &Path) -> Result<Secret, SecretError> {
     let malformed = || SecretError::not(path, HEADER_FORM);
     let secret = secrets::read(path)?;
@@ -150,7 +151,7 @@ fn read_header(path: &Path) -> Result<Secret, SecretError> {
     if !name.iter().all(is_token) || !value.iter().all(is_value) {
         return Err(malformed());
     }
-    // never grown, as a copy left behind would not be wiped
+    // never grows: a copy left behind would not be wiped
     let mut header = Vec::with_capacity(name.len() + value.len() + 4);
     for piece in [name, b": ", value, b"\r\n"] {
         header.extend_from_slice(piece);

@@ -10,25 +10,25 @@ named! {
         Timeout = "timeout",
         /// No connection: the request was not sent.
         Unreachable = "unreachable",
-        /// Every URL that accepts connections is of another chain: the request was not sent.
+        /// Every URL that accepts connections has another chain: the request was not sent.
         WrongChain = "wrong_chain",
         /// Every URL that could answer is behind what clients have seen.
         Lagging = "lagging",
-        /// It is being built or started: the request was not sent.
+        /// The node is being built or started: the request was not sent.
         Starting = "starting",
         /// The connection ended before the answer began: the request may have been received.
         Cut = "cut",
-        /// A status of 3xx.
+        /// A 3xx status.
         Redirect = "redirect",
-        /// Any other status than 200.
+        /// Any other status except 200.
         Status = "status",
-        /// More than 4 MiB.
+        /// The answer is larger than 4 MiB.
         Oversized = "oversized",
-        /// Not one complete JSON-RPC 2.0 response to our request.
+        /// The answer is not one complete JSON-RPC 2.0 response to our request.
         Invalid = "invalid",
         /// Our own bound on memory or connections is reached.
         Overloaded = "overloaded",
-        /// The client holds its share of the memory for answers.
+        /// The client already holds its share of the memory for answers.
         OverShare = "over_share",
     }
 }
@@ -43,7 +43,7 @@ impl From<Exhausted> for NodeError {
 }
 
 impl NodeError {
-    /// Whether a bound of ours was reached: it says nothing of the node.
+    /// Whether our own bound was reached, which says nothing about the node.
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::Overloaded | Self::OverShare)
     }

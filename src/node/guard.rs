@@ -1,5 +1,5 @@
-//! Polls the chain of every URL of the node once a second, over connections of its own; several
-//! also for their heads, so that `group` knows which of them may serve.
+//! Polls the chain of every URL of the node once a second, over connections of its own. If there
+//! are several, their heads are polled, too, so that `group` knows which URLs may serve.
 
 use super::cause::FailedAttempt;
 use super::chain::{BlockIdentity, code};
@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 /// How often every URL is polled: a chain changes in place only on a development node.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Polls chain and head of every URL of the node.
+/// Polls the chain and the head of every URL of the node.
 pub struct ChainGuard {
     node: Arc<Node>,
     targets: Arc<[Target]>,
@@ -30,7 +30,7 @@ pub struct ChainGuard {
     max_lag: u64,
 }
 
-/// A poll of one URL that goes on over one connection.
+/// An ongoing poll of one URL over one connection.
 struct Poll<'a> {
     target: &'a Target,
     connection: Box<Connection>,
@@ -39,7 +39,7 @@ struct Poll<'a> {
 }
 
 impl Poll<'_> {
-    /// A result; an error's code; or why there is no answer.
+    /// Returns the result or the error's code, or why there is no answer.
     async fn ask(
         &mut self,
         method: &str,
@@ -49,7 +49,7 @@ impl Poll<'_> {
         target.ask_over(connection, method, params, *deadline, memory).await
     }
 
-    /// The URL's own answers about its chain.
+    /// Polls the URL's head and, for replicas, its version and history.
     async fn head(
         &mut self,
         mode: NodeMode,
@@ -66,7 +66,7 @@ impl Poll<'_> {
         Ok(Some(result))
     }
 
-    /// Whether state at an older block is known; that there is no such contract is known, too.
+    /// Whether the URL has the state at an older block; "no such contract" proves that, too.
     async fn keeps_history(&mut self, head: u64, max_lag: u64) -> Result<bool, FailedAttempt> {
         let number = head.saturating_sub(max_lag);
         let params =
@@ -83,13 +83,13 @@ impl Poll<'_> {
     }
 }
 
-/// `0.10` of `0.10.2`.
+/// Shortens `0.10.2` to `0.10`.
 fn minor_version(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 impl ChainGuard {
-    /// The guard that keeps the URLs to one chain; `None` if no URL could be of another.
+    /// Creates the guard; `None` if no URL could be of another chain.
     pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Option<Self> {
         let targets = Target::all(node, config);
         node.chain.is_checked().then(|| Self {
@@ -120,8 +120,8 @@ impl ChainGuard {
         })
     }
 
-    /// Compares the heads of all URLs that have the served chain. Returns of each its head, or how
-    /// it differs; `None` without an answer, and with one URL.
+    /// Compares the heads of all URLs that have the served chain. Returns each URL's head, or how
+    /// it differs, `None` without an answer; empty with a single URL.
     pub async fn compare(&self, limit: Duration) -> Vec<Option<Result<u64, String>>> {
         let group = &self.node.group;
         if !group.has_several() {
@@ -140,7 +140,7 @@ impl ChainGuard {
         found.collect()
     }
 
-    /// A connection to the URL, which has the served chain.
+    /// Connects to the URL, and verifies that it has the served chain.
     async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
         let mut memory = MemoryPermit::of(&self.memory);
         let begun = async {
@@ -164,7 +164,7 @@ impl ChainGuard {
         limit: Duration,
     ) -> Option<(Poll<'a>, PollResult)> {
         let deadline = Instant::now() + limit;
-        // an excluded URL was logged, and one that is away is up to the breaker
+        // an excluded URL was logged already, and the breaker handles one that is down
         let mut poll = self.begin(target, deadline).await.ok()?;
         let result = timeout_at(deadline, poll.head(self.mode, self.max_lag)).await;
         Some((poll, result.ok()?.ok()??))
@@ -176,7 +176,7 @@ impl ChainGuard {
         let mut seen = if self.node.chain.is_pinned() {
             join_all(polls).await
         } else {
-            // the first URL that answers decides which chain it is
+            // the first URL that answers decides which chain is served
             let mut seen = Vec::new();
             for poll in polls {
                 seen.push(poll.await);
@@ -192,7 +192,7 @@ impl ChainGuard {
                 timeout_at(poll.deadline, poll.block(number)).await.ok()?.ok()
             });
             for (result, block) in results.iter_mut().zip(join_all(blocks).await) {
-                // without an answer nothing is known of the URL
+                // without an answer, nothing is known about the URL
                 *result =
                     result.take().zip(block).map(|(result, block)| PollResult { block, ..result });
             }
@@ -201,7 +201,7 @@ impl ChainGuard {
     }
 }
 
-/// Why a poll went no further.
+/// Why a poll ended early.
 enum Stopped {
     /// The URL has another chain: how it differs.
     Excluded(String),
@@ -226,7 +226,7 @@ impl BackgroundService for ChainGuard {
             if self.node.group.has_several() {
                 self.round(&self.node.group, INTERVAL).await;
             } else {
-                // what it found is logged
+                // the result is logged already
                 drop(self.check(0, INTERVAL).await);
             }
         }

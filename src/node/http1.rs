@@ -1,8 +1,8 @@
-//! One connection to the node, in the clear or inside TLS, and one HTTP/1.1 exchange over it: a
-//! request in one write, its answer read whole and strictly.
+//! One connection to the node, with or without TLS, and one HTTP/1.1 exchange over it: a request in
+//! one write, and its answer, read whole and strictly.
 //!
-//! `httparse` parses the head; the rest is RFC 9112 without its liberties. A connection is reused
-//! only after exactly one complete answer was read from it, and that to its request.
+//! `httparse` parses the head; the rest follows RFC 9112 without its leniency. A connection is
+//! reused only after exactly one complete answer to its request was read from it.
 
 use super::{MAX_ANSWER, NodeError};
 use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, poll_read_some};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
-/// 16 KiB: a node sends a few hundred bytes of head.
+/// 16 KiB: the head of a node's answer takes a few hundred bytes.
 const MAX_HEAD: usize = 16 << 10;
 /// Header fields of one head.
 const MAX_FIELDS: usize = 64;
@@ -34,14 +34,14 @@ pub(super) struct Connection {
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
-    /// [`super::served_chain::ServedChain::epoch`] when it stated its chain.
+    /// [`super::served_chain::ServedChain::epoch`] when the connection's chain was checked.
     pub(super) chain_epoch: u64,
     pub(super) opened: Instant,
     /// The deadline of the current exchange.
     timer: LazyTimer,
 }
 
-/// Why an exchange gave no answer.
+/// Why an exchange has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExchangeError {
     /// The connection ended before the first byte of an answer.
@@ -64,7 +64,7 @@ impl From<NodeError> for ExchangeError {
     }
 }
 
-/// The end of a body.
+/// How a body ends.
 enum Framing {
     Length(usize),
     Chunked,
@@ -89,7 +89,7 @@ impl Connection {
         self.reusable && self.buffer.is_empty()
     }
 
-    /// Whether an idle connection received neither its end nor unsolicited bytes.
+    /// Whether an idle connection has received neither an end of stream nor unsolicited bytes.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.stream.is_quiet()
     }
@@ -115,11 +115,11 @@ impl Connection {
         self.reusable = false;
         let written = async {
             self.stream.write_all(&request).await?;
-            // TLS may still hold some of it
+            // TLS may still buffer a part of the request
             self.stream.flush().await
         };
         written.await.map_err(|_| ExchangeError::BeforeAnswer)?;
-        // its memory serves the next request
+        // freed now, so that the next request can reuse the memory
         drop(request);
         let head = self.read_head().await?;
         let body = match head.framing {
@@ -212,7 +212,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9112, section 7.1.
+    /// Reads a chunked body; RFC 9112, section 7.1.
     async fn read_chunks(&mut self, permit: &mut MemoryPermit) -> Result<Bytes, ExchangeError> {
         let mut body = BytesMut::new();
         loop {
@@ -334,7 +334,7 @@ fn within_bound(bytes: usize) -> Result<(), ExchangeError> {
     if bytes > MAX_ANSWER { Err(NodeError::Oversized.into()) } else { Ok(()) }
 }
 
-/// The value of a field that may occur once.
+/// The value of a field that may occur at most once.
 fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, ExchangeError> {
     let mut named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = named.next().map(|field| field.value.trim_ascii());
@@ -363,7 +363,7 @@ pub(super) enum NodeStream {
 }
 
 impl NodeStream {
-    /// Whether neither its end nor any bytes have arrived.
+    /// Whether neither the end of the stream nor any bytes have arrived.
     pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {

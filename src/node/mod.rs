@@ -1,4 +1,4 @@
-//! The Starknet node as a client of it: one verified answer per permitted read, or a [`NodeError`].
+//! A client of the Starknet node: one verified answer per permitted read, or a [`NodeError`].
 //!
 //! One deadline covers everything from the first connect to the last byte. An answer of at most
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the

@@ -1,4 +1,4 @@
-//! Probes of the URLs of the node: whether one answers anything, however few calls there are.
+//! Probes whether the URLs of the node answer, however few calls there are.
 
 use super::target::Target;
 use super::{Call, CallFailure, ConnectionChoice, chain};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Probes the URLs, and their breakers, as one client calls them.
+/// Probes the URLs of one client, through that client's breakers.
 pub struct Probes {
     pub(super) targets: Arc<[Target]>,
     pub(super) memory: Arc<MemoryPool>,
@@ -38,7 +38,7 @@ impl Probes {
     }
 
     /// The URLs that answer neither a probe within `limit` nor any request meanwhile, each with the
-    /// cause. Calls go on: a node that is slow only with probes is better than none.
+    /// cause. They still get calls: a node that is slow only for probes is better than none.
     pub async fn silent_urls(&self, limit: Duration) -> Vec<(String, String)> {
         let probing = self.targets.iter().map(|target| async move {
             let answers = target.breaker.answers();

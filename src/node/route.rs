@@ -1,4 +1,4 @@
-//! Which of several URLs a call goes to.
+//! Selects the URL that a call goes to.
 
 use super::answer::{Payload, RESULT};
 use super::chain::{code, is_accepted};
@@ -24,21 +24,21 @@ pub enum Route {
     HeadOfPrimary,
     /// The primary, about this transaction: its receipt, its status or itself.
     Transaction(Felt),
-    /// The primary, about the block of this number, which was there before.
+    /// The primary, about the block of this number, which existed before.
     BlockOfPrimary(u64),
     /// Any URL that has the state at this block; the primary if no URL has it.
     Block(u64),
-    /// The URL in this place and no other, whatever clients have seen: its answer is compared.
+    /// Only the URL at this index, whatever clients have seen: the caller compares its answer.
     Url(usize),
 }
 
 impl Route {
-    /// Whether the result shows what is newest.
+    /// Whether the result is about the newest block.
     pub const fn is_at_head(self) -> bool {
         matches!(self, Self::Head | Self::HeadNumber | Self::HeadBlock)
     }
 
-    /// The chain state that an answer shows, without what `floor` shows already.
+    /// The chain state that an answer shows, except what `floor` shows already.
     fn shows(self, payload: &Payload, floor: Option<u64>) -> Shows {
         let (member, text) = payload;
         let is_result = *member == RESULT;
@@ -117,11 +117,11 @@ impl<'a> Named<'a> {
 /// The URLs for one attempt at a call.
 pub(super) struct Choice<'a> {
     group: &'a Group,
-    /// The block that is read, and the URL to try first; `None` if it is the primary's.
+    /// The block that is read, and the URL to try first; `None` if the call is for the primary.
     replica: Option<(u64, usize)>,
     /// The one URL that gets the request.
     only: Option<usize>,
-    /// The newest block that clients had seen before.
+    /// The newest block that clients had seen before the call.
     floor: Option<u64>,
 }
 
@@ -147,14 +147,15 @@ impl<'a> Choice<'a> {
         Self { group, replica, only: None, floor }
     }
 
-    /// The places of the URLs, in the order in which they are tried.
+    /// The indices of the URLs, in the order in which they are tried.
     pub(super) fn order(&self, urls: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.replica.map(|(_, first)| first).or(self.only);
         let others = if self.only.is_some() { 0..0 } else { 0..urls };
         first.into_iter().chain(others.filter(move |index| Some(*index) != first))
     }
 
-    /// Whether the URL may be sent the call. One URL may always: its answers are judged.
+    /// Whether the call may be sent to the URL. A single URL always gets it, and its answers are
+    /// judged.
     pub(super) fn admits(&self, index: usize) -> bool {
         self.only.is_some()
             || !self.group.has_several()
@@ -164,8 +165,8 @@ impl<'a> Choice<'a> {
             })
     }
 
-    /// Takes note of an answer. Returns whether it may be passed on: not if it is from before what
-    /// clients had seen.
+    /// Records an answer. Returns whether it may be passed on, which it may not if it is older than
+    /// what clients had seen.
     pub(super) fn passes_on(&self, index: usize, route: Route, payload: &Payload) -> bool {
         let shows = route.shows(payload, self.floor);
         if self.only.is_some() {

@@ -1,9 +1,9 @@
-//! Which chain is served: every URL of the node must be of one and the same.
+//! The chain that is served: every URL of the node must have it.
 //!
-//! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor.
-//! A new connection states its chain before it carries a request, and `guard` polls each URL
-//! once a second: a chain can change behind open connections. A URL of another chain is excluded.
-//! One URL without a pin is not checked: whatever chain it has is the served one.
+//! `node.chain_id` pins the chain, otherwise the first URL that answers does, with its anchor. The
+//! chain of a new connection is checked before it carries a request, and `guard` polls each URL
+//! once a second: a chain can change behind open connections. A URL of another chain is excluded. A
+//! single URL without `node.chain_id` is not checked: its chain is the served one.
 
 use super::chain::BlockIdentity;
 use crate::config::NodeConfig;
@@ -12,7 +12,7 @@ use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A URL's statements about its chain; `None` for those that it cannot make.
+/// The identity of a URL's chain; `None` for the parts that the URL does not report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainIdentity {
     id: Option<Felt>,
@@ -20,7 +20,7 @@ pub(super) struct ChainIdentity {
 }
 
 impl ChainIdentity {
-    /// From the results of `starknet_chainId` and of the request for the anchor block.
+    /// Reads the results of `starknet_chainId` and of the request for the anchor block.
     pub(super) fn read(id: Option<&Value>, anchor: Option<&Value>) -> Self {
         let id = id.and_then(Value::as_str).and_then(Felt::parse);
         Self { id, anchor: anchor.and_then(|block| BlockIdentity::read(block).ok()) }
@@ -47,7 +47,7 @@ pub(super) struct ServedChain {
     chain_id: Option<Felt>,
     pub(super) anchor: u64,
     has_several_urls: bool,
-    /// Changes when connections have to state their chain again.
+    /// Changes when the chain of every connection has to be checked again.
     epoch: AtomicU64,
     state: Mutex<State>,
 }
@@ -82,7 +82,7 @@ impl ServedChain {
         self.state.lock().pin.is_some()
     }
 
-    /// The epoch: a connection of an earlier one has to state its chain again.
+    /// The epoch; the chain of a connection from an earlier one has to be checked again.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -90,7 +90,7 @@ impl ServedChain {
     /// Compares the chain of the URL at `index` with the served one; logs a change.
     ///
     /// # Errors
-    /// Returns in words how they differ.
+    /// Returns in words how the chains differ.
     pub(super) fn judge(
         &self,
         index: usize,
@@ -124,7 +124,8 @@ impl ServedChain {
             *pin = Some(found);
             return Ok(());
         }
-        // the chain of the last URL that served it began anew: as with one URL, that is the chain
+        // the only URL that served the chain restarted it: as with a single URL, the new chain is
+        // served
         let serves = |url: &usize| urls.get(*url) == Some(&UrlStatus::Serves);
         if serves(&index) && (0..urls.len()).filter(serves).count() == 1 {
             *pin = Some(found);

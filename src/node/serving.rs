@@ -1,28 +1,29 @@
-//! Which URL of the node serves: found out from the answers that each has given.
+//! Detects which URL of the node serves, from the number of answers of each.
 
 use super::UrlStats;
 
-/// The URL that serves, and how many answers it had given when it was last looked at.
+/// The URL that serves, and the number of its answers at the last update.
 #[derive(Debug, Default)]
 pub struct Serving {
     index: usize,
     answers: u64,
 }
 
-/// Another URL serves than before.
+/// A change of the URL that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The URL that served.
     pub from: String,
     /// The URL that serves.
     pub to: String,
-    /// Why the one before answers no more; `None` if a preferred one answers again.
+    /// Why the previous URL no longer answers; `None` if a preferred one answers again.
     pub cause: Option<String>,
 }
 
 impl Serving {
-    /// Compares the answers of the URLs, in order of preference, with those of the last time. The
-    /// one that answered last serves, unless a preferred one has only lost a few calls.
+    /// Compares the answers of the URLs, in order of preference, with those of the last update. The
+    /// URL that answered last serves, unless a preferred one has only lost a few calls. Returns a
+    /// change.
     pub fn update(&mut self, urls: &[UrlStats]) -> Option<Switch> {
         let latest = urls.iter().position(|url| url.is_latest)?;
         let (from, to) = (urls.get(self.index)?, urls.get(latest)?);

@@ -14,7 +14,7 @@ pub struct Node {
     pub(super) records: Vec<Arc<UrlRecord>>,
     pub(super) chain: ServedChain,
     pub(super) group: Group,
-    /// Those in force, or every reason why they are unusable.
+    /// The credentials in force, or every reason why they are unusable.
     pub(super) credentials: ArcSwap<Result<Credentials, Vec<CredentialsError>>>,
     /// The progress of its start, as text for the operator; `None` once it runs.
     pub(super) start: ArcSwapOption<String>,
@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node as configured. With unusable credentials each call fails, and says why.
+    /// Creates the node as configured. With unusable credentials, each call fails and says why.
     pub fn new(
         config: &NodeConfig,
         credentials: Result<Credentials, Vec<CredentialsError>>,
@@ -38,7 +38,7 @@ impl Node {
         })
     }
 
-    /// Sends other credentials with later requests, and verifies later connections by them.
+    /// Applies other credentials to later requests and connections.
     pub fn change(&self, credentials: Credentials) {
         self.credentials.store(Arc::new(Ok(credentials)));
     }
@@ -54,12 +54,12 @@ impl Node {
         self.chain.anchor
     }
 
-    /// Whether several URLs may serve at a time.
+    /// Whether several URLs may serve concurrently.
     pub fn is_group(&self) -> bool {
         self.group.has_several() && self.group.read(GroupState::has_replicas)
     }
 
-    /// The places of the URLs that may serve: all that are not left out.
+    /// The indices of the URLs that may serve: all that are not left out.
     pub fn serving_urls(&self) -> Vec<usize> {
         self.group
             .read(|state| (0..self.records.len()).filter(|url| state.may_serve(*url)).collect())
@@ -70,8 +70,8 @@ impl Node {
         self.group.has_several().then(|| self.group.read(GroupState::pinned)).flatten()
     }
 
-    /// Clients have seen a block of this number: no answer from before it is passed on, until all
-    /// URLs have lost it.
+    /// Records that clients have seen a block of this number: no older answer is passed on, until
+    /// all URLs have lost the block.
     pub fn note_shown(&self, number: u64) {
         self.group.change(|state| state.note_shown(number));
     }

@@ -1,5 +1,5 @@
-//! Which URLs of the node serve, and why the others do not, as metrics, the page and the health
-//! checks show it.
+//! Which URLs of the node serve, and why the others do not, for metrics, the page and health
+//! checks.
 
 use super::cause::UrlFailure;
 use super::target::Target;
@@ -15,7 +15,7 @@ pub struct UrlStats {
     pub idle: usize,
     /// Connections with a call in flight.
     pub busy: usize,
-    /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets them.
+    /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets calls.
     pub failure: Option<NodeError>,
     /// Why it gets no calls, in words; else why its most recent failed attempt failed, if one did.
     pub cause: Option<String>,
@@ -23,15 +23,15 @@ pub struct UrlStats {
     pub answers: u64,
     /// Whether no other URL has answered a call since this one did.
     pub is_latest: bool,
-    /// The newest block that it is known to have; `None` also with one URL.
+    /// The newest block that it is known to have; always `None` with a single URL.
     pub head: Option<u64>,
-    /// Why it is not used although it answers, if it is not.
+    /// Why the URL is excluded although it answers, if it is.
     pub left_out: Option<LeftOut>,
     /// Why it is left out, in words.
     pub left_out_cause: Option<String>,
 }
 
-/// The status of the node, as one client of it has found it.
+/// The status of the node, as one of its clients sees it.
 #[derive(Clone)]
 pub struct NodeStatus {
     pub(super) node: Arc<Node>,

@@ -31,16 +31,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-/// Room for the digits of a length, right-aligned behind optional white space (RFC 9110, section
+/// Room for the digits of a length, right-aligned after optional white space (RFC 9110, section
 /// 5.5), so that head and body are built in one buffer and sent in one write.
 const LENGTH: usize = 8;
 
-/// Milliseconds before each further try to get a descriptor.
+/// Milliseconds to wait before each retry for a descriptor.
 const DESCRIPTOR_PAUSES: [u64; 4] = [5, 20, 50, 100];
 
 /// The fields of an attempt in the debug log.
 struct AttemptLine {
-    /// When it began; `None` unless debug lines are logged.
+    /// When the attempt began; `None` unless debug lines are logged.
     start: Option<Instant>,
     connection: &'static str,
 }
@@ -78,7 +78,7 @@ impl AttemptLine {
     }
 }
 
-/// One URL of the node, as one client of it.
+/// One URL of the node, as one client uses it.
 pub(super) struct Target {
     /// The state of the node, and of this URL, that all clients share.
     node: Arc<Node>,
@@ -90,7 +90,7 @@ pub(super) struct Target {
     head: Vec<u8>,
     pub(super) breaker: Breaker,
     idle: Mutex<VecDeque<Idle>>,
-    /// One permit for each further call.
+    /// One permit for each additional concurrent call.
     free: Semaphore,
     connect_timeout: Duration,
     idle_timeout: Duration,
@@ -105,7 +105,7 @@ struct Idle {
 }
 
 impl Target {
-    /// All URLs of the node, over connections of their own.
+    /// Creates a target for each URL of the node, with connections of its own.
     pub(super) fn all(node: &Arc<Node>, config: &NodeConfig) -> Arc<[Self]> {
         let urls = node.records.iter().zip(config.url.iter());
         urls.map(|(record, url)| Self::new(node, record, url, config)).collect()
@@ -219,7 +219,7 @@ impl Target {
             may_be_received = true;
         }
         line.connection = "new";
-        // boxed: most calls need no connect, and would be larger by it
+        // boxed: most calls do not connect, and their futures stay small
         let connect = Box::pin(self.connect(call.deadline, permit));
         let connect = tokio::time::timeout_at(call.deadline, connect).await;
         let connection = connect.map_err(|_| NodeError::Timeout)?;
@@ -235,7 +235,7 @@ impl Target {
         Ok((connection, body))
     }
 
-    /// A new connection to the served chain.
+    /// Opens a connection, and verifies that it leads to the served chain.
     async fn connect(
         &self,
         deadline: Instant,
@@ -254,8 +254,8 @@ impl Target {
         Ok(connection)
     }
 
-    /// Asks for the chain and compares it with the served one: an error in words if it is another.
-    /// The connection is replaced if the node closes it.
+    /// Requests the identity of the chain, and compares it with the served one; returns in words
+    /// how they differ. Replaces the connection if the node closes it.
     pub(super) async fn verify_chain(
         &self,
         connection: &mut Box<Connection>,
@@ -323,14 +323,14 @@ impl Target {
         Ok(Box::new(Connection::new(connected.map_err(|_| Cause::ConnectTimeout)??)))
     }
 
-    /// Shakes hands; the node's certificate must be for the host of the URL.
+    /// Performs the TLS handshake; the node's certificate must be for the host of the URL.
     async fn secure(&self, tls: &TlsConnector, stream: TcpStream) -> io::Result<NodeStream> {
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
         Ok(NodeStream::Secured(Box::new(tls.connect(name, stream).await?)))
     }
 
-    /// The connection that was used last, unless it expired or is old, the node closed it, or it
-    /// has to state its chain again.
+    /// Takes the connection that was used last, unless it expired or is old, the node closed it, or
+    /// its chain has to be checked again.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
         while let Some(Idle { mut connection, since }) = idle.pop_back() {
@@ -371,15 +371,15 @@ impl Target {
 /// The outcomes of an attempt: an answer, or each error.
 const OUTCOMES: usize = 1 + NodeError::ALL.len();
 
-/// One URL, as all clients of it know it: its name, and the outcomes of attempts at it.
+/// The record of one URL that all clients share: its name, and counters of attempts.
 #[derive(Debug)]
 pub(super) struct UrlRecord {
-    /// Its place in the configuration.
+    /// Its index in the configuration.
     pub(super) index: usize,
-    /// As it is shown: without what may be a key, and unlike every other.
+    /// The URL as it is shown: without parts that may be a key, and unique.
     pub(super) url: String,
     attempts: [IntCounter; OUTCOMES],
-    /// The place of the URL that answered a call most recently, one for all.
+    /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
 }
@@ -412,7 +412,7 @@ impl UrlRecord {
         }
     }
 
-    /// Remembers that it answered a call: a probe does not make it the one that serves.
+    /// Records that the URL answered a call; an answered probe does not count.
     pub(super) fn serves(&self) {
         self.latest.store(self.index, Ordering::Relaxed);
     }
@@ -427,14 +427,14 @@ impl UrlRecord {
         self.latest.load(Ordering::Relaxed) == self.index
     }
 
-    /// Remembers why attempts failed.
+    /// The recorded failures of attempts.
     pub(super) fn failures(&self) -> MutexGuard<'_, Failures> {
         self.failures.lock()
     }
 }
 
-/// Connects. While only the operator's descriptors are left, it waits a little: of many clients
-/// that connect at once, those that are refused give theirs back within milliseconds.
+/// Connects. While only reserved descriptors are left, it retries a few times: of many clients that
+/// connect at once, those that are refused release theirs within milliseconds.
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Cause> {
     let mut pauses = DESCRIPTOR_PAUSES.into_iter();
     loop {

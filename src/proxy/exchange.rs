@@ -26,8 +26,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A refused body that is small and already sent is read for this long, so that the connection can
-/// stay.
+/// How long to read a refused body that is small and already sent, so that the connection can stay
+/// open.
 const DISCARD: Duration = Duration::from_millis(50);
 
 pub(super) struct Exchange<'a, S: Surface> {
@@ -44,7 +44,7 @@ struct Upload {
     _share: Guard,
 }
 
-/// The findings of admission about the client, for every response to it.
+/// The client as admission found it, for every response.
 #[derive(Clone, Copy)]
 struct Caller {
     client: Client,
@@ -149,8 +149,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         Some(reply)
     }
 
-    /// The whole body. One that did not arrive with its head takes its memory from the pool, and
-    /// from the client's share of that, before it is read.
+    /// Reads the whole body. If it did not arrive with its head, its memory is first reserved in
+    /// the pool and in the client's share.
     async fn read_body(
         &mut self,
         timeout: Duration,
@@ -179,10 +179,10 @@ impl<'a, S: Surface> Exchange<'a, S> {
         Ok((body, Some(Box::new(Upload { _permit: permit, _share: share }))))
     }
 
-    /// Counts a large answer as the client's until it is read.
+    /// Charges a large answer to the client until it is read.
     ///
     /// # Errors
-    /// The client holds its share of the memory for answers already.
+    /// Returns a refusal if the client already holds its share of the memory for answers.
     fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
         let length = reply.body.length();
         let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
@@ -235,7 +235,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         sent.result.is_ok()
     }
 
-    /// The fate of the connection; RFC 9112, section 9.3.
+    /// Decides whether the connection persists; RFC 9112, section 9.3.
     fn persistence(&mut self, reply: &Reply) -> Persistence {
         let version = self.header.version;
         if self.request.is_old(self.context.started)
@@ -251,8 +251,8 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
     }
 
-    /// Reads a small rest of the body; returns whether the end of the request is certain and
-    /// reached, so that what comes next on the connection is another request.
+    /// Reads a small rest of the body. Returns whether the end of the request is certain and was
+    /// reached, so that the next bytes on the connection are another request.
     async fn drain_request_body(&mut self) -> bool {
         // over HTTP/2 each request has a stream of its own
         if self.header.version == Version::HTTP_2 {
@@ -271,7 +271,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
 struct HeadInfo<S: Surface> {
     /// The settings in force when it was read.
     settings: Arc<S::Settings>,
-    /// The surface's judgement, by these settings.
+    /// The surface's verdict, under these settings.
     judged: S::Judged,
     is_head: bool,
     /// Whether the framing of the body can be trusted.

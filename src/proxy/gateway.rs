@@ -21,13 +21,13 @@ use tokio::time::Instant;
 /// Whether the rate limit counts a client's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counting {
-    /// It does.
+    /// The client's requests are counted.
     Limited,
-    /// It is one of `gateway.exempt`.
+    /// The client is one of `gateway.exempt`.
     Exempt,
 }
 
-/// A request's head, judged, and how its client is counted.
+/// A judged request head, and whether its client is counted.
 #[derive(Debug)]
 pub struct JudgedClient {
     head: JudgedHead,
@@ -115,7 +115,7 @@ impl Surface for Gateway {
         context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {
             Lookup::Cached(answer, _) => Ok(answer),
-            // boxed, so that an immediate answer carries no room for a call of the node
+            // boxed, so that the future of an immediate answer has no room for a call to the node
             Lookup::Pending(pending) => {
                 let start = record.stages.as_ref().map(|_| Instant::now());
                 let answer = Box::pin(pending.answer(&mut record.upstream)).await;
@@ -130,7 +130,7 @@ impl Surface for Gateway {
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
-            // as for an answer that is ready: the cache has nothing to do with it
+            // refused as an answer that is ready would be: without fields of the cache
             Err(NodeError::OverShare) => {
                 let refusal = NodeError::OverShare.into();
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
@@ -153,7 +153,7 @@ impl Surface for Gateway {
     }
 }
 
-/// Waits until the chain is at the position that a request names, or answers it.
+/// Waits until the chain reaches the position that a request names, or returns the refusal.
 async fn reach_position(
     gateway: &Gateway,
     id: &str,

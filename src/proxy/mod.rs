@@ -4,8 +4,8 @@
 //! the surface inspect and answer it, and sends the response; `logging` writes one log line and
 //! counts. `upstream_peer` always fails, so nothing reaches the node without a permit: native
 //! forwarding would send the node's status before its body is verified, has no deadline for the
-//! whole, and drops a write with its client. The policy decides what is allowed, `reply` what a
-//! response says. Next: `exchange`, then `gateway`, `relay`, `sidecar`.
+//! whole exchange, and aborts a write when its client leaves. The policy decides what is allowed,
+//! `reply` what a response says. Next: `exchange`, then `gateway`, `relay`, `sidecar`.
 
 mod errors;
 mod exchange;
@@ -51,11 +51,11 @@ use tokio::time::Instant;
 pub trait Surface: Send + Sync + 'static {
     /// Its name in logs and metrics.
     const NAME: telemetry::Surface;
-    /// The envelope of errors to requests that have no head.
+    /// The envelope of errors to requests whose head was not read.
     const STYLE: ErrorFormat;
     /// The settings in force for one request, from its head to its answer.
     type Settings: clients::Settings;
-    /// The verdict on a head by itself, whenever it arrives.
+    /// The verdict on a head alone, whenever it arrives.
     type Judged: Send + Sync + 'static;
     /// The policy's result for a head that passed.
     type Call: Send;
@@ -66,7 +66,7 @@ pub trait Surface: Send + Sync + 'static {
     /// Which web pages may read the responses at this request target, if any may.
     fn cors<'a>(settings: &'a Self::Settings, target: &[u8]) -> Option<Cors<'a>>;
 
-    /// Whether a request target is one of the surface's: others are not logged.
+    /// Whether the surface has this request target; others are not logged.
     fn knows(target: &[u8]) -> bool;
 
     /// The envelope of a refusal at this request target.
@@ -74,7 +74,7 @@ pub trait Surface: Send + Sync + 'static {
         Self::STYLE
     }
 
-    /// Judges what holds of a head for as long as these settings do.
+    /// Judges a head alone; the verdict is valid as long as these settings are.
     fn judge(&self, settings: &Self::Settings, head: &Head<'_>) -> Self::Judged;
 
     /// Admits a request with this judged head.
@@ -86,7 +86,7 @@ pub trait Surface: Send + Sync + 'static {
         limiter: &RequestLimiter<'a>,
     ) -> Admission<Self::Call, Guard, Ticket<'a>>;
 
-    /// Whether a call is answered while the process drains, too.
+    /// Whether a call is answered even while the process drains.
     fn outlasts_drain(_call: &Self::Call) -> bool {
         false
     }
@@ -111,11 +111,11 @@ pub trait Surface: Send + Sync + 'static {
 pub struct RequestContext<'a> {
     /// The request's id.
     pub request_id: &'a str,
-    /// Who sent it.
+    /// The client that sent it.
     pub client: ClientKey,
     /// The trace context to pass on.
     pub traceparent: Option<&'a [u8]>,
-    /// The position of the chain that it must be answered from, or a later one, if it names one.
+    /// The chain position that the request names, if any: its answer must be from there or later.
     pub chain_position: Result<Option<ChainPosition>, MalformedPosition>,
     /// Whether the client accepts gzip.
     pub accepts_gzip: bool,
@@ -133,7 +133,7 @@ pub struct Proxy<S> {
 }
 
 impl<S: Surface> Proxy<S> {
-    /// The app for the gate of `surface`.
+    /// Creates the app for the gate of `surface`.
     pub fn app(
         surface: Arc<S>,
         connections: ConnectionsConfig,
@@ -211,7 +211,7 @@ pub struct Context {
     trace: Option<Box<TraceContext>>,
     /// The client's share of its requests in flight, until the response is out.
     slot: Option<Guard>,
-    /// The large answer that the client has not read, counted as its own.
+    /// The memory of a large answer that the client has not read, charged to the client.
     unread: Option<Held>,
     /// `None` until a response is sent: a client that left before has no log line.
     outcome: Option<Outcome>,

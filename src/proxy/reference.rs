@@ -1,7 +1,7 @@
-//! The documents of the gateway for developers of its clients: `gateway.docs`.
+//! The gateway's documents for developers of its clients (`gateway.docs`).
 //!
-//! The build script makes the page from the documents in `conf/`, as it does the operator's with
-//! those of all surfaces. Each is compressed once.
+//! The build script makes the page from the documents in `conf/`, as it makes the operator's page
+//! from those of all surfaces. Each document is compressed once.
 
 use crate::io::gzip::GzipForm;
 use crate::reply::Reply;
@@ -18,7 +18,7 @@ const STYLE: &str =
 static GZIP: LazyLock<[GzipForm; PublicDocument::ALL.len()]> =
     LazyLock::new(|| PublicDocument::ALL.map(|document| GzipForm::of(text(document).len())));
 
-/// The response with a document, for clients that accept gzip or not.
+/// The response with a document, plain or in gzip as the client accepts.
 pub(super) fn reply(document: PublicDocument) -> Reply {
     let text = text(document);
     let plain = match document {

@@ -26,7 +26,7 @@ impl Surface for Relay {
         &self.running
     }
 
-    /// None: no web page may hold the token.
+    /// Returns `None`: no web page may hold the token.
     fn cors<'a>(_: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
         None
     }
@@ -62,7 +62,7 @@ impl Surface for Relay {
         context: &RequestContext<'_>,
         record: &mut RequestRecord,
     ) -> Reply {
-        // its task, which may outlive the request, has the record meanwhile
+        // the task, which may outlive the request, has the record meanwhile
         let trace = Arc::new(Trace::new(context.traceparent, mem::take(record)));
         let RelayCall { endpoint, idempotency_key } = call;
         let request = Request {
@@ -78,7 +78,7 @@ impl Surface for Relay {
         reply
     }
 
-    /// None: it is shown only after the token is checked.
+    /// Returns `None`: the status is shown only after the token is checked.
     fn standing(&self, _: Client) -> Option<RateLimitStatus> {
         None
     }

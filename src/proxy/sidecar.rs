@@ -54,7 +54,7 @@ impl Surface for Sidecar {
         settings.policy.admit(head, limiter, limiter.now(), enter)
     }
 
-    /// A crawler takes an error for the whole site being forbidden.
+    /// Serves `robots.txt` while draining: to a crawler, an error forbids the whole site.
     fn outlasts_drain(parts: &RequestParts) -> bool {
         parts.function == Function::SeoRobots
     }

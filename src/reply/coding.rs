@@ -1,8 +1,8 @@
 //! The coding of a body: gzip for clients that accept it. RFC 9110, sections 8.4 and 12.5.3.
 //!
-//! A reply that has both forms names `Accept-Encoding` in `Vary`, whichever it is sent in. Each
-//! form has a strong `ETag` of its own (RFC 9110, section 8.8.3.3). A client that names the current
-//! tag of either gets 304 with that tag: it has selected that form (section 13.1.2).
+//! A reply that has both forms names `Accept-Encoding` in `Vary`, whichever form is sent. Each form
+//! has a strong `ETag` of its own (RFC 9110, section 8.8.3.3). A client that names the current tag
+//! of either form gets 304 with that tag: it has selected that form (section 13.1.2).
 
 use super::{Body, BodyStream, Reply, StreamAborted};
 use crate::io::gzip::{self, GzipForm, LEVEL, MIN_BODY};
@@ -17,14 +17,14 @@ use std::mem;
 /// Whether a reply depends on `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coding {
-    /// It has one form.
+    /// The reply has only one form.
     #[default]
     Only,
-    /// It has a gzip form as well.
+    /// The reply has a gzip form as well.
     Negotiable,
-    /// As above, and `If-None-Match` named the gzip form or the identity.
+    /// As [`Self::Negotiable`], and `If-None-Match` named the gzip form or the identity.
     Selected,
-    /// It is in its gzip form.
+    /// The reply is in its gzip form.
     Gzip,
 }
 
@@ -38,7 +38,7 @@ pub fn offer(reply: &mut Reply) {
     }
 }
 
-/// Sends a negotiable reply in gzip, unless its form cannot be made now or is not smaller.
+/// Converts a negotiable reply to gzip, unless the gzip form cannot be made now or is not smaller.
 pub async fn compress(reply: &mut Reply) {
     if reply.coding != Coding::Negotiable {
         return;
@@ -57,14 +57,14 @@ pub async fn compress(reply: &mut Reply) {
     encode(reply);
 }
 
-/// Sends the gzip form of a reply, if it is made already.
+/// Replaces the body with its gzip form, if that is made already.
 pub fn encode(reply: &mut Reply) {
     let form = mem::take(&mut reply.gzip);
     if let Some(deflated) = form.get() {
         let [start, payload, end] = reply.body.pieces();
         let start = if payload.is_empty() { payload } else { start };
         reply.body = Body(deflated.frame(start, end));
-        // the payload itself is not needed any more
+        // the payload itself is no longer needed
         reply.memory = deflated.memory.clone().or(reply.memory.take());
         reply.coding = Coding::Gzip;
     }
@@ -86,7 +86,7 @@ pub fn gzip_etag(etag: &[u8]) -> String {
     format!("\"{:x}\"", Sha256::new().chain_update(etag).chain_update(version).finalize())
 }
 
-/// Replaces the `ETag` by that of the gzip form.
+/// Replaces the `ETag` with that of the gzip form.
 fn retag(reply: &mut Reply) {
     let etag = reply.fields.iter_mut().find(|(name, _)| *name == "etag");
     if let Some((_, value)) = etag

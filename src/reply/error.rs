@@ -6,8 +6,7 @@ use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Seconds after which to retry while the node starts: a node starts within them, and a build takes
-/// minutes.
+/// Seconds after which to retry while the node starts: a start takes less, a build takes minutes.
 const NODE_START: u32 = 5;
 
 /// The format of an error body.
@@ -70,12 +69,12 @@ struct Xrpc<'a, D> {
 }
 
 impl Reply {
-    /// A refusal.
+    /// Creates the response to a refused request.
     pub fn refusal(format: ErrorFormat, refusal: &Refusal, request_id: &str) -> Self {
         Self::error(format, refusal, (), request_id)
     }
 
-    /// The node did not answer the request with this JSON-RPC id.
+    /// Creates the response to a request with this JSON-RPC id that the node did not answer.
     pub fn fault(
         format: ErrorFormat,
         fault: NodeError,
@@ -86,7 +85,8 @@ impl Reply {
         Self::refusal(format, &refusal, request_id)
     }
 
-    /// A refusal with further members: `details` is a struct or an enum of newtype variants.
+    /// Creates the response to a refused request, with further members: `details` is a struct or an
+    /// enum of newtype variants.
     pub fn error(
         format: ErrorFormat,
         refusal: &Refusal,

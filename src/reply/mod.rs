@@ -109,22 +109,22 @@ impl Reply {
         Self { status: 204, ..Self::default() }
     }
 
-    /// The node's answer to the request with this id; its payload byte for byte.
+    /// The node's answer to the request with this id, with its payload byte for byte.
     pub fn answer(id: &str, answer: Answer) -> Self {
         let Answer { member, payload, memory, gzip, .. } = answer;
-        // of its exact size, since `Bytes` allocates to share a vector with spare room
+        // of its exact size, because `Bytes` allocates again to share a vector with spare capacity
         let start = [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"].concat();
         let body = Body::framed(start, payload, b"}");
         Self { memory: Some(memory), gzip, ..Self::new(200, JSON, body) }
     }
 
-    /// `body` as JSON.
+    /// A response with `body` as JSON.
     pub fn serialize(status: u16, body: &impl Serialize) -> Self {
         let json = serde_json::to_vec(body).expect("bodies have text keys and serialize to memory");
         Self::new(status, JSON, json)
     }
 
-    /// Marks the reply as for one user alone: no shared cache may store it.
+    /// Marks the reply as for one user only: no shared cache may store it.
     pub fn personal(mut self) -> Self {
         self.cache_control = Some("private, no-store".into());
         self.field("vary", "authorization");
@@ -144,22 +144,22 @@ impl Reply {
 pub struct Body([Bytes; 3]);
 
 impl Body {
-    /// `payload` between what precedes and what follows it.
+    /// A body that consists of `start`, `payload` and `end`.
     pub fn framed(start: impl Into<Bytes>, payload: Bytes, end: &'static [u8]) -> Self {
         Self([start.into(), payload, Bytes::from_static(end)])
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn length(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Its pieces, in order; an unused piece is empty.
+    /// The pieces, in order; an unused piece is empty.
     pub fn pieces(&self) -> &[Bytes; 3] {
         &self.0
     }
 
-    /// Its pieces, a small body as one.
+    /// The pieces; a small body is joined into one.
     pub fn in_few_pieces(&self) -> [Bytes; 3] {
         let [_, second, third] = &self.0;
         if self.length() > ONE_PIECE || (second.is_empty() && third.is_empty()) {
@@ -174,7 +174,7 @@ impl Body {
     }
 }
 
-/// A body in one piece.
+/// Creates a body in one piece.
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
         Self([bytes.into(), Bytes::new(), Bytes::new()])
@@ -209,16 +209,16 @@ pub struct ResponseContext<'a> {
     pub quota: Option<(&'a HeaderValue, RateLimitStatus)>,
     /// The origins that may read the response, and the request's origin.
     pub cross_origin: Option<(Cors<'a>, Option<&'a HeaderValue>)>,
-    /// The fate of the connection; HTTP/2 ignores it.
+    /// Whether the connection stays open; HTTP/2 ignores it.
     pub persistence: Persistence,
     /// Whether a streamed body is sent in chunks: HTTP/1.0 ends it with the connection.
     pub chunks: bool,
-    /// Whether the body is left out: the request is a HEAD.
+    /// Whether the body is left out, because the request is a HEAD.
     pub without_body: bool,
 }
 
 impl<'a> ResponseContext<'a> {
-    /// A response that no limit and no other origin concerns, and that ends its connection.
+    /// The context of a response without rate limit or CORS, after which the connection closes.
     pub fn closing(request_id: &'a str) -> Self {
         Self {
             request_id,
@@ -244,19 +244,19 @@ pub struct Cors<'a> {
     pub exposed: &'static str,
 }
 
-/// The fate of the connection after the response; RFC 9112, section 9.3.
+/// Whether the connection stays open after the response; RFC 9112, section 9.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// It stays open, the default of HTTP/1.1.
+    /// The connection stays open, the default of HTTP/1.1.
     KeepAlive,
-    /// It stays open, which an HTTP/1.0 client must be sent.
+    /// The connection stays open, which has to be stated to an HTTP/1.0 client.
     ExplicitKeepAlive,
-    /// It is closed.
+    /// The connection is closed.
     Close,
 }
 
-/// The response in pieces, to be sent in order. Keep `reply` until they are sent: it holds the
-/// reservation of their memory.
+/// Renders the response in pieces, to be sent in order. Keep `reply` until they are sent: it holds
+/// the permit for their memory.
 pub fn render(reply: &Reply, context: &ResponseContext<'_>) -> [Bytes; 3] {
     let length = reply.body.length();
     let in_one = length <= ONE_PIECE;
@@ -364,10 +364,10 @@ pub fn chunk(piece: Bytes) -> Body {
 /// A head to which fields are written. Values are header values or literals, so that none has a
 /// line end.
 trait Fields {
-    /// Writes a field whose value is in pieces, of this response alone.
+    /// Writes a field whose value, in pieces, is specific to this response.
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]);
 
-    /// Writes a field whose value is of this response alone.
+    /// Writes a field whose value is specific to this response.
     #[inline(always)]
     fn field(&mut self, name: &'static str, value: &[u8]) {
         self.pieces(name, [value]);
@@ -379,7 +379,7 @@ trait Fields {
         self.field(name, value.as_bytes());
     }
 
-    /// Writes a field with a value that other responses have, too.
+    /// Writes a field with a value that other responses share.
     #[inline(always)]
     fn value(&mut self, name: &'static str, value: &HeaderValue) {
         self.field(name, value.as_bytes());
@@ -413,9 +413,9 @@ impl Fields for Text {
     }
 }
 
-// HTTP/2 allocates for no value that is ready, and indexes none that is of one response alone (RFC
-// 7541, section 6.2.3): it would only push the others out of the table. That saves 2,300 of 80,500
-// instructions of a read, and costs 35 bytes.
+// Over HTTP/2, ready values are not allocated again, and values that are specific to one response
+// are never indexed (RFC 7541, section 6.2.3): they would only evict the others from the table.
+// That saves 2,300 of 80,500 instructions of a read, and costs 35 bytes.
 impl Fields for HeaderMap {
     fn pieces<const N: usize>(&mut self, name: &'static str, pieces: [&[u8]; N]) {
         if let Ok(mut value) = HeaderValue::from_maybe_shared(Bytes::from(pieces.concat())) {
@@ -441,7 +441,7 @@ fn number(out: &mut impl Fields, name: &'static str, number: impl itoa::Integer)
     out.field(name, itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// The rest of the quota, and when the oldest counted request leaves the window.
+/// Writes the rest of the quota, and when the oldest counted request leaves the window.
 fn limits(out: &mut impl Fields, standing: RateLimitStatus) {
     let (mut remaining, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
     let remaining = remaining.format(standing.remaining).as_bytes();
@@ -449,7 +449,7 @@ fn limits(out: &mut impl Fields, standing: RateLimitStatus) {
     out.pieces("ratelimit", [b"\"minute\";r=", remaining, b";t=", reset]);
 }
 
-/// The status of a preflight's answer, and of no other.
+/// The status that only the response to a preflight has.
 const PREFLIGHT: u16 = 204;
 
 /// Permits a page of `origin` to read the response, without credentials:

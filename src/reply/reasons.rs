@@ -3,7 +3,7 @@
 use portcullis_filters::verdict::Reason;
 
 /// The HTTP status and the JSON-RPC code of each reason. Codes: JSON-RPC 2.0, section 5.1; -32005
-/// is "limit exceeded" of Ethereum's EIP-1474.
+/// is "limit exceeded" in Ethereum's EIP-1474.
 #[rustfmt::skip] // one line for each status, or a few
 pub fn status_and_code(reason: Reason) -> (u16, i32) {
     use Reason as R;

@@ -1,11 +1,11 @@
 //! The cache of answers, bounded in bytes and in entries, used only while the chain is observed.
 //!
-//! A [`ReadRequest`] has the keys of its answer, each hashed once.
-//! `watch` supplies the state of the chain as a [`View`]. Every entry carries the epoch of the view
-//! under which it was requested, so an entry from before a rollback never hits, however late it is
-//! inserted. An entry holds a copy of its payload, cut to size, and a permit of the memory for
-//! answers; an entry that is evicted while slow clients read it counts until they have it. Its gzip
-//! form has a permit of its own, and is evicted with it.
+//! A [`ReadRequest`] has the keys of its answer, each hashed once. `watch` supplies the state of
+//! the chain as a [`View`]. Every entry carries the epoch of the view under which it was requested,
+//! so an entry from before a rollback never hits, however late it is inserted. An entry holds a
+//! copy of its payload, cut to size, and a permit of the memory for answers; an evicted entry
+//! counts until slow clients have read it. The gzip form has a permit of its own, and is evicted
+//! with the entry.
 
 use super::watch::Step;
 use crate::config::CacheConfig;
@@ -32,13 +32,14 @@ use tokio::time::Instant;
 /// How long the chain's id and the API's version are cached. They do not change while a node runs,
 /// but a node may be replaced.
 const BRIEFLY: Duration = Duration::from_secs(10);
-/// Bytes of an entry besides its key and its payload.
+/// Bytes of an entry in addition to its key and its payload.
 const OVERHEAD: usize = 256;
-/// Bytes of a shard (one lock), at least: several of the largest answers.
+/// The minimum size of a shard, which has one lock: several of the largest answers.
 const SHARD: usize = 16 << 20;
-/// Entries of a shard, at least: an entry that weighs as much as its shard is not inserted.
+/// The minimum number of entries in a shard: an entry that weighs as much as its shard is not
+/// inserted.
 const SHARD_ENTRIES: usize = 16;
-/// More threads than this do not contend.
+/// No more threads than this contend for the cache.
 const MAX_SHARDS: usize = 64;
 
 /// A permitted read, independent of the client and of the request's id.
@@ -46,19 +47,19 @@ pub struct ReadRequest {
     method: Method,
     /// The call to the node, and the key of a flight.
     pub(super) key: Arc<CacheKey>,
-    /// How its answer may be cached, if it may.
+    /// How the answer may be cached, if it may.
     pub(super) class: Option<CacheClass>,
-    /// The block that it names, if it does.
+    /// The block that the request names, if any.
     block: Option<BlockId>,
-    /// The transaction that it names, if it does.
+    /// The transaction that the request names, if any.
     transaction: Option<Felt>,
     /// The key of a class at a block tag that follows the chain: all such tags name one class.
     cached_under: Option<Arc<CacheKey>>,
-    /// Set if it may be sent for another block.
+    /// Set if the read may be sent for another block.
     read: Option<Read>,
 }
 
-/// Whether `latest` may be pinned to a block, as it is of replicas.
+/// Whether `latest` may be pinned to a block, as it is with replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Latest {
     OfNode,
@@ -88,7 +89,7 @@ impl ReadRequest {
         Self { method, key, class, block, transaction, cached_under, read }
     }
 
-    /// Which URL of the node may answer it.
+    /// Which URL of the node may answer this read.
     pub(super) fn route(&self) -> Route {
         if let Some(hash) = self.transaction {
             return Route::Transaction(hash);
@@ -160,13 +161,13 @@ impl Eq for CacheKey {}
 /// The state of the chain at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
-    /// Chain epoch; another one whenever continuity cannot be proved.
+    /// Chain epoch; bumped whenever continuity cannot be proved.
     pub(super) epoch: u64,
     /// Whether the chain is observed; otherwise the cache is bypassed.
     pub(super) in_use: bool,
-    /// When that ends, unless it is renewed; `None` if the next poll decides.
+    /// When `in_use` ends, unless it is renewed; `None` if the next poll decides.
     until: Option<Instant>,
-    /// How far the chain is, if known.
+    /// The chain's position, if known.
     position: Option<ChainPosition>,
     /// The newest block whose answers may be cached.
     pub(super) settled: Option<u64>,
@@ -175,7 +176,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// How far the chain is, if that is observed.
+    /// The chain's position, if the chain is observed.
     pub(super) fn position(&self) -> Option<ChainPosition> {
         self.position.filter(|_| self.in_use)
     }
@@ -206,7 +207,7 @@ type Entries = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight, RandomStat
 #[derive(Clone)]
 struct Entry {
     epoch: u64,
-    /// The state of L1 that it depends on, if any.
+    /// The state of L1 that the answer depends on, if any.
     l1: Option<u64>,
     until: Option<Instant>,
     answer: Answer,
@@ -221,7 +222,7 @@ pub struct CacheStats {
     pub enabled: bool,
     /// Cached answers.
     pub entries: u64,
-    /// Their weight in bytes.
+    /// The weight of the entries in bytes.
     pub bytes: u64,
     /// The newest block whose answers may be cached.
     pub settled: Option<u64>,
@@ -229,7 +230,7 @@ pub struct CacheStats {
     pub suspended: bool,
     /// Chain epoch; bumped whenever continuity cannot be proved.
     pub epoch: u64,
-    /// The bound on their weight.
+    /// The bound on that weight.
     pub capacity: u64,
 }
 
@@ -250,9 +251,9 @@ fn bytes(key: &CacheKey, payload: &Bytes) -> usize {
 }
 
 impl Cache {
-    /// An empty cache. Entries take their memory from `memory`.
+    /// Creates an empty cache. Entries take their memory from `memory`.
     pub(super) fn new(config: &CacheConfig, memory: Arc<MemoryPool>) -> Self {
-        // also while disabled, as a reload can enable it: the largest answer must still fit
+        // also while disabled, because a reload can enable it; leaves room for the largest answer
         let size = config.size.bytes().min(memory.size().saturating_sub(MAX_ANSWER)).max(1);
         let shards = (size / SHARD).min(config.max_entries / SHARD_ENTRIES).clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
@@ -281,8 +282,9 @@ impl Cache {
         view
     }
 
-    /// Has a follower look once, and waits until the view reaches this position, at most as long.
-    /// An instance that polls the chain itself knows no more than the node: it does not wait.
+    /// Makes a follower read the published state, then waits up to `limit` for the view to reach
+    /// `position`. An instance that polls the chain itself does not wait: it knows no more than the
+    /// node.
     pub(super) async fn reach(&self, position: ChainPosition, limit: Duration) {
         if !self.follows.load(Ordering::Relaxed) {
             return;
@@ -298,11 +300,11 @@ impl Cache {
                 changed.await;
             }
         };
-        // the caller looks at the view again
+        // the caller checks the view again
         let _in_time = tokio::time::timeout(limit, reached).await;
     }
 
-    /// The cached answer for this call, if it still holds.
+    /// The cached answer for this call, if it is still valid.
     pub(super) fn get(&self, key: &CacheKey, view: &View) -> Option<Answer> {
         let entry = self.entries.get(key)?;
         let holds = view.in_use
@@ -352,7 +354,7 @@ impl Cache {
         "stored"
     }
 
-    /// Weighs the entry with this gzip form again, now that the form is made.
+    /// Weighs the entry with this gzip form again, after the form was made.
     pub(super) fn reweigh(&self, key: &Arc<CacheKey>, form: &GzipForm) {
         let entry = self.entries.peek(key).filter(|entry| entry.answer.gzip.is_same(form));
         let Some(entry) = entry else { return };
@@ -361,7 +363,7 @@ impl Cache {
         let _ = self.entries.replace(Arc::clone(key), entry, true);
     }
 
-    /// Applies the result of a poll, which holds until the next one, or until then.
+    /// Applies the result of a poll, which is valid until the next poll, or until `until`.
     pub(super) fn apply(&self, step: &Step, until: Option<Instant>) {
         self.change(|view| {
             let chain = step.chain;
@@ -401,7 +403,7 @@ impl Cache {
         self.switch.send_if_modified(|is_on| !std::mem::replace(is_on, true));
     }
 
-    /// Disables the cache: entries do not survive a time in which nobody polls.
+    /// Disables the cache, and drops its entries: they must not survive a time without polls.
     pub(super) fn disable(&self) {
         if self.switch.send_if_modified(|is_on| std::mem::replace(is_on, false)) {
             self.suspend();

@@ -1,4 +1,4 @@
-//! Single-flight for reads: identical ones at a time are one call to the node.
+//! Single-flight for reads: identical concurrent reads are one call to the node.
 
 use super::cache::CacheKey;
 use ahash::RandomState;
@@ -9,16 +9,17 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Single-flight for reads: the followers of every flight that is under way.
+/// The flights that are under way, each with its followers.
 ///
 /// The first request leads and calls the node itself; the others follow and get its answer. When a
-/// leader goes away, one of its followers leads instead. It is not an
-/// [`io::shared::Shared`](crate::io::shared::Shared), because the task and the channel of each miss
-/// would cost it 3,700 instructions more (callgrind).
+/// leader goes away, one of its followers leads instead. This is no
+/// [`io::shared::Shared`](crate::io::shared::Shared), whose task and channel would cost each miss
+/// 3,700 instructions more (callgrind).
 pub(super) struct Flights<T>(Mutex<HashMap<FlightKey, Vec<oneshot::Sender<T>>, RandomState>>);
 
-/// A read, and the chain epoch and position at which its flight began. No read joins a flight of
-/// another one: its answer may be older than what this instance has said of the chain since.
+/// A read, and the chain epoch and position at which its flight began. No read joins a flight with
+/// another epoch or position: the answer may be older than what this instance has reported about
+/// the chain since.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FlightKey {
     at: FlightStart,
@@ -31,11 +32,11 @@ pub(super) type FlightStart = (u64, Option<ChainPosition>);
 pub(super) enum Role<T> {
     /// Fetches the answer for all.
     Leader(Leader<T>),
-    /// Receives the answer, or an error when the leader is gone: then it joins again.
+    /// Receives the answer, or an error when the leader is gone; after an error it joins again.
     Follower(oneshot::Receiver<T>),
 }
 
-/// The leader of a flight. Dropped without an answer, it leaves its followers to lead themselves.
+/// The leader of a flight. If it is dropped without an answer, one of its followers leads instead.
 pub(super) struct Leader<T> {
     flights: Arc<Flights<T>>,
     key: FlightKey,
@@ -69,7 +70,7 @@ impl<T: Clone> Leader<T> {
     pub(super) fn complete(mut self, answer: &T) {
         self.is_complete = true;
         for follower in self.remove() {
-            // an error says that the follower is gone
+            // an error means that the follower is gone
             let _ = follower.send(answer.clone());
         }
     }

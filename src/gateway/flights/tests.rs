@@ -17,7 +17,7 @@ impl World {
         Self { flights: Flights::new(), keys: RandomState::new() }
     }
 
-    /// A read of the nonce of an account.
+    /// Joins the flight that reads an account's nonce.
     fn join(&self, epoch: u64, account: &str) -> Role<Number> {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#

@@ -1,9 +1,10 @@
 //! Decides which instance polls the chain, and when. Pure: facts and time are passed in.
 //!
-//! In a fleet one instance polls, the leader, and publishes what it saw; the others follow, and
-//! cache for as long as that is fresh. While no state is published, each instance polls for itself,
-//! less often, and caches what that proves. In: an [`Event`], and the [`Facts`] of its moment. Out:
-//! each [`Effect`] and the [`Task`] that `watcher` performs; the end of the task is the next event.
+//! In a fleet one instance, the leader, polls and publishes the chain's state; the others follow,
+//! and cache as long as that state is fresh. While no state is published, each instance polls for
+//! itself, less often, and caches what that proves. In: an [`Event`], and the [`Facts`] at that
+//! time. Out: each [`Effect`] and the [`Task`] that `watcher` performs; the end of the task is the
+//! next event.
 
 use super::watch::{ChainState, Step};
 use crate::fleet::{Published, lease};
@@ -21,22 +22,22 @@ const FRESH: u32 = 2;
 /// How an instance watches the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Without a fleet: it polls once in each interval.
+    /// Without a fleet: the instance polls once per interval.
     Single,
-    /// It polls for the fleet, and applies the result once it is published.
+    /// The instance polls for the fleet, and applies the result once it is published.
     Leading,
-    /// It applies what the leader publishes.
+    /// The instance applies what the leader publishes.
     Following,
-    /// In a fleet without a published state: it polls for itself.
+    /// In a fleet without a published state: the instance polls for itself.
     Detached,
 }
 
-/// The part of this instance in its fleet, as far as it knows.
+/// The role of this instance in its fleet, as far as it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Membership {
     /// There is no fleet.
     None,
-    /// It is not known yet if the store answers.
+    /// Whether the store answers is not known yet.
     Connecting,
     /// The store does not answer.
     Unavailable,
@@ -55,7 +56,7 @@ pub(super) struct Facts {
     pub(super) instances: u32,
 }
 
-/// The result of an own poll, and when it ended.
+/// The result of this instance's poll, and when the poll ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Observation {
     pub(super) step: Step,
@@ -73,7 +74,7 @@ pub(super) enum Event {
     Published(Observation, Option<Published>),
     /// The published state was read; `None` if the store did not answer.
     Followed(Option<Published>),
-    /// This instance leads no more.
+    /// This instance no longer leads.
     Resigned,
 }
 
@@ -82,17 +83,17 @@ pub(super) enum Event {
 pub(super) enum Effect {
     /// Bypass the cache until something is applied.
     Pause,
-    /// Apply this to the cache, until then or until the next poll.
+    /// Apply this to the cache, until this time or until the next poll.
     Apply(Step, Option<Instant>),
-    /// Go on from the state of another instance, and apply it until then if it is fresh.
+    /// Continue from the state of another instance; if it is fresh, apply it until this time.
     Inherit(ChainState, Option<Instant>),
     /// This instance was elected; the fleet has seen an epoch of this number.
     Elected(u64),
-    /// This instance leads on; the fleet has seen an epoch of this number.
+    /// This instance still leads; the fleet has seen an epoch of this number.
     Renewed(u64),
     /// The node answers again.
     Reachable,
-    /// The mode for now, and the age of the newest published state.
+    /// The current mode, and the age of the newest published state.
     Enter(Mode, Duration),
 }
 
@@ -102,7 +103,7 @@ pub(super) enum Task {
     Poll,
     /// Publish the chain's state after this observation.
     Publish(Observation),
-    /// Read the published state, as a candidate that polls in this interval if there is one.
+    /// Read the published state; with an interval, as a candidate that would poll at that interval.
     Follow(Option<Duration>),
     Resign,
     /// The next turn is due at this time.
@@ -116,7 +117,7 @@ pub(super) struct Schedule {
     mode: Mode,
     /// Whether the last poll of this instance failed.
     is_blind: bool,
-    /// When the newest published state was polled; the begin of the schedule before.
+    /// When the newest published state was polled; before the first one, when the schedule began.
     published: Instant,
     /// When this instance began its last poll.
     start: Instant,
@@ -150,7 +151,7 @@ impl Schedule {
             Event::Due => self.begin(facts),
             Event::Polled(None) => {
                 self.effects.push(Effect::Pause);
-                // without a publication another instance leads soon
+                // without a publication, another instance soon leads
                 self.rest(facts)
             }
             Event::Polled(Some(observation)) => self.observe(observation, facts),
@@ -184,7 +185,7 @@ impl Schedule {
             Membership::None => self.poll(Mode::Single, self.interval, facts.now),
             Membership::Connecting => Task::Wait(facts.now + CONNECTING),
             Membership::Unavailable => self.settle(None, facts),
-            // one that does not reach the node is no leader
+            // an instance that does not reach the node is no candidate
             Membership::Member => Task::Follow((!self.is_blind).then_some(self.interval)),
             Membership::Leader => self.poll(Mode::Leading, self.interval, facts.now),
         }
@@ -248,7 +249,7 @@ impl Schedule {
             self.effects.push(Effect::Elected(epoch));
             return Some(now);
         }
-        // without a fresh state for this long, it polls for itself: election and poll
+        // without a fresh state for an election and a poll, the instance polls for itself
         let patience = lease(self.interval) + self.interval;
         let is_awaited = !self.is_blind && now - self.published < patience;
         (fresh.is_some() || is_awaited).then_some(next)
@@ -266,7 +267,7 @@ impl Schedule {
         match next {
             Some(next) => Task::Wait(next),
             None if self.due > facts.now => Task::Wait(self.due.min(facts.now + self.interval)),
-            // all together poll hardly more often than a leader
+            // all instances together poll hardly more often than a leader
             None => {
                 let period = (self.interval * facts.instances).max(SECOND);
                 self.poll(Mode::Detached, period, facts.now)

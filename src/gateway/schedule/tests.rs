@@ -3,7 +3,7 @@
 use super::super::watch::{ChainStatus, EpochCause};
 use super::*;
 
-/// Milliseconds; a lease is three of them, and a quarter is a second.
+/// Milliseconds; a lease takes three intervals, and a quarter of one is a second.
 const INTERVAL: u64 = 4_000;
 /// The newest epoch that the fleet has seen.
 const EPOCH: u64 = 7;
@@ -20,7 +20,7 @@ const BLIND: Step = Step { broke: Some(EpochCause::Unreachable), chain: None, ..
 struct Instance {
     schedule: Schedule,
     begin: Instant,
-    /// Milliseconds since then.
+    /// Milliseconds since `begin`.
     now: u64,
     fleet: Membership,
     instances: u32,
@@ -54,14 +54,14 @@ impl Instance {
         Observation { step, polled: self.at(self.now) }
     }
 
-    /// A turn begins with a poll, which takes so long and shows this.
+    /// Begins a turn with a poll, which takes `took` milliseconds and shows `step`.
     fn polls(&mut self, took: u64, step: Step) -> (Vec<Effect>, Task) {
         assert_eq!(self.due().1, Task::Poll);
         self.now += took;
         self.step(Event::Polled(Some(self.observation(step))))
     }
 
-    /// A turn in which the leader, after a poll of 500 ms and 100 ms more, hears this of the store.
+    /// Plays a turn of the leader: a poll of 500 ms and, 100 ms later, this answer of the store.
     fn leads(&mut self, fleet: Membership, published: Option<Published>) -> (Vec<Effect>, Task) {
         let observed = self.polls(500, SEEN);
         let observation = self.observation(SEEN);
@@ -71,13 +71,13 @@ impl Instance {
         self.step(Event::Published(observation, published))
     }
 
-    /// A turn in which a follower hears this.
+    /// Plays a turn of a follower, which reads this from the store.
     fn follows(&mut self, published: Option<Published>) -> (Vec<Effect>, Task) {
         assert!(matches!(self.due(), (effects, Task::Follow(_)) if effects.is_empty()));
         self.step(Event::Followed(published))
     }
 
-    /// A state that was polled so long ago.
+    /// A state that was polled `age` milliseconds ago.
     fn state(&self, age: u64) -> Published {
         let state = Some((ChainState::default().to_text(), self.at(self.now - age)));
         Published { state, ..nothing() }
@@ -225,7 +225,7 @@ fn a_leader_that_loses_the_store_is_detached() {
         let start = one.now;
         let until = one.at(start + 500 + 2 * interval);
         let effects = vec![Effect::Apply(SEEN, Some(until)), enter(Mode::Detached, 600)];
-        // it polled for itself as well: only if that is due again
+        // it also polls for itself, but only if that is due again
         let task = next.map_or(Task::Poll, |next| one.wait(start + next));
         assert_eq!(one.leads(Membership::Unavailable, None), (effects, task), "{interval} ms");
     }

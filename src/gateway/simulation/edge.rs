@@ -1,5 +1,5 @@
-//! The gateway of the simulation: the group's state, the watch and the cache as they run, with
-//! calls that are answered at once or late. What is left out: connections, and who waits for whom.
+//! The gateway of the simulation: the real state of the group, watch and cache, with calls that are
+//! answered at once or late. Connections and waiting are left out.
 
 use super::once_in;
 use super::oracle::Oracle;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client's read whose answer is on its way.
+/// A client's read whose answer is in transit.
 #[derive(Debug)]
 pub(super) struct Call {
     question: Question,
@@ -39,9 +39,9 @@ pub(super) struct Edge {
     cache: Cache,
     memory: Arc<MemoryPool>,
     bug: Option<Bug>,
-    /// Whether the answer that was judged last ended the doubt of its transaction.
+    /// Whether the last judged answer ended the doubts about its transaction.
     gives_up: bool,
-    /// Seconds that doubts of [`Bug::OneDoubtIsEnough`] are ahead.
+    /// Seconds by which [`Bug::OneDoubtIsEnough`] moves doubts ahead.
     doubts: u32,
     start: Instant,
     pub(super) now: Duration,
@@ -132,7 +132,7 @@ impl Edge {
         passes
     }
 
-    /// One attempt at a call: the URL and its answer; an error without one that may be passed on.
+    /// Makes one attempt at a call. Returns the URL and its answer, or why none may be passed on.
     fn attempt(
         &mut self,
         question: Question,
@@ -156,7 +156,7 @@ impl Edge {
         Err(behind)
     }
 
-    /// A client's read: from the cache, at once, or late.
+    /// Makes a client's read, which is answered from the cache, at once, or late.
     pub(super) fn read(
         &mut self,
         question: Question,
@@ -193,7 +193,7 @@ impl Edge {
         }
     }
 
-    /// A call that is answered at once.
+    /// Makes a call that is answered at once.
     pub(super) fn ask(
         &mut self,
         question: Question,
@@ -256,7 +256,7 @@ impl Edge {
         }
     }
 
-    /// A late answer arrives.
+    /// Delivers a late answer.
     pub(super) fn deliver(
         &mut self,
         choices: &mut Chance,
@@ -288,7 +288,7 @@ impl Edge {
         self.cache.insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
     }
 
-    /// A round of polls of the heads.
+    /// Runs a round of polls of the heads.
     fn round(
         &mut self,
         world: &World,
@@ -309,7 +309,7 @@ impl Edge {
         }
         let heads: Vec<_> = results.into_iter().map(|found| Some(found?.0)).collect();
         let shown = self.group.floor();
-        // one that is left out has no say
+        // a URL that is left out does not count
         let usable = heads.iter().zip(&self.group.members);
         let usable = usable.filter(|(_, url)| url.left_out.is_none());
         let polled = usable.filter_map(|(result, _)| Some(result.as_ref()?.head)).max();
@@ -353,7 +353,7 @@ impl Edge {
         oracle.watched(step.generation, step.broke, position, self.group.epoch, world);
     }
 
-    /// A poll of the watch; `None` from a node that is behind.
+    /// Polls for the watch; `None` if the node is behind.
     fn poll(&mut self, world: &World, choices: &mut Chance) -> Option<Result<Poll, EpochCause>> {
         let settled = self.watch.settled();
         let candidate = self.watch.candidate();

@@ -1,8 +1,8 @@
-//! The watch, the positions, the cache and the floor of the URLs, under every interleaving of
+//! Simulates the watch, the positions, the cache and the floor of the URLs under interleavings of
 //! rollbacks, nodes that are behind, frozen or down, balancers, and late answers.
 //!
 //! A seed makes every choice; a failure is shrunk, and printed with the list that replays it. Each
-//! planted bug must be found, so that the world is seen to be hard enough and the oracle strict.
+//! planted bug must be found, which shows that the world is hard enough and the oracle strict.
 
 mod edge;
 mod oracle;
@@ -17,7 +17,7 @@ use world::{Question, World};
 
 const SEEDS: u64 = 256;
 const STEPS: u64 = 300;
-/// Steps in which nothing is disturbed, at the end: then every answer is the chain's.
+/// Undisturbed steps at the end, after which every answer must be the chain's.
 const CALM: u64 = 60;
 
 /// A bug that is planted for a run.
@@ -31,7 +31,7 @@ enum Bug {
     NoFloor,
     /// One round of polls ends an epoch.
     OneRoundIsEnough,
-    /// A transaction that was rolled back is never let go.
+    /// A transaction that was rolled back is never forgotten.
     NeverDisplaced,
     /// A receipt raises the floor again after its block was disproved.
     DisprovedBelieved,
@@ -64,12 +64,12 @@ impl Trace {
     }
 }
 
-/// True once in `count` times; rarely is not benign.
+/// True once in `count` times, for the last choice: a shrunk run prefers the first.
 fn once_in(choices: &mut Chance, count: u32) -> bool {
     choices.choose(count) == count - 1
 }
 
-/// Runs the choices; returns the rule that was broken, and what happened how often.
+/// Runs the choices. Returns the rule that was broken, and how often each kind of event happened.
 fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
     let mut trace = Trace(Vec::new());
     let mut world = World::new(choices);
@@ -99,7 +99,7 @@ fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
     (Outcome { violation: broken.map(str::to_owned), trace: trace.0 }, oracle.counts)
 }
 
-/// One event.
+/// Performs one event.
 fn act(
     is_calm: bool,
     world: &mut World,
@@ -129,7 +129,7 @@ fn act(
             let number = (world.chain.len() as u64).saturating_sub(u64::from(choices.choose(6)));
             edge.read(Question::Block(number), world, choices, oracle, trace);
         }
-        // rarely: an answer may be much older than what clients have seen since
+        // seldom, so that an answer may be much older than what clients have seen since
         10 if once_in(choices, 2) => edge.deliver(choices, oracle, world, trace),
         12..=14 if !is_calm => {
             let mode = world.disturb(choices);

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Steps that take less than the two seconds in which three doubts may end.
+/// Steps that take less than two seconds, the least time for three doubts.
 const DOUBTED: u64 = 4;
 
-/// A receipt that a client has got.
+/// A receipt that a client has received.
 #[derive(Clone, Copy, Debug)]
 struct ShownReceipt {
     block: u32,
@@ -28,16 +28,16 @@ pub(super) struct Oracle {
     receipts: HashMap<u32, ShownReceipt>,
     /// The block and the step of each status that clients have got in this epoch of the group.
     statuses: HashMap<u32, (u32, u64)>,
-    /// Receipts, and the numbers in them that a round has disproved: they raise no floor.
+    /// Receipts, each with a block number that a round has disproved: they raise no floor.
     disproved: HashSet<(u32, u64)>,
-    /// The newest block, and the step and the epoch of the group in which it was shown.
+    /// The blocks that were shown, each with the step and the epoch of the group at that time.
     heads: Vec<(u64, u64, u64)>,
     low_rounds: usize,
     position: Option<ChainPosition>,
     /// The rollbacks that may have ended an epoch of positions.
     rollbacks: usize,
     epoch: u64,
-    /// Whether a node had a block that was taken back, at the watch's last poll.
+    /// Whether a node had a rolled-back block at the watch's last poll.
     was_forked: bool,
     /// The generation of the cache, and the step in which it began.
     generation: (u64, u64),
@@ -52,7 +52,7 @@ impl Oracle {
         }
     }
 
-    /// A client gets an answer to a call that began at `since`.
+    /// Checks an answer to a client's call that began at step `since`.
     pub(super) fn answered(
         &mut self,
         question: Question,
@@ -73,7 +73,7 @@ impl Oracle {
                 self.counts[1] += 1;
                 let shown = self.receipts.get(&hash).filter(|shown| shown.since < since).copied();
                 let is_gone = shown.is_none_or(|shown| {
-                    // one that names a wrong block cannot be looked for
+                    // a receipt that names a wrong block cannot be checked
                     let is_true = world.number_of(shown.block) == Some(shown.number);
                     !is_true || world.taken_back[shown.block as usize]
                 });
@@ -114,14 +114,14 @@ impl Oracle {
         }
     }
 
-    /// An answer from the cache is about this block.
+    /// Checks an answer from the cache about this block.
     pub(super) fn hit(&mut self, block: u32, world: &World) {
         self.counts[3] += 1;
         let is_of_epoch = world.last_seen[block as usize] >= self.generation.1;
         self.require(is_of_epoch, "a hit is from before a noticed rollback");
     }
 
-    /// A transaction was doubted three times.
+    /// Checks that a transaction was rightly given up after three doubts.
     pub(super) fn given_up(&mut self, hash: u32, world: &World) {
         let Some(shown) = self.receipts.remove(&hash) else { return };
         let is_early = self.step - shown.since < DOUBTED;
@@ -130,7 +130,7 @@ impl Oracle {
         self.require(!is_kept, "fresh nodes were not believed");
     }
 
-    /// A round of polls found this as the newest block of all.
+    /// Checks a round of polls, which found `polled` as the newest block of all.
     pub(super) fn round(&mut self, shown: Option<u64>, polled: Option<u64>, went_back: bool) {
         if polled.is_some() {
             self.low_rounds = if polled < shown { self.low_rounds + 1 } else { 0 };
@@ -147,7 +147,8 @@ impl Oracle {
         }
     }
 
-    /// All nodes are fresh again for long: a transaction that the chain lacks must be not found.
+    /// Checks, once all nodes have been fresh for long, that every answer is the chain's: a
+    /// transaction that the chain lacks must not be found.
     pub(super) fn end(
         &mut self,
         world: &World,
@@ -168,14 +169,14 @@ impl Oracle {
             let wrong = questions.iter().map(ask).filter(|is_right| !is_right).count();
             is_believed = wrong == 0;
             edge.pass(SECOND, world, choices, self, trace);
-            // as many as take a second at most
+            // as many steps as take a second at most
             self.step += 2;
         }
         self.require(is_believed, "a healthy node is not believed");
         self.broken
     }
 
-    /// A poll of the watch was applied.
+    /// Checks a poll of the watch that was applied.
     pub(super) fn watched(
         &mut self,
         generation: u64,

@@ -1,7 +1,7 @@
 //! The simulated chain, and the URLs through which it is seen.
 //!
 //! The chain grows, loses blocks and includes their transactions again, or not; then their receipts
-//! may go on naming the number of the block that they were in. A URL is one node or a balancer that
+//! may keep naming the number of the block that they were in. A URL is one node or a balancer that
 //! draws one for every call; a node is fresh, behind, frozen or down.
 
 use super::once_in;
@@ -14,7 +14,7 @@ pub(super) struct Block {
     transactions: Vec<Included>,
 }
 
-/// A transaction, and the wrong number that its receipt names as that of its block.
+/// A transaction, and the wrong block number that its receipt names, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Included {
     hash: u32,
@@ -50,7 +50,7 @@ pub(super) enum Question {
     Status(u32),
     Head,
     Block(u64),
-    /// By the watch: a block that it has seen.
+    /// A read by the watch, of a block that it has seen.
     Known(u64),
 }
 
@@ -96,7 +96,7 @@ pub(super) struct World {
     pub(super) urls: Vec<Vec<View>>,
     /// When each block was last part of a view, in steps.
     pub(super) last_seen: Vec<u64>,
-    /// Whether each block was taken back at some time.
+    /// Whether each block was ever rolled back.
     pub(super) taken_back: Vec<bool>,
     pub(super) transactions: u32,
     /// Rollbacks of the chain.
@@ -128,7 +128,7 @@ impl World {
         world
     }
 
-    /// Adds a block with a new transaction, and with all that wait.
+    /// Adds a block with a new transaction and all pending ones.
     pub(super) fn mine(&mut self) {
         let mut transactions = std::mem::take(&mut self.pending);
         transactions.push(Included { hash: self.transactions, claim: None });
@@ -138,7 +138,7 @@ impl World {
         self.taken_back.push(false);
     }
 
-    /// Takes blocks back. Their transactions return in the next block, or are gone.
+    /// Rolls back a few blocks. Their transactions return in the next block, or are gone.
     pub(super) fn roll_back(&mut self, choices: &mut Chance) {
         let count = (1 + choices.choose(4) as usize).min(self.chain.len() - 2);
         let returns = once_in(choices, 2);
@@ -155,7 +155,7 @@ impl World {
         (0..choices.choose(5)).for_each(|_| self.mine());
     }
 
-    /// Lets a node change.
+    /// Changes how a random node follows the chain.
     pub(super) fn disturb(&mut self, choices: &mut Chance) -> Mode {
         let url = choices.choose(self.urls.len() as u32) as usize;
         let node = choices.choose(self.urls[url].len() as u32) as usize;
@@ -191,13 +191,13 @@ impl World {
         }
     }
 
-    /// Whether a node has a block that was taken back.
+    /// Whether a node has a block that was rolled back.
     pub(super) fn is_forked(&self) -> bool {
         let blocks = self.urls.iter().flatten().flat_map(|view| &view.blocks);
         blocks.into_iter().any(|block| self.taken_back[block.id as usize])
     }
 
-    /// Whether all nodes have the chain as it is.
+    /// Whether all nodes have the current chain.
     pub(super) fn is_fresh(&self) -> bool {
         self.urls.iter().flatten().all(|view| view.blocks == self.chain)
     }
@@ -216,7 +216,7 @@ impl World {
         chains.find_map(|chain| chain.iter().position(|block| block.id == id)).map(|at| at as u64)
     }
 
-    /// The node of the URL that gets a call; `None` if it is down.
+    /// Draws the node of the URL that gets a call; `None` if that node is down.
     pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
         let nodes = &self.urls[url];
         let drawn = if nodes.len() > 1 { choices.choose(nodes.len() as u32) } else { 0 };

@@ -4,7 +4,7 @@
 //! the same numbers and hashes. Only timestamps and contents tell them apart, and a timestamp is in
 //! whole seconds. So an answer may be cached only if its block is no newer than the *settled* one:
 //! a head that was first seen [`SETTLE`] ago and is still the same. A later replacement has a later
-//! timestamp, which the next poll detects; not so where time is set by hand (`devnet_setTime`).
+//! timestamp, which the next poll detects, unless time is set by hand (`devnet_setTime`).
 
 use crate::node::chain::BlockIdentity;
 use portcullis_filters::position::ChainPosition;
@@ -21,11 +21,11 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 pub enum EpochCause {
     /// A block is gone or was replaced.
     Rollback,
-    /// The anchor block is another one: the chain was restarted.
+    /// The anchor block was replaced: the chain was restarted.
     Genesis,
     /// The node gave no verified answer.
     Unreachable,
-    /// The node's answer is no accepted block.
+    /// The node's answer is not an accepted block.
     Strange,
 }
 
@@ -75,9 +75,10 @@ pub(super) enum L1 {
 pub(super) struct ChainState {
     /// The epoch of positions: it ends whenever a block may be gone or replaced, settled or not.
     epoch: u64,
-    /// The number of the epoch in which the cache was emptied last: entries belong to it.
+    /// The number of the epoch in which the cache was last emptied; its entries belong to that
+    /// epoch.
     generation: u64,
-    /// Why it was emptied.
+    /// Why the cache was emptied.
     cause: Option<EpochCause>,
     /// The newest block; `None` after a poll that failed.
     head: Option<BlockIdentity>,
@@ -94,7 +95,7 @@ pub(super) struct Watch {
     state: ChainState,
     /// When a poll first returned the candidate.
     since: Option<Instant>,
-    /// The newest number of an epoch that this process has seen or assigned.
+    /// The newest epoch number that this process has seen or assigned.
     newest: u64,
     /// Whether the last poll failed.
     is_blind: bool,
@@ -114,7 +115,7 @@ pub(super) struct Step {
 /// The status of an observed chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainStatus {
-    /// How far the chain is; `None` if that would be before what this process has said.
+    /// The chain's position; `None` if it is before one that this process has reported.
     pub(super) position: Option<ChainPosition>,
     /// The settled block's number.
     pub(super) settled: Option<u64>,
@@ -123,22 +124,22 @@ pub(super) struct ChainStatus {
 }
 
 impl ChainState {
-    /// The state as followers get it.
+    /// Serializes the state for followers.
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The state that a leader published; `None` if it is not of this version.
+    /// Parses the state that a leader published; `None` if it is of another version.
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// Why the cache was emptied last.
+    /// Why the cache was last emptied.
     pub(super) fn cause(&self) -> Option<EpochCause> {
         self.cause
     }
 
-    /// The status for a process that has named an epoch of this number.
+    /// The status for a process that has reported epochs up to `newest`.
     fn status(&self, newest: u64) -> Option<ChainStatus> {
         let position = ChainPosition { epoch: self.epoch, height: self.head?.number };
         let position = (position.epoch >= newest).then_some(position);
@@ -156,7 +157,7 @@ impl ChainState {
 }
 
 impl Watch {
-    /// A watch that numbers its epochs above `newest`.
+    /// Creates a watch that numbers its epochs above `newest`.
     pub(super) fn after(newest: u64) -> Self {
         Self { newest, ..Self::default() }
     }
@@ -166,12 +167,12 @@ impl Watch {
         &self.state
     }
 
-    /// The newest number of an epoch that this process has seen or assigned.
+    /// The newest epoch number that this process has seen or assigned.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// Another instance has seen an epoch of this number.
+    /// Records that another instance has seen an epoch of this number.
     pub(super) fn has_seen(&mut self, epoch: u64) {
         self.newest = self.newest.max(epoch);
     }
@@ -186,7 +187,7 @@ impl Watch {
         self.state.candidate.map(|candidate| candidate.number)
     }
 
-    /// Goes on from the state that another instance published: the next poll has to continue it.
+    /// Continues from the state that another instance published; the next poll has to match it.
     pub(super) fn inherit(&mut self, state: ChainState, now: Instant) -> Step {
         if self.state.candidate != state.candidate {
             self.since = Some(now);
@@ -197,8 +198,8 @@ impl Watch {
         self.result(None)
     }
 
-    /// Processes a poll that ended at `now`; that is `unix_ms` since 1970, which numbers epochs so
-    /// that they grow over restarts.
+    /// Processes a poll that ended at `now`, which is `unix_ms` milliseconds since 1970. Epochs are
+    /// numbered by that time, so that numbers grow across restarts.
     pub(super) fn step(
         &mut self,
         poll: Result<Poll, EpochCause>,
@@ -221,7 +222,7 @@ impl Watch {
         } else if is_rewound {
             self.begin_epoch(unix_ms);
         }
-        // not before one that this process has named, or heard of
+        // not before an epoch that this process has reported or seen
         self.state.epoch = self.newest.max(self.state.epoch);
         if let Ok(poll) = poll {
             self.advance(&poll, now);
@@ -260,7 +261,7 @@ impl Watch {
                 (L1::Head(Some(known)), L1::Head(seen)) => {
                     seen.is_some_and(|seen| !is_taken_back(known, seen))
                 }
-                // a head that is not known any more may have been taken back
+                // a head that is no longer known may have been rolled back
                 (L1::Head(Some(_)), L1::Unknown) => false,
                 _ => true,
             };
@@ -287,13 +288,13 @@ impl Watch {
     }
 }
 
-/// Whether a newest block shows that the one known before is gone or was replaced.
+/// Whether the newest block shows that the one known before is gone or was replaced.
 fn is_taken_back(known: BlockIdentity, seen: BlockIdentity) -> bool {
     seen.number < known.number || (seen.number == known.number && !known.is(seen))
 }
 
 impl BlockIdentity {
-    /// Whether it is the same block, regardless of its status.
+    /// Whether both are the same block, regardless of its status.
     fn is(self, other: Self) -> bool {
         self.number == other.number && self.fingerprint == other.fingerprint
     }

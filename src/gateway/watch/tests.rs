@@ -36,7 +36,7 @@ impl Chain {
 struct World {
     watch: Watch,
     start: Instant,
-    /// Milliseconds since then.
+    /// Milliseconds since `start`.
     now: u64,
 }
 
@@ -45,7 +45,7 @@ impl World {
         Self { watch: Watch::default(), start: Instant::now(), now: 0 }
     }
 
-    /// Polls `chain` that many milliseconds later.
+    /// Polls `chain` after `later` milliseconds.
     fn see(&mut self, later: u64, chain: &Chain) -> Step {
         let poll = chain.poll(&self.watch);
         self.step(later, poll)
@@ -95,7 +95,7 @@ fn the_settled_block_follows_a_growing_chain() {
         seen.push(settled(world.see(1_000, &chain)));
         chain.blocks.push(block);
     }
-    // the head of the look at which the one before settled is the next to settle
+    // the head of the poll at which a block settles is the next one to settle
     let expected = [None, None, Some(0), Some(0), Some(2), Some(2), Some(4), Some(4)];
     assert_eq!(seen, expected);
 }
@@ -252,7 +252,7 @@ fn an_l1_head_that_is_not_known_any_more_ends_the_epoch() {
     assert!(again.is_some() && again != known, "what was cached before holds no more");
 }
 
-/// How far the chain is after a step, by the number of its epoch.
+/// The epoch and the height of the chain's position after a step.
 fn position(step: Step) -> (u64, u64) {
     let position = step.chain.and_then(|chain| chain.position).expect("it is known");
     (position.epoch, position.height)

@@ -2,7 +2,7 @@
 //!
 //! Pingora's own reader has a timeout per read but none for a whole head, keeps its buffers while a
 //! client is silent, and closes without reading the bytes in transit, which costs the client the
-//! response. In: bytes. Out: a head for the proxy, while the connection is lent as its request.
+//! response. In: bytes. Out: a head for the proxy, to which the connection is lent as the request.
 
 mod message;
 
@@ -40,9 +40,9 @@ use tokio::time::{Instant, timeout};
 const LINGER: Duration = Duration::from_secs(2);
 /// 64 KiB: a slower upload is not waited for.
 const LINGER_BYTES: usize = 64 << 10;
-/// The longest that a connection lingers.
+/// The longest time that a connection lingers.
 const LINGER_MAX: Duration = Duration::from_secs(30);
-/// 32 MiB: the most that is read meanwhile, so that an endless upload ends.
+/// 32 MiB: the most that is read while lingering, so that an endless upload ends.
 const LINGER_MAX_BYTES: usize = 32 << 20;
 
 /// Bounds of each connection.
@@ -54,7 +54,7 @@ pub(super) struct Limits {
     pub(super) header_timeout: Duration,
     /// For a client that reads nothing, over HTTP/2; over HTTP/1 the app decides.
     pub(super) write_timeout: Duration,
-    /// A client that is silent, after it connected or between two requests.
+    /// For a client that is silent, after it connected or between two requests.
     pub(super) idle_timeout: Duration,
     /// The age at which a connection serves its last request.
     pub(super) lifetime: Duration,
@@ -67,11 +67,11 @@ pub(super) struct Connection {
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
     drain: ConnectionGuard,
-    /// When it serves its last request.
+    /// From this time on, the current request is the last one.
     old_at: Instant,
-    /// Armed once and put off, so that a request sets no timer of its own.
+    /// Armed once and then postponed, so that a request sets no timer of its own.
     idle_timer: LazyTimer,
-    /// Bytes behind the head: of the body, or of another request.
+    /// Bytes after the head: of the body, or of another request.
     buffer: BytesMut,
     /// The last head that was read.
     head: Vec<u8>,
@@ -84,7 +84,7 @@ pub(super) struct Connection {
     lingers: bool,
 }
 
-/// The reason why reading a body ends early.
+/// Why reading a body ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     /// The client left.
@@ -131,7 +131,7 @@ impl Connection {
         self.peer.address
     }
 
-    /// The memory of its requests; `None` for a trusted proxy.
+    /// The memory of the client's requests; `None` for a trusted proxy.
     pub(super) fn memory(&self) -> Option<&Arc<ClientMemory>> {
         self.peer.memory.as_ref()
     }
@@ -141,24 +141,24 @@ impl Connection {
         self.version
     }
 
-    /// The last head, as it came.
+    /// The last head as it was received.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Whether the last head came out of the cache and goes back there, with its extensions.
+    /// Whether the last head was taken from the cache and will return there, with its extensions.
     pub(super) fn is_head_cached(&self) -> bool {
         self.cached.as_ref().is_some_and(|cached| cached.is_lent())
     }
 
-    /// Whether the connection has served long enough by `now`.
+    /// Whether the connection has reached its lifetime by `now`.
     pub(super) fn is_old(&self, now: Instant) -> bool {
         now >= self.old_at
     }
 
     /// Whether another request may follow.
     pub(super) fn keeps_alive(&self) -> bool {
-        // a pipelined request is not served: where one request ends must not depend on another
+        // a pipelined request is not served: the end of a request must not depend on another one
         self.keeps_alive && self.is_input_read()
     }
 
@@ -166,19 +166,19 @@ impl Connection {
         self.is_body_read() && self.buffer.is_empty()
     }
 
-    /// No other request follows.
+    /// Allows no further request.
     pub(super) fn stop_keepalive(&mut self) {
         self.keeps_alive = false;
     }
 
-    /// No other request follows; bytes that the client still sends are dropped before closing.
+    /// Allows no further request; bytes that the client still sends are dropped before closing.
     pub(super) fn linger(&mut self) {
         self.lingers = true;
         self.keeps_alive = false;
     }
 
-    /// Waits for the next request and reads its head. `None` when the connection is over: a client
-    /// whose head is refused has got the response.
+    /// Waits for the next request and reads its head. `None` when the connection is over; if a head
+    /// was refused, its response has been sent.
     ///
     /// No buffer is held for a request before its first byte arrives.
     pub(super) async fn next_head(&mut self) -> Option<Box<RequestHeader>> {
@@ -215,8 +215,8 @@ impl Connection {
         None
     }
 
-    /// Waits for the first bytes of a request: false when the client leaves or is silent for too
-    /// long, which is not long once the process drains.
+    /// Waits for the first bytes of a request. Returns false when the client leaves or is silent
+    /// for too long; once the process drains, it has at most [`DRAIN_KEEPALIVE`].
     fn poll_first_bytes(&mut self, cx: &mut Context<'_>, wait: &mut IdleWait) -> Poll<bool> {
         if let Poll::Ready(result) = poll_read_some(&mut self.io, cx, &mut self.buffer) {
             return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
@@ -239,7 +239,7 @@ impl Connection {
                 None if self.buffer.len() >= self.limits.header_size => {
                     return Err(HeadError::TooLarge);
                 }
-                // the end may have begun with the last bytes
+                // the last bytes may be the start of the end
                 None => searched = self.buffer.len().saturating_sub(2),
             }
             match poll_fn(|cx| poll_read_some(&mut self.io, cx, &mut self.buffer)).await {
@@ -298,7 +298,7 @@ impl Connection {
         self.body == BodyReader::DONE
     }
 
-    /// Writes all of it, while the client takes it in time.
+    /// Writes all pieces, as long as the client reads them in time.
     pub(super) async fn write(
         &mut self,
         pieces: &mut [Bytes; 3],
@@ -348,11 +348,11 @@ impl Connection {
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
-    /// The request is answered: whether the connection goes on. `header` is its head, if Pingora
-    /// gave that back.
+    /// Finishes a request; returns whether the connection stays open. `header` is the request's
+    /// head, if Pingora returned it.
     pub(super) async fn finish(&mut self, header: Option<Box<RequestHeader>>) -> bool {
         if !self.keeps_alive() {
-            // more of it may be under way, and a reset would cost the client the response
+            // more of the request may be in transit, and a reset would cost the client the response
             self.lingers |= !self.is_input_read();
             self.peer.ends("no other request may follow the last one");
             drop(header);
@@ -365,13 +365,13 @@ impl Connection {
         }
         self.buffer = BytesMut::new();
         if self.head.len() > MAX_CACHED_SIZE {
-            // it is not cached, and an idle connection holds no buffer
+            // a head of this size is not cached, and an idle connection holds no buffer
             self.head = Vec::new();
         }
         true
     }
 
-    /// Frees what is held of the last request: the client decides how long closing takes.
+    /// Frees the buffers of the last request, because the client decides how long closing takes.
     fn free(&mut self) {
         (self.head, self.buffer, self.cached) = (Vec::new(), BytesMut::new(), None);
     }
@@ -389,8 +389,7 @@ impl Connection {
         self.close().await;
     }
 
-    /// Closes in order, so that the client sees that nothing more comes. Lingers first where
-    /// request bytes are unread.
+    /// Closes in order, so that the client sees the end. Lingers first if request bytes are unread.
     async fn close(&mut self) {
         let close = async {
             if self.lingers {
@@ -416,7 +415,7 @@ impl Connection {
                         Ok(bytes) if bytes > 0 => dropped += bytes,
                         _ => return,
                     }
-                    // an upload at full speed would delay the requests of others
+                    // an upload at full speed would delay other requests
                     yield_now().await;
                 }
             };
@@ -431,8 +430,8 @@ impl Connection {
 /// A wait for the first bytes of a request.
 #[derive(Default)]
 struct IdleWait {
-    /// Its deadline, once there is something to wait for.
+    /// The deadline; `None` until the first read is pending.
     until: Option<Instant>,
-    /// The deadline was cut because the process drains.
+    /// The deadline was shortened because the process drains.
     drains: bool,
 }

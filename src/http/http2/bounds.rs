@@ -1,8 +1,8 @@
-//! The bounds of one HTTP/2 connection, by who is at its other end.
+//! The bounds of one HTTP/2 connection, which depend on its sender.
 //!
-//! Pure. In: the peer, and its waste. Out: the settings of `h2`, and when the connection has to
-//! end. A trusted proxy's connection has many clients, and none of them ends it for the
-//! others.
+//! Pure. In: the sender, and its wasted requests. Out: the settings of `h2`, and when the
+//! connection has to end. A trusted proxy's connection has many clients, and none of them may end
+//! it for the others.
 
 use h2::server::Builder;
 use http::HeaderMap;
@@ -10,34 +10,35 @@ use std::ops::Range;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Requests of one connection at a time: the least that RFC 9113, section 6.5.2, recommends.
+/// Concurrent requests of one connection: the least that RFC 9113, section 6.5.2, recommends.
 const MAX_STREAMS: u32 = 100;
-/// 64 KiB of a request's body may be under way: the largest there is.
+/// 64 KiB of a request's body may be in transit: as much as the largest has.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// 256 KiB over all requests of a connection: bytes in transit are in no other bound.
+/// 256 KiB over all requests of a connection: no other bound counts bytes in transit.
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// 64 KiB of each response wait to be written; the rest waits with its request.
+/// 64 KiB of each response may wait in `h2`; the rest waits with its request.
 const SEND_BUFFER: usize = 64 << 10;
 /// Above this many times the size of a header list, `h2` ends the connection.
 const LARGEST_LIST: usize = 4;
-/// Malformed requests, after which a connection ends: an honest client sends none. They count for
-/// the connection's life, so a trusted proxy gets GOAWAY, which ends no request, at half of
-/// [`CLIENTS_OF_A_PROXY`] as many.
+/// Malformed requests after which a connection ends; an honest client sends none. They count for
+/// the connection's life, so a trusted proxy gets GOAWAY, which ends no request, after half of
+/// [`CLIENTS_OF_A_PROXY`] times as many.
 const MAX_MALFORMED: usize = 32;
-/// Requests without a response, or whose head was refused, after which a client has to reconnect:
-/// pages that are left reset a few, "rapid reset" (CVE-2023-44487) thousands. In [`WASTE_WINDOW`].
+/// Requests in [`WASTE_WINDOW`] without a response, or with a refused head, after which a client
+/// has to reconnect. Leaving a page resets a few, "rapid reset" (CVE-2023-44487) thousands.
 const MAX_WASTED: usize = 100;
 const WASTE_WINDOW: Duration = Duration::from_secs(60);
-/// A trusted proxy's connection has many clients, and must not end for one of them: as many more.
+/// Factor for the bounds of a trusted proxy, whose connection has many clients and must not end for
+/// one of them.
 const CLIENTS_OF_A_PROXY: usize = 100;
-/// How long frames of a stream are ignored that was reset or answered early: until a client on a
-/// slow line has heard of that. RFC 9113, section 5.1.
+/// How long late frames of a stream that was reset or answered early are ignored: long enough for a
+/// client on a slow line to learn of that (RFC 9113, section 5.1).
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// Frames of streams that are no longer remembered, after which a connection ends. Each costs one
 /// RST_STREAM; a client that uploads while it is refused sends thousands.
 const MAX_LATE: usize = 100_000;
-/// Bytes by which unread DATA frames may fall short of 256; late frames of a refused upload are
-/// unread. `h2` ends a connection beyond half its window, which is 512 frames.
+/// Bytes by which unread DATA frames, such as late frames of a refused upload, may fall short of
+/// 256 each. `h2` ends a connection beyond half its window: 512 empty frames.
 const SHORT_FRAMES: usize = (CONNECTION_WINDOW as usize) / 2;
 /// A client's first connections remember as many streams as they may open, which takes 40 KiB, and
 /// may send 32 times as many short frames. A browser opens one, a wallet a few.
@@ -54,15 +55,15 @@ const FEW_HEADS_AT_ONCE: usize = 2;
 /// The next 96 do, which leaves a quarter of the share for requests.
 const UNCOUNTED_CONNECTIONS: usize = 80;
 const COUNTED_CONNECTIONS: usize = 96;
-/// 64 KiB: a connection with the buffers of TLS and of `h2`, and what requests leave there.
+/// 64 KiB: a connection with the buffers of TLS and `h2`, and the memory that requests leave there.
 const CONNECTION: usize = 64 << 10;
 
-/// Who sends the requests of a connection.
+/// The sender of a connection's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::http) enum Sender {
     /// A trusted proxy, for many clients.
     Proxy,
-    /// One client, which has this many connections with this one.
+    /// One client, with the number of its connections, this one included.
     Client { connections: usize },
 }
 
@@ -73,11 +74,11 @@ pub(super) struct Bounds(Sender);
 /// How a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It goes on.
+    /// The connection stays open.
     GoOn,
     /// The client has to reconnect; requests under way are answered.
     Reconnect,
-    /// It ends at once.
+    /// The connection ends at once.
     BreakOff,
 }
 
@@ -89,7 +90,7 @@ pub(super) struct Waste {
     since: Instant,
 }
 
-/// A head a little over the limit gets our response, a larger one that of `h2`.
+/// Twice the limit: a head a little over it gets our response, a larger one that of `h2`.
 fn list_size(header_size: usize) -> usize {
     2 * header_size
 }
@@ -112,7 +113,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a client has many connections, and each of them has lower bounds.
+    /// Whether a client has so many connections that this one has lower bounds.
     fn is_one_of_many(self) -> bool {
         matches!(self.0, Sender::Client { connections } if connections > FULL_CONNECTIONS)
     }
@@ -150,7 +151,7 @@ impl Bounds {
         }
     }
 
-    /// Sets what `h2` bounds by itself.
+    /// Sets the bounds that `h2` enforces.
     pub(super) fn apply(self, builder: &mut Builder, header_size: usize) {
         let list = u32::try_from(list_size(header_size)).unwrap_or(u32::MAX);
         builder
@@ -171,7 +172,7 @@ impl Bounds {
         self.0 == Sender::Proxy && fields.contains_key("x-forwarded-for")
     }
 
-    /// Judges a connection by what was wasted, and by how many requests were malformed.
+    /// Judges a connection by its wasted and its malformed requests.
     pub(super) fn judge(self, wasted: &Waste, malformed: usize) -> Verdict {
         match self.0 {
             Sender::Client { .. } if malformed >= MAX_MALFORMED => Verdict::BreakOff,
@@ -185,9 +186,9 @@ impl Bounds {
 }
 
 impl Waste {
-    /// A request of the other end itself.
+    /// The weight of a request of the peer itself.
     pub(super) const OWN: usize = CLIENTS_OF_A_PROXY;
-    /// A request that a trusted proxy forwarded.
+    /// The weight of a request that a trusted proxy forwarded.
     pub(super) const FORWARDED: usize = 1;
 
     pub(super) fn new(now: Instant) -> Self {

@@ -1,21 +1,21 @@
 //! Follows the client's frames (RFC 9113, section 4.1), and passes a header block on once it is
 //! whole.
 //!
-//! Pure: in, bytes as they were read; out, those that `h2` gets. `h2` would reserve the memory of a
-//! frame once it has its head, and decode each part of a block, so that an unfinished head would be
-//! held twice, and several times as large as it was sent. Here it is its bytes, which the client's
-//! share counts.
+//! Pure. In: bytes as they were read. Out: those that `h2` gets. `h2` alone would reserve a frame's
+//! memory as soon as it has the frame's head, and decode each part of a block: it would hold an
+//! unfinished head twice, and several times as large as it was sent. Here an unfinished head takes
+//! only its own bytes, which count in the client's share.
 
 use super::heads::{Heads, Malformed};
 use std::mem;
 
-/// The client's preface, before its first frame; RFC 9113, section 3.4.
+/// Bytes of the client's preface, before its first frame; RFC 9113, section 3.4.
 const PREFACE: usize = 24;
-/// The head of a frame.
+/// Bytes of a frame's head.
 pub(super) const FRAME_HEAD: usize = 9;
 /// The largest frame that a client may send: the program does not allow larger ones.
 const LARGEST_FRAME: usize = 16 << 10;
-/// An unfinished block grows by this much.
+/// The buffer of an unfinished block grows in steps of 1 KiB.
 const STEP: usize = 1 << 10;
 /// Flag of HEADERS and CONTINUATION; RFC 9113, section 6.2.
 const END_HEADERS: u8 = 4;
@@ -24,14 +24,14 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 
-/// How far frames were followed.
+/// The result of following frames.
 #[derive(Debug)]
 pub(super) struct Passed {
     /// Bytes that were followed.
     pub(super) length: usize,
     /// The followed bytes that are passed on; the others wait for the rest of their block.
     pub(super) whole: usize,
-    /// If not empty, this is passed on, and has these bytes behind earlier ones.
+    /// If not empty, this is passed on instead: earlier bytes, and then the whole ones.
     pub(super) earlier: Vec<u8>,
     /// One frame was complete, and another has started.
     pub(super) another: bool,
@@ -51,13 +51,13 @@ pub(super) struct Frames {
     in_headers: bool,
     /// The current frame has a part of a header block.
     has_block: bool,
-    /// The start of a frame or of a block that waits for its end, and the most bytes it may have.
+    /// The start of a frame or block that waits for its end; at most `max_block` bytes.
     waiting: Vec<u8>,
     max_block: usize,
     pub(super) heads: Heads,
     /// Frames that have neither a head nor content, for [`super::pace::Pace`].
     pub(super) without_content: usize,
-    /// RST_STREAM among them.
+    /// RST_STREAM frames among them.
     pub(super) resets: usize,
     /// The header blocks cannot be followed further.
     pub(super) are_broken: bool,
@@ -81,7 +81,7 @@ impl Frames {
         }
     }
 
-    /// Follows these bytes to their end, or to that of the last head for which there is `room`.
+    /// Follows these bytes to their end, or to the end of the last head for which there is `room`.
     pub(super) fn pass(&mut self, all: &[u8], room: &mut usize, malformed: &Malformed) -> Passed {
         let mut at = 0;
         let mut whole = 0;
@@ -112,7 +112,7 @@ impl Frames {
         }
         self.wait(&all[whole..at]);
         if self.waiting.len() > self.max_block {
-            // `h2` may say why
+            // passed on, so that `h2` may report the error
             self.are_broken = true;
             if joined == 0 {
                 earlier.extend_from_slice(&all[..whole]);
@@ -154,7 +154,7 @@ impl Frames {
         self.resets += usize::from(kind == RST_STREAM);
     }
 
-    /// Adds the start of a frame or of a block to what waits.
+    /// Adds bytes to the unfinished frame or block.
     fn wait(&mut self, bytes: &[u8]) {
         let length = self.waiting.len() + bytes.len();
         if length > self.waiting.capacity() {
@@ -170,7 +170,7 @@ impl Frames {
         !self.are_broken && (self.passed > 0 || is_partial)
     }
 
-    /// The memory of what waits.
+    /// Bytes of memory that an unfinished frame or block takes.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.capacity()
     }
@@ -280,7 +280,7 @@ mod tests {
                 let expected = match () {
                     () if is_in(17, 3_009) => 17,
                     () if is_in(3_935, 86) => 3_935,
-                    // of the head of a frame nothing, of DATA what there is
+                    // nothing of an unfinished frame head, every byte of DATA
                     () if sent < 9 => 0,
                     () if (3_026..3_035).contains(&sent) => 3_026,
                     () if (4_021..4_030).contains(&sent) => 4_021,

@@ -1,4 +1,4 @@
-//! Finds requests that RFC 9113 calls malformed and that `h2` serves, since it drops what is wrong.
+//! Finds requests that are malformed by RFC 9113, but which `h2` serves without the faulty part.
 //!
 //! In: the header blocks, before `h2` gets them. Out: the streams whose `:path` has a fragment
 //! (section 8.3.1), or whose trailers have pseudo-fields (section 8.1).
@@ -17,7 +17,7 @@ const STREAM_BITS: u32 = u32::MAX >> 1;
 /// Malformed streams whose requests still have to be refused: more than can be open.
 const MAX_MALFORMED: usize = 256;
 
-/// The malformed streams, for those who answer them.
+/// The malformed streams, for the code that answers them.
 #[derive(Debug, Default)]
 pub(super) struct Malformed {
     /// Whether there are any, so that other requests need no lock.
@@ -26,7 +26,7 @@ pub(super) struct Malformed {
 }
 
 impl Malformed {
-    /// `None` if there are too many.
+    /// Adds a stream; `None` if there are too many.
     fn add(&self, stream: u32) -> Option<()> {
         let mut streams = self.streams.lock();
         streams.push(stream);
@@ -34,7 +34,7 @@ impl Malformed {
         (streams.len() <= MAX_MALFORMED).then_some(())
     }
 
-    /// Whether what was read of this stream is malformed; forgets it.
+    /// Removes a stream; returns whether it was malformed.
     pub(super) fn take(&self, stream: u32) -> bool {
         // stored before `h2` passes the stream on, under its lock
         if !self.are_any.load(Ordering::Relaxed) {
@@ -52,15 +52,15 @@ impl Malformed {
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     hpack: Hpack,
-    /// The last stream that a request started: another block of an earlier one is its trailers.
+    /// The last stream that a request started; a later block on this or an earlier one is trailers.
     last: u32,
     /// Requests that were started.
     pub(super) requests: usize,
 }
 
 impl Heads {
-    /// Follows a block in its frames, HEADERS and as many CONTINUATION as there are; `None` if the
-    /// connection cannot be followed further.
+    /// Follows a block in its frames, HEADERS and any CONTINUATION; `None` if the connection cannot
+    /// be followed further.
     pub(super) fn follow(&mut self, frames: &[u8], malformed: &Malformed) -> Option<()> {
         let (Frame { flags, stream, payload }, mut rest) = Frame::first_of(frames)?;
         let first = payload.get(fragment(payload, flags, stream)?)?;
@@ -94,7 +94,7 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The first of these frames, and those behind it.
+    /// The first of these frames, and the bytes after it.
     fn first_of(frames: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let ([a, b, c, _, flags, stream @ ..], rest) = frames.split_first_chunk::<FRAME_HEAD>()?;
         let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
@@ -104,7 +104,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Where the part of a block is in the payload of HEADERS.
+/// The range of the header block fragment in the payload of HEADERS.
 fn fragment(payload: &[u8], flags: u8, stream: u32) -> Option<Range<usize>> {
     let (mut start, mut end) = (0, payload.len());
     if flags & PADDED != 0 {
@@ -113,7 +113,7 @@ fn fragment(payload: &[u8], flags: u8, stream: u32) -> Option<Range<usize>> {
     }
     if flags & PRIORITY != 0 {
         let dependency = payload.get(start..)?.first_chunk()?;
-        // `h2` drops a block of a stream that depends on itself, and its table goes astray
+        // `h2` drops the block of a stream that depends on itself, after which its table is wrong
         if u32::from_be_bytes(*dependency) & STREAM_BITS == stream {
             return None;
         }
@@ -129,7 +129,7 @@ mod tests {
     /// The stream of a block, and its frames, each with its flags and payload.
     type Block<'a> = (u32, &'a [(u8, &'a [u8])]);
 
-    /// The malformed ones of the streams 1 to 7 after these blocks.
+    /// The malformed streams among 1 to 7, after these blocks.
     fn malformed(blocks: &[Block<'_>]) -> Option<Vec<u32>> {
         let (mut heads, malformed) = (Heads::default(), Malformed::default());
         for (stream, frames) in blocks {

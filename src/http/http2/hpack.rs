@@ -1,9 +1,11 @@
-//! Follows HPACK (RFC 7541) for what `h2` drops of a header block before this program sees it.
+//! Follows HPACK (RFC 7541) to find what `h2` drops from a header block before this program sees
+//! it.
 //!
 //! In: the whole header blocks of a connection, in order. Out: whether one has a fragment in
 //! `:path`, and whether it has pseudo-fields. `h2` decodes the same blocks and ends the connection
-//! if one is invalid, so this stores no text, and no sizes: of the client's table it knows the
-//! newest entries, and which of them were evicted does not matter, since `h2` refuses to use those.
+//! if one is invalid, so this stores no text and no sizes. It knows the newest entries of the
+//! client's table; which of them were evicted does not matter, since `h2` rejects references to
+//! those.
 
 use std::collections::VecDeque;
 
@@ -13,17 +15,17 @@ const STATIC: usize = 61;
 /// and an entry takes at least 32 (RFC 7541, section 4.1).
 const MAX_ENTRIES: usize = 4096 / 32;
 
-/// Changes of the table's size in one block: the smallest since the last block, and the last; RFC
-/// 7541, section 4.2. Each is a byte, and thousands of them would cost as much as fields.
+/// Changes of the table's size in one block: the smallest and the final one (RFC 7541, section
+/// 4.2). Each takes one byte, and thousands would cost as much as fields.
 const MAX_CHANGES: usize = 2;
 
-/// `:path`, and how a name begins that starts with `:`, in the Huffman code.
+/// `:path` in the Huffman code, and the start of every name that begins with `:`.
 const CODED_PATH: &[u8] = b"\xb9\x58\xd3\x3f";
 const CODED_COLON: u8 = 0b101_1100;
-/// `#`, of 12 bits.
+/// `#` in the Huffman code, 12 bits long.
 const CODED_FRAGMENT: u32 = 0xffa;
-/// The Huffman code of RFC 7541, appendix B, is canonical: shorter codes come first, and those of
-/// one length are numbers in a row. For each length in bits, their number.
+/// For each length in bits, the number of Huffman codes. The code of RFC 7541, appendix B, is
+/// canonical: shorter codes come first, and codes of one length are consecutive numbers.
 const CODES: [(u32, u32); 21] = [
     (5, 10),
     (6, 26),
@@ -88,7 +90,7 @@ impl Hpack {
                     field
                 }
                 0x20.. => {
-                    // another size of the table
+                    // a new size of the table
                     integer(&mut rest, 5)?;
                     changes += 1;
                     if changes > MAX_CHANGES {
@@ -125,8 +127,8 @@ impl Hpack {
     }
 }
 
-/// An integer whose first byte has `prefix` bits of it, in at most five bytes, as `h2` takes it;
-/// RFC 7541, section 5.1.
+/// Reads an integer with a prefix of `prefix` bits, in at most five bytes, as `h2` does; RFC 7541,
+/// section 5.1.
 fn integer(rest: &mut &[u8], prefix: u32) -> Option<usize> {
     let mut next = || {
         let (first, after) = rest.split_first()?;
@@ -148,7 +150,7 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Option<usize> {
     None
 }
 
-/// A string as it is encoded; RFC 7541, section 5.2.
+/// An encoded string; RFC 7541, section 5.2.
 enum Text<'a> {
     Plain(&'a [u8]),
     Coded(&'a [u8]),
@@ -163,7 +165,7 @@ fn string<'a>(rest: &mut &'a [u8]) -> Option<Text<'a>> {
 }
 
 impl Text<'_> {
-    /// The kind of field that has this name; a text has one Huffman code only.
+    /// The kind of field that has this name; each text has only one Huffman code.
     fn name(&self) -> Name {
         match self {
             Self::Plain(b":path") | Self::Coded(CODED_PATH) => Name::Path,
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(hpack.decode(b"\x44\x02/#\x44\x01/"), FRAGMENT);
         assert_eq!(hpack.decode(b"\xbe"), PSEUDO, "the newest");
         assert_eq!(hpack.decode(b"\xbf"), FRAGMENT, "the one before");
-        // under the name of a stored field, stored or not
+        // under the name of a stored field, whether the new field is stored or not
         for (block, found) in [
             (b"\x0f\x2f\x02/#", FRAGMENT),
             (b"\x0f\x2f\x02/x", PSEUDO),

@@ -1,10 +1,10 @@
-//! One HTTP/2 connection: many requests at a time, each as bounded as one over HTTP/1.
+//! One HTTP/2 connection: concurrent requests, each with the bounds of one over HTTP/1.
 //!
 //! In: a stream whose client chose `h2`. Out: an [`H2Stream`] per request, served by a task that
 //! ends when the client resets the stream. The `h2` crate frames and counts. The clocks that it
 //! lacks are here and in `timed_io`: idle and old connections get GOAWAY and finish the requests
-//! that they have started, and so do all when the process drains. Pingora's own loop bounds none of
-//! this. `heads` finds the malformed parts of requests that `h2` drops.
+//! that they have started, as all connections do when the process drains. Pingora's own loop bounds
+//! none of this. `heads` finds the malformed parts of requests that `h2` drops.
 
 mod bounds;
 mod frames;
@@ -52,7 +52,7 @@ use timed_io::{FrameTimer, TimedIo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// After GOAWAY a client gets this long to close once nothing is under way.
+/// How long a client has to close after GOAWAY, once nothing is under way.
 const GOAWAY_GRACE: Duration = Duration::from_secs(2);
 
 const OVER_SHARE: &str = "it does not fit the client's share of memory";
@@ -72,7 +72,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let socket = stream.get_socket_digest();
     let heads_at_once = bounds.heads_at_once();
     let pace = Pace::new(bounds.clients(), opened);
-    // without room for it the connection goes on, and its requests are refused
+    // without room for it the connection stays open, and its requests are refused
     let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()).ok().flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
     let (io, frame_timer) = TimedIo::new(stream, socket, &limits, heads_at_once, pace, unfinished);
@@ -110,7 +110,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     }
 }
 
-/// Refuses a connection that does not fit its client's share; this logs and counts it.
+/// Logs and counts the refusal of a connection that does not fit its client's share.
 fn refuse<A>(gate: &Gate<A>, peer: &mut Peer) {
     peer.ends(OVER_SHARE);
     let _ = gate.errors.respond(Reason::TooManyInFlight, peer.address, Version::HTTP_2);
@@ -119,9 +119,9 @@ fn refuse<A>(gate: &Gate<A>, peer: &mut Peer) {
 /// The activity on a connection.
 #[derive(Clone, Copy)]
 struct Activity {
-    /// No request is under way, and no response is still written.
+    /// No request is under way, and no response is being written.
     is_quiet: bool,
-    /// The process stops.
+    /// The process drains.
     drains: bool,
 }
 
@@ -145,9 +145,9 @@ struct H2Connection<A> {
     /// Accepted requests that were refused by a reset.
     refused: usize,
     drain: ConnectionGuard,
-    /// Until when the client may still send a request, once the process drains.
+    /// The deadline for another request, once the process drains.
     drain_deadline: Option<Instant>,
-    /// When the connection is old.
+    /// When the connection reaches its lifetime.
     ends: Instant,
     /// Since when there has been no request.
     quiet_since: Instant,
@@ -160,7 +160,7 @@ struct H2Connection<A> {
 /// How a request ended.
 enum Outcome {
     Answered,
-    /// The client reset it, or did not read the response: [`Waste::amount`].
+    /// The client reset the request, or did not read the response; its [`Waste::amount`].
     Wasted(usize),
 }
 
@@ -173,7 +173,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 Poll::Ready(Some(Ok((request, mut response)))) => {
                     self.accepted += 1;
                     if self.goaway_sent.is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE) {
-                        // the client ignores GOAWAY: others would safely retry elsewhere
+                        // the client ignores GOAWAY; an honest one can safely retry elsewhere
                         self.refused += 1;
                         response.send_reset(Reset::REFUSED_STREAM);
                     } else {
@@ -186,7 +186,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                     if !std::mem::take(&mut self.has_started) {
                         continue;
                     }
-                    // these have their turn before the next heads
+                    // these requests run before the next heads are read
                     cx.waker().wake_by_ref();
                 }
                 Poll::Pending => {}
@@ -227,10 +227,10 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         }
     }
 
-    /// Whether the connection goes on, if it does not end anyway.
+    /// Judges whether the connection stays open, unless it is ending anyway.
     fn judge(&self) -> Verdict {
         if self.goaway_sent.is_some() {
-            // `h2` ignores what is begun after that
+            // `h2` ignores streams that are opened after GOAWAY
             return Verdict::GoOn;
         }
         if self.frame_timer.is_over_share.load(Ordering::Relaxed) {
@@ -238,8 +238,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         }
         let requests = self.frame_timer.requests.load(Ordering::Relaxed);
         let dropped = requests.saturating_sub(self.accepted);
-        // beyond those that may be open at a time: a client may open another one before it knows
-        // that the last one is over
+        // streams beyond the allowed number: a client may open one before it knows that another has
+        // ended
         let refused = self.frame_timer.refused.load(Ordering::Relaxed);
         let malformed = dropped.saturating_sub(refused.saturating_sub(self.refused));
         self.bounds.judge(&self.wasted, malformed)
@@ -271,21 +271,22 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         self.connection.abrupt_shutdown(Reset::ENHANCE_YOUR_CALM);
     }
 
-    /// Takes no other request; those under way are answered. RFC 9113, section 6.8.
+    /// Sends GOAWAY: accepts no further request, and answers those under way. RFC 9113, section
+    /// 6.8.
     fn send_goaway(&mut self) {
         self.goaway_sent = Some(Instant::now());
         self.peer.ends("GOAWAY was sent: it is idle, old or abusive, or the process shuts down");
         self.connection.graceful_shutdown();
     }
 
-    /// Whether a request was finished.
+    /// Processes a finished request; returns whether there was one.
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
         let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else { return false };
         self.quiet_since = Instant::now();
         match finished {
             Ok(Outcome::Answered) => {}
             Ok(Outcome::Wasted(amount)) => self.wasted.add(amount, self.quiet_since),
-            // it panicked, which is no client's fault
+            // the request panicked, which is not the client's fault: the smallest amount
             Err(_) => self.wasted.add(1, self.quiet_since),
         }
         true
@@ -304,7 +305,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         let (waiting, memory) = (&self.gate.process.waiting, self.peer.memory.as_ref());
         let Ok(permit) = waiting.request(memory, client, &head.headers, 0) else {
             self.wasted.add(waste, Instant::now());
-            // logged and counted, and not sent: a client may repeat what is refused by a reset
+            // logged and counted, but not sent: a client may repeat a request that is refused by a
+            // reset
             let client = client.address();
             let _ =
                 self.gate.errors.respond(Reason::TooManyInFlight, Some(client), Version::HTTP_2);
@@ -345,13 +347,14 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         });
     }
 
-    /// The response of the gate, which is logged and counted.
+    /// Returns the gate's response, and logs and counts it.
     fn respond(&self, reason: Reason) -> Rendered {
         self.gate.errors.respond(reason, self.peer.address, Version::HTTP_2)
     }
 }
 
-/// Runs the app on a request; returns whether it is answered. What the request held is dropped.
+/// Runs the app on a request; returns whether it is answered. Drops everything that the request
+/// held.
 async fn serve_request<A: HttpServerApp + Send + Sync + 'static>(
     gate: &Arc<Gate<A>>,
     shutdown: &ShutdownWatch,
@@ -379,8 +382,9 @@ async fn send_rest(mut permit: WaitingPermit, left: usize, responder: &H2Respond
 /// Sets `Host` to `:authority`, so that the head is what it would be over HTTP/1.
 ///
 /// # Errors
-/// They differ (RFC 9113, section 8.3.1), the authority has user information, a length stands
-/// twice, the request is CONNECT, or the head is larger than the same head may be over HTTP/1.
+/// Returns a refusal if `Host` and `:authority` differ (RFC 9113, section 8.3.1), the authority has
+/// user information, there are two lengths, the request is CONNECT, or the head is larger than it
+/// may be over HTTP/1.
 fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
     let target = head.uri.path_and_query().map_or(1, |target| target.as_str().len());
     let fields = head.headers.iter();

@@ -1,8 +1,8 @@
 //! The rest of a body that is to be sent over HTTP/2, and the bytes of it that `h2` still holds.
 //!
-//! `h2` says how much of a body it takes, not whether that has left. The bytes that it still holds
-//! distinguish a stream that waits for the socket, which others share, from one whose window is
-//! closed.
+//! `h2` reports how much of a body it accepts, not whether those bytes have left. The bytes that it
+//! still holds distinguish a stream that waits for the socket, which others share, from one whose
+//! window is closed.
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 pub(super) struct Outgoing {
     pieces: [Bytes; 3],
     is_last: bool,
-    /// `None` for a small body, which `h2` takes whole if the window is open.
+    /// `None` for a small body, which `h2` accepts whole if the window is open.
     unwritten: Option<Arc<Unwritten>>,
 }
 
@@ -43,7 +43,7 @@ impl Outgoing {
         Self { pieces, is_last: false, unwritten: None }
     }
 
-    /// Counts in `unwritten` what `h2` holds of it.
+    /// Counts in `unwritten` the bytes that `h2` holds.
     pub(super) fn watched_by(self, unwritten: &Arc<Unwritten>) -> Self {
         Self { unwritten: Some(Arc::clone(unwritten)), ..self }
     }
@@ -58,12 +58,12 @@ impl Outgoing {
         self.unwritten.as_ref().map_or(0, |unwritten| unwritten.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether it is seen when it has left.
+    /// Whether the bytes that `h2` holds are counted.
     pub(super) fn is_watched(&self) -> bool {
         self.unwritten.is_some()
     }
 
-    /// Whether the body ends with it.
+    /// Whether the body ends with this part.
     pub(super) fn is_last(&self) -> bool {
         self.is_last
     }
@@ -93,7 +93,7 @@ impl Outgoing {
     /// Ready when `h2` has written, or dropped, all that it has taken.
     pub(super) fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(unwritten) = &self.unwritten else { return Poll::Ready(()) };
-        // before the bytes are read, so that none is missed
+        // registered before the count is read, so that no wake-up is missed
         unwritten.sender.register(cx.waker());
         match unwritten.bytes.load(Ordering::Acquire) {
             0 => Poll::Ready(()),

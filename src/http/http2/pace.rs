@@ -1,21 +1,22 @@
-//! How many frames a client may send that have neither a head nor content.
+//! Limits the frames that a client sends without a header block or content.
 //!
 //! PING, SETTINGS, PRIORITY and WINDOW_UPDATE cost a client a few bytes, and `h2` handles as many
-//! as arrive (CVE-2019-9512, CVE-2019-9513, CVE-2019-9515). Pure: in, such frames, requests, and
-//! bytes of responses; out, when to read on. A client that sends too many is not disconnected: they
-//! wait in its own socket, and an honest client's number follows from its requests and responses.
+//! as arrive (CVE-2019-9512, CVE-2019-9513, CVE-2019-9515). Pure. In: such frames, requests, and
+//! bytes of responses. Out: when to read on. A client that sends too many is not disconnected: the
+//! frames wait in its own socket. An honest client sends them in proportion to its requests and
+//! responses.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The cost of a frame, in bytes of responses: a client opens two windows again for each 512 bytes,
-/// or less often.
+/// The cost of a frame, in bytes of responses: a client updates its two windows at most once per
+/// 512 bytes.
 const FRAME: i64 = 256;
-/// Frames at once: a new connection sends a few.
+/// 256 frames at once: a new connection sends a few.
 const BURST: i64 = 256 * FRAME;
-/// Frames in each second, for PING in particular.
+/// 100 frames per second, for PING in particular.
 const PER_SECOND: i64 = 100 * FRAME;
-/// Frames for each request: its priority, its windows, its reset.
+/// 8 frames per request: its priority, its windows, its reset.
 const PER_REQUEST: i64 = 8 * FRAME;
 /// The cost of a stream that is refused with REFUSED_STREAM: what its request has added, and as
 /// much again, because a client can have thousands refused while its other streams wait.
@@ -28,12 +29,12 @@ pub(super) struct Pace {
     left: i64,
     /// How many clients share the connection.
     clients: i64,
-    /// Until when time was added.
+    /// The time up to which the budget was refilled.
     since: Instant,
 }
 
 impl Pace {
-    /// For a connection that this number of clients share.
+    /// Creates the pace of a connection that this number of clients share.
     pub(super) fn new(clients: usize, now: Instant) -> Self {
         let clients = i64::try_from(clients).unwrap_or(i64::MAX / BURST);
         Self { left: BURST * clients, clients, since: now }
@@ -69,7 +70,7 @@ impl Pace {
         self.left >= 0
     }
 
-    /// When to read on; `now` or earlier if that is at once.
+    /// When to read on; `now` if at once.
     pub(super) fn opens_at(&mut self, now: Instant) -> Instant {
         let rate = PER_SECOND.saturating_mul(self.clients);
         let millis = now.saturating_duration_since(self.since).as_millis();
@@ -95,7 +96,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Frames that are read in these seconds from a client that always has some, 100 at a time.
+    /// Frames that are read in these seconds, 100 at once, from a client that always has more.
     fn flood(pace: &mut Pace, start: Instant, seconds: u32) -> usize {
         let (mut now, mut frames) = (start, 0);
         while now < start + seconds * SECOND {
@@ -114,7 +115,7 @@ mod tests {
         let start = Instant::now();
         for (clients, most) in [(1, 256 + 60 * 100), (100, 100 * (256 + 60 * 100))] {
             let frames = flood(&mut Pace::new(clients, start), start, 60);
-            // 100 are read at a time
+            // 100 are read at once
             assert!((most - 200..=most + 200).contains(&frames), "{frames} of {clients} clients");
         }
     }

@@ -1,5 +1,5 @@
 //! Counts the streams that `h2` refuses because too many are open: unlike other requests that it
-//! does not pass on, they are not malformed. Nothing but the frames that it writes shows them.
+//! does not pass on, they are not malformed. Only the frames that it writes show them.
 
 use h2::Reason;
 
@@ -8,7 +8,7 @@ const FRAME_HEAD: usize = 9;
 const RESET: usize = FRAME_HEAD + 4;
 const RST_STREAM: u8 = 3;
 
-/// The position in the frames that are written.
+/// The position in the written frames.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     /// Bytes left of the frame whose head has passed.
@@ -21,7 +21,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Follows what was written.
+    /// Follows the written bytes.
     pub(super) fn pass(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.left > 0 {
@@ -41,7 +41,7 @@ impl Refusals {
         }
     }
 
-    /// Ends a head, or a RST_STREAM.
+    /// Processes a complete head, or a complete RST_STREAM.
     fn end(&mut self, length: usize) {
         let [a, b, c, kind, _, _, _, _, _, code @ ..] = self.frame;
         if length == RESET {

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// 4 KiB: a response of this size waits without its request. All errors and most answers are
+/// 4 KiB: a response up to this size waits without its request. All errors and most answers are
 /// smaller.
 const SMALL: usize = 4 << 10;
 
@@ -45,13 +45,13 @@ struct Shared {
 }
 
 enum Stage {
-    /// No final status is sent.
+    /// No final status has been sent.
     Open(SendResponse<Bytes>),
     /// The body is being sent.
     Started(SendStream<Bytes>),
     /// The rest of a small body waits for the client.
     Rest(SendStream<Bytes>, Box<Outgoing>),
-    /// Everything is handed over.
+    /// Everything has been handed over.
     Ended,
 }
 
@@ -65,8 +65,8 @@ impl H2Responder {
         self.0.stage.lock()
     }
 
-    /// Ready when the client reset the stream or left. Once a response has started its sender sees
-    /// that, and the request is logged.
+    /// Ready when the client reset the stream or left. Once a response has started, its sender
+    /// detects that instead, and the request is logged.
     pub(super) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut *self.stage() {
             Stage::Open(response) => response.poll_reset(cx).map(|_| ()),
@@ -74,8 +74,8 @@ impl H2Responder {
         }
     }
 
-    /// Sends the head of a response, and of its body what the client takes at once. Returns the
-    /// rest, except for a small one, which is left to [`H2Responder::send_rest`].
+    /// Sends the head of a response, and as much of its body as the client takes at once. Returns
+    /// the rest; a small rest is left to [`H2Responder::send_rest`].
     pub(super) fn start(
         &self,
         head: Response<()>,
@@ -136,7 +136,7 @@ impl H2Responder {
         let mut stage = self.stage();
         let Stage::Started(sender) = &mut *stage else { return Poll::Ready(Err(Gone)) };
         while !body.hand_over(sender)? {
-            // reports changes only
+            // `poll_capacity` reports changes only
             match ready!(sender.poll_capacity(cx)) {
                 Some(room) => room?,
                 None => return Poll::Ready(Err(Gone)),
@@ -149,7 +149,7 @@ impl H2Responder {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends a body, or a piece of it, while the client takes it in time; else ends the stream.
+    /// Sends a body, or a piece of it; ends the stream if the client does not read it in time.
     pub(super) async fn send(&self, body: &mut Outgoing, timeout: Duration) -> Result<(), Gone> {
         let (mut clock, mut timer) = (WriteClock::new(timeout), LazyTimer::default());
         poll_fn(|cx| match self.poll_send(cx, body) {
@@ -186,7 +186,7 @@ impl H2Stream {
         Self { peer, body, responder, unwritten: None }
     }
 
-    /// Whether `h2` dropped something malformed of it, unless that was requested before.
+    /// Takes the stream's malformed flag: whether `h2` dropped a malformed part.
     fn is_malformed(&self) -> bool {
         self.responder.0.timer.malformed.take(self.body.stream_id().as_u32())
     }
@@ -200,7 +200,7 @@ impl H2Stream {
             // its trailers may have been malformed
             return if self.is_malformed() { Err(BodyError::Malformed) } else { Ok(None) };
         };
-        // a body that is not as long as declared ends the stream as a reset does
+        // a body that differs from its declared length ends the stream, as a reset does
         let piece = piece.map_err(|_| BodyError::Gone)?;
         // reading makes room for more
         let released = self.body.flow_control().release_capacity(piece.len());
@@ -269,7 +269,7 @@ impl Drop for H2Stream {
 }
 
 impl From<h2::Error> for Gone {
-    /// The stream is reset, or its connection over.
+    /// The stream was reset, or its connection has ended.
     fn from(_: h2::Error) -> Self {
         Self
     }

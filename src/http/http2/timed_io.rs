@@ -1,10 +1,9 @@
-//! How slowly the bytes of an HTTP/2 connection may come and go.
+//! Deadlines for the bytes of an HTTP/2 connection, in both directions.
 //!
-//! The `h2` crate has no clock. [`TimedIo`] fails when the client takes nothing of what is written
-//! for too long, and when a head is started and not completed in time. For that it follows the
-//! frames that pass (`frames`). It passes few heads at a time, because `h2` decodes all that it
-//! gets before it passes on any, and only whole ones: those that are not yet whole wait here, in
-//! the client's share.
+//! The `h2` crate has no clock. [`TimedIo`] fails when the client reads nothing for too long, and
+//! when a head is not completed in time. For that it follows the frames that pass (`frames`). It
+//! passes on few heads at once, because `h2` decodes all of them before it returns the first. It
+//! passes on only whole heads: the others wait here, in the client's share.
 
 use super::bounds::largest_block;
 use super::frames::{Frames, Passed};
@@ -28,15 +27,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// Bytes that `h2` gets in one turn of the connection's task. The runtime ends a turn after 128
-/// reads only, which may be megabytes, and sees the input of others after dozens of turns.
+/// Bytes that `h2` gets in one turn of the connection's task. Without this bound, the runtime ends
+/// a turn only after 128 reads, which may be megabytes, and polls the input of others only after
+/// dozens of turns.
 const TURN: usize = 16 << 10;
-/// A request counts as this many bytes of a connection's turn: it costs more than to read it.
+/// Bytes of a turn that a request counts as, because it costs more than reading it.
 const OF_A_REQUEST: usize = 1 << 10;
 /// The state of a timed stream. Shared, because `h2` owns the stream and gives no access to it.
 #[derive(Debug)]
 pub(super) struct FrameTimer {
-    /// Bytes wait that the client does not take.
+    /// Written bytes wait, because the client does not read.
     pub(super) is_stuck: AtomicBool,
     /// The stream failed because a head arrived too slowly.
     pub(super) head_was_late: AtomicBool,
@@ -52,7 +52,7 @@ pub(super) struct FrameTimer {
     room: AtomicUsize,
     /// Bytes that `h2` may still get in this turn.
     turn: AtomicUsize,
-    /// Heads of a round.
+    /// Heads that `h2` gets in a round.
     heads_at_once: usize,
     /// `None` for a Unix socket.
     pub(super) socket: Option<Arc<SocketDigest>>,
@@ -74,7 +74,7 @@ impl FrameTimer {
         }
     }
 
-    /// Starts another turn: the task of the connection runs.
+    /// Starts another turn, when the connection's task runs.
     pub(super) fn start_turn(&self) {
         self.turn.store(TURN, Ordering::Relaxed);
     }
@@ -98,20 +98,21 @@ pub(super) struct TimedIo<S> {
     refusals: Refusals,
     /// Bytes that were followed and not yet passed on.
     ready: Bytes,
-    /// Bytes that were read behind the last head of a round.
+    /// Bytes that were read after the last head of a round.
     held: BytesMut,
     /// The memory of an unfinished head; `None` for a trusted proxy, which sends whole ones.
     unfinished: Option<ClientPermit>,
     /// Since when a frame other than DATA is incomplete.
     partial_since: Option<Instant>,
     read_alarm: LazyTimer,
-    /// Runs while the client takes nothing.
+    /// Runs while the client reads nothing.
     write_clock: Option<WriteClock>,
     write_alarm: LazyTimer,
 }
 
 impl<S> TimedIo<S> {
-    /// Over this `socket`, with these limits of a head and of writing. `h2` gets `heads_at_once`.
+    /// Wraps `inner`, with the timeouts of `limits`; `socket` shows what the client has read. `h2`
+    /// gets `heads_at_once` heads in a round.
     pub(super) fn new(
         inner: S,
         socket: Option<Arc<SocketDigest>>,
@@ -144,7 +145,7 @@ impl<S> TimedIo<S> {
     /// Ready when it is this connection's turn, and the client has not sent too many frames.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.timer.turn.load(Ordering::Relaxed) == 0 {
-            // the first poll of it has others run, and the driver, before it wakes this task
+            // its first poll lets other tasks and the driver run before it wakes this one
             return pin!(yield_now()).poll(cx);
         }
         while !self.pace.is_open() {
@@ -165,7 +166,7 @@ impl<S> TimedIo<S> {
         self.pace.spend_reset(mem::take(&mut self.frames.resets));
     }
 
-    /// Follows what was written.
+    /// Follows the written bytes, and counts refused streams.
     fn follow(&mut self, bytes: &[u8]) {
         self.pace.add_written(bytes.len());
         self.refusals.pass(bytes);
@@ -173,7 +174,7 @@ impl<S> TimedIo<S> {
         self.pace.spend_refused(self.refusals.count - before);
     }
 
-    /// The result of a write or a flush; an error when none has made progress for too long.
+    /// Returns the result of a write or a flush, or an error after too long without progress.
     fn written<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -185,7 +186,7 @@ impl<S> TimedIo<S> {
             return written;
         }
         let clock = self.write_clock.get_or_insert_with(|| WriteClock::new(self.write_timeout));
-        // how much is left is not known here, only that it is as much as before
+        // the number of bytes left is not known here, but it has not changed
         let socket = self.timer.socket.as_deref();
         let progress = || Progress { acknowledged: acknowledged(socket), left: 0 };
         let given_up = clock.poll(cx, &mut self.write_alarm, progress);
@@ -194,7 +195,7 @@ impl<S> TimedIo<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimedIo<S> {
-    /// Reads from what is held, or else from the client.
+    /// Reads from the held bytes, or else from the client.
     fn poll_bytes(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
             return Pin::new(&mut self.inner).poll_read(cx, buf);
@@ -220,11 +221,11 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
                 return Poll::Pending;
             }
             if self.frames.are_broken {
-                // `h2` has had its chance to say why
+                // `h2` had the chance to report the error
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             if self.timer.room.load(Ordering::Relaxed) == 0 {
-                // the connection goes on once it has accepted these
+                // the connection reads on once it has accepted these heads
                 return Poll::Pending;
             }
             ready!(self.poll_turn(cx));
@@ -245,7 +246,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
         }
     }
 
-    /// Fails when a frame other than DATA has not become complete in time.
+    /// Fails when a frame other than DATA is not complete in time.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(since) = self.partial_since else { return Poll::Pending };
         self.read_alarm.poll_until(since + self.header_timeout, cx).map(|()| {
@@ -264,13 +265,14 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
         }
     }
 
-    /// Counts what waits as the client's.
+    /// Charges the waiting bytes to the client.
     fn count_unfinished(&mut self) -> Result<(), Exhausted> {
         let waits = self.frames.waiting() + self.ready.len();
         self.unfinished.as_mut().map_or(Ok(()), |permit| permit.resize(waits))
     }
 
-    /// Follows what was read behind `before`, and leaves there what `h2` gets at once.
+    /// Follows the bytes that were read after `before`, and leaves in `buf` those that `h2` gets at
+    /// once.
     fn follow_read(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
         let bytes = buf.filled().get(before..).unwrap_or_default();
         let mut room = self.timer.room.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! The URLs of the node as a group, shared by all clients of it.
+//! The URLs of the node as a group, shared by all clients of the node.
 //!
 //! [`GroupState`] decides which URL may serve and which answer may be passed on; `super::guard`
 //! polls several URLs, `super::behind` a single one while its answers are in doubt. A call locks
-//! the state for a few comparisons, as it does the breaker's; one to a single URL only if its
-//! answer shows something of the chain.
+//! the state for a few comparisons, as it locks the breaker. With a single URL it does so only if
+//! the answer shows chain state.
 
 mod shown;
 mod state;
@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 #[derive(Debug)]
 pub(super) struct Group {
     state: Mutex<GroupState>,
-    /// One more than [`GroupState::floor`], or 0: read without the lock.
+    /// One more than [`GroupState::floor`], or 0 without a floor; read without the lock.
     floor: AtomicU64,
     has_several: bool,
     rounds: watch::Sender<u64>,
@@ -81,8 +81,8 @@ impl Group {
         self.change(|state| state.answered(index, answer, floor, now))
     }
 
-    /// The URL to try first for state at this block: of two random ones the one with fewer calls in
-    /// flight. `busy` returns these, `None` while a breaker is open.
+    /// Chooses the URL to try first for state at this block: of two random ones, the one with fewer
+    /// calls in flight. `busy` returns a URL's calls in flight, `None` while its breaker is open.
     pub(super) fn choose(
         &self,
         number: u64,
@@ -105,12 +105,12 @@ impl Group {
         chosen.into_iter().flatten().min_by_key(|(busy, _)| *busy).map(|(_, url)| url)
     }
 
-    /// Before the URLs are polled.
+    /// Starts a round, before the URLs are polled.
     pub(super) fn begin_round(&self) {
         self.state.lock().begin_round();
     }
 
-    /// Processes what the polls found out, and wakes the calls that wait for it. Returns whether
+    /// Processes the results of the polls, and wakes the calls that wait for them. Returns whether
     /// the chain went back.
     pub(super) fn end_round(&self, results: &[Option<PollResult>]) -> bool {
         let went_back = self.change(|state| {
@@ -131,7 +131,8 @@ impl Group {
         went_back
     }
 
-    /// Waits for the next round of polls; false if that makes no difference, or not in time.
+    /// Waits for the next round of polls. Returns false if no URL is catching up, or if no round
+    /// ends by `until`.
     pub(super) async fn may_change(&self, until: Instant) -> bool {
         let mut rounds = self.rounds.subscribe();
         // subscribed before: a round that ends now is not missed

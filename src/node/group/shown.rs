@@ -1,11 +1,12 @@
 //! The chain state that one answer shows, and the transactions that clients have seen accepted.
 //!
-//! "Not found" proves nothing of a URL whose answers come from several nodes, some of them behind.
-//! A transaction that was never shown is believed to be missing. One that was shown is not, until
-//! three times, a second apart, the block of its receipt does not list it or does not exist.
+//! "Not found" proves nothing if a URL's answers come from several nodes, some of them behind. A
+//! transaction that was never shown is believed to be missing. One that was shown is believed to be
+//! missing only after three checks, a second apart, in which the block of its receipt does not list
+//! it or does not exist.
 //!
-//! A receipt proves its block's number only until a rollback disproves it: `starknet-devnet` goes
-//! on naming the number that a pending transaction had before blocks were aborted. Pure: time is an
+//! A receipt proves its block's number only until a rollback disproves it: `starknet-devnet` keeps
+//! naming the number that a pending transaction had before blocks were aborted. Pure: time is an
 //! argument.
 
 use super::state::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT};
@@ -13,7 +14,7 @@ use portcullis_filters::felt::Felt;
 use std::collections::{HashMap, VecDeque};
 use tokio::time::Instant;
 
-/// Transactions that are remembered: 4,096 are some minutes of all transactions of a public chain.
+/// Transactions that are remembered: some minutes of all transactions of a public chain.
 const CAPACITY: usize = 4_096;
 
 /// The part of the chain that an answer shows.
@@ -25,9 +26,10 @@ pub(crate) enum Shows {
     Head(u64),
     /// There is an accepted block of this number.
     Block(u64),
-    /// It is missing, and may have been pruned if it is much older than what was shown.
+    /// The block of this number is missing, and may have been pruned if it is much older than what
+    /// was shown.
     NoBlock(u64),
-    /// It is missing, although it was there before: nodes do not prune so soon.
+    /// The block of this number is missing, although it existed before: nodes do not prune so soon.
     NoKnownBlock(u64),
     /// The transaction is in an accepted block, of this number if it is named.
     Accepted(Felt, Option<u64>),
@@ -44,7 +46,7 @@ struct Inclusion {
     block: Option<u64>,
     /// The block that a receipt named before the chain went back to an earlier one.
     disproved: Option<u64>,
-    /// How often it was not found since, [`DOUBT`] or more apart, and when last.
+    /// How often it was not found since then, at least [`DOUBT`] apart; `doubted` is the last time.
     doubts: u8,
     doubted: Option<Instant>,
 }
@@ -70,7 +72,7 @@ impl Inclusion {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShownTransactions {
     by_hash: HashMap<Felt, Inclusion>,
-    /// In the order in which they were shown first.
+    /// The hashes, in the order in which they were first shown.
     order: VecDeque<Felt>,
 }
 
@@ -85,8 +87,8 @@ impl ShownTransactions {
         self.by_hash.get(&hash).filter(|known| known.is_shown)?.block
     }
 
-    /// The transaction was shown, in this block if a receipt named it, by a URL whose newest block
-    /// is `head`. Returns the number that this proves to exist.
+    /// Records that a URL whose newest block is `head` showed the transaction, in this block if a
+    /// receipt named it. Returns the block number that this proves to exist.
     pub(super) fn insert(
         &mut self,
         hash: Felt,
@@ -112,8 +114,8 @@ impl ShownTransactions {
         block
     }
 
-    /// The transaction was not found; clients have seen the blocks up to `floor`. Returns whether
-    /// that is to be believed.
+    /// Records that the transaction was not found, while clients have seen the blocks up to
+    /// `floor`. Returns whether to believe that.
     pub(super) fn not_found(&mut self, hash: Felt, floor: Option<u64>, now: Instant) -> bool {
         let Some(known) = self.by_hash.get_mut(&hash).filter(|known| known.is_shown) else {
             return true;
@@ -125,8 +127,8 @@ impl ShownTransactions {
         !known.is_shown
     }
 
-    /// The block of this number lists the transaction no longer. Returns whether that was seen
-    /// often enough to be believed.
+    /// Records that the block of this number no longer lists the transaction. Returns whether that
+    /// was seen often enough to be believed.
     pub(super) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
         let known = self.by_hash.get_mut(&hash).filter(|known| known.block == Some(block));
         known.is_some_and(|known| {
@@ -135,7 +137,7 @@ impl ShownTransactions {
         })
     }
 
-    /// The chain went back to `head`: transactions of later blocks are gone.
+    /// Forgets the transactions of blocks after `head`, to which the chain went back.
     pub(super) fn truncate(&mut self, head: Option<u64>) {
         for known in self.by_hash.values_mut() {
             if known.block.is_none() || known.block > head {

@@ -1,10 +1,10 @@
-//! Decides by polls and answers which URLs of the node may serve, and from which block on. Pure:
+//! Decides from polls and answers which URLs of the node may serve, and from which block on. Pure:
 //! rounds of polls in, verdicts out.
 //!
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
-//! pins `latest`. Neither goes back within an epoch; a URL that is not as far is not used, and its
-//! "not found" is not passed on. An epoch ends when the URL that had the block has lost it for
-//! three rounds, and no other URL has it.
+//! pins `latest`. Neither goes back within an epoch; a URL that has not reached them is not used,
+//! and its "not found" is not passed on. An epoch ends when the URL that had the block has lost it
+//! for three rounds, and no other URL has it.
 //! Next: `guard` polls, `super::Group` shares this among all clients of the node.
 
 use super::shown::{ShownTransactions, Shows};
@@ -16,29 +16,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Rounds without an answer, or without a new block while others have one: a block that is a second
-/// late at one URL is no fault.
+/// Rounds without an answer, or without a new block while others have one, after which a URL is at
+/// fault: a block may be a second late at one URL.
 const PATIENCE: u8 = 3;
-/// Rounds, one after the other, in which the newest block is gone everywhere: then it is lost. One
-/// round may have found nodes that are behind, as behind a balancer.
+/// Consecutive rounds without the newest block at any URL, after which the block is lost. A single
+/// round may reach nodes that are behind, as with a balancer.
 pub(super) const ROUNDS_WITHOUT: u8 = 3;
-/// One URL is polled only while its answers are in doubt: at most this often.
+/// The minimum time between polls of a single URL, which is polled only while its answers are in
+/// doubt.
 pub(super) const DOUBT: Duration = Duration::from_secs(1);
-/// A doubt that is older has nothing to do with a new one.
+/// A doubt that is older than this is unrelated to a new one.
 pub(super) const OLD_DOUBT: Duration = Duration::from_secs(10);
 
 named! {
     /// Why a URL is not used.
     pub enum LeftOut {
-        /// It is more than `node.max_lag` blocks behind.
+        /// The URL is more than `node.max_lag` blocks behind.
         Lagging = "lagging",
-        /// Its head stands still while others move on.
+        /// The URL's head does not change while others advance.
         Frozen = "frozen",
-        /// It has another block at a height that all have.
+        /// The URL has another block at a height that all URLs have.
         Fork = "fork",
-        /// It serves another minor version of the API.
+        /// The URL serves another minor version of the API.
         SpecVersion = "spec_version",
-        /// It gives no answers to polls.
+        /// The URL does not answer polls.
         Silent = "silent",
     }
 }
@@ -50,7 +51,7 @@ pub(crate) struct PollResult {
     pub(crate) head: u64,
     /// The minor version of the API: `0.10`.
     pub(crate) version: Option<String>,
-    /// Whether it knows the state at an older block.
+    /// Whether the URL has the state at an older block.
     pub(crate) keeps_history: bool,
     /// Its block at [`GroupState::common_height`], if it has one.
     pub(crate) block: Option<BlockIdentity>,
@@ -61,13 +62,14 @@ pub(crate) struct PollResult {
 pub(crate) struct Member {
     /// The newest block that it is known to have.
     pub(crate) head: Option<u64>,
-    /// Why it is not used, if it is not.
+    /// Why the URL is left out, if it is.
     pub(crate) left_out: Option<LeftOut>,
-    /// Whether it knows the state at an older block.
+    /// Whether the URL has the state at an older block.
     pub(crate) keeps_history: bool,
     /// The newest block that it has had in this epoch.
     reached: Option<u64>,
-    /// The newest block that it has shown since the poll began: newer than what the poll finds.
+    /// The newest block that its answers have shown since the poll began, which may be newer than
+    /// the poll's result.
     answered: Option<u64>,
     polled: Option<u64>,
     still: u8,
@@ -81,25 +83,25 @@ struct Differences {
     has_other_version: bool,
 }
 
-/// Which URL gave an answer, and about what.
+/// The URL that answered, and the block that the answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The primary: its head counts as shown.
     Primary,
     /// The primary, about its newest block.
     PrimaryAtHead,
-    /// Any URL, about the block that the request named; or the only one.
+    /// Any URL, about the block that the request named; or the only URL.
     Any,
 }
 
-/// An answer, as far as it says where the chain is.
+/// The source of an answer, and the chain state that the answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evidence {
     pub(crate) source: Source,
     pub(crate) shows: Shows,
 }
 
-/// The state of all URLs: one plain value.
+/// The state of all URLs, as one plain value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupState {
     /// The URLs, in order of preference.
@@ -110,13 +112,13 @@ pub(crate) struct GroupState {
     pub(crate) shown: Option<u64>,
     /// The block that `latest` means to a group of replicas.
     pub(crate) head: Option<u64>,
-    /// The newest block of a URL that another one corroborates.
+    /// The newest block of the URLs that are on the majority's chain.
     top: Option<u64>,
-    /// Shared with copies for metrics; copied itself only if it changes meanwhile.
+    /// Shared with copies for metrics, and cloned only if it changes while one exists.
     transactions: Arc<ShownTransactions>,
     /// Rounds without the newest block.
     rounds_without: u8,
-    /// When a doubt last had the only URL polled.
+    /// When the only URL was last polled because of a doubt.
     doubted: Option<Instant>,
     mode: NodeMode,
     max_lag: u64,
@@ -139,7 +141,7 @@ impl GroupState {
         }
     }
 
-    /// Whether several URLs may serve at a time.
+    /// Whether several URLs may serve concurrently.
     pub(crate) fn has_replicas(&self) -> bool {
         self.mode == NodeMode::Replicas
     }
@@ -154,7 +156,7 @@ impl GroupState {
         self.members.get(index).is_some_and(|url| url.left_out.is_none())
     }
 
-    /// Whether reads that name no block that all have, and writes, may be sent to the URL.
+    /// Whether the URL may get writes, and reads that name no block that all URLs have.
     pub(crate) fn may_lead(&self, index: usize) -> bool {
         let found = self.members.get(index);
         found.is_some_and(|url| url.left_out.is_none() && url.head >= self.floor())
@@ -175,9 +177,9 @@ impl GroupState {
         self.head.filter(can_answer)
     }
 
-    /// Takes note of an answer of the URL. Returns false if it is not to be passed on: it is from
-    /// before `floor`, which clients had seen before, or from before a transaction was accepted
-    /// that was shown since.
+    /// Records an answer of the URL. Returns false if it must not be passed on: it is older than
+    /// `floor`, which clients had seen before the call, or does not have a transaction that was
+    /// shown as accepted.
     pub(crate) fn answered(
         &mut self,
         index: usize,
@@ -189,7 +191,7 @@ impl GroupState {
         let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else { return true };
         if is_behind {
-            // "not found" says nothing of its head: the chain may have gone back
+            // "not found" says nothing about the URL's head: the chain may have gone back
             if let Shows::Head(number) = shows {
                 url.head = Some(number);
             }
@@ -209,7 +211,7 @@ impl GroupState {
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
         let head = url.head;
-        // a receipt with a wrong number that is requested repeatedly would never settle the doubt
+        // otherwise repeated receipts with a wrong number would never let the doubt settle
         if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
             url.answered = url.answered.max(number);
             if number >= self.floor() {
@@ -218,13 +220,13 @@ impl GroupState {
         }
         self.shown = self.shown.max(if source == Source::Any { number } else { head });
         if source == Source::PrimaryAtHead && self.head.is_some() {
-            // it was sent before `latest` was pinned
+            // the request was sent before `latest` was pinned
             self.head = self.head.max(head);
         }
         true
     }
 
-    /// Whether an answer is from before what clients have seen.
+    /// Whether an answer is older than what clients have seen.
     fn is_behind(&mut self, shows: Shows, floor: Option<u64>, now: Instant) -> bool {
         match shows {
             Shows::Head(number) => Some(number) < floor,
@@ -241,7 +243,7 @@ impl GroupState {
         }
     }
 
-    /// Clients have seen a block of this number.
+    /// Records that clients have seen a block of this number.
     pub(crate) fn note_shown(&mut self, number: u64) {
         self.shown = self.shown.max(Some(number));
     }
@@ -251,14 +253,14 @@ impl GroupState {
         self.transactions.block_of(hash)
     }
 
-    /// The accepted block of this number, which a receipt named, lists the transaction no longer.
-    /// Returns whether that was seen often enough: then it was rolled back.
+    /// Records that the accepted block of this number, which a receipt named, no longer lists the
+    /// transaction. Returns whether that was seen often enough to count as a rollback.
     pub(crate) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
         Arc::make_mut(&mut self.transactions).missed_in(block, hash, now)
     }
 
-    /// Whether the only URL is to be polled because an answer was in doubt: once a second. Begins
-    /// the round.
+    /// Starts a round for the only URL, whose answer is in doubt, at most once per [`DOUBT`].
+    /// Returns whether it did.
     pub(crate) fn begin_doubt(&mut self, now: Instant) -> bool {
         let since = self.doubted.map(|before| now.duration_since(before));
         if since.is_some_and(|since| since < DOUBT) {
@@ -272,13 +274,13 @@ impl GroupState {
         true
     }
 
-    /// Before the URLs are polled.
+    /// Starts a round, before the URLs are polled.
     pub(crate) fn begin_round(&mut self) {
         self.members.iter_mut().for_each(|url| url.answered = None);
     }
 
-    /// The height at which the blocks of the polled URLs are to be compared; `None` if they need
-    /// not be: a URL behind by no more than `max_lag` may serve whatever the others have.
+    /// The height at which to compare the blocks of the polled URLs; `None` if there is no need: a
+    /// URL behind by no more than `max_lag` may serve, whatever the others have.
     pub(crate) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
         let voters = self.voters(results).map(|(_, result)| result.head);
         let (least, most) =
@@ -305,8 +307,8 @@ impl GroupState {
         Some(head.saturating_add(self.max_lag)) < self.top
     }
 
-    /// Processes a round of polls: what was found out about each URL, `None` without an answer.
-    /// Returns whether the chain went back.
+    /// Processes a round of polls, with a result for each URL, `None` without an answer. Returns
+    /// whether the chain went back.
     pub(crate) fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
         let was_pinned = self.pinned().is_some();
         self.count(results);
@@ -328,7 +330,7 @@ impl GroupState {
                 url.left_out = left_out;
             }
         }
-        // before, `latest` was that of the primary
+        // until now, `latest` was the primary's
         self.pin(if was_pinned { self.head } else { self.floor() });
         went_back
     }
@@ -359,12 +361,11 @@ impl GroupState {
         }
     }
 
-    /// Takes over the polled heads. Returns whether the chain went back: in [`ROUNDS_WITHOUT`]
-    /// rounds the newest block that clients have seen was lost by a URL that had it, and none had
-    /// it.
+    /// Applies the polled heads. Returns whether the chain went back: for [`ROUNDS_WITHOUT`] rounds
+    /// no URL had the newest block that clients have seen, and one that had it before has lost it.
     fn note_heads(&mut self, results: &[Option<PollResult>]) -> bool {
         let floor = self.floor();
-        // a floor that no URL has reached is from before the start
+        // a floor that no URL has reached dates from before the start
         let mut is_lost = self.members.iter().all(|url| url.reached < floor);
         let mut is_there = false;
         for (url, result) in self.members.iter_mut().zip(results) {
@@ -434,8 +435,8 @@ impl GroupState {
         polled.any(|url| url.left_out.is_none() && url.head < self.floor())
     }
 
-    /// Why the URL is not used, in words for the operator; `None` if it is, or may be soon while
-    /// another one is that `answers`.
+    /// Why the URL is not used, in words for the operator. `None` if it is used, or if it is
+    /// catching up while another URL that `answers` is used.
     pub(crate) fn cause(&self, index: usize, answers: impl Fn(usize) -> bool) -> Option<String> {
         let url = self.members.get(index)?;
         let number = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
@@ -462,7 +463,7 @@ impl GroupState {
     }
 }
 
-/// The most frequent value; of several the first.
+/// The most frequent value; the first one of several.
 fn most_common<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<T> {
     let mut best: Option<(usize, T)> = None;
     for value in values.clone() {

@@ -9,7 +9,7 @@ use portcullis_filters::felt::Felt;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A URL in a round: its head, and the branch of the chain that its newer blocks are of.
+/// A URL in a round: its head, and the branch of the chain that its newer blocks are on.
 #[derive(Clone, Copy)]
 struct Url(u64, u8);
 
@@ -23,12 +23,12 @@ const fn head(number: u64) -> Evidence {
     Evidence { source: Source::PrimaryAtHead, shows: Shows::Head(number) }
 }
 
-/// A URL of the chain that most have.
+/// A URL on the chain that most URLs have.
 const fn at(head: u64) -> Option<Url> {
     Some(Url(head, 0))
 }
 
-/// A URL of another chain, from block 5 on.
+/// A URL on another branch, from block 5 on.
 const fn fork(head: u64) -> Option<Url> {
     Some(Url(head, 1))
 }
@@ -185,7 +185,7 @@ fn a_frozen_url_leaves_and_does_not_vote() {
     assert!(!state.has_state(0, 13) && state.has_state(1, 13));
 }
 
-/// Two that stand still on an old chain do not outvote one that lives.
+/// Two URLs that are stuck on an old chain do not outvote one that advances.
 #[test]
 fn a_quiet_chain_freezes_nobody() {
     let mut state = group(3, Replicas);
@@ -367,7 +367,7 @@ fn a_floor_from_before_the_start_is_lowered() {
     assert_eq!(leaders(&state), [0, 1]);
 }
 
-/// Heads that rise by turns and sometimes fall behind, in all orders: nobody sees a lower one.
+/// Heads that rise by turns and sometimes fall behind, in many orders: no client sees a lower one.
 #[test]
 fn no_order_of_rounds_lowers_the_head() {
     for (seed, mode) in (0..2_000).flat_map(|seed| [(seed, Failover), (seed, Replicas)]) {

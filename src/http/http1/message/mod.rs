@@ -1,9 +1,8 @@
-//! The message that an HTTP/1 request is: its head, how that frames its body, and the body's pieces
-//! (RFC 9112).
+//! Messages of HTTP/1 requests (RFC 9112): parses a head, and decodes the body that it frames.
 //!
 //! Pure: bytes in, a head or pieces out. `httparse` splits a head, Pingora's types hold it, and
-//! Pingora's own check of the authority applies. Framing is read strictly: what another reader
-//! could frame differently is refused, and the connection closes. Nothing is repaired.
+//! Pingora's own check of the authority applies. Framing is read strictly: a head that another
+//! parser could frame differently is refused, and the connection closes. Nothing is repaired.
 //!
 //! Clients send the same head with every request of a connection, except for the digits of
 //! `Content-Length`. From its third time on such a head is neither parsed nor judged again
@@ -23,13 +22,13 @@ use std::ops::Range;
 pub(in crate::http) const MAX_FIELDS: usize = 256;
 /// 8 KiB: a chunk's size with its extensions, or all trailers.
 const MAX_LINE: usize = 8 << 10;
-/// 7 digits: the length of a cached head's body is smaller.
+/// 7 digits: a cached head has no longer `Content-Length`.
 const MAX_DIGITS: usize = 7;
-/// 2 KiB, in 32 fields: an honest client's head is smaller, and idle connections hold it.
+/// 2 KiB and 32 fields: an honest client's head is smaller, and idle connections hold it.
 pub(super) const MAX_CACHED_SIZE: usize = 2 << 10;
 const MAX_CACHED_FIELDS: usize = 32;
 
-/// A head, parsed.
+/// A parsed head.
 pub(super) struct ParsedHead {
     pub(super) header: Box<RequestHeader>,
     pub(super) body: BodyReader,
@@ -37,9 +36,9 @@ pub(super) struct ParsedHead {
     pub(super) keeps_alive: bool,
 }
 
-/// Where the head ends that `read` begins with, searched from `searched` on: after an empty line
-/// (RFC 9112, section 2.2). Empty lines before the request line do not count, and a line may end
-/// with LF alone.
+/// Finds the end of the head at the start of `read`: after an empty line (RFC 9112, section 2.2).
+/// The search begins at `searched`. Empty lines before the request line do not count, and a line
+/// may end with LF alone.
 pub(super) fn end_of_head(read: &[u8], searched: usize) -> Option<usize> {
     let from = searched.max(start_of_head(read)?);
     memchr::memchr_iter(b'\n', read.get(from..)?).find_map(|at| {
@@ -74,7 +73,7 @@ pub(super) fn parse(head: &Bytes) -> Result<ParsedHead, Reason> {
     Ok(ParsedHead { header, body, keeps_alive })
 }
 
-/// The fields share the memory of `head`.
+/// Parses a head, whose fields share the memory of `head`.
 fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
@@ -94,8 +93,8 @@ fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
     Some(header)
 }
 
-/// How the body is framed; RFC 9112, section 6.3. `None` if that is not certain. Both a coding and
-/// a length pass here, and are refused by the policy.
+/// The framing of the body (RFC 9112, section 6.3); `None` if it is ambiguous. A head with both a
+/// coding and a length passes here, and the policy refuses it.
 fn body_of(version: Version, fields: &HeaderMap) -> Option<BodyReader> {
     if let Some(coding) = fields.get_all(TRANSFER_ENCODING).iter().next_back() {
         let last = coding.as_bytes().rsplit(|byte| *byte == b',').next()?;
@@ -105,7 +104,7 @@ fn body_of(version: Version, fields: &HeaderMap) -> Option<BodyReader> {
     let mut length = None;
     for value in fields.get_all(CONTENT_LENGTH) {
         for text in value.as_bytes().split(|byte| *byte == b',') {
-            // stricter than RFC 9110, section 8.6, which lets the same length stand twice
+            // stricter than RFC 9110, section 8.6, which allows a repeated length
             if length.replace(number(text.trim_ascii())?).is_some() {
                 return None;
             }
@@ -114,7 +113,7 @@ fn body_of(version: Version, fields: &HeaderMap) -> Option<BodyReader> {
     Some(BodyReader::Length(length.unwrap_or(0)))
 }
 
-/// Digits and nothing else.
+/// Parses a number of digits only.
 fn number(text: &[u8]) -> Option<u64> {
     let is_number = text.iter().all(u8::is_ascii_digit);
     str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
@@ -134,8 +133,8 @@ fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
     keeps_alive
 }
 
-/// Whether the target has a fragment, which is no part of any target (RFC 9112, section 3.2), and
-/// which Pingora's types drop.
+/// Whether the target has a fragment, which RFC 9112, section 3.2, does not allow and Pingora's
+/// types drop.
 fn has_fragment(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     line.contains(&b'#')
@@ -176,13 +175,13 @@ pub(super) enum BodyReader {
     ChunkSize,
     /// This many bytes of a chunk.
     Chunk(u64),
-    /// The line end behind a chunk.
+    /// The line end after a chunk.
     ChunkEnd,
     /// The trailers; this many bytes of them have passed.
     Trailers(usize),
 }
 
-/// The part of a body that the buffer holds.
+/// The result of decoding the buffered part of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded {
     Piece(Bytes),
@@ -198,7 +197,7 @@ pub(super) struct Malformed;
 impl BodyReader {
     pub(super) const DONE: Self = Self::Length(0);
 
-    /// The whole body, if exactly that is buffered.
+    /// Takes the whole body, if the buffer holds exactly that.
     pub(super) fn take_whole(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
         let Self::Length(left) = *self else { return None };
         if left != buffer.len() as u64 {
@@ -254,9 +253,10 @@ fn split(buffer: &mut BytesMut, left: u64) -> Option<Bytes> {
     (length > 0).then(|| buffer.split_to(length).freeze())
 }
 
-/// The size of the next chunk, its line consumed; `None` if the line is not whole.
+/// Consumes the line with the next chunk's size; `None` if the line is incomplete.
 ///
-/// `httparse` skips any byte of an extension, also a bare LF, which ends the line to other readers.
+/// `httparse` skips any byte of an extension, even a bare LF, which ends the line for other
+/// parsers.
 fn chunk_size(buffer: &mut BytesMut) -> Result<Option<u64>, Malformed> {
     if buffer.first().is_some_and(|digit| !digit.is_ascii_hexdigit()) {
         return Err(Malformed);
@@ -274,7 +274,7 @@ fn chunk_size(buffer: &mut BytesMut) -> Result<Option<u64>, Malformed> {
 }
 
 /// Drops one trailer line and returns its length, 2 for the empty last one; `None` if the line is
-/// not whole.
+/// incomplete.
 fn trailer(buffer: &mut BytesMut, passed: usize) -> Result<Option<usize>, Malformed> {
     let end = memchr::memchr(b'\n', buffer).map(|at| at + 1);
     if passed + end.unwrap_or(buffer.len()) > MAX_LINE {
@@ -286,29 +286,31 @@ fn trailer(buffer: &mut BytesMut, passed: usize) -> Result<Option<usize>, Malfor
     if line.is_empty() || is_field(line) { Ok(Some(length)) } else { Err(Malformed) }
 }
 
-/// Whether a line is a field: a name, a colon directly behind it, and a value.
+/// Whether a line is a field: a name, a colon directly after it, and a value.
 fn is_field(line: &[u8]) -> bool {
     let colon = memchr::memchr(b':', line).unwrap_or(0);
     let (name, value) = line.split_at(colon);
     HeaderName::from_bytes(name).is_ok() && is_text(value)
 }
 
-/// Whether there is no control character among these bytes, except for tabs.
+/// Whether these bytes contain no control character except tabs.
 fn is_text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())
 }
 
-/// A head with one `Content-Length`, parsed. Other digits of that length make no other head of it.
+/// A parsed head with one `Content-Length`. Heads that differ only in the digits of that length
+/// share it.
 pub(super) struct CachedHead {
     before: Vec<u8>,
     after: Vec<u8>,
-    /// Without the length, and with what was derived from it as extensions. Absent while a request
-    /// uses it.
+    /// The head without the length, with the facts derived from it as extensions. `None` while a
+    /// request uses it.
     header: Option<Box<RequestHeader>>,
 }
 
 impl CachedHead {
-    /// `None` for a head that says more about the connection or its framing than a length.
+    /// Caches a head; `None` if it has a field about the connection or its framing other than a
+    /// length.
     pub(super) fn new(head: &[u8], header: &RequestHeader) -> Option<Self> {
         let fields = &header.headers;
         let plain = head.len() <= MAX_CACHED_SIZE
@@ -326,8 +328,8 @@ impl CachedHead {
         })
     }
 
-    /// Takes the head of a request that arrived whole, with nothing behind it, and that has this
-    /// head; returns it parsed, with the length of the body that is left in `buffer`.
+    /// Matches a request that arrived whole, with this head and with nothing after it. Returns the
+    /// parsed head, and the length of the body, which stays in `buffer`.
     pub(super) fn take_match(
         &mut self,
         buffer: &mut BytesMut,
@@ -369,7 +371,7 @@ fn copied(header: &RequestHeader) -> Option<RequestHeader> {
     Some(copy)
 }
 
-/// Whether two heads differ in the digits of their `Content-Length` only.
+/// Whether two heads differ only in the digits of their `Content-Length`.
 pub(super) fn differ_in_length_only(one: &[u8], other: &[u8]) -> bool {
     if one.len().abs_diff(other.len()) >= MAX_DIGITS {
         return false;
@@ -384,7 +386,7 @@ pub(super) fn differ_in_length_only(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Where the digits of the only `Content-Length` are, if it is written in the usual way.
+/// The range of the digits of the only `Content-Length`, if it is written in the usual way.
 fn length_digits(head: &[u8]) -> Option<Range<usize>> {
     const NAME: &[u8] = b"content-length";
     let mut found = None;
@@ -404,7 +406,7 @@ fn length_digits(head: &[u8]) -> Option<Range<usize>> {
     found
 }
 
-/// A decimal number in its only spelling.
+/// Parses a decimal number without leading zeros.
 fn plain_number(digits: &[u8]) -> Option<usize> {
     let plain = (1..=MAX_DIGITS).contains(&digits.len())
         && digits.iter().all(u8::is_ascii_digit)

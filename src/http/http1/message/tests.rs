@@ -64,7 +64,7 @@ fn a_head_ends_at_its_first_empty_line() {
     }
 }
 
-/// Decodes `bytes` that arrive `step` at a time: the body, and what is left behind it.
+/// Decodes `bytes` that arrive in pieces of `step`; returns the body, and the bytes after it.
 fn decoded(mut reader: BodyReader, bytes: &[u8], step: usize) -> Result<(Vec<u8>, Vec<u8>), &str> {
     let (mut buffer, mut body) = (BytesMut::new(), Vec::new());
     let mut pieces = bytes.chunks(step);
