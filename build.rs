@@ -1,5 +1,6 @@
-//! The build script: converts the API documents in `conf/` from YAML to JSON, members in order, and
-//! renders the page that shows them from the templates in `src/admin/documents`.
+//! The build script: converts the API documents in `conf/` from YAML to JSON, keeping the order of
+//! their members, and renders them and the runbook as pages from the templates in
+//! `src/admin/documents`.
 
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, UndefinedBehavior, Value, context};
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={PAGE}");
     println!("cargo::rerun-if-changed={PAGE}/../palette.css");
     fs::write(out.join("documents.html"), page(&documents, "operator")?)?;
-    // for everybody: HTTP and the methods of the gateway
+    // the public page: the gateway's HTTP interface and methods
     fs::write(out.join("gateway.html"), page(&documents[..2], "public")?)?;
     println!("cargo::rerun-if-changed={RUNBOOK}");
     fs::write(out.join("runbook.html"), runbook()?)?;
@@ -59,7 +60,7 @@ fn value(node: &Yaml) -> Value {
     }
 }
 
-/// Documents on one page, which loads nothing and runs no script; `readers` are `operator` or
+/// Renders documents as one page without scripts and external resources. `readers` is `operator` or
 /// `public`.
 fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
     let file = |name| fs::read_to_string(Path::new(PAGE).join(name));
@@ -85,12 +86,12 @@ fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
     let style = file("../palette.css")? + &file("style.css")?;
     let page =
         templates.get_template("page.html")?.render(context! { documents, readers, style })?;
-    // the engine escapes more than a text needs
+    // minijinja also escapes `/` and `'`, which HTML text does not need
     Ok(page.replace("&#x2f;", "/").replace("&#x27;", "'"))
 }
 
-/// The runbook as a page, with an anchor at each heading. Links to other files lead nowhere here, so
-/// only their text is left.
+/// Renders the runbook as a page, with an anchor at each heading. Links to other files would lead
+/// nowhere, so only their text stays.
 fn runbook() -> Result<String, Box<dyn Error>> {
     let text = fs::read_to_string(RUNBOOK)?;
     let (mut heading, mut is_dropped) = (None::<String>, false);
@@ -127,7 +128,7 @@ fn runbook() -> Result<String, Box<dyn Error>> {
     Ok(file("runbook.html")?.replace("{{ style }}", &style).replace("{{ body }}", &body))
 }
 
-/// The anchor of a heading, as GitHub makes it.
+/// The anchor that GitHub generates for a heading.
 fn slug(title: &str) -> String {
     let letters = title.to_lowercase().replace(' ', "-");
     letters.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
@@ -155,7 +156,7 @@ fn pretty(node: &Value, indent: usize) -> String {
     }
 }
 
-/// The brackets and the parts of an array or object, each part written by `write`.
+/// The brackets of an array or object and its parts, serialized by `write`; `None` for a scalar.
 fn parts(node: &Value, write: impl Fn(&Value) -> String) -> Option<([char; 2], Vec<String>)> {
     match node.kind() {
         ValueKind::Seq => {
@@ -183,7 +184,7 @@ fn blocks(text: Option<&str>) -> String {
     out
 }
 
-/// The node that a node refers to, or the node itself.
+/// Resolves a `$ref` within the document. A node without one is returned as it is.
 fn at(node: &Value, root: &Value) -> Value {
     let reference = member(node, "$ref");
     match reference.as_str().and_then(|to| to.strip_prefix("#/")) {

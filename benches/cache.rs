@@ -49,7 +49,7 @@ struct World {
 }
 
 impl World {
-    /// With single-flight and the cache, or without them.
+    /// Starts a gateway with single-flight and the cache, or without them.
     fn new(keeps: bool) -> Self {
         let address = node::Node::start().address;
         let text = format!(

@@ -73,8 +73,8 @@ fn bodies() -> [(&'static str, String); 4] {
     ]
 }
 
-/// The client behind a trusted proxy, behind a chain of them, and a client that sends the
-/// forwarding header over a socket that is not trusted.
+/// Identifies a client behind a trusted proxy, one behind a chain of them, and one that sends the
+/// forwarding header from an untrusted address.
 fn identification(c: &mut Criterion) {
     let trusted = policy(&["127.0.0.0/8", "10.0.0.0/8", "2001:db8:aa::/48"]).trusted_proxies;
     let peer = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
@@ -106,7 +106,7 @@ fn rate(c: &mut Criterion) {
         let limiter = limiter();
         let keys: Vec<_> =
             (0..clients).map(|number| ClientKey::of(Ipv4Addr::from(number).into())).collect();
-        // a stride access order, so that the 50,000 keys are not in the CPU cache in sequence
+        // strides through the keys, so that the 50,000 are not accessed in the order of memory
         let mut order = (0..keys.len()).map(|at| at * 7_919 % keys.len()).cycle();
         let mut now = 0;
         group.bench_function(format!("clients: {clients}"), |b| {

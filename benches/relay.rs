@@ -1,7 +1,7 @@
 //! The cost of the relay's policy: the token, a user's multicall down to its hash, its signature,
 //! and an operation's body.
 //!
-//! `cargo bench --bench relay`. Hash and signature take most of it; the limits on calls and
+//! `cargo bench --bench relay`. Hash and signature take most of the time; the limits on calls and
 //! calldata bound both.
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -39,7 +39,7 @@ fn policy() -> RelayPolicy {
     }
 }
 
-/// `calls` alternating calls of `approve` and `delegate`, signed.
+/// Signs `calls` alternating calls of `approve` and `delegate`.
 fn multicall(policy: &RelayPolicy, key: &SecretKey, calls: usize) -> String {
     let approve = Call {
         to: policy.contracts.token,

@@ -109,7 +109,7 @@ impl Bench {
         }
     }
 
-    /// Truncates the logs: one line per request fills the disk.
+    /// Truncates the logs: one line per request would fill the disk.
     fn forget_logs(&self) {
         for program in [&self.usual, &self.plain, &self.limited, &self.bare] {
             program.forget_log();

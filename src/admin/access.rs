@@ -2,9 +2,8 @@
 //!
 //! With a token: as a bearer token, or as the password of HTTP Basic, which browsers prompt for
 //! (RFC 6750, section 2.1; RFC 7617). Without a token the listener is local, but other web pages
-//! can reach it through the browser of their visitor (DNS rebinding, cross-site requests): so
-//! `Host` must name this machine, and the request must come from the page itself or from a followed
-//! link.
+//! can reach it through a visitor's browser (DNS rebinding, cross-site requests). So `Host` must
+//! name this machine, and the request must come from the page itself or from a followed link.
 
 use crate::config::{AdminConfig, Listen};
 use crate::secrets::{self, Secret, SecretErrors};
@@ -42,14 +41,14 @@ impl Access {
     /// Reads the token, if one is configured.
     ///
     /// # Errors
-    /// Its file is invalid.
+    /// Fails if the file is invalid.
     pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretErrors> {
         let file = config.token_file.as_ref();
         let tokens = |file| secrets::tokens("admin.token_file", slice::from_ref(file));
         file.map(tokens).transpose()
     }
 
-    /// For a listener at this address, which requires one of the tokens if there are some.
+    /// Guards a listener at this address, which requires one of the tokens if there are any.
     pub fn new(listen: Listen, tokens: Option<Tokens>) -> Self {
         Self { tokens: ArcSwapOption::from(tokens.map(Arc::new)), listen }
     }
@@ -72,13 +71,13 @@ impl Access {
             || credentials(head.headers).is_some_and(|pair| has_password(&pair, tokens))
     }
 
-    /// Whether the request may see the page and its data.
+    /// Checks that the request may see the page and its data.
     pub(super) fn check(&self, head: &Head<'_>) -> Result<(), Denied> {
         self.check_scrape(head)?;
         is_same_site(head.headers).then_some(()).ok_or(Denied::CrossSite)
     }
 
-    /// Whether the request may see the metrics.
+    /// Checks that the request may see the metrics.
     pub(super) fn check_scrape(&self, head: &Head<'_>) -> Result<(), Denied> {
         if !self.holds_token(head) {
             return Err(Denied::Token);

@@ -15,14 +15,14 @@ use tokio::time::MissedTickBehavior;
 
 /// The interval of snapshots.
 const TICK: Duration = Duration::from_secs(1);
-/// How many pages may be open at a time.
+/// How many pages may be open concurrently.
 pub(super) const MAX_SUBSCRIBERS: usize = 16;
 /// Milliseconds until a browser reconnects.
 const RETRY: Bytes = Bytes::from_static(b"retry: 1000\n\n");
 
 /// The subscribers.
 pub(super) struct Events {
-    /// `None` before the first; empty after the last.
+    /// The newest event: `None` before the first, empty after the last.
     newest: watch::Sender<Option<Bytes>>,
     /// Whether the task that makes snapshots runs.
     is_running: Mutex<bool>,
@@ -39,8 +39,8 @@ impl Events {
     }
 
     /// The response to a new subscriber; `None` if there are too many. The first subscriber's
-    /// `snapshot` makes snapshots as JSON for all of them; `None` ends the stream, because the
-    /// process stops.
+    /// `snapshot` makes the JSON for all; it returns `None` once the process stops, which ends the
+    /// streams.
     pub(super) fn subscribe(
         self: &Arc<Self>,
         snapshot: impl Fn() -> Option<String> + Send + 'static,

@@ -1,8 +1,8 @@
-//! The past of the page's plots: each series for 30 minutes, a point every 5 seconds, sampled
+//! The history of the page's plots: 30 minutes of each series, a point every 5 seconds, sampled
 //! whether or not a page is open.
 //!
 //! In: the counters and histograms of the process. Out: `/history`, and the newest point for each
-//! snapshot. Without a sample, as while the process is suspended, there is no point: a gap.
+//! snapshot. Plots have a gap where samples are missing, as while the process is suspended.
 
 use super::Admin;
 use super::snapshot::millis;
@@ -34,7 +34,7 @@ enum Reading {
     Quantile(f64, Latency),
 }
 
-/// The values of the interval before a time; `None` where nothing happened that has a value.
+/// The values of an interval, with its end; `None` where nothing was counted.
 #[derive(Debug, Serialize)]
 struct Point {
     /// Milliseconds since 1970.
@@ -149,8 +149,8 @@ impl Reading {
     }
 }
 
-/// The quantile of the observations since `then`, linear within a bucket as Prometheus does it;
-/// beyond the last bound that bound.
+/// The quantile of the observations since `then`, interpolated linearly within a bucket as by
+/// Prometheus; at most the last bound.
 fn quantile(share: f64, now: &Latency, then: &Latency) -> Option<f64> {
     let all = now.count.checked_sub(then.count).filter(|all| *all > 0)?;
     let wanted = share * all as f64;
@@ -209,7 +209,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// A latency whose observations are `count` in each of the first three buckets.
+    /// A latency with `count` observations in each of the first three buckets.
     fn latency(count: u64) -> Latency {
         let below = (1..=LATENCY.len() as u64).map(|at| count * at.min(3)).collect();
         Latency { count: 3 * count, sum: 0.0, below }
@@ -226,7 +226,7 @@ mod tests {
         sample
     }
 
-    /// Adds a sample a time, each `(seconds, count)`.
+    /// Adds a sample for each `(seconds, count)`.
     fn history(samples: impl IntoIterator<Item = (u64, u64)>) -> Points {
         let (history, start) = (History::default(), Instant::now());
         for (seconds, count) in samples {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const PAGE: u32 = 25;
 /// Bytes of an operation's name.
 const MAX_NAME: usize = 64;
-/// The state that refusals, which are not intents, are shown with.
+/// The state shown for refusals, which are not intents.
 const REFUSED: &str = "refused";
 
 /// A query of the journal.
@@ -31,7 +31,7 @@ pub(super) enum JournalQuery {
     Entries(IntentId),
 }
 
-/// A page begins below this number.
+/// The number below which a page begins.
 type Before = i64;
 
 /// An intent as the page shows it. Its state is `intended` to `lost`.
@@ -68,7 +68,7 @@ fn refusal(entry: Entry) -> Value {
     })
 }
 
-/// An entry of an intent; its detail is a JSON object as it is hashed.
+/// An entry of an intent; its detail is the text of a JSON object, as it is hashed.
 fn step(entry: Entry) -> Value {
     json!({
         "seq": entry.seq,
@@ -156,7 +156,7 @@ impl JournalQuery {
     }
 }
 
-/// A page of writes; `before` is the query for older ones, if there may be some.
+/// A page of writes; `before` is the parameter for older ones, if there may be any.
 fn page<T>(found: Vec<T>, show: fn(T) -> Value) -> Value {
     let is_full = found.len() == PAGE as usize;
     let writes: Vec<Value> = found.into_iter().map(show).collect();

@@ -1,12 +1,12 @@
 //! The operator's listener: the page, metrics, probes and documents. Nothing can be changed here.
 //!
-//! `GET /` is a page with the live state of everything, `/docs` one with the documents of all
-//! surfaces, `/metrics` is Prometheus' text format; `/livez` answers while the process runs,
-//! `/readyz` while it takes requests: 503 as soon as a stop begins; `/readyz?verbose` says what is
-//! wrong. It listens on loopback or a
-//! Unix socket, or requires a token. `access` decides who may see it; `page` has the files,
-//! `events` streams the state of `snapshot` to them, `history` has the past of its plots; `journal`
-//! searches the writes; `samples` are the metrics that other parts keep.
+//! `GET /` is a page with the live state of the process, `/docs` one with the documents of all
+//! surfaces, `/metrics` has Prometheus' text format. `/livez` succeeds while the process runs,
+//! `/readyz` while it accepts requests: 503 as soon as a stop begins; `/readyz?verbose` says what
+//! is wrong. The listener is on loopback or a Unix socket, or requires a token. `access` decides
+//! who may see it; `page` has the files, `events` streams the state of `snapshot` to them,
+//! `history` is that of the plots; `journal` searches the writes; `samples` are the metrics that
+//! other parts hold.
 
 mod access;
 pub mod documents;
@@ -49,7 +49,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 
-/// How long a client may take to read a response, or a piece of a stream.
+/// Timeout for a client to read a response, or a piece of a stream.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The listener of a surface.
@@ -81,9 +81,9 @@ pub struct Admin {
     pub journal: Option<(Journal, Handle)>,
     /// The configuration.
     pub in_force: Arc<AppliedConfig>,
-    /// Who may see it.
+    /// Who may see the page.
     pub access: Arc<Access>,
-    /// The past of the plots.
+    /// The history of the plots.
     pub history: History,
     /// The newest block and the last proof.
     pub seen: Seen,
@@ -123,7 +123,7 @@ impl Admin {
         (!stop.refuses() && !stop.is_closing()).then(|| self.state().to_string())
     }
 
-    /// Whether the process takes requests.
+    /// The response to `/readyz`: whether the process accepts requests.
     fn readiness(&self) -> Reply {
         let (status, line) = self.ready(&self.process.metrics.conditions.present());
         Reply::text(status, line)
@@ -143,7 +143,7 @@ impl Admin {
         }
     }
 
-    /// The readiness, with the verdict and what is wrong.
+    /// The response to `/readyz?verbose`: the readiness, the verdict and what is wrong.
     fn readiness_in_full(&self) -> Reply {
         let present = self.process.metrics.conditions.present();
         let (status, line) = self.ready(&present);
@@ -176,8 +176,9 @@ impl Admin {
         Reply::serialize(200, &lines.collect::<Value>())
     }
 
-    /// The outcome of the last reload, and the keys whose value differs from the start. A `live`
-    /// one is active, the others wait for a restart. A secret is shown as the path of its file.
+    /// The outcome of the last reload, and the keys whose values differ from those at the start. A
+    /// `live` change is active, the others wait for a restart. A secret is shown as the path of its
+    /// file.
     fn configuration(&self) -> Reply {
         let read = self.in_force.last_reload();
         let changes = self.in_force.started().changes(&read.values);
@@ -209,7 +210,7 @@ impl Operator {
         }
     }
 
-    /// Samples the past of the plots.
+    /// The task that samples the history of the plots.
     pub fn sampler(&self) -> Sampler {
         Sampler(Arc::clone(&self.admin))
     }
@@ -312,7 +313,7 @@ fn refused(denied: Denied) -> Reply {
         Denied::Token => {
             let mut reply = Reply::text(401, "the operator's token is required\n");
             reply.field("www-authenticate", "Bearer");
-            // browsers prompt for any user name, with the token as the password
+            // browsers prompt for a user name, which may be anything, and the token as the password
             reply.field("www-authenticate", r#"Basic realm="portcullis", charset="UTF-8""#);
             reply
         }

@@ -1,4 +1,4 @@
-//! The metrics whose values other parts keep: read at each scrape.
+//! The metrics whose values other parts hold, read at each scrape.
 
 use super::Admin;
 use crate::gateway::CacheStats;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Name, help text, and how to read the value from its owner.
 type Gauge<Owner, Value> = (&'static str, &'static str, fn(&Owner) -> Value);
 
-/// Registers what `admin` can see. A registry of its own, so that the parts, which hold the
-/// metrics of the process, are not held by them in turn.
+/// Registers the metrics of parts that `admin` can see. Their registry is separate: the parts own
+/// the metrics of the process, which must not own the parts in turn.
 pub(super) fn registry(admin: &Admin) -> Registry {
     let registry = Registry::default();
     node(&registry, admin);
@@ -41,7 +41,7 @@ pub(super) fn registry(admin: &Admin) -> Registry {
     registry
 }
 
-/// When the certificates begin and end.
+/// When certificates become valid, and when they expire.
 fn certificates(registry: &Registry, surfaces: &Surfaces) {
     let times: [Gauge<Identity, u64>; 2] = [
         (
@@ -104,7 +104,7 @@ fn node(registry: &Registry, admin: &Admin) {
     by_url(registry, admin);
 }
 
-/// Series for each URL of the node, by its place in the configuration.
+/// Series for each URL of the node, by its position in the configuration.
 fn by_url(registry: &Registry, admin: &Admin) {
     let node = admin.node.clone();
     let info = Opts::new("portcullis_node_info", "1, with the URL at this place of node.url.");
@@ -127,7 +127,7 @@ fn by_url(registry: &Registry, admin: &Admin) {
     group(registry, admin);
 }
 
-/// Series for each URL of which there may be several.
+/// Series for each URL that only matter if there are several.
 fn group(registry: &Registry, admin: &Admin) {
     let node = admin.node.clone();
     let help = "The newest block of the URL; -1 while it is unknown, as it is of an only one.";

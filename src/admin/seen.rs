@@ -1,7 +1,7 @@
-//! Since when the chain has not moved, and when the pins were proven last.
+//! When the newest block was first seen, and when the pins were last proven.
 //!
-//! In: what each sample shows, with its time. Out: two times for the page. The newest known block
-//! and the last proof outlive the node that showed them, so they say how old everything is.
+//! In: the block and the proof of each sample, with its time. Out: two times for the page. Both
+//! stay while the node is down, so that they show how old its data is.
 
 use super::Admin;
 use super::snapshot::millis;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
-/// The last sightings.
+/// The newest block and the last proof.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Last>);
 
@@ -22,8 +22,8 @@ struct Last {
 }
 
 impl Last {
-    /// The last sightings after a sample at `now`. A lower number is another block, too: the chain
-    /// was rolled back.
+    /// Updates the two with a sample at `now`. A lower number is another block, too: the chain was
+    /// rolled back.
     fn after(self, number: Option<u64>, proven: Option<SystemTime>, now: SystemTime) -> Self {
         let is_known = |number: &u64| self.block.is_some_and(|(known, _)| known == *number);
         let newer = number.filter(|number| !is_known(number)).map(|number| (number, now));
@@ -42,7 +42,7 @@ impl Admin {
         })
     }
 
-    /// Takes note of the newest block and proof.
+    /// Records the newest block and the last proof.
     pub(super) fn note_seen(&self) {
         self.look();
     }

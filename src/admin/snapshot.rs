@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Networks that are shown of each surface.
+/// Networks shown of each surface.
 const SHOWN: usize = 10;
-/// The clients that are added up by network.
+/// The busiest clients, which are summed by network.
 const BUSIEST: usize = 100;
 
 /// Milliseconds since 1970.
@@ -27,8 +27,9 @@ pub(super) fn millis(time: SystemTime) -> u64 {
 }
 
 impl Admin {
-    /// The present state. Another `started_ms` is another process, whose counts begin at zero;
-    /// another number of `errors` or `reloads` means that `/errors` or `/config` has changed.
+    /// The present state. A different `started_ms` means another process, whose counts begin at
+    /// zero; a different number of `errors` or `reloads` means that `/errors` or `/config` has
+    /// changed.
     pub(super) fn state(&self) -> Value {
         let process = &self.process;
         let sidecar = &process.metrics.sidecar;
@@ -60,7 +61,7 @@ impl Admin {
         })
     }
 
-    /// The verdict, and what is wrong with which surfaces.
+    /// The verdict, and what is wrong, each with the surfaces it concerns.
     fn verdict(&self, present: &[Trouble]) -> Value {
         let troubles = present.iter().map(|trouble| {
             let surfaces = self.listeners.iter().map(|listener| listener.surface);
@@ -217,7 +218,7 @@ impl Admin {
     }
 }
 
-/// The URLs of a node, each with the surface whose connections these are.
+/// The URLs of a node, with the surface that owns these connections.
 fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Value> {
     urls.into_iter().map(move |url| {
         json!({
@@ -232,7 +233,7 @@ fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Valu
     })
 }
 
-/// Whether a surface answers worse because of this.
+/// Whether a condition impairs a surface.
 fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
@@ -301,7 +302,7 @@ fn by_network(busiest: &[Busy]) -> Value {
         json!({
             "network": network,
             "clients": clients,
-            // in the last minute, of all of them and of the busiest
+            // in the last minute, of all clients and of the busiest one
             "requests": requests,
             "most": most,
         })

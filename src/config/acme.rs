@@ -67,7 +67,7 @@ impl AcmeConfig {
         self.folder.join(format!("{first}-{of_all}.pem"))
     }
 
-    /// Fills in the file of a listener with domains.
+    /// Sets the files of a listener with domains.
     fn fill(&self, tls: &mut TlsConfig) {
         tls.certificate_file = self.file(&tls.domains);
         tls.key_file.clone_from(&tls.certificate_file);
@@ -79,7 +79,7 @@ impl AcmeConfig {
     }
 }
 
-/// Eight digits that tell files apart.
+/// Eight hexadecimal digits that distinguish files.
 fn digest(text: &str) -> String {
     let hash = Sha256::digest(text);
     hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
@@ -105,7 +105,7 @@ impl Config {
     }
 }
 
-/// Fills in the files of the listeners with domains, and checks what they need.
+/// Sets the files of the listeners with domains, and checks what they need.
 pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
     let acme = config.acme.clone();
     for (key, tls) in config.ordered() {
@@ -126,8 +126,8 @@ pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// Reads a domain in lower case. The challenges prove one name: addresses and
-/// wildcards are refused.
+/// Parses a domain into lower case. The challenges prove single names: addresses and wildcards are
+/// refused.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     if text.starts_with("*.") {
         return Err("a wildcard requires the challenge dns-01, which is not supported: list each \

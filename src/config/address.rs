@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 
-/// A list of at least one.
+/// A list of at least one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NonEmpty<T>(Vec<T>);
 
@@ -35,7 +35,7 @@ impl<T> Deref for NonEmpty<T> {
     }
 }
 
-/// The address of a listener; shown as it is written.
+/// The address of a listener; displayed as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     /// A TCP address; port 0 picks a free port.
@@ -89,7 +89,7 @@ impl Listen {
         matches!(self, Self::Tcp(address) if (1..1024).contains(&address.port()))
     }
 
-    /// Whether the two cannot be bound at once.
+    /// Whether the two cannot be bound at the same time.
     pub(crate) fn collides(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(a), Self::Tcp(b)) => {
@@ -118,7 +118,7 @@ impl fmt::Display for Listen {
 /// The transport towards a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// In the clear.
+    /// Without TLS.
     Http,
     /// Over TLS.
     Https,
@@ -143,15 +143,15 @@ impl Scheme {
 /// The endpoint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeUrl {
-    /// Whether TLS is spoken.
+    /// Whether TLS is used.
     pub scheme: Scheme,
     /// A host name in lower case or an IP address, without brackets.
     pub host: String,
-    /// The port, that of the scheme when the URL has none.
+    /// The port; the scheme's default if the URL has none.
     pub port: u16,
     /// The path, at least `/`.
     pub path: String,
-    /// The text of the `Host` header: IPv6 in brackets, the scheme's own port left out.
+    /// The text of the `Host` header: IPv6 in brackets, without the scheme's default port.
     pub authority: String,
 }
 
@@ -185,11 +185,11 @@ impl NodeUrl {
 }
 
 impl NodeUrl {
-    /// Words of paths that are no secret.
+    /// Path segments that are not secret.
     const WORDS: [&str; 8] =
         ["api", "json-rpc", "mainnet", "public", "rpc", "sepolia", "starknet", "version"];
 
-    /// Whether the path says nothing but which API it is: providers have keys in it.
+    /// Whether the path only names the API. Providers may put keys into it.
     pub(super) fn has_plain_path(&self) -> bool {
         let is_version = |segment: &str| {
             let digits = segment.strip_prefix('v').unwrap_or(segment);
@@ -200,7 +200,8 @@ impl NodeUrl {
         self.path.split('/').all(is_plain)
     }
 
-    /// The URL as logs, metrics and the operator's page show it: without what may be a key.
+    /// The URL as logs, metrics and the operator's page show it: without a path that may contain a
+    /// key.
     pub fn shown(&self) -> String {
         match self.has_plain_path() {
             true => self.to_string(),
@@ -225,7 +226,7 @@ pub enum CorsOrigins {
 }
 
 impl CorsOrigins {
-    /// `*` alone, or a list without it.
+    /// Accepts `*` alone, or a list without it.
     pub(super) fn new(origins: Vec<String>) -> Result<Self, String> {
         match origins.iter().any(|origin| origin == "*") {
             true if origins.len() == 1 => Ok(Self::Any),
@@ -270,7 +271,7 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     Ok(network)
 }
 
-/// A host in lower case, IPv6 in brackets, and a port from 1 if there is one.
+/// Parses a host into lower case, IPv6 in brackets, and a port from 1 if there is one.
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));
     let (host, port) = authority.split_at(end.unwrap_or(authority.len()));

@@ -16,7 +16,7 @@ pub struct Values(pub(super) BTreeMap<&'static str, Text>);
 /// A value as text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    /// As it is written.
+    /// The value as it is written.
     pub(super) written: String,
     /// The value without path segments that may be an API key, if that differs.
     pub(super) shown: Option<String>,
@@ -77,9 +77,9 @@ pub struct LastReload {
     pub values: Values,
     /// When it was requested; `None` before the first one.
     pub at: Option<SystemTime>,
-    /// Whether it failed on a mistake, so that nothing changed.
+    /// Whether the file had a mistake, so that nothing changed.
     pub failed: bool,
-    /// How many were requested.
+    /// How many reloads were requested.
     pub count: u64,
 }
 

@@ -1,5 +1,4 @@
-//! Checks of the whole configuration that no key can decide alone: defaults that follow from other
-//! keys, and keys that conflict.
+//! Checks of the whole configuration: defaults that depend on other keys, and keys that conflict.
 
 use super::acme;
 use super::error::Origin;
@@ -126,7 +125,7 @@ fn token(admin: &AdminConfig, reader: &mut Reader<'_>) {
     }
 }
 
-/// Keys that sign sessions or tokens, fetched over http.
+/// Warns of keys for sessions and tokens that are fetched over http:// from another machine.
 fn trusted_keys(sidecar: &SidecarConfig, reader: &mut Reader<'_>) {
     let session = &sidecar.session;
     for (key, url) in [
@@ -163,7 +162,8 @@ fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
     }
 }
 
-/// An account has one queue: two roles with one account would have two.
+/// Checks the faucet's account and key. An account has one queue: if it had two roles, it would
+/// have two queues.
 fn faucet(relay: &RelayConfig, reader: &mut Reader<'_>) {
     let RelayConfig { pins, keys, .. } = relay;
     if pins.faucet == pins.verifier {

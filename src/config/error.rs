@@ -1,4 +1,4 @@
-//! The mistakes in a configuration: each with its place and what is accepted.
+//! The mistakes in a configuration, each with its place and the accepted values.
 //!
 //! The texts are for the operator's terminal. Values are quoted and cut to one short line.
 
@@ -9,7 +9,7 @@ use super::DEFAULT_PATHS;
 use portcullis_filters::nearest::nearest;
 use thiserror::Error;
 
-/// How much of a value a message shows, in characters.
+/// The length to which a message shortens a value, in characters.
 const SHOWN: usize = 60;
 
 /// The place of a value. Errors are listed in this order.
@@ -24,7 +24,7 @@ pub enum Origin {
     },
     /// The environment variable of this name.
     Variable(String),
-    /// None: the key has its default, or is missing.
+    /// No place: the key has its default, or is missing.
     Absent,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for ConfigError {
 pub struct Errors(Vec<ConfigError>);
 
 impl Errors {
-    /// The errors in the order of the file, or `value` when there are none.
+    /// Returns `value`, or the errors in the order of the file if there are any.
     pub(super) fn unless_none<T>(mut errors: Vec<ConfigError>, value: T) -> Result<T, Self> {
         if errors.is_empty() {
             return Ok(value);
@@ -68,13 +68,13 @@ impl Errors {
         Err(Self(errors))
     }
 
-    /// Keeps the errors about other sections; `Ok` if there are none.
+    /// Removes the errors about `section`; `Ok` if none are left.
     pub(crate) fn except_in(mut self, section: &str) -> Result<(), Self> {
         self.0.retain(|error| !error.key.starts_with(section));
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
 
-    /// Whether one of them is about this key.
+    /// Whether an error is about this key.
     pub fn names(&self, key: &str) -> bool {
         self.0.iter().any(|error| error.key == key)
     }
@@ -113,13 +113,13 @@ pub enum LoadError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// All of them.
+        /// All mistakes.
         #[source]
         errors: Errors,
     },
 }
 
-/// A value in quotes, as [`shown`].
+/// A value in quotes, shortened by [`shown`].
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", shown(text))
 }

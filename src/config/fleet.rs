@@ -54,11 +54,11 @@ const WHEN_DOWN: &[(&str, WhenDown)] =
 /// The admission of an instance while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenDown {
-    /// It admits its part of each quota.
+    /// Each instance admits its part of each quota.
     Share,
-    /// It admits the whole of each quota.
+    /// Each instance admits the whole of each quota.
     Local,
-    /// It admits nothing.
+    /// No instance admits anything.
     Refuse,
 }
 
@@ -68,7 +68,7 @@ fn name(text: &str) -> Result<String, String> {
     if is_name { Ok(text.to_owned()) } else { Err(String::new()) }
 }
 
-/// Its messages do not show the value, which may contain a password.
+/// Parses the URL of the store. Messages do not show the value, which may contain a password.
 fn store_url(value: &Value<'_>) -> Converted<String> {
     const FORM: &str = "valkey://HOST:PORT/DATABASE, valkeys://…, redis://…, rediss://… or \
                         unix:/path";

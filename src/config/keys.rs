@@ -1,19 +1,18 @@
 //! A configuration key: its path, its default, its text, and whether a reload applies it.
 //!
-//! Each section is written once, as rows of [`section!`] next to the struct they fill:
-//! `acme.rs`, `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and
-//! `trace.rs`.
-//! The rows make the fields, the [`Key`]s by which the reader knows names and defaults, the code
-//! that reads them, and `conf/portcullis.toml` ([`example`]).
+//! Each section is written once, as rows of [`section!`] next to the struct they fill: `acme.rs`,
+//! `fleet.rs`, `gateway.rs`, `relay.rs`, `sidecar.rs`, `process.rs`, `surface.rs` and `trace.rs`.
+//! The rows generate the fields, the [`Key`]s with names and defaults, the code that reads them,
+//! and `conf/portcullis.toml` ([`example`]).
 
 use std::fmt::Write as _;
 
 use super::error::{closest, distance};
 use super::{acme, fleet, gateway, process, relay, sidecar, surface, trace};
 
-/// The start of every environment variable that overrides a key.
+/// The prefix of every environment variable that overrides a key.
 pub(super) const ENV_PREFIX: &str = "PORTCULLIS__";
-/// The start of every name that may have been meant as one.
+/// The prefix of every variable that may be meant to override a key.
 pub(super) const NAME_PREFIX: &str = "PORTCULLIS_";
 
 /// Variables of OpenTelemetry, and the keys that they override unless our own variables do.
@@ -23,14 +22,14 @@ const STANDARD: [(&str, &str); 3] = [
     ("OTEL_TRACES_SAMPLER_ARG", "trace.ratio"),
 ];
 
-/// Letters to insert, drop, replace or swap in a name that nearly spells a key.
+/// The maximum edit distance of a name that is similar to a key's.
 const SIMILAR: usize = 2;
 
 /// A table of the file.
 pub(super) struct Section {
     /// Its name in brackets.
     pub(super) path: &'static str,
-    /// The comment above it; empty for further keys of a section that has its comment already.
+    /// The comment above it; empty for further keys of a section that already has one.
     pub(super) about: &'static [&'static str],
     pub(super) keys: &'static [Key],
 }
@@ -39,13 +38,13 @@ pub(super) struct Key {
     /// The full path, such as `gateway.listen`.
     pub(super) path: &'static str,
     pub(super) default: DefaultValue,
-    /// Its meaning, then the reason of its default: the comment above it, line by line.
+    /// The lines of the comment above it: its meaning, then the reason for its default.
     pub(super) doc: &'static [&'static str],
     /// Whether a running process applies a change on SIGHUP.
     pub(super) live: bool,
 }
 
-/// The value of a key that nobody sets, as a TOML literal.
+/// The value of a key that is not set, as a TOML literal.
 pub(super) enum DefaultValue {
     Default(&'static str),
     /// No default: the key is required. The literal is what the example file shows.
@@ -87,7 +86,7 @@ pub(super) const SECTIONS: [Section; 30] = [
 ];
 
 /// Rows of keys: `name = Default(literal) live;` under the lines of its comment. A key without
-/// `live` changes with a restart.
+/// `live` needs a restart.
 macro_rules! keys {
     ($section:literal: $(
         $(#[doc = $doc:literal])+
@@ -106,7 +105,7 @@ macro_rules! keys {
 pub(super) use keys;
 
 /// A section with its struct: `name: Type = Default(literal), conversion, live;` under the lines of
-/// its comment. Fields that are read otherwise follow in `with reader { … }`.
+/// its comment. Other fields follow in `with reader { … }`.
 macro_rules! section {
     (
         $(#[doc = $about:literal])+
@@ -186,7 +185,7 @@ pub(super) fn sections() -> impl Iterator<Item = &'static str> {
     named.map(|section| section.path)
 }
 
-/// Whether this is no section, but the first part of the names of some, such as `tls`.
+/// Whether the names of some sections begin with this one, as `tls.acme` does with `tls`.
 pub(super) fn is_around_section(path: &str) -> bool {
     sections().any(|section| section.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
@@ -202,7 +201,7 @@ pub(super) fn with_same_letters(name: &str) -> Option<&'static Key> {
     all().find(|key| joined_words(&key.variable()) == words)
 }
 
-/// The key that a variable's name spells with [`SIMILAR`] letters wrong.
+/// The key that a variable's name spells with at most [`SIMILAR`] wrong letters.
 pub(super) fn with_similar_letters(name: &str) -> Option<&'static Key> {
     let words = joined_words(name);
     let distance = |key: &&Key| distance(&words, &joined_words(&key.variable()));
@@ -216,7 +215,7 @@ fn joined_words(name: &str) -> String {
     words.collect::<Vec<_>>().join("_")
 }
 
-/// The message for an unknown key; `shown` writes a suggested path.
+/// The message for an unknown key; `shown` formats a suggested path.
 pub(super) fn unknown_key(path: &str, shown: impl Fn(&str) -> String) -> String {
     if let Some(near) = closest(path, all().map(|key| key.path), last_segment) {
         return format!("unknown key; did you mean {}?", shown(near));

@@ -93,7 +93,7 @@ pub struct Config {
     pub store: Option<StoreConfig>,
     /// The state that several instances share, if there are several.
     pub fleet: Option<FleetConfig>,
-    /// Which requests are traced, and where to, if any are.
+    /// Which requests are traced, and where traces are sent, if any are.
     pub trace: Option<TraceConfig>,
     /// The operator's page, metrics and probes, unless they are switched off.
     pub admin: Option<AdminConfig>,
@@ -132,8 +132,8 @@ impl Config {
     }
 }
 
-/// A configuration with its mistakes: the place of a wrong or missing value has the default, or the
-/// value of the example file.
+/// A configuration with its mistakes. A wrong or missing value is replaced by the default, or by
+/// that of the example file.
 #[derive(Debug)]
 pub struct Draft {
     /// The configuration.
@@ -164,11 +164,11 @@ impl Config {
 }
 
 impl Draft {
-    /// Reads a file as far as possible; `env` overrides it. From now on, the files of secrets are
-    /// read as it says.
+    /// Reads a file, and replaces mistakes; `env` overrides it. Its policy for the files of secrets
+    /// applies from now on.
     ///
     /// # Errors
-    /// The file cannot be read, or is not TOML.
+    /// Fails if the file cannot be read, or is not TOML.
     pub fn load(
         path: &Path,
         env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -181,10 +181,10 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Reads the text of a file as far as possible; `env` overrides it.
+    /// Reads the text of a file, and replaces mistakes; `env` overrides it.
     ///
     /// # Errors
-    /// The text is not TOML.
+    /// Fails if the text is not TOML.
     pub fn parse(
         text: &str,
         env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -198,14 +198,14 @@ impl Draft {
     }
 }
 
-/// Where the configuration is without `--config`, in this order.
+/// The paths of the configuration without `--config`, in order of preference.
 pub const DEFAULT_PATHS: [&str; 2] = ["/etc/portcullis/portcullis.toml", "portcullis.toml"];
 
-/// The first of [`DEFAULT_PATHS`] that exists. One that cannot be looked at counts as existing, so
-/// that it is reported and not passed over.
+/// The first of [`DEFAULT_PATHS`] that exists. One that cannot be checked counts as existing, so
+/// that its error is reported.
 ///
 /// # Errors
-/// None exists.
+/// Fails if none exists.
 pub fn default_path() -> Result<PathBuf, LoadError> {
     let exists = |path: &&Path| path.try_exists().unwrap_or(true);
     let found = DEFAULT_PATHS.iter().map(Path::new).find(exists);

@@ -85,7 +85,7 @@ const LEVELS: &[(&str, LevelFilter)] = &[
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Plain text, for people.
     Text,
 }
 
@@ -164,9 +164,9 @@ const MODES: &[(&str, NodeMode)] =
 /// How several URLs of the node serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeMode {
-    /// One at a time, in order of preference.
+    /// One URL serves, in order of preference.
     Failover,
-    /// All of them.
+    /// All URLs serve.
     Replicas,
 }
 
@@ -223,24 +223,24 @@ section! {
     }
 }
 
-/// Whether connections to PostgreSQL are encrypted. There is nothing in between: TLS that verifies
-/// nothing, or is optional, stops nobody who is on the path.
+/// Whether connections to PostgreSQL are encrypted. There is no weaker TLS: if it is optional or
+/// verifies nothing, it does not stop an attacker on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreTls {
-    /// In the clear.
+    /// Without TLS.
     Off,
     /// Encrypted, with the certificate and its host name verified.
     VerifyFull,
 }
 
 impl StoreConfig {
-    /// Whether only one process at a time can serve with it: SQLite.
+    /// Whether only one process can use the store: SQLite.
     pub fn is_for_one(&self) -> bool {
         self.url.starts_with("sqlite:")
     }
 }
 
-/// Its messages do not show the value, which may contain a password.
+/// Parses the URL of the store. Messages do not show the value, which may contain a password.
 fn store_url(value: &Value<'_>) -> Converted<String> {
     const FORM: &str = "sqlite:FILE or postgres://USER@HOST:PORT/DATABASE";
     let DeValue::String(url) = value.get_ref() else {
@@ -262,7 +262,7 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
     }
 }
 
-/// PostgreSQL, or "".
+/// Parses the URL of a replica in PostgreSQL, or "" for none.
 fn replica_url(value: &Value<'_>) -> Converted<Option<String>> {
     match value.get_ref() {
         DeValue::String(url) if url.is_empty() => Ok(None),

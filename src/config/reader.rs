@@ -1,7 +1,7 @@
 //! The file and the environment as one value per key, with its place.
 //!
 //! In: the TOML text and the variables `PORTCULLIS__…`. Out: each key's value, converted. A mistake
-//! is recorded and reading goes on with the key's default, so that one run finds every mistake;
+//! is recorded and replaced by the key's default, so that one run finds every mistake;
 //! [`Reader::finish`] then returns all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +23,14 @@ pub(super) struct Variable {
     value: Option<String>,
 }
 
-/// The variables of `env` whose names begin like ours, and those of OpenTelemetry, which precede.
+/// Selects the variables with our prefix, and those of OpenTelemetry. The latter sort first, so
+/// that ours override them.
 pub(super) fn variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
     let mut variables: Vec<_> = env
         .into_iter()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
         .filter(|(name, value)| {
-            // its specification treats an empty variable of OpenTelemetry as unset
+            // OpenTelemetry's specification treats an empty variable as unset
             name.to_ascii_uppercase().starts_with(NAME_PREFIX)
                 || (keys::of_standard(name).is_some() && !value.is_empty())
         })
@@ -51,7 +52,7 @@ pub(super) struct Reader<'t> {
     /// The byte at which each line starts.
     lines: Vec<usize>,
     sections: BTreeSet<&'static str>,
-    /// The sections that are not in the file, each with a variable of its keys.
+    /// The sections that are not in the file, each with a variable that sets one of its keys.
     only_variables: BTreeMap<&'static str, String>,
     values: BTreeMap<&'static str, RawValue<'t>>,
     errors: Vec<ConfigError>,
@@ -82,8 +83,8 @@ impl<'t> Reader<'t> {
         Ok(reader)
     }
 
-    /// The TOML of the file, or the first syntax error of each line, as one typing mistake often
-    /// causes several. A duplicate name is recorded, and reading goes on.
+    /// Parses the file, or returns the first syntax error of each line, as one typo often causes
+    /// several. A duplicate name is recorded and does not stop the reading.
     fn parse(&mut self) -> Result<DeTable<'t>, Errors> {
         let (table, mistakes) = DeTable::parse_recoverable(self.text);
         let mut lines = BTreeSet::new();
@@ -173,9 +174,9 @@ impl<'t> Reader<'t> {
         self.values.insert(key.path, RawValue { value: variable_value(key, text), origin });
     }
 
-    /// A variable without our prefix. One that spells a key with other underscores is an error,
-    /// and one that nearly does is a warning; others are not ours: Kubernetes sets
-    /// `PORTCULLIS_PORT` for a service named `portcullis`.
+    /// Checks a variable that does not begin with `PORTCULLIS__`. A name that spells a key with
+    /// other underscores is an error, and a similar one a warning. Others are not ours: Kubernetes
+    /// sets `PORTCULLIS_PORT` for a service named `portcullis`.
     fn read_similar_variable(&mut self, name: &str) {
         let origin = Origin::Variable(shown(name));
         if let Some(key) = keys::with_same_letters(name) {
@@ -198,7 +199,8 @@ impl<'t> Reader<'t> {
         self.values.get(path).is_some_and(|raw| raw.origin != Origin::Absent)
     }
 
-    /// The value of a key, converted; or that of its literal, with the mistakes recorded.
+    /// The converted value of a key. If it has mistakes, they are recorded and the key's literal is
+    /// used.
     pub(super) fn take<T>(
         &mut self,
         path: &str,
@@ -243,7 +245,7 @@ impl<'t> Reader<'t> {
         self.errors.push(ConfigError { key: key.to_owned(), origin, message });
     }
 
-    /// Records what is accepted, but most likely not meant.
+    /// Records a warning about a value that is accepted, but most likely not meant.
     pub(super) fn warn(&mut self, path: &'static str, message: String) {
         let origin = self.values.get(path).map_or(Origin::Absent, |raw| raw.origin.clone());
         self.warnings.push(ConfigError { key: path.to_owned(), origin, message });
@@ -265,8 +267,8 @@ impl<'t> Reader<'t> {
         (Errors::unless_none(self.errors, ()), self.warnings)
     }
 
-    /// One error for all missing keys of a section that only a variable switched on: that was most
-    /// likely not meant.
+    /// Joins the errors about missing keys of a section that only a variable switched on, most
+    /// likely by mistake.
     fn join_missing_keys(&mut self) {
         for (section, variable) in std::mem::take(&mut self.only_variables) {
             let name = |error: &ConfigError| {
@@ -305,7 +307,7 @@ fn defaults<'t>() -> BTreeMap<&'static str, RawValue<'t>> {
     keys::all().filter_map(value).collect()
 }
 
-/// The value of a variable: TOML, or text. For a key of text, 0x1 and true are text, too.
+/// The value of a variable: TOML, or text. For a key of text, `0x1` and `true` are text, too.
 fn variable_value<'t>(key: &keys::Key, text: &'t str) -> Value<'t> {
     let is_toml = |value: &Value<'_>| match value.get_ref() {
         DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_) => true,

@@ -277,7 +277,7 @@ fn felt(text: &str) -> Result<Felt, String> {
     }
 }
 
-/// A felt, or zero, which no account has, for "".
+/// A felt; zero, which is no account's address, for "".
 fn optional_felt(text: &str) -> Result<Felt, String> {
     if text.is_empty() { Ok(Felt::ZERO) } else { felt(text) }
 }
@@ -286,7 +286,8 @@ fn amount(text: &str) -> Result<Amount, String> {
     Amount::parse(text).ok_or_else(String::new)
 }
 
-/// A number of drips, or `None` for "". As "" is a text, a variable's number is one, too.
+/// A number of drips, or `None` for "". The number in a variable arrives as text, since the default
+/// is one.
 fn optional_drips(value: &Value<'_>) -> Converted<Option<u32>> {
     let in_range = |drips: &u32| (1..=1_000_000).contains(drips);
     let written = value.get_ref();

@@ -258,7 +258,7 @@ fn did_of(origin: &str) -> String {
     format!("did:web:{}", host.replace(':', "%3A"))
 }
 
-/// 1 to `most` letters, digits or `others`.
+/// Whether a text has 1 to `most` letters, digits or `others`.
 fn is_word(text: &str, others: &[u8], most: usize) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
     (1..=most).contains(&text.len()) && text.bytes().all(is_part)
@@ -311,7 +311,7 @@ pub fn parse_origin(text: &str) -> Result<String, String> {
     origin(text).map_err(|why| format!("expected {ORIGIN_FORM}: {why}"))
 }
 
-/// A scheme and a host, and nothing after them: XRPC clients would drop a path.
+/// Parses a scheme and a host. Nothing may follow them: XRPC clients would drop a path.
 fn origin(text: &str) -> Result<String, String> {
     let uri = uri(text)?;
     if uri.path() != "/" || uri.query().is_some() {

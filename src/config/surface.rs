@@ -58,14 +58,15 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Whether the certificate is ordered by ACME, and both files are the one that holds it.
+    /// Whether the certificate is ordered by ACME. Both files are then one, with certificate and
+    /// key.
     pub fn is_ordered(&self) -> bool {
         !self.domains.is_empty()
     }
 }
 
-/// Reads the section of a surface; without it the listener serves plain HTTP. The file of a
-/// certificate that is ordered is filled in by `acme`.
+/// Reads the section of a surface; without it the listener serves plain HTTP. For an ordered
+/// certificate, `acme` sets the files.
 pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
     if !reader.has(&format!("{surface}.tls")) {
         return None;

@@ -40,7 +40,7 @@ section! {
 /// A fraction from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ratio {
-    /// In millionths.
+    /// The fraction in millionths.
     pub millionths: u32,
 }
 

@@ -69,7 +69,7 @@ impl Amount {
         self.0
     }
 
-    /// Fri as STRK with all its decimals, as a person reads a balance.
+    /// Formats fri as STRK with all decimals, for people.
     pub fn in_strk(fri: u128) -> String {
         let (whole, part) = (fri / Self::STRK, fri % Self::STRK);
         let text = format!("{whole}.{part:018}");

@@ -1,7 +1,7 @@
 //! Conversions from a TOML value to a typed one, with the message for a refused value: "expected …,
 //! found …".
 //!
-//! Pure functions of one value. Each key's row names the one it uses, and its bounds.
+//! Pure functions of one value. The row of each key names its conversion and the bounds.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -20,7 +20,7 @@ use super::units::{self, Readable, Size};
 /// A value and its place in the file.
 pub(super) type Value<'v> = Spanned<DeValue<'v>>;
 
-/// A typed value, or all that is wrong with it.
+/// A typed value, or all mistakes in it.
 pub(super) type Converted<T> = Result<T, Vec<ValueError>>;
 
 /// A mistake in a value or in one item of a list, and the byte where it starts.
@@ -30,7 +30,7 @@ pub(super) struct ValueError {
     pub(super) message: String,
 }
 
-/// An integer in a range; `why` is the reason of the bounds.
+/// An integer in a range; `why` is the reason for the bounds.
 pub(super) fn integer<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
     why: &'static str,
@@ -49,7 +49,7 @@ pub(super) fn integer<T: TryFrom<u64>>(
     }
 }
 
-/// A duration in a range; `why` is the reason of the bounds.
+/// A duration in a range; `why` is the reason for the bounds.
 pub(super) fn duration(
     range: RangeInclusive<Duration>,
     why: &'static str,
@@ -58,7 +58,7 @@ pub(super) fn duration(
     quantity("a duration", units, units::duration, Readable, range, why)
 }
 
-/// A size in a range; `why` is the reason of the bounds.
+/// A size in a range; `why` is the reason for the bounds.
 pub(super) fn size(
     range: RangeInclusive<Size>,
     why: &'static str,
@@ -147,7 +147,7 @@ pub(super) fn optional_path(text: &str) -> Result<Option<PathBuf>, String> {
     }
 }
 
-/// A list of distinct items; a value that is not a list is a list of one. `why` is the reason of
+/// A list of distinct items; a value that is not a list is a list of one. `why` is the reason for
 /// the bounds on their number.
 pub(super) fn list<T: PartialEq>(
     item: impl Fn(&Value<'_>) -> Converted<T>,
@@ -186,7 +186,7 @@ pub(super) fn list<T: PartialEq>(
     }
 }
 
-/// A list whose bounds exclude the empty one.
+/// A list that is not empty; the bounds of `list` must start at 1.
 pub(super) fn non_empty<T>(
     list: impl Fn(&Value<'_>) -> Converted<Vec<T>>,
 ) -> impl Fn(&Value<'_>) -> Converted<NonEmpty<T>> {
@@ -206,7 +206,7 @@ pub(super) fn node_url(value: &Value<'_>) -> Converted<NodeUrl> {
     url("a URL such as \"http://127.0.0.1:5050/rpc\"")(value)
 }
 
-/// A URL. Its messages hide what may be a password or a key.
+/// A URL. Messages hide parts of it that may be a password or a key.
 pub(super) fn url(form: &'static str) -> impl Fn(&Value<'_>) -> Converted<NodeUrl> {
     move |value| {
         let Some(text) = value.get_ref().as_str() else { return mismatch(form, value) };
@@ -217,7 +217,7 @@ pub(super) fn url(form: &'static str) -> impl Fn(&Value<'_>) -> Converted<NodeUr
     }
 }
 
-/// As [`written`], but the URLs of nodes without what may be a password or a key.
+/// As [`written`], but without the parts of node URLs that may be a password or a key.
 pub(super) fn safely_written(value: &DeValue<'_>) -> String {
     match value {
         DeValue::Array(items) => {

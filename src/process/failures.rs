@@ -1,4 +1,4 @@
-//! Whether many requests of a surface fail although nothing else that is wrong explains it.
+//! Detects that many requests of a surface fail although no other condition explains it.
 //!
 //! Counts once per [`WINDOW`]. A single bad window may be a restart of the node; two in a row are
 //! reported, until one is good.
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 /// How long requests are counted.
 pub(super) const WINDOW: Duration = Duration::from_secs(5);
-/// Bad windows in a row that are reported.
+/// Bad windows in a row after which they are reported.
 const LASTING: u32 = 2;
-/// Fewer failures in a window are single requests.
+/// Fewer failures in a window are ignored as single requests.
 const FEW: u64 = 5;
 /// One failure in this many requests is too many.
 const TOLERATED: u64 = 20;
@@ -28,8 +28,8 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Ends a window: what is wrong, if it lasts. A condition that is `present` may explain it;
-    /// `cause_of` says why requests fail for a reason.
+    /// Ends a window and returns what is wrong, if it lasts. A condition in `present` may explain
+    /// it; `cause_of` returns why requests fail for a reason.
     pub(super) fn end_window(
         &mut self,
         surface: Surface,
@@ -68,8 +68,8 @@ impl Failures {
     }
 }
 
-/// Why requests fail for this reason: the newest failure at a URL of the node that has it, or, if
-/// the node cannot be reached, because of which a URL gets no calls.
+/// Why requests fail for this reason: the newest failure at a node URL that has this reason. If the
+/// node is unreachable, a failure that stopped the calls to its URL counts, too.
 pub(super) fn node_cause<'a>(reason: &str, failures: &'a [UrlFailure]) -> Option<&'a str> {
     let belongs = |failure: &&UrlFailure| {
         let own = Refusal::from(failure.error).reason;
@@ -80,7 +80,7 @@ pub(super) fn node_cause<'a>(reason: &str, failures: &'a [UrlFailure]) -> Option
     Some(&newest.cause)
 }
 
-/// A failure that is no part of a shutdown.
+/// Whether this is a failure, and not part of a shutdown.
 fn is_fault(reason: Reason) -> bool {
     reason.is_failure() && reason != Reason::Draining
 }
@@ -111,7 +111,7 @@ mod tests {
             (Reason::UpstreamUnreachable, vec![broken], None),
             (Reason::UpstreamUnreachable, vec![refused, cut], Some(cut.1)),
             (Reason::UpstreamTimeout, vec![refused, slow, cut], Some(slow.1)),
-            // nothing is sent to a URL that hung
+            // a URL that hung gets no calls
             (Reason::UpstreamUnreachable, vec![broken, slow], Some(slow.1)),
             (Reason::UpstreamUnreachable, vec![slow, busy], Some(busy.1)),
             (Reason::UpstreamInvalid, vec![refused, broken, slow, cut, busy], None),

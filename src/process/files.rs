@@ -1,5 +1,5 @@
-//! The limit of open files, as each connection takes one. The last ones are for the operator, whose
-//! probes are answered when there are no others.
+//! The limit of open files: each connection takes one. The last descriptors are reserved for the
+//! operator, so that probes are answered when no others are free.
 
 use crate::config::StoreConfig;
 use crate::io::DescriptorUse;
@@ -10,23 +10,23 @@ use thiserror::Error;
 /// Other files: listeners, the store, the log, and fetches of the sidecar.
 const OTHERS: u64 = 256;
 
-/// The part of [`OTHERS`] for the operator's connections, and to accept and refuse all others.
+/// The part of [`OTHERS`] for the operator's connections, and for accepting others to refuse them.
 const RESERVED: u64 = 32;
 
-/// The fewest files for connections: six of clients, three to the node, three of the operator.
+/// The minimum of files for connections: six of clients, three to the node, three of the operator.
 const FEWEST: u64 = 12;
 
-/// For each runtime: its epoll, twice, its waker, and its end of the signals.
+/// Files of each runtime: epoll (twice), the waker, and the receiver of signals.
 const RUNTIME: u64 = 4;
-/// Both pairs of sockets that pass on signals.
+/// Files of the two socket pairs that pass on signals.
 const SIGNALS: u64 = 4;
-/// A SQLite file has four readers, each with the file and its log, in addition to its writer.
+/// Files of SQLite: four readers, each with the database and its log, in addition to the writer.
 const SQLITE: u64 = 8;
 
 /// The files that the process needs, by purpose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileNeeds {
-    /// Files that the process has open whatever it serves.
+    /// Files that the process has open without connections.
     pub(crate) own: u64,
     /// Connections of all clients, at most.
     pub(crate) clients: u64,
@@ -35,10 +35,10 @@ pub(crate) struct FileNeeds {
 }
 
 impl FileNeeds {
-    /// The files of the process itself once it serves: those that are open now, and what its
-    /// runtimes and its store are going to open.
+    /// The files of the process itself once it serves: those that are open now, and those that its
+    /// runtimes and its store will open.
     pub(crate) fn own(runtimes: u64, store: Option<&StoreConfig>) -> u64 {
-        // without the one that lists them
+        // without the descriptor of the listing itself
         let open = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64 - 1);
         let store = store.map_or(0, |config| match &config.read_url {
             _ if config.is_for_one() => SQLITE,
@@ -61,12 +61,12 @@ pub struct TooFewFiles {
     own: u64,
 }
 
-/// Where the descriptors begin that are not for everyone.
+/// The first of the reserved descriptors.
 #[derive(Debug, PartialEq, Eq)]
 struct Reserved {
-    /// The first that no client's connection gets.
+    /// The first that client connections cannot use.
     from_clients: u64,
-    /// The first that no connection to the node gets either.
+    /// The first that connections to the node cannot use either.
     from_node: u64,
 }
 
@@ -74,7 +74,7 @@ struct Reserved {
 /// logs a warning if that is too low for all connections.
 ///
 /// # Errors
-/// The limit is too low for any connection.
+/// Fails if the limit is too low for any connection.
 pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
@@ -94,8 +94,8 @@ pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
     Ok(())
 }
 
-/// Divides the part of `limit` that the process itself leaves. Of a low limit, clients get at least
-/// one half, and the node one quarter.
+/// Divides the part of `limit` that the process itself leaves. Under a low limit, clients get at
+/// least half of it, and the node a quarter.
 fn reserve(limit: u64, needs: FileNeeds) -> Result<Reserved, TooFewFiles> {
     let own = needs.own;
     let free = limit.checked_sub(own).filter(|free| *free >= FEWEST);

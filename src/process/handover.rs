@@ -3,8 +3,8 @@
 //! The old process starts its program again, from the path that it was started from, and passes it
 //! the listening sockets as the service manager would. Both accept until the new one reports on a
 //! socket pair that it is ready; then the old one announces it to the service manager, releases it,
-//! and stops. If the successor fails, the old process serves on. Not with SQLite, which one process
-//! at a time can open.
+//! and stops. If the successor fails, the old process continues to serve. SQLite, which only one
+//! process can open, rules out a handover.
 //!
 //! A shell in between makes the successor a child of the service manager: systemd 252 kills a main
 //! process that is not its child without waiting for it to stop.
@@ -29,7 +29,7 @@ pub(crate) const HANDOVER: &str = "succession";
 pub(crate) const HELD: &str = "+held";
 /// sd_listen_fds(3): `SD_LISTEN_FDS_START`.
 pub(super) const FIRST_FD: i32 = 3;
-/// How long a successor may take to be ready: it waits only for its store.
+/// Timeout for a successor to be ready: it waits only for its store.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the successor waits for its release.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,11 +60,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program of this process, by the path that it was started from; the successor runs
-    /// whatever file is there by then.
+    /// The program of this process, by the path that it was started from. The successor runs the
+    /// file that is at this path by then.
     ///
     /// # Errors
-    /// The path cannot be determined.
+    /// Fails if the path cannot be determined.
     pub fn of_this_process() -> io::Result<Self> {
         let mut arguments = std::env::args_os();
         let name = arguments.next().map(PathBuf::from);
@@ -76,7 +76,7 @@ impl Program {
         Ok(Self { path, arguments: arguments.collect() })
     }
 
-    /// Starts it with these sockets, and waits until it is ready to serve.
+    /// Starts the program with these sockets, and waits until it is ready to serve.
     pub(crate) async fn spawn_successor(
         &self,
         sockets: &[ListenerFd],
@@ -114,7 +114,7 @@ impl Program {
         command.args(["-c", SPAWN]).arg(&self.path).args(&self.arguments);
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         command.env("LISTEN_FDS", count).env("LISTEN_FDNAMES", names.join(":"));
-        // they name this process; without them, the variables apply to any reader
+        // these name this process; without them, the variables above apply to any process
         command.env_remove("LISTEN_PID").env_remove("WATCHDOG_PID");
         command.fd_mappings(mappings.collect()).map_err(io::Error::other)?;
         let output = command.output()?.stdout;
@@ -124,12 +124,12 @@ impl Program {
     }
 }
 
-/// A process that is to serve; killed if dropped before it is released.
+/// A process that will serve; killed if dropped before its release.
 #[derive(Debug)]
 pub(crate) struct Successor {
     id: Pid,
-    /// pidfd_open(2): names the process also when it has exited and another has its id. Readable
-    /// once it has exited. `None` after the release.
+    /// pidfd_open(2): names the process even if it has exited and another has its id. Readable once
+    /// it has exited. `None` after the release.
     process: Option<OwnedFd>,
     stream: UnixStream,
 }
@@ -143,7 +143,8 @@ impl Successor {
         self.id.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Waits a moment for a successor that closed the socket, so that its errors are logged first.
+    /// Waits up to [`EXIT_TIMEOUT`] for a successor that closed the socket, so that its errors are
+    /// logged first.
     async fn exits(&self) {
         let Some(Ok(process)) = self.process.as_ref().map(OwnedFd::try_clone) else { return };
         let wait = move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT));
@@ -151,10 +152,10 @@ impl Successor {
         let _ = tokio::task::spawn_blocking(wait).await;
     }
 
-    /// Lets it serve alone.
+    /// Releases the successor, which then serves alone.
     pub(crate) async fn release(mut self) {
         self.process = None;
-        // if it has just exited, the service manager restarts it
+        // if the successor has just exited, the service manager restarts it
         let _ = self.stream.write_u8(RELEASE).await;
     }
 }
@@ -162,7 +163,7 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if let Some(process) = &self.process {
-            // an error says that it has exited
+            // an error means that it has exited
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
@@ -171,16 +172,16 @@ impl Drop for Successor {
 /// Why there is no successor.
 #[derive(Debug, Error)]
 pub enum HandoverError {
-    /// It cannot be started.
+    /// The successor cannot be started.
     #[error("it cannot be started: {0}")]
     Start(#[from] io::Error),
     /// This is process 1: all others end with it.
     #[error("process 1 cannot be replaced: all others end with it")]
     FirstProcess,
-    /// It exited before it was ready.
+    /// The successor exited before it was ready.
     #[error("it exited before it was ready; its errors are above")]
     Ended,
-    /// It was not ready in time.
+    /// The successor was not ready in time.
     #[error("it was not ready within {} s", READY_TIMEOUT.as_secs())]
     Late,
 }
@@ -194,8 +195,8 @@ impl Predecessor {
         Self(stream)
     }
 
-    /// Reports that this process is ready, and waits for the release, which comes after the
-    /// predecessor has announced this process to the service manager.
+    /// Reports that this process is ready, and waits for the release. The predecessor first
+    /// announces this process to the service manager.
     pub(crate) async fn notify_ready(self) {
         let released = async {
             self.0.set_nonblocking(true)?;

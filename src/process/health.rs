@@ -1,8 +1,8 @@
 //! Checks everything once a second, and reports what is wrong to `telemetry::conditions`.
 //!
 //! The clients of the node know which URLs answer, the gateway's watch whether the cache may be
-//! used, the relay which pins hold. It sends requests only to the store, to failed node URLs, and
-//! to the node while the cache is bypassed.
+//! used, the relay which pins match. So requests are sent only to the store, to failed node URLs,
+//! and to the node while the cache is bypassed.
 
 use super::failures::{Failures, WINDOW, node_cause};
 use super::parts::shared::Shared;
@@ -30,14 +30,14 @@ use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often everything is checked: an outage is in the log within two of these.
+/// How often everything is checked: an outage is in the log within two intervals.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the time of the last pruning is read: its alert waits for days.
 const PRUNED_INTERVAL: Duration = Duration::from_secs(30);
-/// How long a node may be silent while the watch of the chain gets no answers: a breaker needs
+/// How long a node may be silent while the watch of the chain gets no answers. A breaker would need
 /// several calls of 8 s each, and there may be none.
 const SILENCE: Duration = Duration::from_secs(4);
-/// 14 days: certificates that renew themselves do so 30 days before their end.
+/// 14 days: automatic renewal happens 30 days before a certificate expires.
 const RENEWAL: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 
 /// Watches the process and what it depends on.
@@ -49,7 +49,7 @@ pub(super) struct Health {
     fleet: Option<Arc<Fleet>>,
     metrics: Arc<Metrics>,
     in_force: Arc<AppliedConfig>,
-    /// URLs that do not answer, with the cause, although their breakers are closed.
+    /// URLs that do not answer although their breakers are closed, each with the cause.
     silent: Mutex<Vec<(String, String)>>,
 }
 
@@ -94,7 +94,7 @@ impl Health {
             if let Some(Switch { from, to, cause }) = serving.update(&self.node.urls()) {
                 self.metrics.conditions.node_switched(&from, &to, cause.as_deref());
             }
-            // for less than an interval, as at the start, it is no event
+            // a bypass of less than an interval, as at the start, is not reported
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
             let lasts = was_bypassed && bypassed;
             self.report(Condition::Cache, self.bypassed_cache().filter(|_| lasts));
@@ -131,14 +131,15 @@ impl Health {
         [(Surface::Gateway, requests), (Surface::Relay, relay), (Surface::Sidecar, sidecar)]
     }
 
-    /// How the node failed, if that is the reason.
+    /// How the node failed, if `reason` is a failure of the node.
     fn node_cause(&self, reason: &str) -> Option<String> {
         let failures: Vec<_> = self.nodes().flat_map(|node| node.failures()).collect();
         let is_of_node = reason.starts_with("upstream_");
         is_of_node.then(|| node_cause(reason, &failures).map(str::to_owned))?
     }
 
-    /// Probes the store in a loop of its own, because one that hangs must not delay other reports.
+    /// Probes the store in a loop of its own, because a store that hangs must not delay other
+    /// reports.
     async fn ask_store(&self) {
         let Some(storage) = &self.storage else { return };
         let mut watch = StoreWatch::default();
@@ -151,7 +152,7 @@ impl Health {
         }
     }
 
-    /// How far the replica of the store is behind.
+    /// Checks how far the replica of the store is behind.
     async fn compare_replica(&self) {
         let Some(Storage { store, runtime }) = &self.storage else { return };
         let mut ticks = tokio::time::interval(INTERVAL);
@@ -165,7 +166,7 @@ impl Health {
         }
     }
 
-    /// When old rows were last deleted. While that cannot be read, the last time stays.
+    /// Reads when old rows were last deleted. The metric keeps its value while that cannot be read.
     async fn read_pruned(&self) {
         let Some(Storage { store, runtime }) = &self.storage else { return };
         let mut ticks = tokio::time::interval(PRUNED_INTERVAL);
@@ -186,15 +187,15 @@ impl Health {
         all.filter(|(reason, _)| *reason == Reason::StoreUnavailable).map(|(_, count)| count).sum()
     }
 
-    /// Tries the URLs that failed, however few requests there are.
+    /// Probes the URLs that failed, even if there are no requests.
     async fn probe(&self) {
         let of_relay = self.surfaces.relay.as_ref().map(|relay| relay.node().probes());
         let all = [Some(&self.probes), of_relay.as_ref()].into_iter().flatten();
         join_all(all.map(|probes| probes.run(INTERVAL))).await;
     }
 
-    /// While the cache is bypassed, asks whether the node answers anything, however few requests
-    /// there are.
+    /// While the cache is bypassed, checks whether the node answers at all, even if there are no
+    /// requests.
     async fn listen(&self) {
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -243,11 +244,12 @@ impl Health {
         cache.is_some_and(|cache| cache.enabled && cache.suspended)
     }
 
-    /// Why the cache is bypassed, unless another condition says so.
+    /// Why the cache is bypassed, unless another condition already covers it.
     fn bypassed_cache(&self) -> Option<Finding> {
         let cause = match &self.fleet {
             None => "the watch of the chain gets no answers in time",
-            // without the store it polls more seldom, and caches only for a while after each poll
+            // without the store the gateway polls less often, and caches only for a while after
+            // each poll
             Some(fleet) if fleet.failure().is_some() => return None,
             Some(_) => "neither the fleet nor the node says in time where the chain is",
         };
@@ -266,7 +268,8 @@ impl Health {
         fleet.failure().map(|cause| Finding { is_failing, ..finding("", &cause) })
     }
 
-    /// The pins that do not hold; none while the node starts, as its URL has a condition then.
+    /// The pins that do not match; `None` while the node starts, since its URL then has a
+    /// condition.
     fn pins(&self, served_since: SystemTime) -> Option<Finding> {
         let proof = self.surfaces.relay.as_ref()?.newest_proof()?;
         if proof.is_ready() || proof.checked_at < served_since {
@@ -278,7 +281,7 @@ impl Health {
             [only] => format!("not proven: {}", only.name),
             [first, rest @ ..] => format!("not proven: {} and {} more", first.name, rest.len()),
         };
-        // it is the node, or another chain
+        // if all are unreadable, the node is the cause; otherwise the chain differs
         let needs_node = !failing.is_empty() && failing.iter().all(|pin| pin.actual == UNREADABLE);
         if needs_node {
             cause += ", unreadable";
@@ -287,13 +290,13 @@ impl Health {
     }
 }
 
-/// Something that makes answers worse.
+/// A finding that does not make requests fail.
 fn finding(subject: &str, cause: &str) -> Finding {
     let (subject, cause) = (subject.to_owned(), cause.to_owned());
     Finding { subject, cause, is_failing: false, needs_node: false }
 }
 
-/// Something that makes requests fail.
+/// A finding that makes requests fail.
 fn failure(subject: &str, cause: &str) -> Finding {
     Finding { is_failing: true, ..finding(subject, cause) }
 }
@@ -312,7 +315,7 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
         }
         let end = Duration::from_secs(certificates.of(surface)?.not_after);
         let left = end.saturating_sub(now);
-        // one that is renewed by an order may last for days only
+        // a certificate that ACME renews may be valid for days only
         let is_due = match &order {
             Some(order) => order.has_failed || left.is_zero(),
             None => left < RENEWAL,
@@ -332,7 +335,8 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
     found.collect()
 }
 
-/// Whether fewer than a tenth of the file descriptors are left, or clients are refused for them.
+/// Whether fewer than a tenth of the file descriptors are left, or clients are refused for lack of
+/// them.
 fn open_files() -> Option<Finding> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     // a file gets the lowest free number, so it shows how many are taken without listing them
@@ -346,7 +350,7 @@ fn open_files() -> Option<Finding> {
     })
 }
 
-/// Probes the store on its own runtime; why it fails, if it does.
+/// Probes the store on its own runtime. Returns why it fails, if it does.
 async fn probe_store(Storage { store, runtime }: &Storage, probe: Probe) -> Option<String> {
     let store = Arc::clone(store);
     let answer = runtime.spawn(async move {

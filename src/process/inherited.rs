@@ -29,7 +29,7 @@ impl Socket {
     /// Its address, with the actual port.
     ///
     /// # Errors
-    /// It is a Unix socket without a path.
+    /// Fails for a Unix socket without a path.
     pub fn listen(&self) -> io::Result<Listen> {
         match self {
             Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
@@ -69,7 +69,7 @@ pub(crate) struct BoundSocket {
 
 impl BoundSocket {
     /// # Errors
-    /// Its address cannot be read.
+    /// Fails if the address cannot be read.
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
         Ok(Self { listen: socket.listen()?, socket, is_held: false })
     }
@@ -85,7 +85,7 @@ pub struct Inherited {
 /// Why an inherited socket cannot be used.
 #[derive(Debug, Error)]
 pub enum InheritError {
-    /// It is not a listening stream socket with an address.
+    /// The file is not a listening stream socket with an address.
     #[error("file {fd} ({name:?}) of LISTEN_FDS is not a listening socket")]
     NoListener {
         /// Its file descriptor.
@@ -93,7 +93,7 @@ pub enum InheritError {
         /// Its name.
         name: String,
     },
-    /// No surface is configured for it.
+    /// No surface is configured for the socket.
     #[error(
         "the socket {name:?} on {listen} of LISTEN_FDS matches no surface: configure one with this \
          address, or name the socket like its surface (gateway, relay, sidecar, admin, \
@@ -111,7 +111,7 @@ impl Inherited {
     /// Takes the inherited sockets. Call it once, while the process has a single thread.
     ///
     /// # Errors
-    /// One of the files is not a listening socket.
+    /// Fails if one of the files is not a listening socket.
     pub fn take() -> Result<Self, InheritError> {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
@@ -139,7 +139,7 @@ impl Inherited {
         Ok(inherited)
     }
 
-    /// Sockets that this process bound itself, before the server, each with the surface's name.
+    /// Sockets that this process bound before it built the server, each with its surface's name.
     pub(crate) fn bound(sockets: Vec<(String, BoundSocket)>) -> Self {
         Self { sockets, predecessor: None }
     }
@@ -162,10 +162,10 @@ impl Inherited {
         Some(self.sockets.swap_remove(at).1)
     }
 
-    /// All surfaces have claimed their sockets: returns the predecessor, if there is one.
+    /// Ends the claims, and returns the predecessor if there is one.
     ///
     /// # Errors
-    /// The service manager passed a socket that no surface uses.
+    /// Fails if the service manager passed a socket that no surface uses.
     pub(crate) fn finish(self) -> Result<Option<Predecessor>, InheritError> {
         match self.sockets.into_iter().next().filter(|_| self.predecessor.is_none()) {
             Some((name, socket)) => Err(InheritError::Unclaimed { name, listen: socket.listen }),

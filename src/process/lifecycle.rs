@@ -108,7 +108,7 @@ impl Lifecycle {
                     successor.release().await;
                     log::info!("handed over to process {id}");
                     if hangup.recv().now_or_never().is_some() {
-                        // meant for the serving process, which may have read older files
+                        // the signal is for the serving process, which may have read older files
                         forward(SignalNumber::SIGHUP, id);
                     }
                     return;

@@ -1,5 +1,5 @@
-//! Listeners: bound or inherited before the server runs, so that a port in use is an error of the
-//! start and port 0 is resolved, and closed by our own drain.
+//! Listeners. They are bound or inherited before the server runs, so that a port in use is an error
+//! of the start and port 0 is resolved. Our own drain closes them.
 //!
 //! Pingora accepts on TCP. Unix sockets are accepted here, because Pingora would change the mode of
 //! a file that the service manager may have created.
@@ -31,17 +31,17 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A Unix socket is for its owner and group.
+/// The mode of a Unix socket: for its owner and group.
 const SOCKET_MODE: u32 = 0o660;
-/// The remedy for a service without root.
+/// The remedy for privileged ports in a service that does not run as root.
 const PRIVILEGE: &str = "a socket unit (portcullis.socket), or CAP_NET_BIND_SERVICE";
-/// How long to wait after a failed accept, most likely because too many files are open.
+/// Pause after a failed accept, which most likely means that too many files are open.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The inherited socket of a surface, or a new one.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Fails if the socket cannot be bound.
 pub(crate) fn bind(
     surface: Surface,
     listen: &Listen,
@@ -58,10 +58,10 @@ pub(crate) fn bind(
     Ok(bound)
 }
 
-/// Whether a new socket could listen there now: binds one and closes it.
+/// Checks that a new socket could listen there now: binds one and closes it.
 ///
 /// # Errors
-/// It cannot be bound.
+/// Fails if the socket cannot be bound.
 pub(crate) fn check(listen: &Listen) -> io::Result<()> {
     let bound = bind_new(listen)?;
     if let (Listen::Unix(path), Socket::Unix(_)) = (listen, &bound) {
@@ -106,7 +106,7 @@ pub(crate) struct Listening<A> {
     name: &'static str,
     threads: Option<usize>,
     acceptor: Option<Acceptor<A>>,
-    /// Made at construction, so that the drain waits also for a listener that is not running yet.
+    /// Created with the listener, so that the drain also waits for one that is not running yet.
     shutdown: ShutdownWatch,
     runtimes: Arc<Runtimes>,
 }
@@ -165,7 +165,7 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
             }
         };
         let mut accepts = pin!(accepts);
-        // when it is pending for the first time, it waits for connections
+        // once the future is pending, it waits for connections
         let first = poll_fn(|cx| Poll::Ready(accepts.as_mut().poll(cx))).await;
         self.runtimes.add(Handle::current());
         if first.is_pending() {

@@ -29,7 +29,7 @@ pub(crate) struct StartSecrets {
     pub(crate) keys: Option<Keys>,
     pub(crate) store_password: Option<Secret>,
     pub(crate) fleet: Option<fleet::Credentials>,
-    /// The certificates that the ACME authority is verified by.
+    /// The roots by which the ACME authority is verified.
     pub(crate) acme: Option<Roots>,
 }
 
@@ -93,7 +93,7 @@ impl Loaded {
     /// Reads the files.
     ///
     /// # Errors
-    /// Every unusable one.
+    /// Returns every unusable file.
     pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
         Self::load_with(config, Identities::load(config))
     }
@@ -126,11 +126,11 @@ impl Loaded {
         }
     }
 
-    /// Reads the files, and those that only a start reads, for a start. An unusable certificate of
-    /// one surface keeps no other down: it is logged.
+    /// Reads the files for a start, including those that only a start reads. An unusable
+    /// certificate does not stop the other surfaces: it is logged.
     ///
     /// # Errors
-    /// Every other unusable one.
+    /// Returns every other unusable file.
     pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
         let identities = Identities::load_to_start(config).map(|(identities, errors)| {
             for error in errors {
@@ -141,10 +141,10 @@ impl Loaded {
         Self::load_all_with(config, identities)
     }
 
-    /// Reads the files, and those that only a start reads.
+    /// Reads the files, including those that only a start reads.
     ///
     /// # Errors
-    /// Every unusable one.
+    /// Returns every unusable file.
     pub(crate) fn load_all(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
         Self::load_all_with(config, Identities::load(config))
     }

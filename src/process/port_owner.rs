@@ -1,8 +1,8 @@
 //! The process that holds an address, for the message about an address in use.
 //!
 //! Linux lists listening sockets in `/proc/net/tcp` and `/proc/net/tcp6` with their inode and user,
-//! and each process's open files in `/proc/PID/fd` (proc(5)), the latter for its own user and root
-//! only.
+//! and each process's open files in `/proc/PID/fd` (proc(5)), which only its user and root can
+//! read.
 
 use crate::config::Listen;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -21,7 +21,7 @@ const LISTENING: &str = "0A";
 pub(crate) enum PortOwner {
     /// A process, with its command line.
     Process(u32, String),
-    /// A process that this one may not look into, of the user with this id.
+    /// A process whose files this one cannot read, by the id of its user.
     User(u32),
 }
 
@@ -49,8 +49,8 @@ impl PortOwner {
         Self::Process(id, words.join(" ").trim_end().to_owned())
     }
 
-    /// Whether this is a running Portcullis, or the service manager on its behalf: then the address
-    /// is free once that stops, or is passed on.
+    /// Whether this is a running Portcullis, or the service manager on its behalf: its address
+    /// becomes free when it stops, or is passed on.
     pub(crate) fn is_the_service(&self) -> bool {
         match self {
             Self::Process(id, line) => {
@@ -60,8 +60,8 @@ impl PortOwner {
                 });
                 *id == 1 || is_ours && words.next() == Some("serve")
             }
-            // systemd, whose sockets the service may not look into; or the service, which hides
-            // its files from its own user when it has secrets (`hardening::no_core_files`)
+            // systemd, whose sockets the service cannot read; or the service, which hides its files
+            // from its own user when it has secrets (`hardening::no_core_files`)
             Self::User(user) => *user == 0 || *user == geteuid().as_raw(),
         }
     }
@@ -80,7 +80,7 @@ impl fmt::Display for PortOwner {
     }
 }
 
-/// The user and the inode of the socket of a line, if it listens where `listen` would.
+/// The user and the inode of the socket in a line, if it collides with `listen`.
 fn socket_at(line: &str, listen: &Listen) -> Option<(u32, String)> {
     let columns: Vec<_> = line.split_whitespace().collect();
     let &[_, local, _, LISTENING, _, _, _, user, _, inode, ..] = &*columns else { return None };

@@ -1,7 +1,7 @@
 //! SIGHUP: reads the configuration again, and applies what a running process can change.
 //!
 //! All or nothing: an invalid file changes nothing and is reported as `check` would. Each change is
-//! logged, also those that need a restart; [`AppliedConfig`] keeps both for the operator's page.
+//! logged, even if it needs a restart; [`AppliedConfig`] records them for the operator's page.
 
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Change, Config, LoadError};
@@ -37,10 +37,10 @@ pub(crate) struct Reloadable {
 }
 
 impl Reload {
-    /// Reads the files again, applies what can be, and returns the number of changed keys.
+    /// Reads the files again, applies what can change, and returns the number of changed keys.
     ///
     /// # Errors
-    /// A file is invalid, so nothing has changed. The error is logged.
+    /// Fails if a file is invalid; then nothing has changed. The error is logged.
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read();
         match &read {
@@ -104,7 +104,7 @@ impl Reload {
         config
     }
 
-    /// Certificates may differ although their file names do not.
+    /// Applies the certificates, which may differ although their file names do not.
     fn change_identities(&self, identities: &Identities) {
         for (surface, identity) in self.parts.surfaces.tls.change(identities) {
             let (surface, expires) = (surface.name(), identity.end());
@@ -137,7 +137,7 @@ pub(crate) enum ReloadError {
     /// Secrets or certificates are unusable.
     #[error(transparent)]
     Files(#[from] FileErrors),
-    /// Nothing would order the certificates.
+    /// `[tls.acme]` is new: no running part would order the certificates.
     #[error("[tls.acme] is new: it needs a restart")]
     Acme,
 }

@@ -1,5 +1,5 @@
-//! From a configuration to a running server: loads the files, builds every part, which binds its
-//! own listener, collects what they add, and runs it under Pingora's `Server`.
+//! From a configuration to a running server: loads the files, builds every part, collects their
+//! additions, and runs them under Pingora's `Server`.
 
 use crate::admin::Listener;
 use crate::config::{Config, StoreConfig};
@@ -30,7 +30,7 @@ use std::time::SystemTime;
 /// Loads the files, and builds every part. Each binds its listener, unless that is inherited.
 ///
 /// # Errors
-/// The first listener that cannot be bound, or another part that cannot start.
+/// Returns the error of the first listener that cannot be bound, or part that cannot start.
 pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, StartError> {
     let bound = build(config, log, inherited);
     hardening::wipe_stack();
@@ -97,7 +97,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     Ok(Bound { server, lifecycle, store_workers, parts })
 }
 
-/// Loads the files, and warns of what is suspicious.
+/// Loads the files, and logs warnings about suspicious values.
 fn load(config: &Config) -> Result<(Loaded, StartSecrets), FileErrors> {
     let (loaded, secrets) = Loaded::load_to_start(config)?;
     let now = SystemTime::now();
@@ -115,7 +115,7 @@ fn file_needs(config: &Config, services: usize, listeners: &[Listener]) -> FileN
     let has_relay = listeners.iter().any(|listener| listener.surface == Surface::Relay);
     let node = (1 + usize::from(has_relay)) * config.node.url.iter().count();
     let node = node * config.node.max_connections;
-    // each service has a runtime, and the lifecycle
+    // one runtime for each service, and one for the lifecycle
     let own = FileNeeds::own(services as u64 + 1, config.store.as_ref());
     FileNeeds { own, clients: clients as u64, node: node as u64 }
 }
@@ -139,7 +139,7 @@ pub struct Bound {
     server: Server,
     lifecycle: Lifecycle,
     store_workers: Option<StoreWorkers>,
-    /// For a reload, and to show where the parts are.
+    /// Used by a reload and by the getters below.
     parts: Reloadable,
 }
 
@@ -170,14 +170,14 @@ impl Bound {
     /// Runs until a signal has stopped it.
     ///
     /// # Errors
-    /// There is no thread for the signals.
+    /// Fails if there is no thread for the signals.
     pub fn run(self) -> Result<(), StartError> {
         let signals = StopSignals::install().map_err(StartError::Runtime)?;
         self.run_until(signals);
         Ok(())
     }
 
-    /// Runs until one of these signals has stopped it, also one that has arrived already.
+    /// Runs until one of these signals has stopped it, including one that has already arrived.
     pub(crate) fn run_until(self, signals: StopSignals) {
         let Self { server, lifecycle, store_workers, .. } = self;
         let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some((lifecycle, signals)))));

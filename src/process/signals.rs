@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// How long the second signal waits for the last log lines.
 const LAST_LINES: Duration = Duration::from_millis(100);
-/// As after a graceful stop.
+/// The exit status, as after a graceful stop.
 const STOPPED: i32 = 0;
 
 /// The signals that stop the process.
@@ -27,7 +27,7 @@ impl StopSignals {
     /// Installs the handlers; the first signal no longer ends the process by itself.
     ///
     /// # Errors
-    /// There is no thread for them.
+    /// Fails if the handlers or their thread cannot be installed.
     pub(crate) fn install() -> io::Result<Self> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let (sender, received) = watch::channel(0);
@@ -36,17 +36,17 @@ impl StopSignals {
                 if number > 1 {
                     end_at_once();
                 }
-                // it may be that nobody waits yet, or any more
+                // this works with or without a receiver that waits
                 sender.send_replace(number);
             }
         })?;
         Ok(Self(received))
     }
 
-    /// Waits for a signal that was not waited for yet.
+    /// Waits for a signal that no earlier call has returned.
     pub(crate) async fn wait(&mut self) {
         if self.0.changed().await.is_err() {
-            // the thread ends with the process only
+            // the sending thread ends only with the process
             future::pending().await
         }
     }
@@ -55,7 +55,7 @@ impl StopSignals {
 /// Ends the process: `_exit(2)`.
 fn end_at_once() -> ! {
     let (done, ended) = mpsc::channel();
-    // this thread waits for no lock, and not for stderr
+    // on another thread, since this one must not wait for locks or stderr
     let last_lines = thread::Builder::new().spawn(move || {
         log::warn!("stopping at once: second signal");
         log::logger().flush();

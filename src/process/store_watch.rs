@@ -1,18 +1,18 @@
-//! Whether the store works: decided from the requests that failed because of it, and from a probe.
+//! Decides whether the store works, from the requests that failed because of it and from a probe.
 //!
-//! While nothing fails, the probe only reads. A full disk still answers reads, so after a failure
-//! only a probe that writes can prove the end of it. Requests that keep failing although the probe
-//! writes, however few they are, are a failure of the store, too.
+//! While nothing fails, the probe only reads. Reads succeed on a full disk, so after a failure only
+//! a probe that writes can prove that it is over. Requests that continue to fail although the probe
+//! writes, however few, are a failure of the store, too.
 
 use std::time::{Duration, Instant};
 
 /// How often the store is probed while nothing is wrong.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is probed while something is: its end is in the log within 10 s.
+/// How often the store is probed while something is wrong: the end is in the log within 10 s.
 const SUSPECT_INTERVAL: Duration = Duration::from_secs(2);
-/// How long no request may have failed before a probe that writes ends a failure that it does not
-/// explain, and within which another one is the same failure: longer than between the events of a
-/// sender that repeats one every 6 s.
+/// Requests that fail again within this time after a successful write are an unexplained failure,
+/// which ends once no request has failed for this time. It is longer than the interval of a sender
+/// that repeats an event every 6 s.
 const QUIET: Duration = Duration::from_secs(7);
 /// The cause of a failure that the probe does not explain.
 const UNEXPLAINED: &str = "requests fail, although a write of the probe succeeds";
@@ -31,18 +31,18 @@ pub(super) enum Probe {
 pub(super) struct StoreWatch {
     /// Requests that had failed at the last probe.
     failures: u64,
-    /// When it was last seen that more had failed.
+    /// When more failures were last seen.
     failed_at: Option<Instant>,
-    /// Something failed since a probe last wrote.
+    /// Whether something has failed since a probe last wrote.
     is_suspect: bool,
     /// When a probe wrote after a failure.
     proven_at: Option<Instant>,
-    /// Requests failed again shortly after that.
+    /// Whether requests failed again shortly after that.
     recurs: bool,
 }
 
 impl StoreWatch {
-    /// The next probe, after this many requests have failed because of the store since the start.
+    /// The next probe, when this many requests have failed because of the store since the start.
     pub(super) fn next(&mut self, failures: u64, now: Instant) -> Probe {
         if failures > self.failures {
             self.recurs |= is_recent(self.proven_at, now);
@@ -53,7 +53,7 @@ impl StoreWatch {
         if self.is_suspect { Probe::Write } else { Probe::Read }
     }
 
-    /// Why the store is failing, after a probe that failed for this cause or succeeded.
+    /// Why the store is failing, if it is; `failure` is the cause if the probe failed.
     pub(super) fn after(&mut self, failure: Option<String>, now: Instant) -> Option<String> {
         if failure.is_some() {
             self.is_suspect = true;

@@ -10,12 +10,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// The process serves.
+/// Reports that the process serves.
 pub(crate) fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// A reload has begun. [`ready`] follows.
+/// Reports that a reload has begun. [`ready`] follows.
 pub(crate) fn reloading() {
     // the service manager compares this clock, which Linux always has
     let now = NotifyState::monotonic_usec_now().ok();
@@ -23,17 +23,17 @@ pub(crate) fn reloading() {
     notify(&states.into_iter().chain(now).collect::<Vec<_>>());
 }
 
-/// Only the status text changes.
+/// Changes the status text only.
 pub(crate) fn status(status: &str) {
     notify(&[NotifyState::Status(status)]);
 }
 
-/// Another process becomes the main process of the service.
+/// Reports that another process becomes the main process of the service.
 pub(crate) fn main_process(process: u32, status: &str) {
     notify(&[NotifyState::MainPid(process), NotifyState::Status(status)]);
 }
 
-/// The process stops.
+/// Reports that the process stops.
 pub(crate) fn stopping(status: &str) {
     notify(&[NotifyState::Stopping, NotifyState::Status(status)]);
 }
@@ -61,16 +61,17 @@ impl Runtimes {
     /// Waits until `count` runtimes are registered.
     pub(crate) async fn registered(&self, count: usize) {
         let mut now = self.count.subscribe();
-        // the sender is ours
+        // the sender lives as long as `self`
         let _ = now.wait_for(|now| *now >= count).await;
     }
 
-    /// Waits until each runtime has run a task and fired a timer; false if one is shut down.
+    /// Waits until each runtime has run a task and fired a timer. Returns false if one is shut
+    /// down.
     pub async fn respond(&self) -> bool {
         /// Long enough to need the timer.
         const MOMENT: Duration = Duration::from_millis(1);
         let handles = self.handles.lock().clone();
-        // created on the runtime itself, so that it is its own timer
+        // created on the runtime, so that it uses the runtime's own timer
         let probe = || async { tokio::time::sleep(MOMENT).await };
         let probes: Vec<_> = handles.iter().map(|runtime| runtime.spawn(probe())).collect();
         for probe in probes {

@@ -1,6 +1,6 @@
-//! Files of certificates: found where secrets are, but public, so their mode does not matter. And
-//! why a peer's certificate is refused, in words for the operator, with the clock that it is judged
-//! by.
+//! Files of certificates: found where secrets are, but public, so their mode does not matter. Also
+//! texts for the operator about why a peer's certificate is refused, and the clock for its
+//! validity.
 
 use super::{locate, searched};
 use rustls::CertificateError;
@@ -16,7 +16,8 @@ use thiserror::Error;
 /// 1 MiB for the roots that a peer is verified by: a system has some 150 of them in 250 KiB.
 pub const MAX_ROOTS: u64 = 1 << 20;
 
-/// The clock that certificates are judged by: 1970 before 1970, where that of rustls panics.
+/// The clock for the validity of certificates. It returns 1970 for any time before, where that of
+/// rustls panics.
 #[derive(Debug)]
 pub struct TlsClock;
 
@@ -27,7 +28,7 @@ impl TimeProvider for TlsClock {
     }
 }
 
-/// A file that gives no certificates, and why.
+/// A file without usable certificates, and why.
 #[derive(Debug, Error)]
 #[error("{}: {cause}", path.display())]
 pub struct CertificatesError {
@@ -37,7 +38,7 @@ pub struct CertificatesError {
 
 #[derive(Debug, Error)]
 enum Cause {
-    /// The second is where a relative path was searched.
+    /// The error, and where a relative path was searched.
     #[error("{0}{1}")]
     Unreadable(io::Error, String),
     #[error("it is larger than {0} bytes")]
@@ -49,7 +50,7 @@ enum Cause {
 }
 
 impl CertificatesError {
-    /// The error for the file at `path`, of which a certificate is not X.509.
+    /// The error for the file at `path`, in which a certificate is not X.509.
     pub fn not_x509(path: &Path) -> Self {
         Self { path: path.to_owned(), cause: Cause::NotX509 }
     }
@@ -74,16 +75,16 @@ pub fn refusal(error: &CertificateError) -> String {
 /// The advice for a certificate that is refused.
 #[derive(Debug)]
 pub struct Remedies {
-    /// For one of an unknown authority.
+    /// For a certificate of an unknown authority.
     pub authority: &'static str,
-    /// For one of another host name.
+    /// For a certificate of another host name.
     pub name: &'static str,
 }
 
 /// [`refusal`], with the advice that fits.
 pub fn refusal_with(error: &CertificateError, remedies: &Remedies) -> String {
     let remedy = match error {
-        // an authority of the same name has another key
+        // a bad signature means that an authority of the same name has another key
         CertificateError::UnknownIssuer | CertificateError::BadSignature => remedies.authority,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             remedies.name
@@ -93,7 +94,7 @@ pub fn refusal_with(error: &CertificateError, remedies: &Remedies) -> String {
     format!("{}; {remedy}", refusal(error))
 }
 
-/// Reads the certificates of a file of at most `max` bytes: at least one.
+/// Reads at least one certificate from a file of at most `max` bytes.
 ///
 /// # Errors
 /// Returns why it has none.

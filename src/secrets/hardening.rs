@@ -6,18 +6,17 @@ use nix::sys::resource::{Resource, setrlimit};
 use portcullis_filters::secret::SecretKey;
 use region::LockGuard;
 
-/// Disables core files: prctl(2), `PR_SET_DUMPABLE`; setrlimit(2),
-/// `RLIMIT_CORE`.
+/// Disables core files: prctl(2), `PR_SET_DUMPABLE`; setrlimit(2), `RLIMIT_CORE`.
 pub fn no_core_files() {
     if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0).and_then(|()| set_dumpable(false)) {
         log::warn!("a crash may leave the keys in a core file: {error}");
     }
 }
 
-/// 256 KiB, more than the calls that handle keys use of the stack.
+/// 256 KiB: calls that handle keys use less of the stack.
 const STACK: usize = 256 << 10;
 
-/// Overwrites what calls that have returned left on the stack: moves and arithmetic leave copies of
+/// Overwrites the part of the stack that earlier calls used: moves and arithmetic leave copies of
 /// keys there.
 #[inline(never)]
 pub fn wipe_stack() {

@@ -41,9 +41,9 @@ static IS_GROUP_READ_ALLOWED: AtomicBool = AtomicBool::new(false);
 /// The policy for files that group and others can read: `secrets.allow_group_read`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRead {
-    /// They are unusable.
+    /// Such files are unusable.
     Refused,
-    /// They are used.
+    /// Such files are used.
     Accepted,
 }
 
@@ -52,7 +52,7 @@ pub fn set_group_read(policy: GroupRead) {
     IS_GROUP_READ_ALLOWED.store(policy == GroupRead::Accepted, Ordering::Relaxed);
 }
 
-/// Why a secret is unusable. It names the file, never its content.
+/// Why a secret is unusable. The text names the file, never its content.
 #[derive(Debug, Error)]
 #[error(
     "secret file {path}: {cause}{}",
@@ -75,7 +75,7 @@ impl From<SecretError> for SecretErrors {
 }
 
 impl SecretErrors {
-    /// All of them as one.
+    /// Joins the errors of several parts.
     pub(crate) fn join(all: impl IntoIterator<Item = Option<Self>>) -> Self {
         Self(all.into_iter().flatten().flat_map(|errors| errors.0).collect())
     }
@@ -97,12 +97,12 @@ enum Cause {
     InOpenFolder(u32),
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
-    /// It lacks the named content.
+    /// The file lacks the named content.
     #[error("it must contain {0}")]
     Malformed(&'static str),
 }
 
-/// The second remedy, if the mode is that of a mount.
+/// The additional remedy, if the mode is that of a mount.
 fn remedy(mode: u32) -> &'static str {
     match mode & OTHERS_OF_MOUNTS {
         0 => ", or if Kubernetes or Docker mounts it so, set secrets.allow_group_read = true",
@@ -131,7 +131,7 @@ impl SecretError {
 /// Reads a secret.
 ///
 /// # Errors
-/// The file is unreadable, too large, or readable by others.
+/// Fails if the file is unreadable, too large, or readable by others.
 pub fn read(path: &Path) -> Result<Secret, SecretError> {
     read_at_most(path, MAX)
 }
@@ -139,7 +139,7 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
 /// Reads a secret of at most `max` bytes.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails as [`read`] does.
 pub fn read_at_most(path: &Path, max: u64) -> Result<Secret, SecretError> {
     let (path, others) = found(path);
     let failed = |cause| SecretError { key: None, path: path.clone(), cause };
@@ -177,7 +177,7 @@ fn folder_mode(path: &Path) -> io::Result<u32> {
 /// Reads bearer tokens, one in each file of `key`.
 ///
 /// # Errors
-/// As [`read`], for each file; a file holds no token, or that of another file.
+/// Fails as [`read`] does for each file, or if a file holds no token, or that of another file.
 pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErrors> {
     let (mut tokens, mut errors) = (Vec::with_capacity(files.len()), Vec::new());
     for file in files {
@@ -206,7 +206,7 @@ pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErro
 /// Reads a secret that is optional.
 ///
 /// # Errors
-/// As [`read`].
+/// Fails as [`read`] does.
 pub fn read_optional(
     key: &'static str,
     path: Option<&Path>,
@@ -214,17 +214,17 @@ pub fn read_optional(
     path.map(read).transpose().map_err(|error| error.of(key))
 }
 
-/// The folders of a unit's credentials, in the order in which a file is looked up. That of the last
-/// reload is first, because systemd does not refresh that of the start.
+/// The folders of a unit's credentials, in the order in which a file is looked up. The folder of
+/// the last reload is first, because systemd does not refresh that of the start.
 fn credentials() -> impl Iterator<Item = (&'static str, PathBuf)> {
     ["RENEWED_CREDENTIALS_DIRECTORY", "CREDENTIALS_DIRECTORY"]
         .into_iter()
         .filter_map(|name| Some((name, PathBuf::from(std::env::var_os(name)?))))
-        // it exists after a reload only
+        // the renewed folder exists only after a reload
         .filter(|(name, folder)| *name == "CREDENTIALS_DIRECTORY" || folder.is_dir())
 }
 
-/// Where a missing file of a relative path was searched, to follow an error's text.
+/// The places where a file with a relative path was searched, to be appended to an error's text.
 pub fn searched(path: &Path) -> String {
     if path.is_absolute() {
         return String::new();

@@ -11,13 +11,13 @@ impl Seal {
     /// The number of bytes of a key.
     pub(crate) const KEY_LEN: usize = 32;
 
-    /// Seals with this key.
+    /// Creates a seal with this key.
     pub(crate) fn new(key: &[u8; Self::KEY_LEN]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("the cipher's keys have 32 bytes");
         Self(LessSafeKey::new(key))
     }
 
-    /// Seals a text; `None` without randomness.
+    /// Seals a text; `None` if the kernel returned no random bytes.
     pub(crate) fn seal(&self, context: &[u8], text: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;

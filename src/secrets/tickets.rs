@@ -2,8 +2,8 @@
 //! take no memory here.
 //!
 //! A process seals with keys of its own, which change every six hours. In a fleet it seals with the
-//! [`TicketKey`] that the instances share, so that a client resumes at any of them; a ticket also
-//! opens with the key before that. A ticket names its key, and is for one listener.
+//! [`TicketKey`] that the instances share, so that a client can resume at any of them; tickets of
+//! the previous key still open. A ticket names its key, and is for one listener.
 
 use super::seal::Seal;
 use parking_lot::RwLock;
@@ -52,7 +52,8 @@ impl std::fmt::Debug for SharedTickets {
 }
 
 impl SharedTickets {
-    /// Seals with this key from now on; `None` ends that, and what it sealed opens no more.
+    /// Seals with this key from now on. `None` ends the sharing: tickets of shared keys no longer
+    /// open.
     pub fn share(&self, key: Option<TicketKey>) {
         let mut keys = self.0.write();
         let [present, previous] = &mut *keys;
@@ -73,8 +74,7 @@ impl SharedTickets {
 pub(crate) struct Tickets {
     listener: &'static str,
     shared: SharedTickets,
-    /// The keys of this process. They are dated by a clock that panics before 1970: there are no
-    /// tickets then.
+    /// The keys of this process. Their clock panics before 1970, so there are no tickets then.
     own: OnceLock<Option<Arc<dyn ProducesTickets>>>,
 }
 

@@ -16,7 +16,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::json;
 use std::time::SystemTime;
 
-/// The contract's length of a reference: 48 hexadecimal digits.
+/// The contract's length of a reference, written as 48 hexadecimal digits.
 const REFERENCE_BYTES: usize = 24;
 
 pub(super) async fn answer(
@@ -63,7 +63,7 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     }
 }
 
-/// The user's status now. A verification without an end is valid for the configured time.
+/// The user's current status. A verification without an expiry is valid for the configured time.
 fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
     let Some(user) = known else {
         return Reply::serialize(200, &json!({ "status": "unverified" }));

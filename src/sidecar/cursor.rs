@@ -32,7 +32,7 @@ pub(super) fn write(fingerprint: Fingerprint, number: i64, text: &str) -> String
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Decodes a position; `None` if it is malformed or of another feed or filters.
+/// Decodes a position; `None` if it is malformed or has another fingerprint.
 pub(super) fn read(fingerprint: Fingerprint, cursor: &str) -> Option<(i64, String)> {
     if cursor.len() > MAX_LENGTH {
         return None;

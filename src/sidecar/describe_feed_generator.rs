@@ -1,4 +1,4 @@
-//! `describeFeedGenerator`: the feeds and their publisher; and the DID document that leads here.
+//! `describeFeedGenerator`: the feeds and their publisher; and the DID document of this service.
 //!
 //! <https://docs.bsky.app/docs/api/app-bsky-feed-describe-feed-generator>,
 //! <https://atproto.com/specs/did>.

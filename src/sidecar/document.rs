@@ -20,7 +20,7 @@ pub struct Document {
     pub body: Bytes,
     /// `Content-Type`.
     pub media_type: &'static str,
-    /// `ETag`: strong, of the bytes.
+    /// A strong `ETag` of the body.
     pub etag: String,
     /// `Last-Modified`, in microseconds since 1970.
     pub modified_us: Option<i64>,
@@ -112,7 +112,7 @@ fn is_unchanged(
     matches!((since, modified_us), (Some(since), Some(us)) if instant(us) <= since)
 }
 
-/// Whether an `If-None-Match` lists a tag, weak or strong. A truncated list counts up to its end.
+/// Whether an `If-None-Match` lists a tag, weak or strong. An incomplete tag at its end is ignored.
 fn lists(list: &str, etag: &str) -> bool {
     let mut rest = list.trim();
     if rest == "*" {
@@ -136,7 +136,7 @@ pub fn http_date(us: i64) -> String {
     clock::http_date(seconds(us))
 }
 
-/// Whole seconds since 1970 of a stored instant, within the range of dates.
+/// Converts a stored instant to whole seconds since 1970, clamped to the range of dates.
 pub(super) fn seconds(us: i64) -> i64 {
     us.div_euclid(1_000_000).clamp(0, LAST_SECOND.cast_signed())
 }

@@ -1,7 +1,7 @@
 //! `getFeedSkeleton`: one page of a feed, newest first.
 //!
-//! A page starts at the position where the one before ended, so that no item repeats or is skipped
-//! while others appear and disappear. The personal feed needs authentication. The lexicon:
+//! A page starts where the previous one ended, so that no item repeats or is skipped while others
+//! appear and disappear. The personal feed needs authentication. The lexicon:
 //! <https://docs.bsky.app/docs/api/app-bsky-feed-get-feed-skeleton>.
 
 use super::auth::Viewer;
@@ -27,17 +27,17 @@ use std::time::SystemTime;
 const LXM: &str = "app.bsky.feed.getFeedSkeleton";
 /// How long shared caches may store public pages.
 const PUBLIC_CACHE: &str = "public, max-age=30, s-maxage=30, stale-while-revalidate=60";
-/// The lexicon's default and bounds of `limit`.
+/// The lexicon's default and maximum of `limit`.
 const DEFAULT_LIMIT: u32 = 50;
 const MAX_LIMIT: u32 = 100;
-/// No record has a longer at-uri: <https://atproto.com/specs/at-uri-scheme>.
+/// The maximum length of an at-uri: <https://atproto.com/specs/at-uri-scheme>.
 const MAX_URI: usize = 8 << 10;
 const MAX_SET: usize = 64;
 const MAX_LABELS: usize = 10;
 const MAX_LABEL: usize = 128;
-/// Rows that are read at once in place of malformed ones.
+/// Rows of each further query, which replaces malformed ones.
 const REFILL: u32 = 1_000;
-/// 7 days: older suggestions that were not renewed are not shown.
+/// 7 days: suggestions that were not renewed for longer are not shown.
 const SUGGESTIONS_LIVE_US: i64 = 7 * 24 * 3_600 * 1_000_000;
 
 /// The parameters other than the feed.
@@ -111,7 +111,7 @@ async fn personal_feed(
     skipped.report(metrics, Function::GetFeedSkeleton);
     let end = cut(&mut items, limit);
     let end = end.map(|item| cursor::write(fingerprint, snapshot, &item.rank.to_string()));
-    // a feed holds posts: the suggested account is in the context of one of its own
+    // a feed holds posts: an account is suggested by one of its posts, whose context names it
     let items = items.into_iter().map(|one| {
         let context = format!("{} {}", one.actor_did, one.reason);
         json!({ "post": one.post_uri, "feedContext": context })
@@ -119,8 +119,8 @@ async fn personal_feed(
     Ok(skeleton(items.collect(), end).personal())
 }
 
-/// Well-formed posts, read on in place of malformed ones: at least as many as the query asks for,
-/// unless the feed ends.
+/// Reads well-formed posts: at least as many as the query's limit, unless the feed ends. Further
+/// queries replace malformed ones.
 async fn posts(
     store: &Store,
     query: FeedQuery<'_>,
@@ -148,7 +148,7 @@ async fn posts(
     }
 }
 
-/// Well-formed suggestions of one snapshot, as [`posts`] reads posts.
+/// Reads well-formed suggestions of one snapshot, as [`posts`] reads posts.
 async fn suggestions(
     store: &Store,
     mut query: SuggestionQuery<'_>,
@@ -173,15 +173,15 @@ async fn suggestions(
     }
 }
 
-/// Cuts the items to a page; one more than the limit was read. Returns the last item of the page if
-/// there is another page.
+/// Truncates the items, of which one more than `limit` was read, to a page. Returns the last item
+/// of the page if another page follows.
 fn cut<T>(items: &mut Vec<T>, limit: u32) -> Option<&T> {
     let is_last_page = items.len() <= limit as usize;
     items.truncate(limit as usize);
     items.last().filter(|_| !is_last_page)
 }
 
-/// The account that reads its personal feed.
+/// The DID of the account that reads its personal feed.
 async fn viewer(
     store: &Store,
     settings: &Settings,
@@ -233,7 +233,7 @@ fn feed(query: &Query, feeds: &FeedsConfig) -> Result<&'static str, Refused> {
     known.ok_or_else(|| refused(Reason::UnknownFeed, "this service does not generate that feed"))
 }
 
-/// A DID or a handle, by its characters only: it is compared with ours afterwards.
+/// Whether a text has only characters of DIDs and handles; the caller compares it with ours.
 fn is_authority(text: &str) -> bool {
     consists_of(text, b".-:%_")
 }

@@ -1,9 +1,9 @@
 //! `health-check`: the status of the dependencies.
 //!
-//! All are checked at once, within 3 s, and one round of checks serves everybody for 10 s. Only the
-//! platform and the database are critical: without them the response is 503. Outputs are fixed
-//! words, never an address or a driver's message. The operator also sees times and names of
-//! providers. <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
+//! All are checked concurrently, within 3 s, and the result is cached for 10 s. Only the platform
+//! and the database are critical: without them the response is 503. Outputs are fixed words, never
+//! an address or a driver's message. The operator also sees times and names of providers.
+//! <https://datatracker.ietf.org/doc/html/draft-inadarei-api-health-check-06>
 
 use super::Refused;
 use super::query::Query;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
-/// For one component.
+/// Timeout for the check of one component.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-/// For all components.
+/// Timeout for a round of checks.
 const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long one round of checks is cached.
 const CACHED: Duration = Duration::from_secs(10);
@@ -41,9 +41,9 @@ pub(super) struct Health {
 
 struct Component {
     kind: &'static str,
-    /// The provider's, where there are several of a kind.
+    /// The provider's name, where there are several of a kind.
     name: Option<String>,
-    /// `None` for the database and for what is not configured.
+    /// `None` for the database and for components that are not configured.
     url: Option<String>,
 }
 
@@ -132,7 +132,7 @@ impl Component {
     async fn fault(&self, store: &Store, conditions: &Conditions) -> Option<&'static str> {
         if self.kind == DATABASE {
             return match within(CHECK_TIMEOUT, pin!(store.ping())).await {
-                // it answers reads, as on a full disk
+                // reads succeed but writes fail, as on a full disk
                 Some(Ok(())) if conditions.has(Condition::Store) => Some("store_error"),
                 Some(Ok(())) => None,
                 Some(Err(error)) => {

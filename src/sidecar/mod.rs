@@ -5,7 +5,7 @@
 //! Absolute URLs are built from the configuration, never from a request, and documents depend on
 //! stored data alone, so that equal data gives equal bytes.
 //!
-//! One file per function, named like its path; then what they share: `query.rs`, `cursor.rs`,
+//! One file per function, named after its path; shared code is in `query.rs`, `cursor.rs`,
 //! `document.rs`, `skipped.rs`, `xml.rs` and `auth/`. Public items have their tests in
 //! `tests/it/sidecar`.
 
@@ -142,7 +142,7 @@ impl Sidecar {
 }
 
 impl Sidecar {
-    /// Serves stored content from the replica, or all of it from the primary.
+    /// Serves stored content from the replica or, if that is unavailable, from the primary.
     async fn content(&self, settings: &Settings, request: &RequestParts) -> Result<Reply, Refused> {
         if let Some(replica) = self.store.replica() {
             match self.content_of(replica, settings, request).await {
@@ -169,7 +169,7 @@ impl Sidecar {
             Function::PodcastRssFeed => {
                 self.podcasts.answer(store, metrics, settings, request).await
             }
-            // boxed: it would make every request of the sidecar as large
+            // boxed, since its future would enlarge that of every request
             _ => cold(seo_sitemap::answer(store, metrics, settings, request)).await,
         }
     }

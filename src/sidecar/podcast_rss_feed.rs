@@ -1,9 +1,9 @@
 //! `podcast-rss-feed`: a creator's podcast, by DID or by handle.
 //!
-//! Both give the same bytes, with the DID in the feed's own URL: a handle can change its owner.
-//! Beyond 300 episodes a feed has pages (RFC 5005, section 3), which links in it name. A
-//! rendered feed is cached for some seconds, since apps request the same one over and over. Its
-//! content: [`super::podcast`].
+//! Both return the same bytes, with the DID in the feed's own URL, since a handle can change its
+//! owner. A feed of more than 300 episodes has pages that link to each other (RFC 5005, section 3).
+//! A rendered feed is cached for some seconds, since many apps request the same one.
+//! [`super::podcast`] renders it.
 
 use super::document::Document;
 use super::podcast::{self, Feed};
@@ -26,14 +26,14 @@ use std::time::Duration;
 const MAX_AGE: i64 = 300;
 /// How long a rendered feed is cached, also after it was taken down.
 const CACHED: Duration = Duration::from_secs(10);
-/// How long a failure of ours is cached, so that requests do not wait for it one by one.
+/// How long an internal failure is cached, so that requests do not wait for it one after another.
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
 /// Episodes of one page: directories read no more of a feed.
 const PAGE: u32 = 300;
-/// 64 MiB of feeds in both of their forms, about fifty of the largest.
+/// 64 MiB of feeds, plain and in gzip: about fifty of the largest.
 const MAX_CACHE: usize = 64 << 20;
 
-/// Rendered pages of feeds by the DIDs of their creators, and by whether a replica was read: its
+/// Rendered pages by the creator's DID, the page number, and whether a replica was read: its
 /// failures are not those of the primary.
 pub(super) struct Podcasts(Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>);
 
@@ -94,7 +94,7 @@ impl Podcasts {
     }
 }
 
-/// The requested page, in its only spelling.
+/// The number of the requested page. Only one spelling is accepted: `01` is refused.
 fn page(query: &Query) -> Result<u32, Refused> {
     let Some(text) = query.one("page")? else { return Ok(1) };
     let page = text.parse().ok().filter(|page: &u64| *page > 0 && page.to_string() == text);
@@ -148,7 +148,7 @@ async fn render(
     Ok(Rendered { document: podcast::render(&feed), url: feed.url(), next_publication_us })
 }
 
-/// Removes the episodes that no app could play, and finds the members that were not read.
+/// Removes the episodes that no app could play. Returns them and the malformed members.
 fn skip_malformed(podcast: &Podcast, episodes: &mut Vec<Episode>) -> Skipped {
     let mut skipped = Skipped::default();
     for column in &podcast.malformed {

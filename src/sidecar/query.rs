@@ -24,7 +24,7 @@ impl Query {
     /// The value of a parameter, unless it is empty.
     ///
     /// # Errors
-    /// The parameter appears twice.
+    /// Fails if the parameter appears twice.
     pub(super) fn one(&self, name: &str) -> Result<Option<&str>, Refused> {
         let mut values = self.all(name);
         let value = values.next();

@@ -1,7 +1,7 @@
 //! `seo-robots`: the paths that crawlers may fetch (RFC 9309).
 //!
-//! Built from the configuration alone: a crawler that gets an error takes the whole site for
-//! forbidden.
+//! Built from the configuration alone, so that it cannot fail: a crawler that gets an error treats
+//! the whole site as forbidden.
 
 use super::document::Document;
 use crate::config::RobotsConfig;
@@ -9,7 +9,7 @@ use crate::config::RobotsConfig;
 /// Functions for machines that obey `/robots.txt`. They precede the rule that forbids the others,
 /// for crawlers that apply the first matching rule instead of the longest.
 const ALLOWED: [&str; 2] = ["/functions/podcast-rss-feed", "/functions/seo-sitemap"];
-/// The others have nothing to index.
+/// The other functions have nothing to index.
 const DISALLOWED: [&str; 2] = ["/functions/", "/xrpc/"];
 
 /// The rules as a document.

@@ -1,10 +1,10 @@
 //! `seo-sitemap`: the pages that search engines may list, in any number.
 //!
 //! A page of the sitemap is a range of ids, so a URL never moves to another page. A page that is
-//! too large for one file is split into parts. A file is read and written a few hundred URLs at a
-//! time, so it takes the memory of one such step. It is one state of the tables: it is read from
-//! one snapshot, or else cut off if it has changed at its end. The home page is the first URL of
-//! page 1, which is therefore never empty.
+//! too large for one file is split into parts. A file is read and written in steps of 250 URLs, so
+//! it takes the memory of one step. It shows one state of the tables: it is read from one snapshot;
+//! where that is impossible, it is cut off if the tables have changed by its end. The home page is
+//! the first URL of page 1, which is therefore never empty.
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
@@ -30,7 +30,7 @@ use time::format_description::well_known::Rfc3339;
 const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
 /// URLs of one step: some ten kilobytes, or megabytes if each has many images.
 const STEP: u32 = 250;
-/// 8 MiB: the tables give no URL a greater weight. Import takes none that is larger.
+/// 8 MiB for a URL with its images: the tables allow no more, and import rejects a larger one.
 const MAX_ENTRY: usize = 8 << 20;
 /// Schemes of the URLs.
 const SCHEMES: &[&str] = &["https://", "http://"];
@@ -96,7 +96,8 @@ pub fn index(files: &[SitemapFile], base_url: &str) -> Document {
     Document::new(xml.take(), MEDIA_TYPE, modified)
 }
 
-/// At the origin's root: a sitemap covers only URLs below its own path.
+/// Writes the entry of a file at the origin's root, since a sitemap covers only URLs below its own
+/// path.
 fn sitemap(xml: &mut Xml, base_url: &str, number: SitemapNumber, lastmod_us: Option<i64>) {
     xml.open("sitemap", &[]);
     xml.text("loc", &*format!("{base_url}/sitemap.xml?page={number}"));
@@ -104,7 +105,7 @@ fn sitemap(xml: &mut Xml, base_url: &str, number: SitemapNumber, lastmod_us: Opt
     xml.close("sitemap");
 }
 
-/// The `ETag` of a file, without rendering it: from what identifies its state.
+/// The `ETag` of a file, derived from its stamp without rendering it.
 pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapStamp>) -> String {
     let state = stamp.map_or([0; 5], |stamp| {
         [stamp.first_id, stamp.last_id, stamp.urls, stamp.checksum, stamp.lastmod_us]
@@ -113,7 +114,7 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
     etag(&[number.as_bytes(), &state, base_url.as_bytes()])
 }
 
-/// A file, in chunks. URLs that it leaves out are reported at its end.
+/// Streams a file in chunks. URLs that are left out are reported at its end.
 pub fn chunks(
     reader: SitemapReader,
     metrics: Arc<Metrics>,
@@ -141,7 +142,8 @@ pub fn chunks(
     })
 }
 
-/// The next chunk of a file; `None` instead of the last one if the file is not of one state.
+/// Reads the next chunk of a file. Returns `None` instead of the last one if the tables have
+/// changed.
 async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<Bytes>, StoreError> {
     let rows = reader.urls(file.after_id, file.last_id, STEP).await?;
     let is_last = rows.len() < STEP as usize;
@@ -151,18 +153,18 @@ async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<B
     Ok(Some(if is_last { file.last(rows) } else { file.next(rows) }))
 }
 
-/// A file, while it is written.
+/// A file being written.
 pub struct Urlset {
     number: SitemapNumber,
     stamp: Option<SitemapStamp>,
     base_url: String,
     xml: Xml,
-    /// The id of the last URL that is written.
+    /// The id of the last URL that was written.
     pub after_id: i64,
     last_id: i64,
-    /// Whether its end is written.
+    /// Whether the end of the file was written.
     pub is_ended: bool,
-    /// The rows that it left out.
+    /// The rows that were left out.
     pub skipped: Skipped,
 }
 
@@ -187,7 +189,7 @@ impl Urlset {
         self.xml.take()
     }
 
-    /// Writes the last URLs, and the end after them.
+    /// Writes the last URLs and the end of the file.
     pub fn last(&mut self, rows: Vec<SitemapUrl>) -> Bytes {
         self.write_all(rows);
         self.is_ended = true;
@@ -202,7 +204,7 @@ impl Urlset {
         }
     }
 
-    /// Writes a URL, without what is malformed.
+    /// Writes a URL, or skips it if it is malformed or too large. Malformed images are left out.
     fn write(&mut self, row: SitemapUrl) {
         let loc = url(&row.loc);
         // the first file lists the home page

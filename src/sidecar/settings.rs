@@ -38,7 +38,7 @@ impl Settings {
     /// Reads the secrets of sessions and of the verifier, and the operator's token.
     ///
     /// # Errors
-    /// Every secret's file that cannot be used.
+    /// Returns an error for every secret file that cannot be used.
     pub fn load(config: &SidecarConfig) -> Result<Self, SecretErrors> {
         let SidecarConfig { age, clients, session, .. } = config;
         let operator_token =
@@ -90,13 +90,13 @@ fn read_secrets(key: &'static str, files: &[PathBuf]) -> Result<Vec<Secret>, Sec
     Err(SecretErrors(errors.collect()))
 }
 
-/// Reads a secret that differs from those of `others`, which are checked themselves.
+/// Reads a secret that must differ from those of `others`, which are checked separately.
 fn read_secret(file: &Path, others: &[PathBuf]) -> Result<Secret, SecretError> {
     if Secrets::new(vec![secrets::read(file)?]).is_none() {
         return Err(SecretError::not(file, "a secret of at least 32 bytes"));
     }
     for other in others {
-        // one that is unusable by itself is reported by itself
+        // an unusable file is reported on its own
         let Ok(other) = secrets::read(other) else { continue };
         if Secrets::new(vec![secrets::read(file)?, other]).is_none() {
             return Err(SecretError::not(file, "a secret that no other file holds"));

@@ -1,7 +1,7 @@
 //! Rows that a document leaves out because they do not fit it, and malformed members of rows.
 //!
-//! One row never breaks a document for everyone. A row that is left out is counted, and logged
-//! with its key in one line for each rendering.
+//! One row never breaks a document for everyone. Rows that are left out are counted, and their keys
+//! are logged in one line per rendering.
 
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::Function;
@@ -29,7 +29,7 @@ impl Skipped {
         }
     }
 
-    /// Counts and logs them, if any.
+    /// Counts and logs the rows and members, if there are any.
     pub(super) fn report(&self, metrics: &Metrics, function: Function) {
         if self.count > 0 {
             let (name, keys) = (function.name(), self.keys.join(", "));

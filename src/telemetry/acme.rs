@@ -11,13 +11,13 @@ named! {
         Issued = "issued",
         /// The authority refused.
         Refused = "refused",
-        /// The authority gave no usable answer, or the folder cannot be written.
+        /// The authority returned no usable answer, or the folder cannot be written.
         Failed = "failed",
     }
 }
 
 metrics! {
-    /// Counts attempts.
+    /// Counts attempts to get certificates.
     pub struct AcmeMetrics(registry) {
         orders: [IntCounter; OrderOutcome::ALL.len()] =
             counter_array("portcullis_acme_orders_total",
@@ -34,7 +34,7 @@ impl AcmeMetrics {
         self.orders[outcome as usize].inc();
     }
 
-    /// How many attempts have failed in a row.
+    /// Sets how many attempts have failed in a row.
     pub fn failed_attempts(&self, failed: u32) {
         self.failed_attempts.set(as_gauge(failed));
     }

@@ -1,9 +1,9 @@
-//! Problems of the process or of its dependencies, and since when.
+//! Problems of the process and its dependencies, and when they began.
 //!
-//! `process::health` reports what it finds once a second. Each change is one log line, with its
-//! cause and at its end with its duration, one count, and one entry on the operator's page. When
-//! requests begin to fail because of it, it is logged once more; what stays the same is silent. All
-//! present conditions together make the verdict.
+//! `process::health` reports its findings once a second. The begin and the end of a condition are
+//! each logged, counted and shown on the operator's page: the begin with its cause, the end with
+//! its duration. A condition is logged once more when requests begin to fail because of it, and not
+//! while it stays the same. The verdict follows from all present conditions.
 
 use super::registry::metrics;
 use crate::io::clock::millis;
@@ -13,29 +13,30 @@ use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// The target of the log lines, by which the operator's page gets those of ends, too.
+/// The target of the log lines. The operator's page shows them at any level, so that it has the
+/// ends.
 pub(super) const TARGET: &str = "portcullis::telemetry::conditions";
 
 named! {
     /// A kind of problem.
     pub enum Condition {
-        /// A URL of the node gives no answers, or is of another chain.
+        /// A URL of the node does not answer, or serves another chain.
         NodeUrl = "node_url",
         /// The gateway's cache is bypassed.
         Cache = "cache",
-        /// The chain does not hold what the relay requires.
+        /// The chain does not match the relay's pins.
         Pins = "pins",
         /// The store does not answer.
         Store = "store",
         /// Documents are read from the primary, as the replica of the store is not recent.
         Replica = "replica",
-        /// The store of what instances share does not answer.
+        /// The fleet's store does not answer.
         Fleet = "fleet",
         /// A certificate is invalid or about to be.
         Certificate = "certificate",
         /// Few file descriptors are left.
         OpenFiles = "open_files",
-        /// The last reload failed, so the next start would.
+        /// The last reload failed, so the next start would fail, too.
         Configuration = "configuration",
         /// Many requests of a surface fail, and none of the above explains it.
         Requests = "requests",
@@ -49,7 +50,7 @@ impl Condition {
         begin
     }
 
-    /// The section of the runbook that says what to do, as an anchor.
+    /// The anchor of the section in the runbook that says what to do.
     pub const fn runbook(self) -> &'static str {
         match self {
             Self::NodeUrl => "portcullisnodedown",
@@ -65,7 +66,7 @@ impl Condition {
         }
     }
 
-    /// The log messages of its begin and of its end.
+    /// The log messages of the condition's begin and end.
     const fn messages(self) -> [&'static str; 2] {
         match self {
             Self::NodeUrl => ["node URL failed", "node URL works again"],
@@ -89,7 +90,7 @@ named! {
     pub enum Verdict {
         /// Nothing is wrong.
         Ok = "ok",
-        /// Requests are answered, but not as they should be, or not for long.
+        /// Requests are answered, but worse than they should be, or may soon fail.
         Degraded = "degraded",
         /// Requests of a surface fail.
         Failing = "failing",
@@ -121,15 +122,15 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Whether `others` explain this one, so that it needs no banner of its own: a node that gives
-    /// no answers at all also keeps the cache bypassed and the pins unreadable.
+    /// Whether `others` explain this one, so that it needs no banner of its own: a node that does
+    /// not answer at all also keeps the cache bypassed and the pins unreadable.
     pub fn follows_from(&self, others: &[Self]) -> bool {
         let is_silent =
             |other: &Self| other.condition == Condition::NodeUrl && other.finding.is_failing;
         self.finding.needs_node && others.iter().any(is_silent)
     }
 
-    /// Logs its begin, or that requests fail by now.
+    /// Logs that the condition began, or that requests fail because of it.
     fn log(&self) {
         let Finding { subject, cause, is_failing, .. } = &self.finding;
         let (condition, message) = (self.condition.name(), self.condition.message());
@@ -158,7 +159,8 @@ metrics! {
 }
 
 impl Conditions {
-    /// Takes note of everything that is wrong of this kind at `now`.
+    /// Replaces the conditions of one kind with those found at `now`, and logs and counts the
+    /// changes.
     pub fn update(&self, condition: Condition, found: Vec<Finding>, now: SystemTime) {
         let mut present = self.present.lock();
         let of_this_kind = |key: &(u8, String)| key.0 == condition as u8;
@@ -200,8 +202,8 @@ impl Conditions {
         log::info!(target: TARGET, condition, subject, cause, lasted:% = lasted; "{message}");
     }
 
-    /// Logs that another URL of the node serves than before: a less preferred one with the cause,
-    /// or a preferred one again.
+    /// Logs that another URL of the node serves: a less preferred one, because of `cause`, or a
+    /// more preferred one again.
     pub fn node_switched(&self, from: &str, to: &str, cause: Option<&str>) {
         let level = if cause.is_some() { log::Level::Warn } else { log::Level::Info };
         let cause = cause.unwrap_or("it answers again");
@@ -220,7 +222,7 @@ impl Conditions {
 }
 
 impl Verdict {
-    /// The worst of the present conditions.
+    /// The verdict that follows from the present conditions: the worst one counts.
     pub fn of(present: &[Trouble]) -> Self {
         match present {
             [] => Self::Ok,

@@ -6,9 +6,9 @@ use portcullis_filters::named;
 named! {
     /// Whether a client connection was served.
     pub enum ConnectionOutcome {
-        /// It was served.
+        /// The connection was served.
         Accepted = "accepted",
-        /// It was closed at once, because a cap was reached.
+        /// The connection was closed at once, because a cap was reached.
         Refused = "refused",
     }
 }
@@ -20,7 +20,7 @@ named! {
         Ok = "ok",
         /// A challenge of an ACME authority was answered.
         Challenge = "challenge",
-        /// It missed its deadline.
+        /// The handshake missed its deadline.
         Timeout = "timeout",
         /// The client closed the connection.
         Gone = "gone",
@@ -54,27 +54,27 @@ impl Handshake {
 named! {
     /// The outcome of reading a PROXY header.
     pub enum ProxyHeader {
-        /// It names the client.
+        /// The header names the client.
         Ok = "ok",
         /// The connection is the balancer's own: mostly a health check.
         Local = "local",
-        /// The peer may not send one.
+        /// The peer may not send a header.
         Untrusted = "untrusted",
         /// The connection begins with something else.
         Absent = "absent",
-        /// It is of version 1.
+        /// The header has version 1.
         Text = "version_1",
-        /// It is not of the protocol.
+        /// The header violates the protocol.
         Malformed = "malformed",
-        /// Its client has no IP address, or uses datagrams.
+        /// The client in the header has no IP address, or uses datagrams.
         Unsupported = "unsupported",
-        /// It is longer than any balancer sends.
+        /// The header is longer than any balancer sends.
         TooLarge = "too_large",
-        /// The connection ended within it.
+        /// The connection ended within the header.
         Truncated = "truncated",
-        /// It did not arrive in time.
+        /// The header did not arrive in time.
         Timeout = "timeout",
-        /// The connection ended before it: mostly a health check.
+        /// The connection ended before the header: mostly a health check.
         Gone = "gone",
     }
 }

@@ -1,4 +1,4 @@
-//! The fleet's metrics: whether its store answers, and what the messages to it cost.
+//! The fleet's metrics: whether its store answers, and how long messages to it take.
 
 use super::metrics::{BySurface, Surface};
 use super::registry::metrics;
@@ -6,7 +6,7 @@ use portcullis_filters::named;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use std::time::Duration;
 
-/// Bucket bounds in seconds: a message takes a tenth of a millisecond, and has 20 ms.
+/// Bucket bounds in seconds: a message takes a tenth of a millisecond, and at most 20 ms.
 const SECONDS: [f64; 9] = [1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2];
 
 named! {
@@ -16,21 +16,21 @@ named! {
         Granted = "granted",
         /// The client's quota is used up.
         Refused = "refused",
-        /// It only reported what was admitted.
+        /// The message only reported admitted requests.
         Reported = "reported",
-        /// The store has lost what it knew of the client.
+        /// The store has lost its state of the client.
         Forgotten = "forgotten",
         /// No answer in time.
         Timeout = "timeout",
         /// The connection or the store failed.
         Failed = "failed",
-        /// Not sent: too many messages were under way.
+        /// Not sent: too many messages were in flight.
         Busy = "busy",
     }
 }
 
 metrics! {
-    /// The metrics of what instances share.
+    /// The fleet's metrics.
     #[expect(rustdoc::broken_intra_doc_links, reason = "[fleet] is a section of the configuration")]
     pub struct FleetMetrics(registry) {
         pub up: IntGauge = gauge("portcullis_fleet_up",

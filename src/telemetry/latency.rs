@@ -26,7 +26,7 @@ impl Latency {
         }
     }
 
-    /// The observations that are not in `other`, which counts a part of them.
+    /// Subtracts `other`, which counts a part of the observations.
     pub(super) fn without(self, other: &Self) -> Self {
         let below = self.below.iter().zip(&other.below);
         Self {

@@ -1,7 +1,8 @@
-//! The metrics of the process: those of the gateway, the node and the connections, and the parts.
+//! The metrics of the process: those of the gateway, the node and connections, and those of the
+//! other parts.
 //!
 //! Label values come from closed sets, and the series of a request are made at start, so a request
-//! costs a few atomic additions. Values that other parts keep are sampled by `admin`.
+//! costs a few atomic additions. `admin` samples values that other parts hold.
 
 use super::acme::AcmeMetrics;
 use super::conditions::Conditions;
@@ -53,11 +54,11 @@ impl Surface {
     }
 }
 
-/// One of each surface.
+/// A value for each surface.
 pub type BySurface<T> = [T; Surface::ALL.len()];
 
 named! {
-    /// How the cache took part in a call.
+    /// How a call used the cache.
     pub enum CacheUse {
         /// Answered from the cache.
         Hit = "hit",
@@ -65,7 +66,7 @@ named! {
         Shared = "shared",
         /// Sent to the node.
         Miss = "miss",
-        /// The cache is off, or not for this call.
+        /// The cache is off, or does not apply to this call.
         Off = "off",
     }
 }
@@ -75,7 +76,7 @@ named! {
     pub enum SpanOutcome {
         /// The collector accepted it.
         Exported = "exported",
-        /// It was removed from the full buffer for newer ones.
+        /// The span was dropped from the full buffer for newer ones.
         Dropped = "dropped",
         /// The collector refused it.
         Refused = "refused",
@@ -162,13 +163,13 @@ metrics! {
             }));
         /// The series of answered calls: looked up once, not at each call.
         node_answered: IntCounter = node_calls.with_label_values(&["ok"]);
-        /// The part of [`Self::node_seconds`] for calls that failed: at once if a breaker is open.
+        /// The part of [`Self::node_seconds`] for calls that failed, at once if a breaker is open.
         node_failed_seconds: Histogram = Registry::unregistered("node_failed_seconds", &LATENCY);
         /// The present conditions.
         pub conditions: Conditions = Conditions::register(registry);
         /// Metrics of the fleet.
         pub fleet: FleetMetrics = FleetMetrics::register(registry);
-        /// Metrics of certificates that are ordered.
+        /// Metrics of ACME orders.
         pub acme: AcmeMetrics = AcmeMetrics::register(registry);
         /// Metrics of configuration reloads.
         pub reloads: ReloadMetrics = ReloadMetrics::new(registry);
@@ -180,7 +181,7 @@ metrics! {
     }
 }
 
-/// Whether the gateway has this reason; the others are the relay's or the sidecar's.
+/// Whether the gateway uses this reason; the others belong to the relay or the sidecar.
 const fn is_of_the_gateway(reason: Reason) -> bool {
     matches!(
         reason,
@@ -260,7 +261,7 @@ impl Metrics {
         self.node_seconds.observe(took.as_secs_f64());
     }
 
-    /// How long the node took for its answers, without the calls that failed.
+    /// The latency of the node's answers, without calls that failed.
     pub fn node_latency(&self) -> Latency {
         Latency::of(&self.node_seconds).without(&Latency::of(&self.node_failed_seconds))
     }
@@ -311,8 +312,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Counts in the first metric and times in the second, each with its name and help text; the
-    /// reasons that `has` names have a series.
+    /// Registers a counter and a histogram, each by name and help text. Each reason for which `has`
+    /// is true gets a series.
     pub(super) fn new(
         registry: &Registry,
         [count, count_help]: [&str; 2],
@@ -351,7 +352,7 @@ impl Requests {
         self.answered.get()
     }
 
-    /// Requests not answered, by reason; reasons without any are left out.
+    /// Requests not answered, by reason; reasons with no request are left out.
     pub fn unanswered(&self) -> impl Iterator<Item = (Reason, u64)> {
         let counts = Reason::ALL.into_iter().zip(&self.unanswered);
         counts
@@ -359,8 +360,8 @@ impl Requests {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// How long the answered requests took: a refusal takes microseconds, and while the node is
-    /// away a failure does, too.
+    /// The latency of answered requests only: a refusal takes microseconds, as does a failure while
+    /// the node is down.
     pub fn latency(&self) -> Latency {
         Latency::of(&self.seconds).without(&Latency::of(&self.unanswered_seconds))
     }

@@ -45,7 +45,7 @@ pub(super) fn register(registry: &Registry) {
 }
 
 fn open_fds() -> Option<i64> {
-    // without the one that lists them
+    // without the descriptor of the listing itself
     Some(as_gauge(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)))
 }
 
@@ -53,7 +53,7 @@ fn max_fds() -> Option<i64> {
     Some(as_gauge(getrlimit(Resource::RLIMIT_NOFILE).ok()?.0))
 }
 
-/// Bytes of memory that are not swapped out: `VmRSS`, which is in KiB. proc(5)
+/// Resident memory in bytes: `VmRSS` of proc(5), which is in KiB.
 fn resident() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,5 +1,5 @@
 //! The most recent warnings and errors of the log, for the operator's page: bounded in number and
-//! length, and free of secrets as the log is.
+//! length, and like the log free of secrets.
 
 use super::log::Fields;
 use crate::config::LogFormat;
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::SystemTime;
 
-/// How many are stored.
+/// How many events are stored.
 const MAX_EVENTS: usize = 100;
-/// Bytes of one; an error in a configuration has a few hundred.
+/// Bytes of one event; an error in a configuration has a few hundred.
 const MAX_BYTES: usize = 1_000;
 
 /// A warning or an error.
@@ -39,7 +39,7 @@ impl Recent {
     pub(super) fn add(&self, record: &Record<'_>, message: &str) {
         let mut line = message.as_bytes().to_vec();
         let mut fields = Fields { out: &mut line, format: LogFormat::Text };
-        // visiting a record's own fields fails only where a visitor does
+        // visiting a record's own fields fails only if the visitor does
         let _ = record.key_values().visit(&mut fields);
         let mut text = String::from_utf8_lossy(&line).replace(char::is_control, " ");
         if text.len() > MAX_BYTES {

@@ -10,7 +10,7 @@ pub struct RequestRecord {
     pub method: &'static str,
     /// The time spent waiting for the node.
     pub upstream: Duration,
-    /// The place of the URL of the node that answered, if one did.
+    /// The position in `node.url` of the URL that answered, if one did.
     pub node: Option<usize>,
     /// The stages of its trace; `None` without `[trace]`.
     pub stages: Option<Vec<Stage>>,

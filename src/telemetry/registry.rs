@@ -1,7 +1,7 @@
 //! Registers metrics, and reads them back for the operator's page.
 //!
 //! Names, help texts and labels are literals, so a failure to register is a bug that every start
-//! would show. A value that its owner keeps is sampled: read at each scrape.
+//! would show. A value that another part holds is sampled: read at each scrape.
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
@@ -11,10 +11,10 @@ use prometheus::{
 };
 use std::collections::BTreeMap;
 
-/// A struct of metrics, and `register`, which makes it from a registry and perhaps label values. A
-/// row, `field: Type = kind("name", "help text", …);`, is a metric: `kind` is a method of
-/// [`Registry`], and the help text is also the doc of the field. Fields that are made otherwise
-/// follow in `with { … }`, and can use the rows. For example
+/// Defines a struct of metrics and its `register`, which creates it from a registry and, if needed,
+/// label values. Each row, `field: Type = kind("name", "help text", …);`, is a metric: `kind` is a
+/// method of [`Registry`], and the help text is also the doc of the field. Other fields follow in
+/// `with { … }`, and can use the rows. For example
 ///
 /// ```text
 /// /// The relay's metrics.
@@ -188,7 +188,7 @@ impl Registry {
             .expect("the name is a literal, and the bounds ascend")
     }
 
-    /// Registers a metric that `update` brings up to date at each scrape.
+    /// Registers a metric that `update` refreshes at each scrape.
     pub fn sample<C: Collector + 'static>(
         &self,
         made: Result<C>,
@@ -198,13 +198,14 @@ impl Registry {
         self.register(Sampled { metric, update });
     }
 
-    /// Every metric with its series. One caller at a time: sampled counters are raised here.
+    /// Every metric with its series. Calls must not overlap, since sampled counters are raised
+    /// here.
     pub fn gather(&self) -> Vec<MetricFamily> {
         self.0.gather()
     }
 }
 
-/// A metric whose value another part keeps.
+/// A metric whose value another part holds.
 struct Sampled<C, F> {
     metric: C,
     update: F,
@@ -221,12 +222,12 @@ impl<C: Collector, F: Fn(&C) + Send + Sync> Collector for Sampled<C, F> {
     }
 }
 
-/// A number as a gauge holds it.
+/// Converts a number to the type of a gauge; too large ones become its maximum.
 pub fn as_gauge(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-/// Raises a counter to the total that its owner keeps.
+/// Raises a counter to its owner's total.
 pub fn raise(counter: &IntCounter, to: u64) {
     counter.inc_by(to.saturating_sub(counter.get()));
 }

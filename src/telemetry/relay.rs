@@ -40,7 +40,7 @@ metrics! {
             "1 while this process settles unfinished intents for all that share its store.");
     }
     with {
-        /// Its requests.
+        /// The relay's requests.
         pub requests: Requests = Requests::new(
             registry,
             ["portcullis_relay_requests_total", "Relay requests by verdict and reason."],
@@ -48,7 +48,7 @@ metrics! {
              "Seconds from the complete head of a relay request to the last byte of its response."],
             |_| true,
         );
-        /// Its writes by operation and outcome.
+        /// The relay's writes by operation and outcome.
         pub writes: IntCounterVec = writes(registry);
     }
 }
@@ -58,7 +58,7 @@ metrics! {
 pub struct PinState {
     /// Whether all pins match.
     pub ready: bool,
-    /// How many do not.
+    /// How many pins do not match.
     pub unproven: usize,
     /// When the check was made.
     pub at: SystemTime,
@@ -108,8 +108,8 @@ impl RelayMetrics {
         self.journal.with_label_values(&[state]).set(intents);
     }
 
-    /// Sets when all unfinished intents were checked, and when the oldest that stays unfinished was
-    /// created, both in microseconds since 1970.
+    /// Sets when all unfinished intents were last checked, and when the oldest of those still
+    /// unfinished was created, both in microseconds since 1970.
     pub fn reconciled(&self, now_us: i64, oldest: Option<i64>) {
         self.reconciled.set(now_us as f64 / 1e6);
         self.oldest_open.set(oldest.unwrap_or_default() as f64 / 1e6);

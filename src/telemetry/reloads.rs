@@ -19,7 +19,7 @@ metrics! {
 impl ReloadMetrics {
     pub(super) fn new(registry: &Registry) -> Self {
         let metrics = Self::register(registry);
-        // the start has read it, too
+        // the start has read the configuration, too
         metrics.mark_read();
         metrics
     }

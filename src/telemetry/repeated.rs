@@ -1,5 +1,5 @@
-//! Identical refusals of one client: the first of a window have log lines of their own, the others
-//! are counted and become one line when the window ends.
+//! Identical refusals of one client: the first ones in a window have log lines of their own, the
+//! others are counted and become one line at its end.
 //!
 //! A client that ignores its 429s can be refused a hundred thousand times a second. A line for each
 //! would displace every other line of the journal.
@@ -11,22 +11,22 @@ use portcullis_filters::verdict::Reason;
 use std::collections::HashMap;
 use tokio::time::{Duration, Instant};
 
-/// 10 s: an operator who follows the log learns soon enough that a flood goes on.
+/// 10 s: an operator who follows the log sees soon enough that a flood continues.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Refusals of a window with a line of their own, so that a few manual requests are all logged.
 const OWN_LINES: u64 = 10;
-/// Kinds of refusals that are counted at a time, about 1 MiB. The rest are counted per surface and
-/// reason, without their client.
+/// Kinds of refusals that are counted concurrently, about 1 MiB. Refusals beyond these are counted
+/// by surface and reason, without the client.
 const MAX_KINDS: usize = 10_000;
 
-/// The key by which refusals are identical.
+/// The key of identical refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Kind {
     pub(super) surface: Surface,
     pub(super) reason: Reason,
     /// The RPC method, operation or function.
     pub(super) method: &'static str,
-    /// `None` for all clients that are not counted one by one.
+    /// `None` for all clients that are counted together.
     client: Option<ClientKey>,
 }
 
@@ -71,7 +71,8 @@ impl Refusals {
         counted.refusals <= OWN_LINES
     }
 
-    /// Takes what has no line of its own out of the windows that are over at `now`.
+    /// Removes the windows that are over at `now`, and returns their refusals without lines of
+    /// their own.
     pub(super) fn take(&self, now: Instant) -> Vec<Repeated> {
         let mut kinds = self.0.lock();
         let over = kinds.extract_if(|_, counted| now - counted.since >= WINDOW);
@@ -80,7 +81,7 @@ impl Refusals {
             Repeated { kind, client, more }
         });
         let repeated = repeated.filter(|repeated| repeated.more > 0).collect();
-        // after a flood of many clients
+        // frees the memory of a flood by many clients
         if kinds.is_empty() {
             kinds.shrink_to_fit();
         }

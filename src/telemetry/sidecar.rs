@@ -32,7 +32,7 @@ metrics! {
             "By how many seconds the replica of the store is behind, at most; 0 until known.");
     }
     with {
-        /// Its requests.
+        /// The sidecar's requests.
         pub requests: Requests = Requests::new(
             registry,
             ["portcullis_sidecar_requests_total", "Sidecar requests by verdict and reason."],
@@ -57,19 +57,19 @@ impl SidecarMetrics {
         self.events.with_label_values(&[outcome]).inc();
     }
 
-    /// Counts what a rendering left out.
+    /// Counts the rows and members that a rendering left out.
     pub fn skip(&self, function: Function, count: u64) {
         self.skipped.with_label_values(&[function.name()]).inc_by(count);
     }
 
-    /// Sets by how much the replica is behind, and that documents are read from it unless there is
-    /// a `cause` not to.
+    /// Sets the replica's lag, and whether documents are read from it: only without a `cause` not
+    /// to.
     pub fn replica(&self, lag: Option<Duration>, cause: Option<&str>) {
         self.replica_lag.set(lag.unwrap_or_default().as_secs_f64());
         self.replica_used.set(i64::from(cause.is_none()));
     }
 
-    /// The health of a component: 1 or 0.
+    /// The gauge of a component's health: 1 or 0.
     pub fn component(&self, component: &'static str) -> IntGauge {
         self.components.with_label_values(&[component])
     }

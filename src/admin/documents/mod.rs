@@ -49,12 +49,12 @@ pub const DOCUMENTS: [Document; 10] = documents! {
     "openapi" "admin";
 };
 
-/// Where clients expect an OpenRPC document.
+/// The path where clients expect an OpenRPC document.
 const OPENRPC: &str = "/docs/openrpc.json";
 
-/// All of them on one page, with a mark for each surface where the page says where that listens.
+/// All documents on one page, with a placeholder for the address of each surface.
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/documents.html"));
-/// The runbook as a page: reachable while everything else is not.
+/// The runbook as a page, which is reachable even if other sites are not.
 const RUNBOOK: &str = include_str!(concat!(env!("OUT_DIR"), "/runbook.html"));
 const STYLE: &str = concat!(include_str!("../palette.css"), include_str!("style.css"));
 
@@ -64,7 +64,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// `listens` says where a surface listens; `None` if it is off.
+    /// Renders the page. `listens` returns where a surface listens; `None` if it is off.
     pub fn new(listens: impl Fn(Surface) -> Option<String>) -> Self {
         let mut page = PAGE.to_owned();
         for surface in Surface::ALL {
@@ -87,7 +87,7 @@ impl Documents {
     }
 }
 
-/// A text as HTML: the path of a socket may contain anything.
+/// Escapes a text for HTML: a socket's path may contain anything.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

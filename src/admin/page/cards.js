@@ -10,7 +10,7 @@ const total = (counts) => counts.reduce((sum, one) => sum + one.total, 0);
 const rateText = (rate) => (rate === null ? '–' : `${perSecond(rate)}/s`);
 const rateUnit = (rate) => `${perSecond(rate)}/s`;
 
-/** The plots of rates and of latency; `part` begins the names of the series. */
+/** The plots of rates and of latency; `part` is the prefix of the series' names. */
 const rates = (title, part, lines) => new Plot(title,
   lines.map(([name, kind]) => [name, kind, `${part}.${name}`]), rateUnit, { filled: true });
 const latency = (part) => new Plot('Latency',
@@ -34,7 +34,7 @@ class Card {
       el('div', { class: 'plots' }, ...plots.map((plot) => plot.node)));
   }
 
-  /** `troubles` are why it is in this state; a value may be `[value, what it is of]`. */
+  /** Shows a state and its causes, `troubles`. A value may be `[value, what it is part of]`. */
   show([word, kind], troubles, values, past) {
     setText(this.state, word);
     setClass(this.state, `pill ${kind}`);
@@ -70,7 +70,7 @@ class Calls {
   }
 }
 
-/** The worst of these conditions, as the header says it. */
+/** The state that the header shows: that of the worst condition. */
 function stateOf(troubles) {
   if (troubles.length === 0) return ['ok', 'good'];
   return troubles.some(({ failing }) => failing) ? ['failing', 'bad'] : ['degraded', 'warn'];
@@ -91,7 +91,7 @@ function surface(name) {
   const show = (snapshot, history) => {
     const { connections, listen, calls: made } = surfaceOf(snapshot, name);
     const all = snapshot.verdict.troubles.filter(({ surfaces }) => surfaces.includes(name));
-    // one cause, not all that follows from it
+    // causes only, without their effects
     const troubles = all.filter(({ follows }) => !follows);
     const state = snapshot.draining ? ['draining', 'warn'] : stateOf(troubles);
     const now = [requestsOf, refusedOf, failedOf].map((get) => history.rate(of(get)));
@@ -177,7 +177,7 @@ function node() {
   return { node: card.node, show };
 }
 
-/** What this instance shares with others. */
+/** The limits that this instance shares with others. */
 function fleet() {
   const card = new Card('Fleet', [
     ['Instances'], ['Messages'], ['Without answer', null, 'wide'], ['Admitted alone', null, 'wide'],
@@ -199,7 +199,7 @@ function fleet() {
   return { node: card.node, show };
 }
 
-/** All cards: the node first, on which most depends. */
+/** All cards; the node is first, since most depends on it. */
 export function cards(place) {
   const made = new Map();
   const make = (name) => ({ node, cache, fleet }[name]?.() ?? surface(name));

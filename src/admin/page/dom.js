@@ -135,7 +135,7 @@ const short = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 export const count = (number) => whole.format(number);
 
-/** What is wrong, and why. */
+/** A condition in words: what is wrong, and why. */
 export const reason = ({ message, subject, cause }) =>
   `${message}${subject && ` (${subject})`}: ${cause}`;
 
@@ -185,7 +185,7 @@ export function clock(ms, now = Date.now()) {
   return new Date(now).toISOString().startsWith(date) ? time : `${date} ${time}`;
 }
 
-/** The same with its zone, for text. */
+/** A time of day with its zone, for text. */
 export const utc = (ms, now) => `${clock(ms, now)} UTC`;
 
 /** A `<time>` with the full timestamp as its title. */

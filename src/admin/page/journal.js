@@ -74,7 +74,7 @@ export class Journal {
     }
   }
 
-  /** The queries to try: several where the text can mean several things. */
+  /** The queries to try: several if the text is ambiguous. */
   queries() {
     const { what, state, operation } = this.form.elements;
     const text = what.value.trim();

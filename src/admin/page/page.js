@@ -13,7 +13,7 @@ const HIDDEN = 60_000;
 
 const byId = (id) => document.getElementById(id);
 
-/** One trouble for each cause, failing ones first: URLs that all fail are one, with its effects. */
+/** One trouble per cause, failing ones first. URLs that all fail are one, with their effects. */
 function banners(troubles) {
   const urls = troubles.filter(({ condition, failing }) => condition === 'node_url' && failing);
   const follow = troubles.filter(({ follows }) => follows);
@@ -39,7 +39,7 @@ class Page {
     this.events?.close();
     clearTimeout(this.timer);
     this.events = new EventSource('/events');
-    // points are missing
+    // points may be missing
     this.events.onopen = () => { this.history.past.isLoaded = false; };
     this.events.onmessage = ({ data }) => {
       this.expect(PATIENCE);
@@ -76,7 +76,7 @@ class Page {
     }
   }
 
-  /** What the page shows is no longer true. */
+  /** Marks the page as out of date. */
   lost() {
     const last = this.last ? `, last update ${utc(this.last.at_ms)}` : '';
     this.status('not connected', 'bad', `not connected${last}`);
@@ -109,7 +109,7 @@ class Page {
     this.journal.follow(snapshot);
   }
 
-  /** What is wrong, since when, and what to do: one banner for each cause. */
+  /** Shows a banner for each cause: what is wrong, since when, and what to do. */
   troubles({ at_ms: now, verdict }) {
     each(byId('troubles'), banners(verdict.troubles), ({ condition, subject }) =>
       `${condition} ${subject}`,

@@ -78,7 +78,7 @@ function clients(place) {
   };
 }
 
-/** The pins: one line while all hold, otherwise the failing ones, too. */
+/** The pins: one line while all match, otherwise the failing ones, too. */
 function pins(place) {
   const columns = [['Pin', 'name'], ['State', ''], ['Expected', 'code'], ['Found', 'code']];
   const failing = new Table('Pins that fail', columns, [8, 3]);
@@ -99,7 +99,7 @@ function pins(place) {
     if (!snapshot.relay) return;
     const { proof } = snapshot.relay;
     const lost = proof?.pins.filter(({ ok }) => !ok) ?? [];
-    // one cause, not one row for each pin
+    // one row for the cause, instead of one for each pin
     const isSilent = lost.length > 0 && lost.every(({ actual }) => actual === 'unreadable');
     const since = snapshot.seen.proven_ms;
     const held = proof?.pins.filter(({ ok }) => ok) ?? [];
@@ -170,7 +170,7 @@ function following(path, mark, show) {
   };
 }
 
-/** Equal lines as one, at the time of the newest. */
+/** Merges equal lines, with the time of the newest. */
 function folded(lines) {
   const rows = new Map();
   for (const { at_ms: at, level, text } of lines) {
@@ -181,7 +181,7 @@ function folded(lines) {
   return [...rows.values()];
 }
 
-/** A line about a condition as the banners say it, at its end with its past; any other as it is. */
+/** Words a line about a condition as the banners do, at its end with its duration. */
 function readable(text) {
   const found = text.match(/^(.*?) condition=\S+ subject=(.*?) cause=(.*?)(?: lasted=(.*))?$/);
   if (!found) return text;
@@ -207,7 +207,7 @@ function errors(place) {
   });
 }
 
-/** The keys whose value differs from the start. */
+/** The keys whose values differ from those at the start. */
 function configuration(place) {
   const words = el('p', { class: 'note' });
   const table = new Table('Changed keys', [

@@ -1,6 +1,6 @@
-// The past that the plots show: the server's points, continued by those of the stream.
+// The points of the plots: those of the server, continued by those of the stream.
 
-/** Milliseconds that the plots show at most: what the server keeps. */
+/** Milliseconds that the plots show at most, as many as the server stores. */
 const LENGTH = 30 * 60_000;
 
 export class Past {
@@ -12,7 +12,7 @@ export class Past {
     this.points = [];
   }
 
-  /** Fetches what the server has: after a connection, points are missing. */
+  /** Fetches the server's points: some may be missing after a reconnect. */
   async load() {
     this.isLoaded = true;
     const answer = await fetch('/history').catch(() => null);
@@ -28,7 +28,7 @@ export class Past {
     })));
   }
 
-  /** Adds points; a time has one. Those of a previous process stay until they are too old. */
+  /** Adds points, one per time. Those of a previous process stay until they are too old. */
   add(points) {
     const all = new Map([...this.points, ...points].map((point) => [point.at_ms, point]));
     this.points = [...all.values()].sort((a, b) => a.at_ms - b.at_ms);

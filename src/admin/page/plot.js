@@ -1,7 +1,7 @@
 // A plot of the last minutes, with a time axis and a cursor that shows the values at a time.
 import { clock, el, narrow, setText, svg, utc } from './dom.js';
 
-/** Minutes that a plot shows, and between two marks of its axis: the first that has all points. */
+/** Minutes of a plot, and between marks of its axis. The first range with all points is used. */
 const RANGES = [[5, 2], [15, 5], [30, 10]];
 const MINUTE = 60_000;
 const WIDTH = 600;
@@ -55,7 +55,7 @@ export class Plot {
     this.slider.addEventListener('pointerdown', follow);
     this.slider.addEventListener('pointermove', follow);
     this.slider.addEventListener('pointerleave', ({ pointerType }) => {
-      // a finger that was lifted covers the values no longer
+      // a lifted finger no longer covers the values
       if (pointerType !== 'touch') this.show(null);
     });
     this.slider.addEventListener('focus', () => this.show(this.past.end));
@@ -99,7 +99,7 @@ export class Plot {
       ...values.map(([name, kind, value]) =>
         el('span', {}, el('i', { class: `swatch ${kind}` }), `${name} ${value}`)));
     this.tip.style.setProperty('left', `${share}%`);
-    // so that it never leaves the plot
+    // keeps the tip within the plot
     this.tip.style.setProperty('transform', `translateX(-${share}%)`);
     this.slider.setAttribute('aria-valuenow', this.past.points.indexOf(point));
     this.slider.setAttribute('aria-valuetext', `${utc(point.at_ms, this.past.end)}: `

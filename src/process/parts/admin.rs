@@ -14,7 +14,7 @@ use portcullis_filters::bearer::Tokens;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Shows these surfaces and their listeners, if there is an `[admin]`.
+/// Builds the operator's listener, which shows these surfaces, if there is an `[admin]`.
 pub(crate) fn build(
     config: &Config,
     tokens: Option<Option<Tokens>>,

@@ -1,4 +1,4 @@
-//! The certificates that are ordered: their renewal, and the listener for the authority's
+//! The certificates that are ordered by ACME: their renewal, and the listener for the authority's
 //! challenges.
 
 use super::Part;

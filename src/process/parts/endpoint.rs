@@ -15,7 +15,7 @@ use pingora::apps::ServerApp;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
-/// A bound listener that nothing accepts on yet.
+/// A bound listener that does not accept yet.
 pub(super) struct Endpoint {
     pub(super) listener: Listener,
     limits: ConnectionsConfig,

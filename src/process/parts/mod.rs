@@ -39,7 +39,7 @@ impl Part {
         Self { services: vec![Box::new(background_service(name, task))], ..Self::default() }
     }
 
-    /// The additions of both.
+    /// Joins the additions of two parts.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.services.extend(other.services);
         self.listeners.extend(other.listeners);

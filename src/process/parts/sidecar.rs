@@ -9,7 +9,7 @@ use crate::process::inherited::Inherited;
 use crate::sidecar::{Settings, Sidecar};
 use std::sync::Arc;
 
-/// Serves them, if there is a `[sidecar]` and a store.
+/// Serves the endpoints, if there is a `[sidecar]` and a store.
 pub(crate) fn build(
     config: &Config,
     settings: Option<Settings>,

@@ -1,4 +1,4 @@
-//! The store, and the threads for work on it, which outlives its request until the process ends.
+//! The store, and the threads for work on it, which may outlive its request until the process ends.
 
 use crate::config::StoreConfig;
 use crate::process::start_error::StartError;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Threads for work that outlives its request: it waits for the node and the store, and hashes a
-/// little.
+/// Threads for work that outlives its request: mostly waits for the node and the store, and some
+/// hashing.
 const STORE_WORKERS: usize = 2;
-/// How long their threads may take to end: a hung disk or name server holds them.
+/// Timeout for the threads to end: a hung disk or name server may block them.
 const LAST_WORK: Duration = Duration::from_secs(1);
 
-/// 3 s for the end of the store's statements, and for SQLite to move its log into its file: an end
-/// without that loses nothing.
+/// 3 s for the store's statements to end, and for SQLite to checkpoint its log. Nothing is lost if
+/// the time is too short.
 const STORE_CLOSING: Duration = Duration::from_secs(3);
 
 /// The store, and the runtime for work on it.
@@ -40,7 +40,7 @@ pub(crate) struct StoreWorkers {
 }
 
 impl StoreWorkers {
-    /// Starts them and opens the store, or waits for it. Registers their runtime.
+    /// Starts the threads, and opens the store or waits for it. Registers the threads' runtime.
     pub(crate) fn open(
         config: &StoreConfig,
         password: Option<&Secret>,

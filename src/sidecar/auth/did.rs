@@ -1,9 +1,9 @@
 //! The signing key of an AT Protocol account, from its DID document.
 //! <https://atproto.com/specs/did>
 //!
-//! The sender of a token chooses its DID, and no signature is verified before the lookup. So there
-//! are two methods with one address each, a bound on concurrent lookups in all and per client, a
-//! cache, and only public hosts are contacted.
+//! The sender of a token chooses the DID, and its signature cannot be verified before the lookup.
+//! So only two DID methods are supported, with one address each; concurrent lookups are bounded in
+//! all and per client; results are cached; and only public hosts are contacted.
 
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
@@ -20,12 +20,12 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As in the reference implementation.
+/// How long a key is used, as in the reference implementation.
 const LIFETIME: Lifetime =
     Lifetime { fresh: Duration::from_secs(60 * 60), stale: Duration::from_secs(24 * 60 * 60) };
 /// Accounts in the cache: some three megabytes.
 const MAX_CACHED: usize = 10_000;
-/// Concurrent lookups, sixteen in all: slow hosts of strangers must not block the directory.
+/// Concurrent lookups of each method: slow hosts of strangers must not block the directory.
 const PLC_LOOKUPS: usize = 8;
 const WEB_LOOKUPS: usize = 8;
 const WELL_KNOWN: &str = "/.well-known/did.json";
@@ -79,7 +79,7 @@ impl Dids {
         Some(Did { text, method })
     }
 
-    /// The key that signs for an account. A lookup takes one of the slots of this `client`.
+    /// The signing key of an account. A lookup takes a slot for this `client`.
     pub(super) async fn key(
         &self,
         did: Did<'_>,
@@ -159,7 +159,7 @@ struct VerificationMethod {
     public_key_multibase: String,
 }
 
-/// The first method with the id of the signing key.
+/// The key in the first verification method with the id of the signing key.
 fn key_of(did: &str, document: &Document) -> Option<PublicKey> {
     let types = ["application/json", "application/did+json", "application/did+ld+json"];
     if !types.contains(&document.media_type.as_str()) {
@@ -186,7 +186,7 @@ fn key_of(did: &str, document: &Document) -> Option<PublicKey> {
     })
 }
 
-/// The meaning of a failed fetch for the document.
+/// A fetch that may succeed later is `Unavailable`; after any other failure there is no document.
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {

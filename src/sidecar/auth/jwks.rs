@@ -1,6 +1,7 @@
 //! The platform's public keys: RFC 7517.
 //!
-//! Unusable keys are skipped: of another type or curve, private, not for signatures.
+//! Unusable keys are skipped: those of another type or curve, shared secrets, and keys that are not
+//! for signatures.
 
 use super::jwt::{Jwt, keys_unavailable};
 use super::key_cache::{Failure, KeyCache, Lifetime};
@@ -14,11 +15,12 @@ use serde_json::Value;
 use std::future::ready;
 use std::time::Duration;
 
-/// Ten minutes, as the platform's own clients cache them. An outage of an hour goes unnoticed.
+/// Fresh for ten minutes, as in the platform's own clients. Stale keys bridge an outage of up to an
+/// hour.
 const LIFETIME: Lifetime =
     Lifetime { fresh: Duration::from_secs(10 * 60), stale: Duration::from_secs(60 * 60) };
 
-/// One set, and its failures: the cache holds a few entries at least.
+/// Cache entries; one key set and its failures need no more.
 const CACHE: usize = 8;
 
 /// The key set at a URL.
@@ -38,7 +40,8 @@ impl Jwks {
         self.url == other.url
     }
 
-    /// Whether one of the keys signed the token. An unknown key id may be that of a new key.
+    /// Whether one of the keys signed the token. If its key id is unknown, the set is fetched
+    /// again.
     pub(super) async fn verify(&self, jwt: &Jwt<'_>) -> Result<bool, Refusal> {
         // one key set needs no permit
         let (permit, fetch) = (|| ready(Some(())), |_| fetch_keys(self.url.clone()));

@@ -1,4 +1,4 @@
-//! A JSON Web Token, parsed and not verified yet: RFC 7515 in its compact form, RFC 7519.
+//! A JSON Web Token (RFC 7519) in compact serialization (RFC 7515), parsed but not yet verified.
 //!
 //! Strict base64url without padding. A member that is used must appear once and have its type;
 //! other members are ignored.
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 /// A parsed token.
 pub(super) struct Jwt<'a> {
     pub(super) alg: Alg,
-    /// The id of the issuer's key that it claims to be signed with.
+    /// The id of the key that the token claims to be signed with.
     pub(super) kid: Option<String>,
     pub(super) claims: Claims,
     /// The signed part.
@@ -76,15 +76,15 @@ impl<'a> Jwt<'a> {
         Ok(Self { alg, kid, claims, signed, signature })
     }
 
-    /// Whether its issuer claims to be an AT Protocol account.
+    /// Whether the issuer claims to be an AT Protocol account.
     pub(super) fn is_service_token(&self) -> bool {
         self.claims.iss.as_ref().is_some_and(|iss| iss.starts_with("did:"))
     }
 }
 
 impl Claims {
-    /// Checks that the token is valid now: up to `early` before it begins and up to `late` after it
-    /// ends. Returns its end.
+    /// Checks that the token is valid now, tolerating a use up to `early` before its start and up
+    /// to `late` after its expiry. Returns the expiry.
     pub(super) fn check_time(
         &self,
         now: SystemTime,
@@ -106,7 +106,7 @@ impl Claims {
 }
 
 impl Audience {
-    /// Whether `recipient` is among them.
+    /// Whether the token is for `recipient`.
     pub(super) fn includes(&self, recipient: &str) -> bool {
         match self {
             Self::One(one) => one == recipient,
@@ -120,17 +120,17 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// No key of the issuer has the token's algorithm.
+/// The refusal of a token whose algorithm no key of the issuer has.
 pub(super) fn wrong_alg() -> Refusal {
     Refusal::new(Reason::BadJwtType, "the token's algorithm is not accepted")
 }
 
-/// The signature is not by a key of the issuer.
+/// The refusal of a signature that no key of the issuer made.
 pub(super) fn bad_signature() -> Refusal {
     Refusal::new(Reason::BadJwtSignature, "the token's signature is not by a key of its issuer")
 }
 
-/// The keys cannot be fetched at present.
+/// The refusal while the keys cannot be fetched.
 pub(super) fn keys_unavailable() -> Refusal {
     Refusal::new(
         Reason::KeysUnavailable,

@@ -1,11 +1,11 @@
-//! Public keys of others, fetched when they are needed and cached.
+//! Public keys of third parties, fetched on demand and cached.
 //!
 //! A fetched value is fresh for a time. After that the first caller fetches it again, while others
-//! use the stale one, or wait if there is none. When the fetch fails, the stale value serves on for
-//! a longer time. A failed fetch is not repeated at once.
+//! use the stale value. If the fetch fails, the stale value is used until it is too old, and the
+//! fetch is not repeated at once.
 //!
-//! A fetch may need a permit. Its caller waits for that before the fetch starts, so that a client
-//! that gets none delays nobody who asks for the same value.
+//! A fetch may need a permit. The caller waits for it before the fetch starts, so that a client
+//! without a permit does not delay others that need the same value.
 
 use crate::io::shared::Shared;
 use quick_cache::sync::Cache;
@@ -24,16 +24,16 @@ const RENEWAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub(super) fresh: Duration,
-    /// While it cannot be fetched again.
+    /// The limit while the value cannot be fetched again.
     pub(super) stale: Duration,
 }
 
 /// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// It does not exist.
+    /// The value does not exist.
     Absent,
-    /// It cannot be fetched at present.
+    /// The value cannot be fetched at present.
     Unavailable,
 }
 
@@ -60,7 +60,7 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
         Self { lifetime, values, fetches: Shared::new(capacity, |_| 1) }
     }
 
-    /// The value, fetched now if there is no fresh one.
+    /// Returns the value, fetched now if the cached one is not fresh.
     pub(super) async fn get<P, F: Future<Output = Result<V, Failure>> + Send + 'static>(
         &self,
         name: &str,
@@ -90,8 +90,8 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
         }
     }
 
-    /// Another value than `seen`, which did not fit: fetched now, unless that was done a short time
-    /// ago. A failure is returned until the next attempt.
+    /// Returns a newer value than `seen`, which did not fit. It is fetched at most every
+    /// [`RENEWAL`]; a failure is returned until the next attempt.
     pub(super) async fn renew<P, F: Future<Output = Result<V, Failure>> + Send + 'static>(
         &self,
         name: &str,
@@ -107,7 +107,8 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
         Ok(Some(self.fetch(name, Purpose::Renew, fetch(permit)).await?).filter(other))
     }
 
-    /// Waits for the permit that a new fetch needs; a fetch that is known needs none.
+    /// Waits for the permit of a new fetch. A fetch that is running, or whose result is cached,
+    /// needs none.
     async fn permit<P>(
         &self,
         name: &str,
@@ -148,7 +149,7 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
 }
 
 impl Purpose {
-    /// How long the next fetch waits after one that succeeded.
+    /// Pause after a fetch that succeeded.
     fn pause(self) -> Duration {
         match self {
             Self::Refresh => Duration::ZERO,

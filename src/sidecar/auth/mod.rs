@@ -1,8 +1,8 @@
 //! Authentication: a user of the platform, or an AT Protocol account.
 //!
-//! In: the value of `Authorization`, and the time. Out: the identity, or the refusal. The issuer in
-//! the unverified token decides who verifies it: the key of its account if it is a DID, else the
-//! platform's keys. Claims are checked first, so that no key is fetched for a token that is refused
+//! In: the value of `Authorization`, and the time. Out: the identity, or the refusal. The issuer,
+//! not yet verified, selects the key: that of the account if the issuer is a DID, else the
+//! platform's. Claims are checked first, so that no key is fetched for a token that is refused
 //! anyway. No message contains a part of a token.
 //!
 //! Reading order: `jwt.rs`, `platform.rs` and `jwks.rs`, `service_token.rs` and `did.rs`,
@@ -31,7 +31,7 @@ use std::time::SystemTime;
 /// 8 KiB: sessions have one or two KiB, service tokens less than one.
 const MAX_AUTHORIZATION: usize = 8 << 10;
 
-/// A user of the platform who is signed in, not as a guest.
+/// A signed-in user of the platform who is not a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The UUID in lower case.
@@ -55,8 +55,8 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// `secrets` sign sessions: one or two different ones of at least 32 bytes, or none. The
-    /// audience of service tokens is `service_did`.
+    /// Verifies sessions with one of `secrets`: none, or one or two different ones of at least 32
+    /// bytes. The audience of service tokens is `service_did`.
     pub fn new(config: &SessionConfig, secrets: Vec<Secret>, service_did: String) -> Self {
         Self {
             platform: Platform::new(config, secrets),
@@ -97,7 +97,7 @@ impl Auth {
     /// The reader of a personal feed who calls the XRPC method `lxm` from this `client`.
     ///
     /// # Errors
-    /// Fails as [`Self::user`] does; `not_configured` only for a session of the platform.
+    /// Fails as [`Self::user`] does, but with `not_configured` only for a session of the platform.
     pub async fn viewer(
         &self,
         authorization: &Authorization,
@@ -114,7 +114,7 @@ impl Auth {
     }
 }
 
-/// The token after `Bearer` in any case and one space, in the only header of its name.
+/// The token after `Bearer`, in any case, and one space. Two `Authorization` headers are refused.
 fn bearer(authorization: &Authorization) -> Result<&[u8], Refusal> {
     let value = match authorization {
         Authorization::Absent => None,

@@ -100,7 +100,7 @@ impl Platform {
     }
 }
 
-/// No key for sessions is configured.
+/// The refusal while no key for sessions is configured.
 pub(super) fn not_configured() -> Refusal {
     Refusal::new(
         Reason::NotConfigured,

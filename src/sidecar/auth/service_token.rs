@@ -1,5 +1,5 @@
-//! Service tokens of AT Protocol: an account's server signs, with the account's key, that it acts
-//! for the account. <https://atproto.com/specs/xrpc>, "Inter-Service Authentication".
+//! Service tokens of AT Protocol, by which an account's server acts for the account. The account's
+//! key signs them. <https://atproto.com/specs/xrpc>, "Inter-Service Authentication".
 //!
 //! Token ids are not stored: a server may send a token twice, since requests only read.
 
@@ -19,7 +19,7 @@ const LEEWAY: Duration = Duration::from_secs(60);
 const MAX_LIFE: Duration = Duration::from_secs(60 * 60);
 /// The service in our DID document that a token may name.
 const SERVICE: &str = "#bsky_fg";
-/// The key in an account's DID document that signs.
+/// The id of the signing key in an account's DID document.
 pub(super) const KEY: &str = "#atproto";
 
 /// Verifies service tokens.

@@ -46,7 +46,7 @@ pub(super) enum PublicKey {
 impl PublicKey {
     /// A point of P-256, compressed or not.
     pub(super) fn p256(point: &[u8]) -> Option<Self> {
-        // `p256` also reads the compact form, which has the tag 5: no key here has it
+        // `p256` also reads the compact form (tag 5), which is not accepted here
         let key = p256::PublicKey::from_sec1_bytes(point).ok().filter(|_| point[0] != 5)?;
         Some(Self::P256(key.to_encoded_point(false)))
     }
@@ -58,7 +58,7 @@ impl PublicKey {
 
     /// Modulus and exponent, big-endian.
     pub(super) fn rsa(n: &[u8], e: &[u8]) -> Option<Self> {
-        // some write a sign byte, which is not part of the number
+        // some encoders add a sign byte, which is not part of the number
         let n = n.strip_prefix(&[0]).unwrap_or(n);
         let is_long = RSA_MODULUS.contains(&n.len()) && (n.len() > 256 || n[0] >= 0x80);
         is_long.then(|| Self::Rsa(RsaPublicKeyComponents { n: n.to_owned(), e: e.to_owned() }))
@@ -74,7 +74,7 @@ impl PublicKey {
         }
     }
 
-    /// The only algorithm it verifies.
+    /// The only algorithm that the key verifies.
     pub(super) fn alg(&self) -> Alg {
         match self {
             Self::P256(_) => Alg::Es256,

@@ -1,7 +1,7 @@
 //! Slots for lookups of accounts, shared fairly among clients.
 //!
-//! A client gets a slot only while more are free than it holds, so it never has them all: of eight,
-//! one client gets four, a second one two, and two more one each.
+//! A client gets a slot only while more are free than it holds, so no client ever holds all: of
+//! eight, one client gets four, a second one two, and two more one each.
 
 use crate::io::within;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// How long a lookup waits for a slot.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The slots.
+/// Slots, and the clients that hold them.
 #[derive(Debug)]
 pub(super) struct Turns {
     table: Mutex<Table>,
@@ -25,11 +25,11 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct Table {
     free: usize,
-    /// By the clients that hold any.
+    /// Slots held, by client.
     held: HashMap<ClientKey, usize>,
 }
 
-/// A slot that a client holds until this is dropped.
+/// A slot held by a client; freed on drop.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Arc<Turns>,

@@ -1,9 +1,9 @@
-//! Text by creators: HTML about an episode, as harmless HTML and as plain text; and plain text that
-//! apps may take for HTML.
+//! Sanitizes text by creators: HTML about an episode, as harmless HTML and as plain text; and plain
+//! text that apps may render as HTML.
 //!
-//! No markup is passed through: text is decoded and escaped again, an allowed tag is written again
-//! and closed. So the output holds these tags only, whatever the input is. The only attribute is
-//! the `href` of a link.
+//! No markup is passed through: text is decoded and escaped again, and allowed tags are written
+//! anew and closed. So the output contains only these tags, whatever the input is. The only
+//! attribute is the `href` of a link.
 
 use crate::sidecar::xml::legal;
 use quick_xml::escape::{escape, resolve_html5_entity};
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 32;
 /// The longest name of a character reference has 31 bytes.
 const MAX_REFERENCE: usize = 32;
 
-/// The HTML with allowed tags and all text.
+/// Reduces HTML to its text and the allowed tags.
 pub(super) fn sanitize(html: &str) -> String {
     let mut page = Page { html: String::with_capacity(html.len()), open: Vec::new() };
     for token in Tokens(html) {
@@ -64,13 +64,13 @@ pub(super) fn plain(html: &str) -> String {
     text
 }
 
-/// Plain text with every tag broken up by a space, so that apps that take it for HTML show it.
+/// Plain text with every tag broken up by a space, so that apps that render HTML show the tag.
 pub(super) fn without_tags(text: &str) -> String {
     broken_up(&legal(text), is_tag)
 }
 
-/// Plain text with those tags broken up that could do more than change how it looks. Others stay,
-/// as most apps show this text as it is.
+/// Plain text with every tag broken up that could do more than change its appearance. Other tags
+/// stay, as most apps show this text unrendered.
 pub(super) fn without_active_tags(text: &str) -> String {
     broken_up(&legal(text), |after| {
         let tag = after.strip_prefix('/').unwrap_or(after);
@@ -81,7 +81,7 @@ pub(super) fn without_active_tags(text: &str) -> String {
     })
 }
 
-/// A space after each `<` where `breaks` finds a tag in the text that follows.
+/// Inserts a space after each `<` where `breaks` finds a tag in the text that follows.
 fn broken_up(text: &str, breaks: impl Fn(&str) -> bool) -> String {
     let (mut broken, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once('<') {
@@ -100,7 +100,7 @@ fn is_tag(after: &str) -> bool {
 /// Separators by their width: of several, the widest counts.
 const GAPS: [&str; 4] = ["", " ", "\n", "\n\n"];
 
-/// The separator at the start or end of a tag.
+/// The index in [`GAPS`] of the separator at a tag's start or end.
 fn gap_at(name: &str) -> usize {
     match name.to_ascii_lowercase().as_str() {
         "td" | "th" => 1,
@@ -110,7 +110,7 @@ fn gap_at(name: &str) -> usize {
     }
 }
 
-/// The output, while it is written.
+/// The output being written.
 struct Page {
     html: String,
     open: Vec<&'static str>,
@@ -136,8 +136,8 @@ impl Page {
         }
     }
 
-    /// Closes what cannot contain a tag: a paragraph or a link its like, an item another item of
-    /// the same list.
+    /// Closes open elements that cannot contain this one: a paragraph or link of the same name, or
+    /// an item of the same list.
     fn close_before(&mut self, name: &str) {
         let is_list = |open: &&str| matches!(*open, "ul" | "ol");
         let last = match name {
@@ -164,7 +164,7 @@ impl Page {
     }
 }
 
-/// The equal name in a list.
+/// Finds a name in a list, ignoring case.
 fn one_of(names: &'static str, name: &str) -> Option<&'static str> {
     names.split(' ').find(|one| one.eq_ignore_ascii_case(name))
 }
@@ -246,7 +246,7 @@ impl<'a> Iterator for Tokens<'a> {
                 self.0 = after.split_once('>').map_or("", |(_, rest)| rest);
             } else if after[usize::from(closes)..].starts_with(|c: char| c.is_ascii_alphabetic()) {
                 let Some(end) = tag_end(after) else {
-                    // unfinished: neither a tag, nor followed by one
+                    // an unfinished tag: it and the rest are text
                     self.0 = "";
                     return Some(Token::Text(html));
                 };
@@ -269,7 +269,8 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 impl Tokens<'_> {
-    /// Skips the content of a hidden element; its end tag closes nothing.
+    /// Skips the content of a hidden element and returns whether it is one. Its end tag stays, and
+    /// closes nothing.
     fn skip_hidden(&mut self, name: &str) -> bool {
         let is_hidden = one_of(HIDDEN, name).is_some();
         if is_hidden {
@@ -283,7 +284,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The end of a tag: the first `>` outside of quotes, which only start a value.
+/// The end of a tag: the first `>` outside of quotes. A quote counts only at the start of a value.
 fn tag_end(tag: &str) -> Option<usize> {
     let (mut quote, mut last) = (None, b' ');
     tag.bytes().position(|byte| {

@@ -20,7 +20,7 @@ const MAX_CHARS: usize = 255;
 const MAX_NAME_CHARS: usize = 128;
 /// The podcast namespace: the longest `podcast:txt`.
 const MAX_TXT_CHARS: usize = 4000;
-/// Shows the posts of an AT Protocol account to anybody.
+/// Public profiles of AT Protocol accounts.
 const PROFILES: &str = "https://bsky.app/profile";
 
 const NAMESPACES: Attributes<'_> = &[
@@ -38,7 +38,7 @@ pub struct Feed<'a> {
     pub podcast: &'a Podcast,
     /// The published episodes of this page, newest first.
     pub episodes: &'a [Episode],
-    /// The page, and the last one, from 1.
+    /// The number of this page and that of the last one, from 1.
     pub pages: (u32, u32),
     /// When an episode of any page last changed.
     pub changed_us: Option<i64>,
@@ -54,7 +54,7 @@ impl Feed<'_> {
         self.url_of(self.pages.0)
     }
 
-    /// The URL of a page: by the DID, since a handle can change its owner. The first page is the
+    /// The URL of a page, with the DID, since a handle can change its owner. The first page is the
     /// feed that apps subscribe to.
     fn url_of(&self, page: u32) -> String {
         let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
@@ -109,7 +109,7 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     }
 }
 
-/// The feed's own URL; of several pages also those of the others (RFC 5005, section 3).
+/// Writes the links to this page and, if there are several, to the others (RFC 5005, section 3).
 fn links(xml: &mut Xml, feed: &Feed<'_>) {
     let (page, last) = feed.pages;
     let relations = [
@@ -128,10 +128,10 @@ fn links(xml: &mut Xml, feed: &Feed<'_>) {
     }
 }
 
-/// RSS's own elements.
+/// Writes RSS's own elements.
 fn about(xml: &mut Xml, podcast: &Podcast) {
     let (title, link) = (label(&podcast.title, MAX_CHARS), url(&podcast.link));
-    // RSS requires one
+    // RSS requires a description
     let is_described = !podcast.description.trim().is_empty();
     let described = if is_described { &podcast.description } else { &podcast.title };
     let description = shortened(&html::without_tags(described), MAX_DESCRIPTION_BYTES);
@@ -147,7 +147,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
     xml.close("image");
 }
 
-/// Apple's elements of a podcast.
+/// Writes Apple's elements of a podcast.
 fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     xml.text("itunes:author", &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
     let category = [("text", podcast.category.as_str())];
@@ -162,7 +162,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     xml.text("itunes:explicit", &*podcast.explicit.to_string());
     xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
     xml.text("itunes:type", &*podcast.kind);
-    // the address is public: it is shown only if the creator stored one
+    // a feed is public: an address is written only if the creator stored one
     if let Some(email) = podcast.owner_email.as_deref() {
         let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
         xml.open("itunes:owner", &[]);
@@ -210,7 +210,7 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.close("item");
 }
 
-/// Apple's elements of an episode.
+/// Writes Apple's elements of an episode.
 fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
     let number = |number: Option<i64>| number.map(|number| number.to_string());
     xml.text("itunes:title", title);
@@ -224,7 +224,7 @@ fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
     }
 }
 
-/// The post under which the episode is discussed.
+/// Writes the post under which the episode is discussed.
 fn discussion(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     let Some(post) = episode.social_uri.as_deref().filter(|uri| uri.starts_with("at://")) else {
         return;
@@ -240,7 +240,7 @@ fn discussion(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.empty("podcast:socialInteract", &attributes);
 }
 
-/// The persons of the podcast, or those of an episode, who replace them there.
+/// Writes the persons of the podcast, or those of an episode, which replace the podcast's.
 fn persons(xml: &mut Xml, persons: &[Person]) {
     for person in persons {
         let [role, group] =

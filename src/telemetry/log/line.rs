@@ -33,7 +33,7 @@ pub struct RequestLine<'a> {
     pub record: &'a RequestRecord,
     /// The HTTP method, path, cache use and trace.
     pub http: HttpLine<'a>,
-    /// Why it was not answered.
+    /// Why the request was not answered; `None` if it was.
     pub reason: Option<Reason>,
     /// The HTTP status.
     pub status: u16,
@@ -43,21 +43,22 @@ pub struct RequestLine<'a> {
     pub total: Duration,
 }
 
-/// The part of the line that comes from the head and the response. Each is empty if it is unknown.
+/// The part of the line that comes from the head and the response. A field is empty if it is
+/// unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HttpLine<'a> {
     /// The HTTP method if it is a standard one.
     pub method: &'static str,
     /// The path if it is one of the surface's.
     pub path: &'a str,
-    /// How the cache took part.
+    /// How the cache was used.
     pub cache: &'static str,
     /// The id of the recorded trace, or else of a valid `traceparent`.
     pub trace_id: &'a str,
 }
 
 impl RequestLine<'_> {
-    /// Written piece by piece, because `format!` would cost more than the rest of the line.
+    /// Writes the line piece by piece, because `format!` would cost more than the rest of the line.
     pub(super) fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> io::Result<()> {
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","level":"info","surface":""#);

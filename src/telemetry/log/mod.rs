@@ -1,9 +1,9 @@
 //! Log lines on stderr: JSON objects, or plain text for people.
 //!
 //! Tasks append to a buffer in memory, and one thread writes it out (`output`), so a slow terminal
-//! or pipe never delays a response. The buffer is bounded, with room of their own for warnings and
+//! or pipe never delays a response. The buffer is bounded, with separate room for warnings and
 //! errors: when the reader of stderr stalls, lines are dropped, counted and reported. Identical
-//! refusals are summarised (`repeated`). Other events than requests are logged through the `log`
+//! refusals are summarised (`repeated`). Events other than requests are logged through the `log`
 //! macros. Nothing here waits for stderr, except a flush for a bounded time.
 
 mod line;
@@ -35,7 +35,7 @@ use tokio::time::Instant;
 const MAX_PENDING: usize = 4 << 20;
 /// 1 MiB more for warnings and errors, which no flood of request lines displaces.
 const MAX_SEVERE: usize = MAX_PENDING + (1 << 20);
-/// How often the writer looks for repeated refusals, and at most reports dropped lines.
+/// How often the writer logs repeated refusals and, if there are any, dropped lines.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long the writer collects lines before it writes them, unless there are many.
 const COLLECT: Duration = Duration::from_millis(20);
@@ -69,7 +69,7 @@ struct Sink {
     ready: Condvar,
     /// Signalled when lines were written, while a flush waits.
     progress: Condvar,
-    /// Lines that found no room.
+    /// Lines that were dropped because the buffer was full.
     dropped: AtomicU64,
     /// Lines that could not be written.
     lost: AtomicU64,
@@ -81,19 +81,19 @@ struct Sink {
 #[derive(Default)]
 struct Pending {
     lines: Vec<u8>,
-    /// The second of the last line, and its text, which most lines share with the previous one.
+    /// The second of the last line, and its text, which most lines can reuse.
     second: i64,
     text: String,
     /// Bytes of all lines so far.
     appended: u64,
-    /// Bytes that no longer wait.
+    /// Bytes of those that were written or lost.
     written: u64,
     /// Flushes that wait.
     flushes: usize,
 }
 
 impl Log {
-    /// Starts the writer thread, and becomes the logger of the process.
+    /// Starts the writer thread, and installs the log as the logger of the process.
     pub fn install(config: &LogConfig) -> Self {
         let sink = Arc::new(Sink {
             pending: Mutex::default(),
@@ -151,7 +151,7 @@ impl Log {
         if !self.has_requests() {
             return;
         }
-        // a connection that is refused before its head is read can come as often as a refusal
+        // connections that fail before their head is read can be as frequent as refusals
         let can_flood = |reason: &Reason| !reason.is_failure() || line.http.method.is_empty();
         if let Some(reason) = line.reason.filter(can_flood) {
             let now = Instant::now();
@@ -206,13 +206,13 @@ impl Log {
                 self.sink.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // the process may end by it
+        // the panic may end the process
         if std::thread::current().name() != Some(WRITER) {
             self.flush_within(PANIC);
         }
     }
 
-    /// A record's line after the time.
+    /// Renders a record's line without the time at its start.
     fn render(&self, record: &Record<'_>) -> Vec<u8> {
         let format = self.style.format;
         let level = record.level().as_str().to_ascii_lowercase();
@@ -223,7 +223,7 @@ impl Log {
                 .and_then(|()| json_string(&mut out, &record.args().to_string())),
             LogFormat::Text => write!(out, " {level} {}", record.args()),
         };
-        // visiting a record's own fields fails only where a visitor does
+        // visiting a record's own fields fails only if the visitor does
         let _ = record.key_values().visit(&mut Fields { out: &mut out, format });
         out.extend_from_slice(match format {
             LogFormat::Json => b"}\n",
@@ -233,7 +233,7 @@ impl Log {
     }
 
     fn write_out(&self, mut output: Output<impl Write>) {
-        // the two buffers take turns, so that neither is allocated again
+        // the two buffers are swapped, so that neither is reallocated
         let mut lines = Vec::new();
         let (mut swept, mut reported) = (Instant::now(), 0);
         loop {
@@ -262,8 +262,8 @@ impl Log {
         std::mem::swap(lines, &mut pending.lines);
     }
 
-    /// Writes lines. While they cannot be written, that is a recent event; a report in the log
-    /// follows at the end.
+    /// Writes lines. A failure becomes a recent event at once, and is logged once lines can be
+    /// written again.
     fn write(&self, output: &mut Output<impl Write>, lines: &[u8]) {
         let sink = &*self.sink;
         if lines.is_empty() && !output.has_gap() {
@@ -296,7 +296,7 @@ impl Log {
         }
     }
 
-    /// Waits until all lines so far are written, as long as stderr is read, and for a bounded time.
+    /// Waits until all lines so far are written: at most `limit`, and only while stderr is read.
     fn flush_within(&self, limit: Duration) {
         let sink = &*self.sink;
         let Some(mut pending) = sink.pending.try_lock_for(limit) else { return };
@@ -376,11 +376,11 @@ impl ::log::Log for Log {
         if !self.enabled(record.metadata()) {
             return;
         }
-        // the end of a condition belongs next to its begin
+        // the end of a condition is shown next to its begin
         if record.level() <= Level::Warn || record.target() == conditions::TARGET {
             self.sink.recent.add(record, &record.args().to_string());
         }
-        // outside the lock, as a value may be of any type
+        // outside the lock, since a value's formatting may run any code
         let line = self.render(record);
         self.append(self.sink.pending.lock(), record.level(), |out| out.write_all(&line));
     }

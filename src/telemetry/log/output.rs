@@ -1,4 +1,4 @@
-//! Writes lines to stderr, counts those that it cannot write, and bounds the wait for the rest.
+//! Writes lines to stderr, counts those that cannot be written, and bounds how long a flush waits.
 //!
 //! In: whole lines, and time as an argument. Out: bytes on the descriptor, not through the lock of
 //! `std::io::stderr`, which a stalled write would hold. A full disk or a closed pipe loses lines:
@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// 32 KiB: after each of these the progress is known. A pipe holds 64 KiB.
+/// 32 KiB: the bytes of one write, after which progress is reported. A pipe holds 64 KiB.
 const STEP: usize = 32 << 10;
 
 /// A flush ends when nothing was written for this long: nobody reads stderr.
 const STALL: Duration = Duration::from_secs(1);
-/// A flush ends after this in any case: 5 MiB may wait for a slow reader.
+/// A flush ends after this in any case: a slow reader may have 5 MiB to read.
 pub(super) const FLUSH: Duration = Duration::from_secs(5);
 
 /// The standard error of the process.
@@ -44,11 +44,11 @@ impl Write for Stderr {
 /// Lines that could not be written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// How many. A line of which a part was written is one of them.
+    /// How many. A line that was written in part is one of them.
     pub(super) lines: u64,
-    /// Why not, most recently.
+    /// The most recent cause.
     pub(super) cause: String,
-    /// The last byte that was written is within a line.
+    /// Whether the last byte that was written is within a line.
     is_cut: bool,
 }
 
@@ -60,7 +60,7 @@ impl Gap {
         self.is_cut = written.last().map_or(self.is_cut, |last| *last != b'\n');
     }
 
-    /// A report of it, on a line of its own.
+    /// The report of the gap, on a line of its own.
     fn reported(&self, report: Vec<u8>) -> Vec<u8> {
         if self.is_cut { [b"\n".to_vec(), report].concat() } else { report }
     }
@@ -71,9 +71,9 @@ impl Gap {
 pub(super) struct Attempt {
     /// Lines that could not be written.
     pub(super) lost: u64,
-    /// The gap that ended: it is reported.
+    /// The gap that ended and was reported.
     pub(super) ended: Option<Gap>,
-    /// Why a gap begins.
+    /// The cause of a gap that began.
     pub(super) began: Option<String>,
 }
 
@@ -93,8 +93,8 @@ impl<W: Write> Output<W> {
         self.gap.is_some()
     }
 
-    /// Writes lines, after the `report` of a gap. `progress` gets each number of bytes that do not
-    /// wait any more.
+    /// Writes lines, after the `report` of a gap. `progress` is called with each number of bytes
+    /// that were written or lost.
     pub(super) fn write(
         &mut self,
         lines: &[u8],
@@ -130,7 +130,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Writes all bytes, or returns how many it wrote.
+/// Writes all bytes; an error has the number of bytes that were written before it.
 fn put(
     to: &mut impl Write,
     bytes: &[u8],
@@ -153,7 +153,7 @@ fn put(
     Ok(())
 }
 
-/// `No space left on device` for `No space left on device (os error 28)`.
+/// The text of an error without its number: `No space left on device` without `(os error 28)`.
 fn cause(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -169,13 +169,13 @@ pub(super) struct FlushWait {
 }
 
 impl FlushWait {
-    /// A wait that begins at `now`, when this many bytes have been written: at most a second
+    /// Begins a wait at `now`, when this many bytes have been written. It lasts at most a second
     /// without progress, and `limit` in all.
     pub(super) fn begin(written: u64, now: Instant, limit: Duration) -> Self {
         Self { written, progressed: now, stall: STALL, end: now + limit }
     }
 
-    /// Until when to wait for more than `written` bytes; `None` if the wait is over.
+    /// The time until which to wait for more than `written` bytes; `None` if the wait is over.
     pub(super) fn until(&mut self, written: u64, now: Instant) -> Option<Instant> {
         if written > self.written {
             (self.written, self.progressed) = (written, now);

@@ -1,10 +1,10 @@
 //! Traces: sampled requests and their stages, as spans that `export` sends to a collector.
 //!
-//! There are no spans while a request runs. [`Tracer::begin`] decides by the head whether it is
-//! sampled (head sampling), and creates the ids that the node is sent; [`Tracer::samples`] decides
-//! again by its status and duration (tail sampling); and [`Tracer::record`] renders spans (`span`)
-//! from instants that were taken meanwhile. They are buffered in a bounded queue. A span contains
-//! nothing that a client sent, except the ids of its `traceparent`.
+//! No spans exist while a request runs. [`Tracer::begin`] decides by the head whether the request
+//! is sampled (head sampling), and creates the ids that the node receives; [`Tracer::samples`]
+//! decides again by status and duration (tail sampling); [`Tracer::record`] renders spans (`span`)
+//! from the recorded instants. Spans are buffered in a bounded queue. A span contains nothing that
+//! a client sent, except the ids of its `traceparent`.
 
 mod export;
 mod span;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The most spans that are buffered for the collector: 1 MiB, from some hundred requests.
+/// Spans that are buffered for the collector: about 1 MiB, from some hundred requests.
 const CAPACITY: usize = 1_024;
 
 /// Decides which requests are traced, and holds their spans until they are exported.
@@ -52,7 +52,7 @@ pub struct TraceContext {
     /// The id of the request's span; those of its stages follow.
     span: u64,
     is_sampled: bool,
-    /// The header for a call to the node, whose parent is the span of the call.
+    /// The header for a call to the node; its parent is the span of the call.
     pub traceparent: String,
 }
 
@@ -92,7 +92,7 @@ impl Tracer {
         let new_id = || u128::from(self.draw()) << 64 | u128::from(self.draw());
         let id = parent.map_or_else(new_id, |(id, ..)| id);
         let parent = parent.map(|(_, span, _)| span);
-        // zero is invalid
+        // a span id of zero is invalid
         let span = self.draw() << 8 | 1;
         let traceparent = format!("00-{id:032x}-{:016x}-{flags:02x}", span + 1);
         Box::new(TraceContext { id, parent, span, is_sampled: flags == SAMPLED, traceparent })

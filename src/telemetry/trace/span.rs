@@ -44,7 +44,7 @@ pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instan
     let name = format!("{} {}", line.http.method, line.http.path);
     let ids = [Some(trace.span), trace.parent];
     let mut spans = vec![span(ids, name.trim(), SERVER, [start, start + line.total], of(line))];
-    // the node was sent the id of the call
+    // the node received the first id, so the call has it
     let (mut sent, mut ids) = (Some(trace.span + 1), trace.span + 2..);
     for Stage { name, is_call, time } in line.record.stages.iter().flatten().copied() {
         let id = sent.take_if(|_| is_call).or_else(|| ids.next());
@@ -79,7 +79,7 @@ fn of_call(line: &RequestLine<'_>) -> Vec<Value> {
     rpc(line).into_iter().map(|(key, text)| attribute(key, text)).chain(node).collect()
 }
 
-/// The method that the gateway was called with, and calls the node with.
+/// The RPC method of a gateway request and of its call to the node.
 fn rpc<'a>(line: &RequestLine<'a>) -> Vec<(&'static str, &'a str)> {
     if line.surface != Surface::Gateway || line.record.method.is_empty() {
         return Vec::new();
@@ -91,7 +91,7 @@ fn attribute(key: &str, text: &str) -> Value {
     json!({ "key": key, "value": { "stringValue": text } })
 }
 
-/// Numbers of 64 bits are decimal texts.
+/// A number as an attribute: JSON has 64-bit integers as decimal strings.
 fn number(key: &str, number: u64) -> Value {
     json!({ "key": key, "value": { "intValue": number.to_string() } })
 }
