@@ -15,13 +15,12 @@ pub(super) fn bounds(
     let margin = |(amount, price): (u64, u128)| {
         (amount.saturating_add(amount / 2), price.saturating_add(price / 2))
     };
-    let [l1_gas, l1_data_gas, l2_gas] =
+    let [l1_gas, mut l1_data_gas, l2_gas] =
         [estimate.l1_gas, estimate.l1_data_gas, estimate.l2_gas].map(margin);
-    let mut bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
+    l1_data_gas.1 = l1_data_gas.1.saturating_add(u128::try_from(in_doubt).unwrap_or(u128::MAX));
+    let bounds = Bounds { l1_gas, l1_data_gas, l2_gas };
     match bounds.max_fee() {
         Some(fee) if fee <= settings.max_fee && l2_gas.0 <= settings.max_l2_gas => {
-            let in_doubt = u128::try_from(in_doubt).unwrap_or(u128::MAX);
-            bounds.l1_data_gas.1 = bounds.l1_data_gas.1.saturating_add(in_doubt);
             Ok((bounds, fee))
         }
         _ => {
@@ -62,8 +61,9 @@ mod tests {
 
     #[test]
     fn each_transaction_in_doubt_makes_them_another_transaction() {
-        let (found, fee) = bounds(&ESTIMATE, &settings(FEE, 9), 2).unwrap();
-        assert_eq!((found.l1_data_gas, fee), ((6, 32), FEE));
+        let (found, fee) = bounds(&ESTIMATE, &settings(FEE + 12, 9), 2).unwrap();
+        assert!(bounds(&ESTIMATE, &settings(FEE + 11, 9), 2).is_err(), "the cap is of all of it");
+        assert_eq!((found.l1_data_gas, fee), ((6, 32), FEE + 6 * 2));
     }
 
     #[test]
