@@ -1,6 +1,6 @@
 //! The build script: converts the API documents in `conf/` from YAML to JSON, keeping the order of
 //! their members, and renders them and the runbook as pages from the templates in
-//! `src/admin/documents`.
+//! `src/admin/documents`: an operator reads those of the running version, without a network.
 
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, UndefinedBehavior, Value, context};

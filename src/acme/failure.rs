@@ -4,7 +4,6 @@
 //! (RFC 8555, section 6.7) as one bounded line without control characters.
 
 use super::schedule::Class;
-use super::storage::StorageError;
 use instant_acme::{Error, Problem};
 use std::time::Duration;
 
@@ -30,12 +29,6 @@ pub(super) struct Failure {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoAnswer(pub(super) String);
-
-impl From<StorageError> for Failure {
-    fn from(error: StorageError) -> Self {
-        Self::new(&error.to_string())
-    }
-}
 
 impl Failure {
     /// A failure on this side, or an answer that cannot be parsed.
@@ -67,7 +60,7 @@ impl Failure {
                 Ok(no) => failed(format!("the authority is unreachable: {no}")),
                 Err(error) => failed(error.to_string()),
             },
-            Error::Json(_) => failed("the authority's answer is not one of ACME".to_owned()),
+            Error::Json(_) => failed("the authority's response is not ACME".to_owned()),
             Error::Timeout(_) => failed("the authority is not done yet".to_owned()),
             error => failed(error.to_string()),
         }

@@ -6,6 +6,7 @@
 //! so that another instance can continue when this one dies.
 
 use super::challenge::Answers;
+use super::failure::Failure;
 use super::folder::{self, Folder, FolderLock, Progress};
 use super::schedule::{self, Exchange, Validity};
 use crate::config::{AcmeConfig, TlsConfig};
@@ -45,6 +46,12 @@ pub(super) enum StorageError {
     Folder(#[from] io::Error),
     #[error("the fleet's store is unavailable: {0}")]
     Fleet(#[from] FleetError),
+}
+
+impl From<StorageError> for Failure {
+    fn from(error: StorageError) -> Self {
+        Self::new(&error.to_string())
+    }
 }
 
 impl Validity {

@@ -130,7 +130,7 @@ fn by_url(registry: &Registry, admin: &Admin) {
 /// Series for each URL that only matter if there are several.
 fn group(registry: &Registry, admin: &Admin) {
     let node = admin.node.clone();
-    let help = "The newest block of the URL; -1 while it is unknown, as it is of an only one.";
+    let help = "The newest block of the URL; -1 while it is unknown, or if there is only one URL.";
     let head = Opts::new("portcullis_node_head", help);
     registry.sample(IntGaugeVec::new(head, &["node"]), move |gauges| {
         for (index, url) in node.urls().iter().enumerate() {

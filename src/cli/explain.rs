@@ -26,7 +26,7 @@ use std::time::SystemTime;
 #[command(after_help = r#"Examples:
   # a read, at the gateway
   portcullis explain --config portcullis.toml request.json
-  # the same, from standard input
+  # a read from standard input
   echo '{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}' |
     portcullis explain --config portcullis.toml
   # a user's transaction, at the relay

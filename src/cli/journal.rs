@@ -59,7 +59,7 @@ Exit codes:
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
     Show {
-        /// Its number in the list.
+        /// The intent's number in the list.
         intent: i64,
     },
     /// Recompute the chain of hashes: exit code 1 when an entry was changed or is missing.

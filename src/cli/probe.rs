@@ -27,7 +27,7 @@ Exit codes:
   2   usage
   70  internal error")]
 pub(super) struct Arguments {
-    /// The most time that name lookup, connection and response may take together.
+    /// Timeout for name lookup, connection and response together.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     timeout: Duration,
     /// Certificates of the authority to trust for https, in PEM, instead of the public ones.

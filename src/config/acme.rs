@@ -6,15 +6,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::Config;
 use super::address::{Listen, NodeUrl, Scheme};
-use super::keys::section;
 use super::reader::Reader;
+use super::section::section;
 use super::surface::{LISTEN_FORM, TlsConfig};
 use super::values::{flag, list, only, optional_path, path, text};
-
-pub(super) const DOMAIN_FORM: &str = "a domain such as \"rpc.example.org\"";
-/// Let's Encrypt's limit of names in one certificate.
-pub(super) const MAX_DOMAINS: usize = 100;
-pub(super) const WHY_DOMAINS: &str = "authorities issue for no more names at once";
 
 const WHY_TERMS: &str = "it is your agreement with the authority: read its terms of service first";
 const DIRECTORY_FORM: &str = "the https:// URL of an ACME directory";
@@ -33,7 +28,8 @@ section! {
             text(DIRECTORY_FORM, directory);
         /// Email addresses that the authority may write to; [] for none.
         /// Why: most authorities no longer write, and the metrics report a missed renewal.
-        contact: Vec<String> = Default([]), list(text(CONTACT_FORM, contact), 0..=5, "one is read");
+        contact: Vec<String> = Default([]),
+            list(text(CONTACT_FORM, contact), 0..=5, "one is enough");
         /// The folder of the account, the certificates and their keys; created with mode 0700.
         /// Why: next to the store; a backup of it saves an order, and is as secret as the keys.
         folder: PathBuf = Default("acme"), text("a path", path);
@@ -124,36 +120,6 @@ pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
         let message = "expected both tls.acme.eab_key_id and tls.acme.eab_key_file, or neither";
         reader.conflict("tls.acme.eab_key_id", "tls.acme.eab_key_file", message.to_owned());
     }
-}
-
-/// Parses a domain into lower case. The challenges prove single names: addresses and wildcards are
-/// refused.
-pub(super) fn domain(text: &str) -> Result<String, String> {
-    if text.starts_with("*.") {
-        return Err("a wildcard requires the challenge dns-01, which is not supported: list each \
-                    name"
-            .to_owned());
-    }
-    if text.parse::<std::net::IpAddr>().is_ok() || text.starts_with('[') {
-        return Err("an address has no certificate here; use a name that resolves to it".to_owned());
-    }
-    if text.contains("://") || text.contains(['/', ':']) {
-        return Err("it is a name alone, without scheme, port or path".to_owned());
-    }
-    if !text.is_ascii() {
-        return Err("write it in ASCII, as xn--…".to_owned());
-    }
-    let is_label = |label: &str| {
-        let symbol = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-        let is_short = (1..=63).contains(&label.len());
-        is_short && label.bytes().all(symbol) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
-    let last = text.rsplit('.').next().unwrap_or(text);
-    if text.len() > 253 || !text.split('.').all(is_label) || is_number(last) {
-        return Err("it is not a host name".to_owned());
-    }
-    Ok(text.to_ascii_lowercase())
 }
 
 /// RFC 8555, section 6.1: HTTPS is required.

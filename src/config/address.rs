@@ -271,6 +271,36 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     Ok(network)
 }
 
+/// Parses a domain into lower case. ACME's challenges prove single names: addresses and wildcards
+/// are refused.
+pub(super) fn domain(text: &str) -> Result<String, String> {
+    if text.starts_with("*.") {
+        return Err("a wildcard requires the challenge dns-01, which is not supported: list each \
+                    name"
+            .to_owned());
+    }
+    if text.parse::<IpAddr>().is_ok() || text.starts_with('[') {
+        return Err("an address has no certificate here; use a name that resolves to it".to_owned());
+    }
+    if text.contains("://") || text.contains(['/', ':']) {
+        return Err("it is a name alone, without scheme, port or path".to_owned());
+    }
+    if !text.is_ascii() {
+        return Err("write it in ASCII, as xn--…".to_owned());
+    }
+    let is_label = |label: &str| {
+        let symbol = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_short = (1..=63).contains(&label.len());
+        is_short && label.bytes().all(symbol) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.bytes().all(|byte| byte.is_ascii_digit());
+    let last = text.rsplit('.').next().unwrap_or(text);
+    if text.len() > 253 || !text.split('.').all(is_label) || is_number(last) {
+        return Err("it is not a host name".to_owned());
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
 /// Parses a host into lower case, IPv6 in brackets, and a port from 1 if there is one.
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
     let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));

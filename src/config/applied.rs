@@ -1,17 +1,16 @@
 //! The applied configuration: what the process started with, what reloads have read since, and the
 //! differences, key by key.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use super::keys::{self, Key};
+use super::key::Key;
 
-/// The value of each key as text, defaults included.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Values(pub(super) BTreeMap<&'static str, Text>);
+/// The value of each key as text, defaults included, in the order of the example file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Values(pub(super) Vec<(&'static Key, Text)>);
 
 /// A value as text.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -50,13 +49,12 @@ pub struct Change<'a> {
 impl Values {
     /// The changes from these values to `new`, in the order of the example file.
     pub fn changes<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
-        let text = |values: &'a Self, key: &Key| values.0.get(key.path).map_or("", Text::shown);
-        keys::all()
-            .filter(|key| self.0.get(key.path) != new.0.get(key.path))
-            .map(|key| Change {
+        let pairs = self.0.iter().zip(&new.0).filter(|((_, from), (_, to))| from != to);
+        pairs
+            .map(|((key, from), (_, to))| Change {
                 key: key.path,
-                from: text(self, key),
-                to: text(new, key),
+                from: from.shown(),
+                to: to.shown(),
                 live: key.live,
             })
             .collect()

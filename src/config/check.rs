@@ -2,7 +2,6 @@
 
 use super::acme;
 use super::error::Origin;
-use super::keys;
 use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
@@ -89,12 +88,12 @@ fn memory(config: &Config, reader: &mut Reader<'_>) {
 }
 
 fn balancers(config: &Config, reader: &mut Reader<'_>) {
-    let key = |path: String| keys::find(&path).map_or("", |key| key.path);
     for (section, clients) in config.clients() {
         if clients.proxy_protocol && clients.trusted_proxies.is_empty() {
-            let proxies = key(format!("{section}.trusted_proxies"));
+            let proxies = reader.key(&format!("{section}.trusted_proxies"));
             let message = format!("expected false, or the balancer in {proxies}");
-            reader.conflict(key(format!("{section}.proxy_protocol")), proxies, message);
+            let key = reader.key(&format!("{section}.proxy_protocol"));
+            reader.conflict(key, proxies, message);
         }
     }
 }

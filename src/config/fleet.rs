@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::IntoConnectionInfo as _;
 use toml::de::DeValue;
 
-use super::keys::section;
+use super::section::section;
 use super::values::{
     Converted, Value, choice, duration, expected, integer, optional_path, path, refused, text,
 };

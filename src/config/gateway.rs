@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use portcullis_filters::rpc::Method;
 
 use super::address::{CorsOrigins, Listen, NonEmpty, network};
-use super::keys::{Section, keys, section};
+use super::key::Section;
+use super::section::{keys, section};
 use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
 use super::units::Size;
 use super::values::{duration, flag, integer, list, method, non_empty, size, text, then};

@@ -5,9 +5,9 @@
 //! It opens one file, and resolves, binds and starts nothing.
 //!
 //! Each key is one row of its section, in `acme.rs`, `process.rs`, `fleet.rs`, `gateway.rs`,
-//! `relay.rs`, `sidecar.rs`, `surface.rs` or `trace.rs`. `keys.rs` defines rows, `check.rs`
-//! relates keys to each other, `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs`
-//! convert them.
+//! `relay.rs`, `sidecar.rs`, `surface.rs` or `trace.rs`. `section.rs` defines rows, `registry.rs`
+//! lists the sections, `keys.rs` finds keys by name, `check.rs` relates keys to each other,
+//! `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs` convert them.
 
 mod acme;
 mod address;
@@ -16,10 +16,13 @@ mod check;
 mod error;
 mod fleet;
 mod gateway;
+mod key;
 mod keys;
 mod process;
 mod reader;
+mod registry;
 mod relay;
+mod section;
 mod sidecar;
 mod surface;
 mod trace;
@@ -27,6 +30,7 @@ mod units;
 mod values;
 
 use crate::secrets;
+use registry::KEYS;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -39,11 +43,12 @@ pub use applied::{AppliedConfig, Change, LastReload, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use fleet::{FleetConfig, WhenDown};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
-pub use keys::{example, variable};
+pub use key::variable;
 pub use process::{
     AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, NodeMode, SecretsConfig,
     ServerConfig, StoreConfig, StoreTls,
 };
+pub use registry::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{
     AgeConfig, FeedsConfig, HealthConfig, Provider, RobotsConfig, SessionConfig, SidecarConfig,
@@ -189,8 +194,8 @@ impl Draft {
         text: &str,
         env: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Errors> {
-        let variables = reader::variables(env);
-        let mut reader = reader::Reader::new(text, &variables)?;
+        let variables = reader::variables(env, KEYS);
+        let mut reader = reader::Reader::new(text, &variables, KEYS)?;
         let mut config = check::config(&mut reader);
         let (mistakes, warnings) = reader.finish();
         config.warnings = warnings;

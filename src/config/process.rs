@@ -11,7 +11,7 @@ use portcullis_filters::felt::Felt;
 use toml::de::DeValue;
 
 use super::address::{Listen, NodeUrl, NonEmpty};
-use super::keys::section;
+use super::section::section;
 use super::surface::{LISTEN_FORM, TlsConfig, tls};
 use super::units::Size;
 use super::values::{
@@ -25,7 +25,7 @@ use super::{DAY, HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SECOND, SHORTEST, WH
 /// A local address has this many ports for connections to one peer.
 const PORTS: u64 = 65_535;
 const WHY_PORTS: &str = "zero cannot work, and one address has no more ports to one node";
-const WHY_DRAIN: &str = "a longer stop is no stop";
+const WHY_DRAIN: &str = "a stop must end within an hour";
 const WHY_MEMORY: &str = "one answer of the node may take 4 MiB, and no machine has more to spare";
 const WHY_NODE: &str = "clients are promised an answer or an error within 8s";
 const CHAIN_FORM: &str = "1 to 31 printable ASCII characters, or \"\"";
@@ -113,7 +113,7 @@ section! {
         /// Required. One URL, or a list of up to 8 in order of preference; http:// or https://.
         /// Why: no address can be assumed; within a private network TLS is not needed.
         url: NonEmpty<NodeUrl> = Required("http://127.0.0.1:5050/rpc"),
-            non_empty(list(node_url, 1..=8, "one deadline has time to try no more"));
+            non_empty(list(node_url, 1..=8, "one deadline leaves no time for more"));
         /// The chain id, as text; "" takes that of the first URL that answers.
         /// A URL of another chain gets no request.
         /// Why: one URL is its own chain; with several, a failover must not change the chain.
@@ -129,7 +129,7 @@ section! {
         /// With several URLs: one that is more blocks behind the others gets no request;
         /// 1 to 1,000,000.
         /// Why: nodes that follow a chain are a block or two apart.
-        max_lag: u64 = Default(8), integer(1..=1_000_000, "a node that far behind follows nothing");
+        max_lag: u64 = Default(8), integer(1..=1_000_000, "such a node does not follow the chain");
         /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
         /// Why: the system trusts public authorities; a private node has one of its own.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
@@ -200,8 +200,8 @@ section! {
         /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
-        /// postgres://… of a replica of it, which feeds, podcasts and the sitemap are read from
-        /// while it is less than 5 s behind; "" for none.
+        /// postgres://… of a replica. Feeds, podcasts and the sitemap are read from it while it is
+        /// less than 5 s behind; "" for none.
         /// Why: one server is enough for most; users read their own writes where they were written.
         read_url: Option<String> = Default(""), replica_url;
         /// The file with PostgreSQL's password; "" for none.

@@ -13,7 +13,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::applied::{Text, Values};
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
-use super::keys::{self, DefaultValue, ENV_PREFIX, NAME_PREFIX};
+use super::key::{self, DefaultValue, ENV_PREFIX, Key, NAME_PREFIX};
+use super::keys::Keys;
 use super::values::{Converted, Value, expected, safely_written, written};
 
 /// An environment variable that overrides a key.
@@ -25,14 +26,17 @@ pub(super) struct Variable {
 
 /// Selects the variables with our prefix, and those of OpenTelemetry. The latter sort first, so
 /// that ours override them.
-pub(super) fn variables(env: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Variable> {
+pub(super) fn variables(
+    env: impl IntoIterator<Item = (OsString, OsString)>,
+    keys: Keys,
+) -> Vec<Variable> {
     let mut variables: Vec<_> = env
         .into_iter()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
         .filter(|(name, value)| {
             // OpenTelemetry's specification treats an empty variable as unset
             name.to_ascii_uppercase().starts_with(NAME_PREFIX)
-                || (keys::of_standard(name).is_some() && !value.is_empty())
+                || (keys.of_standard(name).is_some() && !value.is_empty())
         })
         .map(|(name, value)| Variable { name, value: value.into_string().ok() })
         .collect();
@@ -48,6 +52,7 @@ struct RawValue<'t> {
 
 /// The values, and the mistakes found so far.
 pub(super) struct Reader<'t> {
+    keys: Keys,
     text: &'t str,
     /// The byte at which each line starts.
     lines: Vec<usize>,
@@ -61,20 +66,25 @@ pub(super) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     /// Reads defaults, then the file, then the environment. Fails only if the text is not TOML.
-    pub(super) fn new(text: &'t str, variables: &'t [Variable]) -> Result<Self, Errors> {
+    pub(super) fn new(
+        text: &'t str,
+        variables: &'t [Variable],
+        keys: Keys,
+    ) -> Result<Self, Errors> {
         let mut reader = Self {
+            keys,
             text,
             lines: iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect(),
             sections: BTreeSet::new(),
             only_variables: BTreeMap::new(),
-            values: defaults(),
+            values: defaults(keys),
             errors: Vec::new(),
             warnings: Vec::new(),
         };
         let table = reader.parse()?;
         reader.read_table("", table);
         for variable in variables {
-            let standard = keys::of_standard(&variable.name);
+            let standard = keys.of_standard(&variable.name);
             match standard.is_some() || variable.name.starts_with(ENV_PREFIX) {
                 true => reader.read_variable(variable, standard),
                 false => reader.read_similar_variable(&variable.name),
@@ -117,7 +127,7 @@ impl<'t> Reader<'t> {
                 if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
             // a dot in a quoted name does not separate sections
             let known = Some(&*path).filter(|_| !name.contains('.'));
-            if let Some(section) = keys::sections().find(|section| Some(*section) == known) {
+            if let Some(section) = self.keys.sections().find(|section| Some(*section) == known) {
                 self.sections.insert(section);
                 let origin = self.position(value.span().start);
                 if let DeValue::Table(_) = value.get_ref() {
@@ -127,33 +137,33 @@ impl<'t> Reader<'t> {
                     let message = expected(&format!("a table written as [{path}]"), &value);
                     self.report(&path, origin, message);
                 }
-            } else if known.is_some_and(keys::is_around_section)
+            } else if known.is_some_and(|path| self.keys.is_around_section(path))
                 && matches!(value.get_ref(), DeValue::Table(_))
             {
                 let DeValue::Table(table) = value.into_inner() else { continue };
                 self.read_table(&path, table);
-            } else if let Some(key) = known.and_then(keys::find) {
+            } else if let Some(key) = known.and_then(|path| self.keys.find(path)) {
                 let origin = self.position(value.span().start);
                 self.values.insert(key.path, RawValue { value, origin });
             } else {
                 let message = match value.get_ref() {
-                    DeValue::Table(_) => keys::unknown_section(&path),
-                    _ => keys::unknown_key(&path, str::to_owned),
+                    DeValue::Table(_) => self.keys.unknown_section(&path),
+                    _ => self.keys.unknown_key(&path, str::to_owned),
                 };
                 self.report(&shown(&path), origin, message);
             }
         }
     }
 
-    fn read_variable(&mut self, variable: &'t Variable, standard: Option<&'static keys::Key>) {
+    fn read_variable(&mut self, variable: &'t Variable, standard: Option<&'static Key>) {
         let origin = Origin::Variable(shown(&variable.name));
-        let own = || keys::all().find(|key| key.variable() == variable.name);
+        let own = || self.keys.all().find(|key| key.variable() == variable.name);
         let Some(key) = standard.or_else(own) else {
             let name = variable.name.strip_prefix(ENV_PREFIX).unwrap_or(&variable.name);
             let path = name.replace("__", ".").to_lowercase();
-            let message = match keys::with_same_letters(&variable.name) {
+            let message = match self.keys.with_same_letters(&variable.name) {
                 Some(key) => format!("unknown key; did you mean {}?", key.variable()),
-                None => keys::unknown_key(&path, keys::variable),
+                None => self.keys.unknown_key(&path, key::variable),
             };
             return self.report(&shown(&path), origin, message);
         };
@@ -163,7 +173,7 @@ impl<'t> Reader<'t> {
             let rest = key.path.strip_prefix(section).filter(|_| switches_on);
             rest.is_some_and(|rest| rest.starts_with('.'))
         };
-        for section in keys::sections().filter(is_around) {
+        for section in self.keys.sections().filter(is_around) {
             if self.sections.insert(section) {
                 self.only_variables.insert(section, variable.name.clone());
             }
@@ -179,11 +189,11 @@ impl<'t> Reader<'t> {
     /// sets `PORTCULLIS_PORT` for a service named `portcullis`.
     fn read_similar_variable(&mut self, name: &str) {
         let origin = Origin::Variable(shown(name));
-        if let Some(key) = keys::with_same_letters(name) {
+        if let Some(key) = self.keys.with_same_letters(name) {
             let message = format!("this name is not read; the variable is {}", key.variable());
             return self.report(key.path, origin, message);
         }
-        if let Some(key) = keys::with_similar_letters(name) {
+        if let Some(key) = self.keys.with_similar_letters(name) {
             let message = format!("this name is not read; did you mean {}?", key.variable());
             self.warnings.push(ConfigError { key: key.path.to_owned(), origin, message });
         }
@@ -206,7 +216,7 @@ impl<'t> Reader<'t> {
         path: &str,
         convert: impl Fn(&Value<'_>) -> Converted<T>,
     ) -> T {
-        let key = keys::find(path).expect("every key that is read has a row: a test reads all");
+        let key = self.keys.find(path).expect("every key that is read has a row: a test reads all");
         let errors: Vec<_> = match self.values.get(path) {
             None => {
                 let message = format!("this key is required, such as {}", key.literal());
@@ -251,14 +261,23 @@ impl<'t> Reader<'t> {
         self.warnings.push(ConfigError { key: path.to_owned(), origin, message });
     }
 
-    /// Each key's value as text.
+    /// The key of this path, which has a row.
+    pub(super) fn key(&self, path: &str) -> &'static str {
+        self.keys.find(path).map_or("", |key| key.path)
+    }
+
+    /// Each key's value as text; empty if it has none.
     pub(super) fn texts(&self) -> Values {
-        let text = |(path, raw): (&&'static str, &RawValue<'t>)| {
-            let is_url = matches!(*path, "node.url" | "trace.endpoint");
+        let text = |key: &Key, raw: &RawValue<'t>| {
+            let is_url = matches!(key.path, "node.url" | "trace.endpoint");
             let shown = is_url.then(|| safely_written(raw.value.get_ref()));
-            (*path, Text { written: written(raw.value.get_ref()), shown })
+            Text { written: written(raw.value.get_ref()), shown }
         };
-        Values(self.values.iter().map(text).collect())
+        let value = |key: &'static Key| {
+            let raw = self.values.get(key.path);
+            (key, raw.map(|raw| text(key, raw)).unwrap_or_default())
+        };
+        Values(self.keys.all().map(value).collect())
     }
 
     /// The mistakes and the warnings.
@@ -297,18 +316,18 @@ impl<'t> Reader<'t> {
     }
 }
 
-fn defaults<'t>() -> BTreeMap<&'static str, RawValue<'t>> {
-    let value = |key: &'static keys::Key| match key.default {
+fn defaults<'t>(keys: Keys) -> BTreeMap<&'static str, RawValue<'t>> {
+    let value = |key: &'static Key| match key.default {
         DefaultValue::Default(text) => {
             Some((key.path, RawValue { value: literal(text), origin: Origin::Absent }))
         }
         DefaultValue::Required(_) => None,
     };
-    keys::all().filter_map(value).collect()
+    keys.all().filter_map(value).collect()
 }
 
 /// The value of a variable: TOML, or text. For a key of text, `0x1` and `true` are text, too.
-fn variable_value<'t>(key: &keys::Key, text: &'t str) -> Value<'t> {
+fn variable_value<'t>(key: &Key, text: &'t str) -> Value<'t> {
     let is_toml = |value: &Value<'_>| match value.get_ref() {
         DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_) => true,
         _ => !is_of_text(&literal(key.literal())),

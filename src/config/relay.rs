@@ -10,8 +10,9 @@ use std::time::Duration;
 use portcullis_filters::felt::{Felt, ShortString};
 
 use super::address::{Listen, NonEmpty};
-use super::keys::{Section, keys, section};
+use super::key::Section;
 use super::reader::Reader;
+use super::section::{keys, section};
 use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
 use super::units::Amount;
 use super::values::{
@@ -49,15 +50,15 @@ section! {
         /// Why: most receipts arrive within it; a backend rarely waits longer.
         receipt_timeout: Duration = Default("10s"),
             duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
-        /// How many blocks are above one that is final; 0 to 1000. A write is lost, and may be
+        /// How many blocks are on top of a final one; 0 to 1000. A write is lost, and may be
         /// written anew, only once another transaction has its nonce in such a block.
-        /// Why: deeper than the chain rolls back: a write that comes back was not done twice.
+        /// Why: deeper than the chain rolls back: a write that reappears is not repeated.
         confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further"), live;
         /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
         /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
         faucet_per_day: Option<u32> = Default(""), optional_drips, live;
         /// Fees of operations in any 24h, of all relays of a store; up to 1000000 STRK, "" for no
-        /// limit. An open operation counts its highest fee, a settled one the fee of its receipt.
+        /// limit. An open operation counts its maximum fee, a settled one the fee of its receipt.
         /// Why: only the operator knows what it may cost; it bounds what a stolen token spends.
         fees_per_day: Option<Amount> = Default(""), text(FEES_FORM, optional_fees), live;
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 
 use super::address::Listen;
-use super::keys::{Section, keys, section};
+use super::key::Section;
+use super::section::{keys, section};
 use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
 use super::values::{
     Converted, Value, duration, flag, list, optional_path, path as file, text, then,

@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use super::WHY_MEMORY;
-use super::acme::{self, DOMAIN_FORM, MAX_DOMAINS, WHY_DOMAINS};
 use super::address;
-use super::keys::{self, Section, keys};
+use super::key::Section;
 use super::reader::Reader;
+use super::section::keys;
 use super::values::{flag, integer, list, path, text};
 
 pub(super) const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
 pub(super) const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
+const DOMAIN_FORM: &str = "a domain such as \"rpc.example.org\"";
+/// Let's Encrypt's limit of names in one certificate.
+const MAX_DOMAINS: usize = 100;
+const WHY_DOMAINS: &str = "authorities issue for no more names at once";
 const WHY_RATE: &str = "zero refuses all clients, and the limiter counts in 32 bits";
 
 /// The limits of a surface's clients. Defaults and reasons are with each surface.
@@ -71,29 +75,27 @@ pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
     if !reader.has(&format!("{surface}.tls")) {
         return None;
     }
-    let key = |name: &str| {
-        let path = format!("{surface}.tls.{name}");
-        keys::find(&path).map_or("", |key| key.path)
-    };
-    let domain = text(DOMAIN_FORM, acme::domain);
-    let domains = list(domain, 0..=MAX_DOMAINS, WHY_DOMAINS);
-    let is_ordered = reader.is_set(key("domains"));
-    let domains = reader.take(key("domains"), domains);
-    let mut file = |name| {
-        if is_ordered && !reader.is_set(key(name)) {
+    let [names, certificate, private_key, http2] =
+        ["domains", "certificate_file", "key_file", "http2"]
+            .map(|name| reader.key(&format!("{surface}.tls.{name}")));
+    let domain = text(DOMAIN_FORM, address::domain);
+    let is_ordered = reader.is_set(names);
+    let domains = reader.take(names, list(domain, 0..=MAX_DOMAINS, WHY_DOMAINS));
+    let mut file = |key| {
+        if is_ordered && !reader.is_set(key) {
             return PathBuf::new();
         }
         if !domains.is_empty() {
             let message = "expected certificate_file and key_file, or domains; found both";
-            reader.conflict(key("domains"), key(name), message.to_owned());
+            reader.conflict(names, key, message.to_owned());
         }
-        reader.take(key(name), text("a path", path))
+        reader.take(key, text("a path", path))
     };
-    let (certificate_file, key_file) = (file("certificate_file"), file("key_file"));
-    let http2 = reader.take(key("http2"), flag);
+    let (certificate_file, key_file) = (file(certificate), file(private_key));
+    let http2 = reader.take(http2, flag);
     if domains.is_empty() && certificate_file.as_os_str().is_empty() {
         let message = "expected at least one domain, or certificate_file and key_file";
-        reader.conflict(key("domains"), key("certificate_file"), message.to_owned());
+        reader.conflict(names, certificate, message.to_owned());
         return None;
     }
     Some(TlsConfig { domains, certificate_file, key_file, http2 })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::address::NodeUrl;
-use super::keys::section;
+use super::section::section;
 use super::values::{Converted, Value, duration, integer, mismatch, text, url};
 use super::{HOUR, SHORTEST};
 

@@ -2,7 +2,7 @@
 //! ends an outage: admissions without the store are reported before the store is used again.
 
 use super::Fleet;
-use super::leader::Part;
+use super::leadership::Part;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
@@ -49,7 +49,7 @@ impl Heartbeat {
     pub(super) async fn send(&self) {
         let store = &self.0.store;
         // a heartbeat for the watch of the chain counts as well
-        if !store.is_down() && store.last_heard().is_some_and(|ago| ago < RECENT) {
+        if !store.is_down() && store.leadership.last_heard().is_some_and(|ago| ago < RECENT) {
             return;
         }
         if store.heartbeat(Part::Member, 0).await.is_ok() && store.is_down() {

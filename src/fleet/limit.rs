@@ -6,7 +6,7 @@
 //! request.
 
 use super::Fleet;
-use super::store::{Answer, Purpose, Unanswered};
+use super::messages::{Answer, Counted, Purpose, Unanswered};
 use crate::config::WhenDown;
 use crate::io::clock::millis;
 use crate::telemetry::Surface;
@@ -41,16 +41,6 @@ pub enum Decision {
     Alone(u32),
     /// The store is unavailable, and nothing is admitted without it.
     Unavailable,
-}
-
-/// The unit that a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// Requests that are admitted.
-    Requests,
-    /// Requests without a valid token. Each is decided by the store, so that no instance can be
-    /// used to guess while another holds a lease.
-    FailedTokens,
 }
 
 /// The shared limit of a surface's clients.

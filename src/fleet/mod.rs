@@ -7,14 +7,17 @@
 //! clients only as keyed digests. Without the store, each instance admits its part.
 //!
 //! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
-//! lease is in the filters), `store` (messages), `heartbeat` (after an outage), `leader` (who
-//! watches the chain), `values` (sealed values), `tickets` (the key of TLS sessions).
+//! lease is in the filters), `store` (which sends `messages`), `heartbeat` (after an outage),
+//! `leader` and `leadership` (who watches the chain), `values` (sealed values), `tickets` (the key
+//! of TLS sessions).
 
 #[cfg(test)]
 mod conformance;
 mod heartbeat;
 mod leader;
+mod leadership;
 mod limit;
+mod messages;
 #[cfg(test)]
 #[path = "../../filters/tests/simulation/leases/script.rs"]
 mod script;
@@ -29,7 +32,8 @@ mod values;
 
 pub use heartbeat::Heartbeat;
 pub use leader::{Published, lease};
-pub use limit::{ClientWindows, Counted, Decision, SharedLimit};
+pub use limit::{ClientWindows, Decision, SharedLimit};
+pub use messages::Counted;
 pub use store::{Credentials, CredentialsError, FleetError, ping};
 pub use tickets::TicketKeys;
 

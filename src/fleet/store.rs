@@ -4,9 +4,8 @@
 //! answer the store is down: nothing is sent until [`Store::heartbeat`] gets an answer. Connections
 //! are replaced here, because one to a peer that vanished silently would last for minutes.
 
-use super::leader::{Heard, Lead, Part, StoreTime};
-use super::limit::Counted;
-use super::values::seal;
+use super::leadership::{Heard, Leadership, Part};
+use super::messages::{Answer, Counted, Purpose, Unanswered};
 use crate::config::FleetConfig;
 use crate::io::clock::millis;
 use crate::secrets::seal::Seal;
@@ -41,6 +40,9 @@ const ALIVE: Duration = Duration::from_secs(5);
 /// Minimum length of the secret in bytes, that of the digest: RFC 2104, section 3.
 const MIN_SECRET: usize = 32;
 
+/// The purpose of the key that seals values: RFC 5869, section 3.2.
+const SEALING: &[u8] = b"portcullis: values of a fleet, AES-256-GCM";
+
 const LEASE: &str = include_str!("lease.lua");
 const HEARTBEAT: &str = include_str!("heartbeat.lua");
 const HOLD: &str = include_str!("hold.lua");
@@ -58,10 +60,10 @@ pub enum FleetError {
     #[error("not connected")]
     NotConnected,
     /// The kernel returned no random bytes.
-    #[error("no randomness")]
+    #[error("the kernel returned no random bytes")]
     Random,
     /// A shared value was not sealed with this secret.
-    #[error("a value there is not sealed with fleet.secret_file")]
+    #[error("a value in the store is not sealed with fleet.secret_file")]
     Sealed,
 }
 
@@ -163,27 +165,6 @@ async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, Fl
     Ok(timeout(PATIENCE, call).await.map_err(|_| FleetError::Timeout)??)
 }
 
-/// The purpose of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// To lease requests.
-    Lease,
-    /// Only to report admissions.
-    Report,
-}
-
-/// The store's answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    Granted(Granted),
-    /// The store has lost the client's record.
-    Forgotten,
-}
-
-/// There was no answer; metrics count the cause.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unanswered;
-
 /// This instance's client of the store.
 pub(super) struct Store {
     client: Client,
@@ -206,9 +187,7 @@ pub(super) struct Store {
     pub(super) tripped: Notify,
     /// Instances that are alive, as last known; 0 before the first answer.
     instances: AtomicU32,
-    /// The store's clock, as of the last heartbeat.
-    pub(super) clock: Mutex<Option<StoreTime>>,
-    pub(super) lead: Mutex<Option<Lead>>,
+    pub(super) leadership: Leadership,
     /// Signalled when a leader publishes something new.
     pub(super) pushed: Arc<Notify>,
     metrics: Arc<Metrics>,
@@ -225,7 +204,7 @@ impl Store {
         Ok(Self {
             client: client(config, &credentials)?,
             name: config.name.clone(),
-            seal: seal(&credentials.secret),
+            seal: Seal::new(&hmac::sign(&credentials.secret, SEALING)),
             secret: credentials.secret,
             instance: hex::encode(instance),
             lease: Script::new(LEASE),
@@ -239,8 +218,7 @@ impl Store {
             cause: Mutex::default(),
             tripped: Notify::new(),
             instances: AtomicU32::new(0),
-            clock: Mutex::default(),
-            lead: Mutex::default(),
+            leadership: Leadership::default(),
             pushed: Arc::default(),
             metrics,
         })
@@ -260,6 +238,11 @@ impl Store {
     pub(super) fn digest(&self, text: &str) -> String {
         let digest = hmac::sign(&self.secret, text.as_bytes());
         hex::encode(&digest[..16])
+    }
+
+    /// The key of a shared value; it depends on the fleet's secret.
+    pub(super) fn key_of(&self, name: &str) -> String {
+        format!("pc:{}:value:{}", self.name, self.digest(name))
     }
 
     /// Whether nothing is sent until a heartbeat is answered.
@@ -369,7 +352,7 @@ impl Store {
             *self.connection.lock() = None;
             self.mark_down(&error.to_string());
         })?;
-        self.note(part, &heard, sent);
+        self.leadership.note(part, &heard, sent);
         self.instances.store(heard.instances, Ordering::Relaxed);
         self.metrics.fleet.instances.set(as_gauge(heard.instances));
         Ok(heard)
@@ -382,7 +365,7 @@ impl Store {
             Some(connection) => connection,
             None => self.connect(&key).await?,
         };
-        let (part, fence, lease, polled, state) = self.arguments(part);
+        let (part, fence, lease, polled, state) = self.leadership.arguments(part);
         let mut call = self.heartbeat.key(&key);
         call.arg(&self.instance).arg(millis(ALIVE)).arg(part).arg(fence).arg(lease).arg(epoch);
         call.arg(polled).arg(state).arg(&key);
@@ -403,7 +386,7 @@ impl Store {
         let mut connection = connect(&self.client, config).await?;
         let subscribed = timeout(PATIENCE, connection.subscribe(channel)).await;
         if let Err(error) = subscribed.map_err(|_| FleetError::Timeout)? {
-            log::debug!(error:%; "fleet: no pushes, so news come with the next heartbeat");
+            log::debug!(error:%; "fleet: no pushes: updates arrive with the next heartbeat");
         }
         Ok(connection)
     }

@@ -1,8 +1,9 @@
 //! Tests the scripts with a real server, and the leases of several instances against their quota.
 
-use super::leader::Part;
-use super::limit::{ClientWindows, Counted, Decision, SharedLimit};
-use super::store::{Answer, Credentials, Purpose};
+use super::leadership::Part;
+use super::limit::{ClientWindows, Decision, SharedLimit};
+use super::messages::{Answer, Counted, Purpose};
+use super::store::Credentials;
 use super::{Fleet, Heartbeat, Published, lease};
 use crate::config::{FleetConfig, WhenDown};
 use crate::secrets::Secret;
@@ -353,17 +354,17 @@ async fn an_older_fence_publishes_nothing() {
     follows(&sleeper).await;
     publishes(&sleeper, "first").await;
     // as if it did not know that its lease has ended
-    let stale = *sleeper.store.lead.lock();
+    let stale = *sleeper.store.leadership.lead.lock();
     sleeper.resign().await;
     follows(&other).await;
     publishes(&other, "second").await;
-    *sleeper.store.lead.lock() = stale;
+    *sleeper.store.leadership.lead.lock() = stale;
     assert!(sleeper.leads(), "it thinks so");
     let dropped = publishes(&sleeper, "from before").await;
     assert!(!dropped.leads && !sleeper.leads(), "the store knows better");
     assert_eq!(state(&dropped), "second");
     other.resign().await;
-    *sleeper.store.lead.lock() = stale;
+    *sleeper.store.leadership.lead.lock() = stale;
     let elected = publishes(&sleeper, "from before").await;
     assert!(elected.leads && elected.is_elected, "nobody else leads");
     assert_eq!(state(&elected), "second", "but what it published is dropped");

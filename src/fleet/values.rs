@@ -3,21 +3,9 @@
 //! A value is sealed with a key that is derived from the fleet's secret, and bound to its name, so
 //! that it cannot replace another value.
 
-use super::store::Store;
 use super::{Fleet, FleetError};
 use crate::io::clock::millis;
-use crate::secrets::seal::Seal;
-use portcullis_filters::hmac;
-use portcullis_filters::secret::Secret;
 use std::time::Duration;
-
-/// The purpose of the derived key: RFC 5869, section 3.2.
-const PURPOSE: &[u8] = b"portcullis: values of a fleet, AES-256-GCM";
-
-/// The key that values are sealed with.
-pub(super) fn seal(secret: &Secret) -> Seal {
-    Seal::new(&hmac::sign(secret, PURPOSE))
-}
 
 impl Fleet {
     /// Returns the value that the instances share under this name.
@@ -73,12 +61,5 @@ impl Fleet {
     /// The store does not answer. The lock expires.
     pub async fn release(&self, name: &str) -> Result<(), FleetError> {
         self.store.hold(name, 0).await.map(drop)
-    }
-}
-
-impl Store {
-    /// The key of a shared value; it depends on the fleet's secret.
-    fn key_of(&self, name: &str) -> String {
-        format!("pc:{}:value:{}", self.name, self.digest(name))
     }
 }

@@ -1,9 +1,8 @@
-//! Plain-text responses to requests that reach no app, for the listeners outside the proxy: the
+//! Responses to requests that reach no app; in plain text for the listeners outside the proxy: the
 //! operator's, and the one for ACME challenges.
 
 use super::context::ServerContext;
-use super::gate::{ErrorResponder, message_of};
-use super::request::Rendered;
+use super::rendered::Rendered;
 use crate::reply::{Body, Reply, ResponseContext, status_and_code};
 use crate::telemetry::{HttpLine, RequestLine, RequestRecord, Surface};
 use bytes::Bytes;
@@ -12,6 +11,26 @@ use portcullis_filters::client::{Client, TrustedProxies};
 use portcullis_filters::verdict::Reason;
 use std::net::IpAddr;
 use std::time::Duration;
+
+/// Responses to requests that reach no app: over the cap, too slow, too large or malformed.
+pub trait ErrorResponder: Send + Sync + 'static {
+    /// The response for this version of HTTP. Logs and counts the refusal.
+    fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered;
+}
+
+/// The message of a refusal by the gate.
+pub fn message_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Overloaded => "too many connections",
+        Reason::TooManyInFlight => "too many requests at a time: wait for responses",
+        Reason::HeaderTooLarge => "the request head is too large",
+        Reason::RequestTimeout => "the request head did not arrive in time",
+        Reason::WrongHttpMethod => "this is not a forward proxy",
+        Reason::ConflictingFraming => "Content-Length or Transfer-Encoding is not usable",
+        Reason::InvalidRequest => "the request head is malformed",
+        _ => "the request cannot be served",
+    }
+}
 
 /// An error responder in plain text.
 pub struct TextErrors {

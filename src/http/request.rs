@@ -5,13 +5,14 @@
 //! write, over HTTP/2 as a head and pieces of a body, as fast as the client takes them.
 
 use super::http1::{BodyError, Connection};
-use super::http2::H2Stream;
+use super::http2::stream::H2Stream;
 use super::progress::STALL;
+use super::rendered::{Gone, Rendered};
 use crate::io::{cold, within};
-use crate::reply::{self, Body, BodyStream, LAST_CHUNK, Reply, ResponseContext, chunk};
+use crate::reply::{Body, BodyStream, LAST_CHUNK, Reply, ResponseContext, chunk};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
-use http::{Response, Version};
+use http::Version;
 use pingora::http::RequestHeader;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy;
@@ -282,32 +283,6 @@ fn refused(reason: Reason, message: &'static str) -> Incomplete {
     Incomplete::Refused(Refusal::new(reason, message))
 }
 
-/// A response, rendered for a version of HTTP. The memory permit stays with the reply.
-pub enum Rendered {
-    /// The head and the body, as bytes.
-    Http1([Bytes; 3]),
-    /// A response over HTTP/2, which has frames of its own.
-    Http2(Box<H2Response>),
-}
-
-/// A head and the part of the body that has arrived.
-pub struct H2Response {
-    pub(super) head: Response<()>,
-    pub(super) body: [Bytes; 3],
-    /// Whether more of the body follows.
-    pub(super) is_streamed: bool,
-}
-
-/// The client left, or does not read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
-
-impl From<std::io::Error> for Gone {
-    fn from(_: std::io::Error) -> Self {
-        Self
-    }
-}
-
 /// The sent part of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
@@ -329,20 +304,6 @@ pub enum Unsent {
 impl From<Gone> for Unsent {
     fn from(Gone: Gone) -> Self {
         Self::Gone
-    }
-}
-
-impl Rendered {
-    /// The response to a request of this version.
-    pub fn new(version: Version, reply: &Reply, context: &ResponseContext<'_>) -> Self {
-        if version != Version::HTTP_2 {
-            return Self::Http1(reply::render(reply, context));
-        }
-        let head = reply::http2_head(reply, context);
-        let has_body = !context.without_body;
-        let body = if has_body { reply.body.in_few_pieces() } else { Default::default() };
-        let is_streamed = reply.rest.is_some() && has_body;
-        Self::Http2(Box::new(H2Response { head, body, is_streamed }))
     }
 }
 

@@ -17,11 +17,6 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long a call waits for a URL that is a few blocks behind: long enough for the three rounds of
-/// polls that detect a rollback.
-pub(super) const CATCH_UP: Duration = Duration::from_secs(4);
-/// The first wait. It is short, since a single URL may be a balancer, whose next node may be ahead.
-pub(super) const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Timeout of a poll, even if the call itself would wait for less.
 const POLL: Duration = Duration::from_secs(1);
 /// The longest wait; each is twice as long as the one before.

@@ -2,7 +2,6 @@
 //! no connection, or if its answer is older than what clients have seen.
 
 use super::answer::{Payload, RESULT};
-use super::behind::{CATCH_UP, FIRST_WAIT};
 use super::route::Choice;
 use super::target::Target;
 use super::{Answer, Call, CallFailure, Node, NodeError, NodeStatus, Probes};
@@ -12,6 +11,12 @@ use crate::io::{MemoryPermit, MemoryPool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// How long a call waits for a URL that is a few blocks behind: long enough for the three rounds of
+/// polls that detect a rollback.
+const CATCH_UP: Duration = Duration::from_secs(4);
+/// The first wait. It is short, since a single URL may be a balancer, whose next node may be ahead.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// Makes calls to the node over connections of its own.
 pub struct NodeClient {

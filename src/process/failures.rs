@@ -1,4 +1,5 @@
-//! Detects that many requests of a surface fail although no other condition explains it.
+//! Detects that many requests of a surface fail although no other condition explains it, so that an
+//! outage without a known cause has an event, too.
 //!
 //! Counts once per [`WINDOW`]. A single bad window may be a restart of the node; two in a row are
 //! reported, until one is good.

@@ -251,14 +251,15 @@ impl Health {
             // without the store the gateway polls less often, and caches only for a while after
             // each poll
             Some(fleet) if fleet.failure().is_some() => return None,
-            Some(_) => "neither the fleet nor the node says in time where the chain is",
+            Some(_) => "neither the fleet nor the node reports the chain's position in time",
         };
         Some(Finding { needs_node: true, ..finding("", cause) })
     }
 
     /// A file that the last reload refused: what is applied is older, and a restart would fail.
     fn configuration(&self) -> Option<Finding> {
-        let cause = "the last reload failed, so a restart would: see the log, then reload again";
+        let cause =
+            "the last reload failed, and so would a restart: see the log, then reload again";
         self.in_force.last_reload().failed.then(|| finding("", cause))
     }
 

@@ -1,11 +1,9 @@
 //! Responses to requests that reach no phase of the proxy, in the envelope of their surface.
 
 use super::Surface;
-use crate::http::ErrorResponder;
 use crate::http::clients::Settings as _;
 use crate::http::context::ServerContext;
-use crate::http::gate::message_of;
-use crate::http::request::Rendered;
+use crate::http::{ErrorResponder, Rendered, message_of};
 use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use crate::telemetry::{HttpLine, RequestLine, RequestRecord};
 use http::Version;

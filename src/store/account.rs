@@ -1,6 +1,7 @@
 //! Accounts: the platform's users, found by user id, DID or handle.
 
-use super::db::{Db, FromRow, Row};
+use super::db::Db;
+use super::row::{FromRow, Row};
 use super::{StoreError, sql};
 use portcullis_filters::named;
 

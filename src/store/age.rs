@@ -4,7 +4,8 @@
 //! so a repeated event finds its first outcome. All writes about one user, and all events of one
 //! id, are serialized, across processes too; [`portcullis_filters::webhook`] decides.
 
-use super::db::{Db, Row};
+use super::db::Db;
+use super::row::Row;
 use super::tx::Tx;
 use super::{StoreError, sql};
 use hex::FromHex as _;

@@ -8,8 +8,8 @@
 //!
 //! All calls to a store that is not prepared yet are refused, too (`late.rs`).
 
-use super::db::within;
 use super::error::{Cause, StoreError};
+use super::timeout::within;
 use crate::io::cold;
 use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;

@@ -1,7 +1,7 @@
 //! The epoch of the chain that all relays of a store write to. A relay whose node serves another
 //! chain must not declare the writes of the others lost.
 
-use super::db::{FromRow, Row};
+use super::row::{FromRow, Row};
 use super::{Store, StoreError, journal, sql};
 use crate::io::clock::micros;
 use portcullis_filters::ledger::Agreement;

@@ -3,8 +3,8 @@
 //! It returns to its pool when it is dropped, unless a failure leaves its state in doubt: then it
 //! is closed, and the pool opens another when it needs one.
 
-use super::db::{Arg, Row};
 use super::error::StoreError;
+use super::row::{Arg, Row};
 use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, SqlSafeStr, Sqlite};
 

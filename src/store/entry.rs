@@ -5,7 +5,7 @@
 //! UTF-8 text, a comma; numbers are written in decimal, and a missing intent is `-,`. No two rows
 //! have the same encoding. The first entry follows [`GENESIS`].
 
-use super::db::{FromRow, Row};
+use super::row::{FromRow, Row};
 use super::state::EntryKind;
 use super::{IntentId, StoreError};
 use serde::{Serialize, Serializer};

@@ -4,7 +4,7 @@
 //! must a person act? The texts are for the log and name no URL, no statement and no stored value.
 
 use super::IntentId;
-use super::open::NEWEST;
+use super::versions::NEWEST;
 use crate::secrets::certificates::{self, CertificatesError, Remedies};
 use sqlx::migrate::MigrateError;
 use std::io;

@@ -3,6 +3,7 @@
 use super::db::Db;
 use super::error::StoreError;
 use super::open::{self, Location, Server};
+use super::versions::NEWEST;
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use nix::unistd::{AccessFlags, access};
@@ -58,9 +59,9 @@ async fn tables(db: Option<Db>) -> Result<Tables, StoreError> {
         Ok(None) => Ok(Tables::None),
         Err(error) if error.misses_table() => Ok(Tables::None),
         Err(error) => Err(error),
-        Ok(Some(version)) if version == open::NEWEST => Ok(Tables::UpToDate),
-        Ok(Some(version)) if version < open::NEWEST => Ok(Tables::Older),
-        Ok(Some(found)) => Err(StoreError::Version { found, known: open::NEWEST }),
+        Ok(Some(version)) if version == NEWEST => Ok(Tables::UpToDate),
+        Ok(Some(version)) if version < NEWEST => Ok(Tables::Older),
+        Ok(Some(found)) => Err(StoreError::Version { found, known: NEWEST }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The faucet's bindings, as [`portcullis_filters::ledger`] decides them.
 
-use super::db::{Db, FromRow, Row};
+use super::db::Db;
+use super::row::{FromRow, Row};
 use super::tx::Tx;
 use super::{StoreError, sql};
 use portcullis_filters::felt::Felt;

@@ -2,7 +2,8 @@
 //! follow, in pages of one immutable snapshot, so that no account repeats or is skipped while newer
 //! snapshots are written.
 
-use super::db::{Arg, Db, FromRow, Row, slots};
+use super::db::Db;
+use super::row::{Arg, FromRow, Row, slots};
 use super::{StoreError, sql};
 
 /// How many labels a query may block.

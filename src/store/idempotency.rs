@@ -3,9 +3,10 @@
 //! A key is claimed before the work, linked to the intent by [`Intents::intend`] or
 //! [`Keys::link`], and answered after it: [`portcullis_filters::ledger`] has the rules.
 
-use super::db::{Db, FromRow, Row};
+use super::db::Db;
 use super::error::Cause;
 use super::intent::Intents;
+use super::row::{FromRow, Row};
 use super::tx::Tx;
 use super::{Claim, ClaimToken, Intent, IntentId, StoreError, journal, sql};
 use hex::FromHex as _;

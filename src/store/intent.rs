@@ -5,10 +5,10 @@
 //! on the journal's end, so that each call sees the changes of all earlier ones, across processes
 //! too; [`portcullis_filters::ledger`] decides.
 
-use super::budget::fees_of;
-use super::db::{Arg, Db, FromRow, Row};
+use super::db::Db;
 use super::entry::Event;
 use super::journal::End;
+use super::row::{Arg, FromRow, Row};
 use super::state::EntryKind;
 use super::tx::Tx;
 use super::{
@@ -18,7 +18,9 @@ use super::{
 use crate::io::clock::micros;
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri};
+use portcullis_filters::ledger::{
+    self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri, minutes,
+};
 use portcullis_filters::window::Window;
 
 impl FromRow for Intent {
@@ -331,6 +333,12 @@ async fn facts(
         facts.minutes = rows.iter().map(minute).collect::<Result<_, StoreError>>()?;
     }
     Ok(facts)
+}
+
+/// The arguments that select the minutes that overlap `day`.
+pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
+    let [first, last] = minutes(day);
+    [epoch.into(), first.into(), last.into()]
 }
 
 fn key(row: &Row) -> Result<Option<Key>, StoreError> {

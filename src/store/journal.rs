@@ -4,8 +4,9 @@
 //! the chain first ([`begin`]), which serializes all writers across processes: the sequence has no
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
-use super::db::{Arg, Db, FromRow as _, Row};
+use super::db::Db;
 use super::entry::{Entry, Event, GENESIS};
+use super::row::{Arg, FromRow as _, Row};
 use super::tx::Tx;
 use super::{Intent, IntentId, IntentState, StoreError, sql};
 use portcullis_filters::felt::Felt;

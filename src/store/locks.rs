@@ -11,9 +11,9 @@
 //! a new one costs several round trips and a proof of the password; waiting processes get the lock
 //! in the order of their requests, so a process that releases it and takes it again is behind them.
 
-use super::db::{TIMEOUT, bounded, within};
 use super::error::StoreError;
 use super::open::{Location, Server};
+use super::timeout::{TIMEOUT, bounded, within};
 use super::{Store, sql};
 use portcullis_filters::felt::Felt;
 use sha2::{Digest as _, Sha256};

@@ -9,10 +9,10 @@
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
-//! `connection.rs`, `open.rs`, `examine.rs`, `error.rs`.
+//! `row.rs`, `connection.rs`, `open.rs`, `versions.rs`, `examine.rs`, `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
-/// with this method of [`db::Row`]; the braces hold the other fields.
+/// with this method of [`row::Row`]; the braces hold the other fields.
 macro_rules! from_row {
     ($type:ident, $row:expr; $($get:ident: $($field:ident)+;)+ $({ $($rest:tt)+ })?) => {
         $type { $($($field: $row.$get(stringify!($field))?,)+)+ $($($rest)+)? }
@@ -46,23 +46,27 @@ mod open;
 mod podcast;
 mod prune;
 mod replica;
+mod row;
 mod sitemap;
 pub mod sql;
 mod state;
 pub(crate) mod syntax;
+mod timeout;
 mod topology;
 mod transfer;
 mod tx;
+mod versions;
 
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
 use clock::Clock;
-use db::{Db, within};
+use db::Db;
 use open::{FileLock, Location};
 use replica::Replica;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use timeout::within;
 use tokio::sync::Semaphore;
 
 pub use account::{Account, AccountStatus, Accounts};

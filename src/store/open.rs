@@ -5,21 +5,20 @@
 //! disabled fsync. Keepalives end the sessions of a dead machine within half a minute, so that it
 //! keeps neither the journal nor a signer locked.
 
-use super::db::{Db, TIMEOUT, bounded, within};
+use super::db::Db;
 use super::error::StoreError;
 use super::sql;
+use super::timeout::{TIMEOUT, bounded, within};
+use super::versions::{NEWEST, migrator};
 use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
 use sha2::{Digest as _, Sha256};
-use sqlx::migrate::{Migrate as _, Migration, MigrationType, Migrator};
+use sqlx::migrate::Migrate as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{
-    ConnectOptions as _, Connection as _, PgConnection, SqlSafeStr as _, SqliteConnection,
-    SqlitePool,
-};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqliteConnection, SqlitePool};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -40,44 +39,6 @@ const ROOM: usize = 65_536;
 /// Read connections to a SQLite file. For a hundred readers of a feed, 4 serve more requests than
 /// 2, and 8 no more than 4.
 pub(super) const READERS: u32 = 4;
-
-/// A version of the tables.
-struct Version {
-    number: i64,
-    name: &'static str,
-    sqlite: &'static str,
-    postgres: &'static str,
-}
-
-/// The version `$number`, whose SQL is in the file `$file` of each database.
-macro_rules! version {
-    ($number:literal, $name:literal, $file:literal) => {
-        Version {
-            number: $number,
-            name: $name,
-            sqlite: include_str!(concat!("migrations/sqlite/", $file)),
-            postgres: include_str!(concat!("migrations/postgres/", $file)),
-        }
-    };
-}
-
-/// The version of the tables that this program uses.
-pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
-
-/// All versions in order. A released version never changes.
-const VERSIONS: [Version; 11] = [
-    version!(1, "relay", "0001_relay.sql"),
-    version!(2, "sidecar", "0002_sidecar.sql"),
-    version!(3, "search", "0003_search.sql"),
-    version!(4, "sitemap", "0004_sitemap.sql"),
-    version!(5, "lists", "0005_lists.sql"),
-    version!(6, "key_epochs", "0006_key_epochs.sql"),
-    version!(7, "moderation", "0007_moderation.sql"),
-    version!(8, "chain_epoch", "0008_chain_epoch.sql"),
-    version!(9, "budgets", "0009_budgets.sql"),
-    version!(10, "displaced", "0010_displaced.sql"),
-    version!(11, "pruning", "0011_pruning.sql"),
-];
 
 /// Where the database is.
 pub(super) enum Location {
@@ -415,18 +376,6 @@ impl Server {
             .max_lifetime(self.lifetime)
             .connect_lazy_with(options)
     }
-}
-
-/// Creates a migrator, to be run in one transaction: another process sees all versions or none,
-/// never one in between. Its own lock is off, as it would be released before the commit.
-fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
-    let migration = |version: &Version| {
-        let sql = text(version).into_sql_str();
-        Migration::new(version.number, version.name.into(), MigrationType::Simple, sql, false)
-    };
-    let mut migrator = Migrator::with_migrations(VERSIONS.iter().map(migration).collect());
-    migrator.set_locking(false);
-    migrator
 }
 
 /// Checks that the tables have the newest version.

@@ -1,7 +1,8 @@
 //! A creator's podcast and its published episodes. Lists are JSON in their columns, with members
 //! named as the fields here.
 
-use super::db::{Db, FromRow, Row};
+use super::db::Db;
+use super::row::{FromRow, Row};
 use super::{StoreError, sql};
 use serde::Deserialize;
 

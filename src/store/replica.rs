@@ -1,12 +1,14 @@
-//! A replica of PostgreSQL from which documents are read, while it is known to be recent.
+//! A replica of PostgreSQL from which documents are read, while it is known to be recent. So feeds,
+//! podcasts and sitemaps, which read the most rows, do not slow down writes.
 //!
 //! Clocks are not compared, and an idle primary is no lag: the replay position of the replica is
 //! compared with the positions of the primary's log at known times. A replica that has replayed the
 //! log up to one of these positions is as recent as its time, and is used until that is [`MAX_LAG`]
 //! ago.
 
-use super::db::{Db, FromRow, Row};
+use super::db::Db;
 use super::open::{Location, Server};
+use super::row::{FromRow, Row};
 use super::{Store, StoreError, sql};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;

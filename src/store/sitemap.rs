@@ -4,7 +4,8 @@
 //! decides where they end: all but the last two are full and stay as they are while the page
 //! grows, and no part has a single URL.
 
-use super::db::{Arg, Db, FromRow, Row};
+use super::db::Db;
+use super::row::{Arg, FromRow, Row};
 use super::tx::Tx;
 use super::{StoreError, sql};
 use std::fmt;

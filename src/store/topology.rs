@@ -1,7 +1,7 @@
 //! The servers around PostgreSQL: a pooler in front of it, standbys behind it.
 
-use super::db::bounded;
 use super::open::{Location, Server};
+use super::timeout::bounded;
 use super::{Store, StoreError, sql};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;

@@ -7,9 +7,10 @@
 //! statements is rolled back; its connection returns to the pool if that succeeds.
 
 use super::connection::Connection;
-use super::db::{Arg, Row, TIMEOUT, bounded, until, within};
 use super::error::{Cause, StoreError};
+use super::row::{Arg, Row};
 use super::sql;
+use super::timeout::{TIMEOUT, bounded, until, within};
 use sqlx::SqlSafeStr;
 use std::time::Duration;
 use tokio::runtime::Handle;

@@ -1,4 +1,5 @@
-//! Problems of the process and its dependencies, and when they began.
+//! Problems of the process and its dependencies, and when they began: one event for each outage,
+//! with its cause and its duration, instead of a line for each failed request.
 //!
 //! `process::health` reports its findings once a second. The begin and the end of a condition are
 //! each logged, counted and shown on the operator's page: the begin with its cause, the end with
@@ -146,7 +147,7 @@ metrics! {
             "Present conditions of this kind: URLs, surfaces, or 1; 0 while nothing is wrong.",
             "condition", Condition::ALL.map(Condition::name));
         failing: [IntGauge; Condition::ALL.len()] = gauge_array("portcullis_condition_failing",
-            "Those of portcullis_condition because of which requests fail.",
+            "Present conditions of this kind that make requests fail.",
             "condition", Condition::ALL.map(Condition::name));
         changes: [[IntCounter; 2]; Condition::ALL.len()] =
             counter_matrix("portcullis_condition_changes_total",

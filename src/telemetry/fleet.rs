@@ -1,7 +1,7 @@
 //! The fleet's metrics: whether its store answers, and how long messages to it take.
 
-use super::metrics::{BySurface, Surface};
 use super::registry::metrics;
+use super::surface::{BySurface, Surface};
 use portcullis_filters::named;
 use prometheus::{Histogram, IntCounter, IntGauge};
 use std::time::Duration;

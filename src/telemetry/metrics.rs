@@ -9,12 +9,13 @@ use super::conditions::Conditions;
 use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
 use super::latency::Latency;
-use super::log::verdict;
 use super::process;
 use super::registry::{Registry, metrics};
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
+use super::requests::{LATENCY, Requests};
 use super::sidecar::SidecarMetrics;
+use super::surface::{BySurface, Surface};
 use portcullis_filters::named;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::Reason;
@@ -22,40 +23,8 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
 
-/// Bucket bounds in seconds: the node's deadline is 8 s, a cache hit takes microseconds.
-pub const LATENCY: [f64; 14] =
-    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
 /// Bucket bounds in bytes: a request has at most 64 KiB, a response at most 4 MiB.
 const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
-
-named! {
-    /// A surface of the program.
-    pub enum Surface {
-        /// The public read path.
-        Gateway = "gateway",
-        /// The operator's listener.
-        Admin = "admin",
-        /// The protected write path.
-        Relay = "relay",
-        /// The service endpoints.
-        Sidecar = "sidecar",
-        /// The challenges of ACME over HTTP, and redirects.
-        Acme = "acme",
-    }
-}
-
-impl Surface {
-    /// The configuration key of its listener.
-    pub fn listen_key(self) -> String {
-        match self {
-            Self::Acme => "tls.acme.http_address".to_owned(),
-            surface => format!("{}.listen", surface.name()),
-        }
-    }
-}
-
-/// A value for each surface.
-pub type BySurface<T> = [T; Surface::ALL.len()];
 
 named! {
     /// How a call used the cache.
@@ -298,71 +267,4 @@ pub fn encode(families: &[MetricFamily]) -> Vec<u8> {
     // the families are our own; encoding them to memory does not fail
     let _ = TextEncoder::new().encode(families, &mut out);
     out
-}
-
-/// Counts and times requests.
-#[derive(Debug)]
-pub struct Requests {
-    answered: IntCounter,
-    /// `None` for a reason that the surface never has.
-    unanswered: [Option<IntCounter>; Reason::ALL.len()],
-    seconds: Histogram,
-    /// The part of `seconds` for requests that were not answered.
-    unanswered_seconds: Histogram,
-}
-
-impl Requests {
-    /// Registers a counter and a histogram, each by name and help text. Each reason for which `has`
-    /// is true gets a series.
-    pub(super) fn new(
-        registry: &Registry,
-        [count, count_help]: [&str; 2],
-        [time, time_help]: [&str; 2],
-        has: fn(Reason) -> bool,
-    ) -> Self {
-        let requests = registry.counters(count, count_help, &["verdict", "reason"]);
-        let with = |reason: Option<Reason>| {
-            requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
-        };
-        Self {
-            answered: with(None),
-            unanswered: Reason::ALL.map(|reason| has(reason).then(|| with(Some(reason)))),
-            seconds: registry.histogram(time, time_help, &LATENCY),
-            unanswered_seconds: Registry::unregistered("unanswered_seconds", &LATENCY),
-        }
-    }
-
-    /// Counts a finished request.
-    pub fn count(&self, reason: Option<Reason>, total: Duration) {
-        let counter = match reason {
-            Some(reason) => self.unanswered.get(reason as usize).and_then(Option::as_ref),
-            None => Some(&self.answered),
-        };
-        if let Some(counter) = counter {
-            counter.inc();
-        }
-        if reason.is_some() {
-            self.unanswered_seconds.observe(total.as_secs_f64());
-        }
-        self.seconds.observe(total.as_secs_f64());
-    }
-
-    /// Requests answered, also with an error from the node.
-    pub fn answered(&self) -> u64 {
-        self.answered.get()
-    }
-
-    /// Requests not answered, by reason; reasons with no request are left out.
-    pub fn unanswered(&self) -> impl Iterator<Item = (Reason, u64)> {
-        let counts = Reason::ALL.into_iter().zip(&self.unanswered);
-        counts
-            .filter_map(|(reason, count)| Some((reason, count.as_ref()?.get())))
-            .filter(|(_, count)| *count > 0)
-    }
-
-    /// The latency of answered requests only: a refusal takes microseconds, as does a failure while
-    /// the node is down.
-    pub fn latency(&self) -> Latency {
-        Latency::of(&self.seconds).without(&Latency::of(&self.unanswered_seconds))
-    }
 }

@@ -1,7 +1,7 @@
 //! The most recent warnings and errors of the log, for the operator's page: bounded in number and
 //! length, and like the log free of secrets.
 
-use super::log::Fields;
+use super::log::fields::Fields;
 use crate::config::LogFormat;
 use ::log::{Level, Record};
 use parking_lot::Mutex;

@@ -63,7 +63,7 @@ macro_rules! metrics {
 
         impl $Name {
             pub(super) fn register(
-                $registry: &$crate::telemetry::Registry,
+                $registry: &$crate::telemetry::registry::Registry,
                 $($values: $Values)?
             ) -> Self {
                 $(let $metric = $registry.$kind($name, $help $(, $argument)*);)*

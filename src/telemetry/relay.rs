@@ -1,7 +1,7 @@
 //! The relay's metrics: requests, writes, pins, signers, journal.
 
-use super::metrics::Requests;
 use super::registry::{Registry, as_gauge, metrics};
+use super::requests::Requests;
 use portcullis_filters::operation::OperationKind;
 use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;

@@ -4,7 +4,7 @@
 //! A client that ignores its 429s can be refused a hundred thousand times a second. A line for each
 //! would displace every other line of the journal.
 
-use super::Surface;
+use super::surface::Surface;
 use parking_lot::Mutex;
 use portcullis_filters::client::{Client, ClientKey};
 use portcullis_filters::verdict::Reason;

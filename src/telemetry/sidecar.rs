@@ -1,7 +1,7 @@
 //! The sidecar's metrics: requests, calls by function, events by outcome, components by health.
 
-use super::metrics::Requests;
 use super::registry::metrics;
+use super::requests::Requests;
 use portcullis_filters::policy::Function;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::Duration;

@@ -1,9 +1,10 @@
-//! Sample content for every service endpoint.
+//! The store of the development network, and sample content for every service endpoint.
 
-use super::hold;
+use crate::config::{StoreConfig, StoreTls};
 use crate::store::{ImportError, ImportRules, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
+use std::time::Duration;
 use thiserror::Error;
 
 /// The files, in the order of their import.
@@ -21,7 +22,7 @@ const BASE_URL: &str = "http://127.0.0.1:8082";
 
 /// Imports the sample content into the store of `state`, unless it is there.
 pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
-    let store = Store::open_shared(&hold::store(state), None).await?;
+    let store = Store::open_shared(&store(state), None).await?;
     for file in FILES {
         // an import accepts only pages of the sidecar's own origin
         let own = format!("\"loc\":\"{BASE_URL}/");
@@ -33,6 +34,20 @@ pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
     }
     store.close().await;
     Ok(())
+}
+
+/// The store of a folder.
+pub(super) fn store(state: &Path) -> StoreConfig {
+    let url = format!("sqlite:{}", state.join("portcullis.db").display());
+    StoreConfig {
+        url,
+        read_url: None,
+        password_file: None,
+        max_connections: 2,
+        connection_lifetime: Duration::MAX,
+        tls: StoreTls::Off,
+        ca_file: None,
+    }
 }
 
 /// Why the sample content was not imported.

@@ -1,7 +1,8 @@
 //! The folder and the addresses that one `dev` holds for itself before it changes anything.
 
-use super::DevError;
-use crate::config::{Draft, Listen, StoreConfig, StoreTls};
+use super::content;
+use super::error::DevError;
+use crate::config::{Draft, Listen};
 use crate::process::inherited::Inherited;
 use crate::process::listen;
 use crate::process::server::StartError;
@@ -12,7 +13,6 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 
 /// The lock of a folder, with the id of the process that holds it.
 const LOCK: &str = "dev.lock";
@@ -46,23 +46,9 @@ pub(super) fn lock(state: &Path) -> Result<File, DevError> {
     Ok(file)
 }
 
-/// The store of a folder.
-pub(super) fn store(state: &Path) -> StoreConfig {
-    let url = format!("sqlite:{}", state.join("portcullis.db").display());
-    StoreConfig {
-        url,
-        read_url: None,
-        password_file: None,
-        max_connections: 2,
-        connection_lifetime: Duration::MAX,
-        tls: StoreTls::Off,
-        ca_file: None,
-    }
-}
-
 /// Fails while another process serves with the folder's store.
 pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
-    match Store::examine(&store(state), None).await.ok().and_then(|found| found.in_use) {
+    match Store::examine(&content::store(state), None).await.ok().and_then(|found| found.in_use) {
         Some(lock) => Err(DevError::Store(StoreError::Locked(lock))),
         None => Ok(()),
     }

@@ -1,13 +1,14 @@
-//! Builds `starknet-devnet` with cargo, once, if it is not installed.
+//! Finds `starknet-devnet`, or builds it with cargo, once, if it is not installed.
 //!
 //! The progress is read from the bar that cargo draws on standard error,
 //! `Building [==> ] 12/480: …`. It counts crates, and build scripts as crates of their own. An
 //! interrupted build is resumed.
 
 use super::attached;
-use super::node::{StartError, find};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io::{self, BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
+use thiserror::Error;
 
 /// The version for which the development network is made.
 pub(super) const VERSION: &str = "0.10.1";
@@ -24,7 +26,11 @@ pub(super) const RELEASE: &str =
 /// Its container image of that version.
 pub(super) const IMAGE: &str = "shardlabs/starknet-devnet-rs:0.10.1";
 /// The folder where it is installed.
-pub(super) const TOOLS: &str = "target/tools";
+const TOOLS: &str = "target/tools";
+/// The name of the program.
+const PROGRAM: &str = "starknet-devnet";
+/// Where the package `portcullis-devnet` puts the program.
+const PACKAGED: &str = "/usr/lib/portcullis";
 /// Little optimisation: it compiles in half the time, and its network is ready 0.3 s later.
 const PROFILE: [(&str, &str); 4] =
     [("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "256"), ("DEBUG", "false"), ("STRIP", "true")];
@@ -32,6 +38,42 @@ const PROFILE: [(&str, &str); 4] =
 const POLL: Duration = Duration::from_millis(100);
 /// Progress is logged in steps of 5 %.
 const LOGGED: usize = 20;
+
+/// Why it is not installed.
+#[derive(Debug, Error)]
+pub(super) enum InstallError {
+    /// A folder or a file for it cannot be written.
+    #[error("{0}")]
+    File(#[from] io::Error),
+    /// Cargo cannot be started, or was lost.
+    #[error("cargo: {0}")]
+    Cargo(io::Error),
+    /// Cargo failed; its log has the reason.
+    #[error("cargo install: {0}; see {1}")]
+    Failed(ExitStatus, PathBuf),
+}
+
+/// Finds the program of the node, in the first of [`places`] that has it.
+pub(super) fn find() -> Option<PathBuf> {
+    let (path, own) = (env::var_os("PATH").unwrap_or_default(), env::current_exe().ok());
+    places(&path, own.as_deref()).into_iter().find(|program| program.is_file())
+}
+
+/// The possible paths of the program, in order: on `PATH`, where a user has put it; next to this
+/// program, as unpacked from archives; in the package; in an earlier build.
+fn places(path: &OsStr, own: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
+    folders.extend(own.and_then(Path::parent).map(Path::to_owned));
+    folders.push(PACKAGED.into());
+    folders.push(Path::new(TOOLS).join("bin"));
+    folders.into_iter().map(|folder| folder.join(PROGRAM)).collect()
+}
+
+/// Whether there is a cargo on `PATH`.
+pub(super) fn has_cargo() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join("cargo").is_file())
+}
 
 /// Builds and installs `starknet-devnet`; reports progress. Other output of cargo is written to
 /// `log`.
@@ -41,10 +83,9 @@ const LOGGED: usize = 20;
 pub(super) async fn install(
     log: &Path,
     report: impl Fn(String) + Send + 'static,
-) -> Result<PathBuf, StartError> {
-    let failed = |error: io::Error| StartError::Install(error.to_string());
-    std::fs::create_dir_all(TOOLS).map_err(failed)?;
-    let lock = File::create(Path::new(TOOLS).join("build.lock")).map_err(failed)?;
+) -> Result<PathBuf, InstallError> {
+    std::fs::create_dir_all(TOOLS)?;
+    let lock = File::create(Path::new(TOOLS).join("build.lock"))?;
     while matches!(lock.try_lock(), Err(TryLockError::WouldBlock)) {
         // another process builds it
         tokio::time::sleep(POLL).await;
@@ -53,16 +94,13 @@ pub(super) async fn install(
         return Ok(program);
     }
     let folder = Path::new(TOOLS).join("build");
-    let mut out = File::create(log).map_err(failed)?;
-    let cargo = |error| StartError::Install(format!("cargo: {error}"));
-    let (mut build, output) = Build::start(&folder).map_err(cargo)?;
+    let mut out = File::create(log)?;
+    let (mut build, output) = Build::start(&folder).map_err(InstallError::Cargo)?;
     let reader = thread::spawn(move || read(output, &mut out, report));
-    let status = build.ended().await.map_err(cargo)?;
+    let status = build.ended().await.map_err(InstallError::Cargo)?;
     let _ = reader.join();
     let program = find().filter(|_| status.success());
-    let program = program.ok_or_else(|| {
-        StartError::Install(format!("cargo install: {status}; see {}", log.display()))
-    })?;
+    let program = program.ok_or_else(|| InstallError::Failed(status, log.to_owned()))?;
     // a gigabyte that is not needed any more; a failure to delete it is harmless
     let _ = std::fs::remove_dir_all(folder);
     Ok(program)
@@ -155,6 +193,20 @@ mod tests {
     fn everything_named_is_of_one_version() {
         assert!(RELEASE.ends_with(&format!("/v{VERSION}")), "{RELEASE}");
         assert!(IMAGE.ends_with(&format!(":{VERSION}")), "{IMAGE}");
+    }
+
+    #[test]
+    fn the_users_own_node_precedes_ours() {
+        let places =
+            places(OsStr::new("/opt/bin:/usr/bin"), Some(Path::new("/home/me/portcullis")));
+        let expected = [
+            "/opt/bin/starknet-devnet",
+            "/usr/bin/starknet-devnet",
+            "/home/me/starknet-devnet",
+            "/usr/lib/portcullis/starknet-devnet",
+            "target/tools/bin/starknet-devnet",
+        ];
+        assert_eq!(places, expected.map(PathBuf::from));
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 pub(super) mod attached;
 mod content;
+mod error;
 mod greeting;
 mod hold;
 mod install;
@@ -19,69 +20,23 @@ mod secrets;
 mod setup;
 mod supervisor;
 
-use super::{Failure, INTERNAL, Outcome, USAGE, block_on, output};
-use crate::config::{self, Config};
+use super::{Failure, Outcome, block_on, output};
+use crate::config::Config;
 use crate::process::inherited::Inherited;
 use crate::process::server;
 use crate::process::signals::StopSignals;
-use crate::store::StoreError;
 use crate::telemetry::{Log, Surface};
-use content::ContentError;
+use error::DevError;
 use greeting::Greeting;
 use hold::Addresses;
-use network::NetworkError;
-use node::StartError;
-use secrets::KeyError;
 use setup::Setup;
 use std::ffi::OsStr;
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use supervisor::Supervisor;
-use thiserror::Error;
 
 /// The embedded defaults; the node's URL, the folder, the pins and the addresses are filled in.
 const CONFIG: &str = include_str!("../../../conf/dev/portcullis.toml");
-
-/// Why `dev` could not start.
-#[derive(Debug, Error)]
-enum DevError {
-    #[error("{0}")]
-    Node(#[from] StartError),
-    #[error("--node: {0}")]
-    NodeUrl(String),
-    #[error(
-        "--deploy and --prepare deploy contracts, which takes a starknet-devnet: {0} is another \
-         node"
-    )]
-    NoDevnet(String),
-    #[error(
-        "--node: {0} does not answer: {1}; is it running, and is that the URL of its JSON-RPC, \
-         such as http://127.0.0.1:5050/rpc?"
-    )]
-    Unreachable(String, String),
-    #[error("cannot start a thread: {0}")]
-    Runtime(io::Error),
-    #[error("cannot use the folder {0}: {1}")]
-    State(PathBuf, io::Error),
-    #[error(
-        "the folder {0} is in use by process {1}, another `portcullis dev`; stop that, or name \
-         another folder with --state"
-    )]
-    Held(PathBuf, String),
-    #[error("cannot use the store: {0}")]
-    Store(StoreError),
-    #[error("cannot create the keys: {0}")]
-    Keys(#[from] KeyError),
-    #[error("cannot set up the network: {0}")]
-    Network(#[from] NetworkError),
-    #[error("cannot import the sample content: {0}")]
-    Content(#[from] ContentError),
-    #[error("{0}")]
-    Config(#[from] config::Errors),
-    #[error("{0}")]
-    Bind(server::StartError),
-}
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -128,26 +83,6 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     match start(arguments) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure(error.code(), format!("portcullis dev: {error}"))),
-    }
-}
-
-impl DevError {
-    fn code(&self) -> u8 {
-        match self {
-            Self::NodeUrl(_)
-            | Self::NoDevnet(_)
-            | Self::Config(_)
-            | Self::Bind(_)
-            | Self::Held(..) => USAGE,
-            Self::Node(_)
-            | Self::State(..)
-            | Self::Runtime(_)
-            | Self::Unreachable(..)
-            | Self::Store(_)
-            | Self::Keys(_)
-            | Self::Network(_)
-            | Self::Content(_) => INTERNAL,
-        }
     }
 }
 

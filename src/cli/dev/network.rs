@@ -5,7 +5,7 @@
 //! prepared again. Only this command uses the node's `devnet_mint`.
 
 use super::node::CHAIN_ID;
-use super::secrets::{Account, Accounts};
+use super::secrets::{ACCOUNT_CLASS, Account, Accounts};
 use crate::config::NodeConfig;
 use crate::io::MemoryPool;
 use crate::node::chain::{CallTrace, Chain, RpcError, code};
@@ -14,13 +14,11 @@ use crate::telemetry::Metrics;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD};
 use portcullis_filters::tx::{
-    self, Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
+    Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
 };
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
-const ACCOUNT_CLASS: &str = "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";
 /// STRK, predeployed on the node.
 pub(super) const TOKEN: &str = "0x4718f5a0fc34cc1af16a1cdee98ffb20c31f5cd61d6ab07201858f4287c938d";
 /// The universal deployer, predeployed on the node.
@@ -262,11 +260,6 @@ impl Network {
 const TOKEN_CLASS: &str = "0x2e77ee61d4df3d988ee1f42ea5442e913862cc82c2584d212ecda76666498fc";
 /// The salt of the contracts' addresses.
 const SALT: Felt = Felt::ZERO;
-
-/// The address of the account with this public key.
-pub(super) fn account_address(public_key: Felt) -> Felt {
-    tx::account_address(public_key, known(ACCOUNT_CLASS))
-}
 
 fn contracts(accounts: &Accounts, token: Felt) -> [Contract; 5] {
     let hashes: serde_json::Value =

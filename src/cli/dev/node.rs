@@ -1,9 +1,7 @@
 //! A `starknet-devnet` of our own: started on a free port, stopped on exit.
 
 use super::attached;
-use super::install::{RELEASE, TOOLS};
-use std::env;
-use std::ffi::OsStr;
+use super::install::{InstallError, RELEASE};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -18,10 +16,6 @@ use tokio::net::TcpSocket;
 pub(super) const CHAIN_ID: &str = "PORTCULLIS_DEV";
 /// A node starts in one to seven seconds, more on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// The name of the program.
-const PROGRAM: &str = "starknet-devnet";
-/// Where the package `portcullis-devnet` puts the program.
-const PACKAGED: &str = "/usr/lib/portcullis";
 /// Time between two polls while it starts.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -40,7 +34,7 @@ pub(super) enum StartError {
         "cannot install starknet-devnet: {0}; install it in another way, or name a running node \
          with --node"
     )]
-    Install(String),
+    Install(#[from] InstallError),
     /// No port is free.
     #[error("no port is free: {0}")]
     Port(io::Error),
@@ -167,46 +161,10 @@ fn is_alive(address: SocketAddr) -> bool {
     ask().unwrap_or(false)
 }
 
-/// Finds the program of the node, in the first of [`places`] that has it.
-pub(super) fn find() -> Option<PathBuf> {
-    let (path, own) = (env::var_os("PATH").unwrap_or_default(), env::current_exe().ok());
-    places(&path, own.as_deref()).into_iter().find(|program| program.is_file())
-}
-
-/// The possible paths of the program, in order: on `PATH`, where a user has put it; next to this
-/// program, as unpacked from archives; in the package; in an earlier build.
-fn places(path: &OsStr, own: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = env::split_paths(path).collect();
-    folders.extend(own.and_then(Path::parent).map(Path::to_owned));
-    folders.push(PACKAGED.into());
-    folders.push(Path::new(TOOLS).join("bin"));
-    folders.into_iter().map(|folder| folder.join(PROGRAM)).collect()
-}
-
-/// Whether there is a cargo on `PATH`.
-pub(super) fn has_cargo() -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join("cargo").is_file())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::TcpListener;
-
-    #[test]
-    fn the_users_own_node_precedes_ours() {
-        let places =
-            places(OsStr::new("/opt/bin:/usr/bin"), Some(Path::new("/home/me/portcullis")));
-        let expected = [
-            "/opt/bin/starknet-devnet",
-            "/usr/bin/starknet-devnet",
-            "/home/me/starknet-devnet",
-            "/usr/lib/portcullis/starknet-devnet",
-            "target/tools/bin/starknet-devnet",
-        ];
-        assert_eq!(places, expected.map(PathBuf::from));
-    }
 
     #[test]
     fn a_reserved_port_is_for_its_node() {

@@ -1,7 +1,6 @@
 //! The secrets of the development network: keys of three accounts, tokens, HMAC secrets and one
 //! user's session, created if they are missing, in files that only their owner can read.
 
-use super::network::account_address;
 use crate::cli::token;
 use crate::secrets::{self, SecretError};
 use base64::Engine as _;
@@ -9,11 +8,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::hmac;
 use portcullis_filters::secret::SecretKey;
+use portcullis_filters::tx;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use thiserror::Error;
 
+/// The class of the node's own accounts (OpenZeppelin 1.0.0), which it declares at its start.
+pub(super) const ACCOUNT_CLASS: &str =
+    "0x5b4b537eaa2399e3aa99c4e2e0208ebd6c71bc1467938cd52c798c601e43564";
 /// The first user of the sample content.
 const USER: &str = "8eb5140f-16f4-4881-9724-1955b91dddd9";
 /// Lifetime of the session in seconds: 30 days.
@@ -93,7 +96,8 @@ fn account(file: &Path) -> Result<Account, KeyError> {
     }
     let secret = secrets::read(file)?;
     let key = SecretKey::parse(&secret).ok_or_else(|| SecretError::not(file, "a private key"))?;
-    Ok(Account { address: account_address(key.public_key()), key })
+    let class = Felt::parse(ACCOUNT_CLASS).expect("a constant of this file is a felt");
+    Ok(Account { address: tx::account_address(key.public_key(), class), key })
 }
 
 /// 248 random bits, which are always below the curve's order.

@@ -5,12 +5,13 @@
 //! and once the edge is bound, the supervisor of the node. Addresses and pins of our own network
 //! are known before its node runs.
 
+use super::error::DevError;
 use super::greeting::Greeting;
 use super::network::{Network, NetworkError, Verification};
-use super::node::{self, Devnet, Port, StartError};
+use super::node::{Devnet, Port, StartError};
 use super::secrets::Accounts;
 use super::supervisor::Supervisor;
-use super::{Arguments, DevError, content, install, is_of};
+use super::{Arguments, content, install, is_of};
 use crate::cli::output;
 use crate::config::{Config, NodeConfig, NodeUrl};
 use crate::process::server::Bound;
@@ -81,8 +82,8 @@ impl Setup {
         let port = Port::reserve()?;
         let url = port.url();
         let network = Network::of_our_own(&reading(&url)?, Accounts::in_folder(state)?);
-        let node = match node::find() {
-            None if !node::has_cargo() => return Err(StartError::NoCargo.into()),
+        let node = match install::find() {
+            None if !install::has_cargo() => return Err(StartError::NoCargo.into()),
             None => OwnNode::Missing(port),
             Some(program) => {
                 let (shown, address) = (program.display(), port.address);
@@ -144,7 +145,8 @@ impl Setup {
                     async move || {
                         let building = Arc::clone(&node);
                         let report = move |progress| building.set_start(Some(progress));
-                        let program = install::install(&state.join("build.log"), report).await?;
+                        let program = install::install(&state.join("build.log"), report).await;
+                        let program = program.map_err(StartError::from)?;
                         node.set_start(Some("starting starknet-devnet".to_owned()));
                         let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
                         deploy().await?;

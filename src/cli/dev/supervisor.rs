@@ -1,8 +1,9 @@
 //! Keeps the node of `dev` running: when it ends, starts it again at its address, with the network
 //! deployed anew.
 
+use super::error::DevError;
 use super::node::Devnet;
-use super::{DevError, block_on};
+use crate::cli::block_on;
 use nix::sys::signal::{Signal, raise};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;

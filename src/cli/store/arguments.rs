@@ -127,16 +127,16 @@ Examples:
   portcullis store prune --config portcullis.toml --feed-items-older-than 365d
 ".to_owned() + STORE_CODES)]
 pub(in crate::cli) struct PruneArguments {
-    /// Idempotency keys older than this.
+    /// Delete idempotency keys older than this.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     pub(super) keys_older_than: Duration,
-    /// Suggestions of snapshots older than this; the newest of each viewer is never deleted.
+    /// Delete suggestions of snapshots older than this, except the newest of each viewer.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     pub(super) suggestions_older_than: Duration,
-    /// Unused age sessions that expired longer ago than this.
+    /// Delete unused age sessions that expired longer ago than this.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
     pub(super) age_sessions_older_than: Duration,
-    /// Feed items older than this; by default none.
+    /// Delete feed items older than this; none by default.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) feed_items_older_than: Option<Duration>,
     /// Prune again at this interval, until a signal or a failure.
@@ -158,7 +158,7 @@ Exit codes:
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
 pub(in crate::cli) struct ForgetArguments {
-    /// The user's id (a UUID) or DID. Each finds the other by the account.
+    /// The user's id (a UUID) or DID; the account has both.
     #[arg(value_name = "USER", value_parser = user)]
     pub(super) user: String,
 }

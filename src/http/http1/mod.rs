@@ -8,10 +8,10 @@ mod message;
 
 pub(super) use message::MAX_FIELDS;
 
-use super::gate::ErrorResponder;
+use super::errors::ErrorResponder;
 use super::peer::Peer;
 use super::progress::{Progress, WriteClock, acknowledged};
-use super::request::Rendered;
+use super::rendered::Rendered;
 use super::waiting::ClientMemory;
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE};
 use crate::io::{LazyTimer, cold, poll_read_some, within};

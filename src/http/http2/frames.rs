@@ -6,13 +6,11 @@
 //! unfinished head twice, and several times as large as it was sent. Here an unfinished head takes
 //! only its own bytes, which count in the client's share.
 
-use super::heads::{Heads, Malformed};
+use super::heads::{FRAME_HEAD, Heads, Malformed};
 use std::mem;
 
 /// Bytes of the client's preface, before its first frame; RFC 9113, section 3.4.
 const PREFACE: usize = 24;
-/// Bytes of a frame's head.
-pub(super) const FRAME_HEAD: usize = 9;
 /// The largest frame that a client may send: the program does not allow larger ones.
 const LARGEST_FRAME: usize = 16 << 10;
 /// The buffer of an unfinished block grows in steps of 1 KiB.

@@ -1,14 +1,16 @@
 //! Finds requests that are malformed by RFC 9113, but which `h2` serves without the faulty part.
+//! They get 400, as suites for conformance expect.
 //!
 //! In: the header blocks, before `h2` gets them. Out: the streams whose `:path` has a fragment
 //! (section 8.3.1), or whose trailers have pseudo-fields (section 8.1).
 
-use super::frames::FRAME_HEAD;
 use super::hpack::Hpack;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Bytes of a frame's head; RFC 9113, section 4.1.
+pub(super) const FRAME_HEAD: usize = 9;
 /// Flags of HEADERS; RFC 9113, section 6.2.
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;

@@ -13,16 +13,16 @@ mod hpack;
 mod outgoing;
 mod pace;
 mod refusals;
-mod stream;
+pub(super) mod stream;
 mod timed_io;
 
 pub(super) use bounds::Sender;
-pub(super) use stream::H2Stream;
 
 use super::gate::Gate;
 use super::http1::MAX_FIELDS;
 use super::peer::Peer;
-use super::request::{H2Response, Rendered, Request, Transport};
+use super::rendered::{H2Response, Rendered};
+use super::request::{Request, Transport};
 use super::session::Handoff;
 use super::waiting::{ClientPermit, WaitingPermit};
 use crate::http::context::{ConnectionGuard, DRAIN_KEEPALIVE, DrainGuard};
@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use stream::H2Responder;
+use stream::{H2Responder, H2Stream};
 use timed_io::{FrameTimer, TimedIo};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

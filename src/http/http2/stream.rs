@@ -7,7 +7,7 @@ use super::outgoing::{Outgoing, Unwritten};
 use super::timed_io::FrameTimer;
 use crate::http::http1::BodyError;
 use crate::http::progress::{Progress, STALL, WriteClock, acknowledged};
-use crate::http::request::{Gone, H2Response};
+use crate::http::rendered::{Gone, H2Response};
 use crate::io::{LARGE, LazyTimer};
 use bytes::Bytes;
 use h2::server::SendResponse;

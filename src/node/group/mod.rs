@@ -1,4 +1,5 @@
-//! The URLs of the node as a group, shared by all clients of the node.
+//! The URLs of the node as a group, shared by all clients of the node: with `node.mode` `replicas`
+//! each serves a part of the reads, and no client sees the chain go back when it changes the URL.
 //!
 //! [`GroupState`] decides which URL may serve and which answer may be passed on; `super::guard`
 //! polls several URLs, `super::behind` a single one while its answers are in doubt. A call locks

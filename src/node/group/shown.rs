@@ -9,13 +9,22 @@
 //! naming the number that a pending transaction had before blocks were aborted. Pure: time is an
 //! argument.
 
-use super::state::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT};
 use portcullis_filters::felt::Felt;
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Transactions that are remembered: some minutes of all transactions of a public chain.
 const CAPACITY: usize = 4_096;
+
+/// Consecutive rounds without the newest block at any URL, after which the block is lost. A single
+/// round may reach nodes that are behind, as with a balancer.
+pub(super) const ROUNDS_WITHOUT: u8 = 3;
+/// The minimum time between polls of a single URL, which is polled only while its answers are in
+/// doubt.
+pub(super) const DOUBT: Duration = Duration::from_secs(1);
+/// A doubt that is older than this is unrelated to a new one.
+pub(super) const OLD_DOUBT: Duration = Duration::from_secs(10);
 
 /// The part of the chain that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,26 +7,17 @@
 //! for three rounds, and no other URL has it.
 //! Next: `guard` polls, `super::Group` shares this among all clients of the node.
 
-use super::shown::{ShownTransactions, Shows};
+use super::shown::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT, ShownTransactions, Shows};
 use crate::config::NodeMode;
 use crate::node::chain::BlockIdentity;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::named;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// Rounds without an answer, or without a new block while others have one, after which a URL is at
 /// fault: a block may be a second late at one URL.
 const PATIENCE: u8 = 3;
-/// Consecutive rounds without the newest block at any URL, after which the block is lost. A single
-/// round may reach nodes that are behind, as with a balancer.
-pub(super) const ROUNDS_WITHOUT: u8 = 3;
-/// The minimum time between polls of a single URL, which is polled only while its answers are in
-/// doubt.
-pub(super) const DOUBT: Duration = Duration::from_secs(1);
-/// A doubt that is older than this is unrelated to a new one.
-pub(super) const OLD_DOUBT: Duration = Duration::from_secs(10);
 
 named! {
     /// Why a URL is not used.

@@ -1,7 +1,8 @@
 //! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
-use super::state::{DOUBT, GroupState, PollResult};
+use super::shown::DOUBT;
+use super::state::{GroupState, PollResult};
 use super::{Evidence, Shows, Source};
 use crate::config::NodeMode::{self, Failover, Replicas};
 use crate::node::chain::BlockIdentity;

@@ -7,7 +7,6 @@
 
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
-use super::service_token::KEY;
 use super::signature::{self, PublicKey};
 use super::turns::{Turn, Turns};
 use crate::config::SessionConfig;
@@ -28,6 +27,8 @@ const MAX_CACHED: usize = 10_000;
 /// Concurrent lookups of each method: slow hosts of strangers must not block the directory.
 const PLC_LOOKUPS: usize = 8;
 const WEB_LOOKUPS: usize = 8;
+/// The id of the signing key in an account's DID document.
+pub(super) const KEY: &str = "#atproto";
 const WELL_KNOWN: &str = "/.well-known/did.json";
 
 /// Looks up the keys of accounts.

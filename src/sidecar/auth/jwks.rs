@@ -59,7 +59,9 @@ impl Jwks {
 
 async fn fetch_keys(url: String) -> Result<KeySet, Failure> {
     let keys = match fetch::document(&url, Trust::Operator, ()).await {
-        Ok(document) => KeySet::parse(&document.body).ok_or("it is no key set".to_owned()),
+        Ok(document) => {
+            KeySet::parse(&document.body).ok_or("the response is not a key set".to_owned())
+        }
         Err(error) => Err(error.to_string()),
     };
     keys.map_err(|cause| {

@@ -3,7 +3,7 @@
 //!
 //! Token ids are not stored: a server may send a token twice, since requests only read.
 
-use super::did::Dids;
+use super::did::{Dids, KEY};
 use super::jwt::{Audience, Jwt, bad_signature, seconds, wrong_alg};
 use super::refuse;
 use super::signature::{Alg, PublicKey};
@@ -19,8 +19,6 @@ const LEEWAY: Duration = Duration::from_secs(60);
 const MAX_LIFE: Duration = Duration::from_secs(60 * 60);
 /// The service in our DID document that a token may name.
 const SERVICE: &str = "#bsky_fg";
-/// The id of the signing key in an account's DID document.
-pub(super) const KEY: &str = "#atproto";
 
 /// Verifies service tokens.
 #[derive(Debug)]

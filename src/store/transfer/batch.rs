@@ -1,11 +1,11 @@
 //! Records of one type that are written to the database together.
 
 use super::record::{Record, Row};
+use super::record_type::{RecordType, Rows, Step};
 use super::sql::{self, Dialect};
-use super::types::{RecordType, Rows, Step};
 use super::{BATCH_TIMEOUT, ImportError};
 use crate::store::StoreError;
-use crate::store::db::Arg;
+use crate::store::row::Arg;
 use crate::store::tx::Tx;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;

@@ -1,10 +1,12 @@
 //! Writes the stored content as the lines that import reads.
 
 use super::Content;
+use super::record_type::{After, RecordType};
 use super::sql::Dialect;
-use super::types::{After, RECORD_TYPES, RecordType};
+use super::types::RECORD_TYPES;
 use crate::store::StoreError;
-use crate::store::db::{Arg, Db, Row};
+use crate::store::db::Db;
+use crate::store::row::{Arg, Row};
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use std::io::{self, Write};

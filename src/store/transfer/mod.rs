@@ -4,14 +4,16 @@
 //! the second applies it in one transaction, so memory stays bounded. Importing twice stores once,
 //! and import reads what export writes.
 //!
-//! Reading order: `types.rs` lists all types; `field.rs` checks members, `record.rs` parses a line,
-//! `rules.rs` judges it, `batch.rs` applies many records (`sql.rs`); `export.rs` writes them.
+//! Reading order: `types.rs` lists all types (`record_type.rs`); `field.rs` checks members,
+//! `record.rs` parses a line, `rules.rs` judges it, `batch.rs` applies many records (`sql.rs`);
+//! `export.rs` writes them.
 
 mod batch;
 mod categories;
 mod export;
 mod field;
 mod record;
+mod record_type;
 mod rules;
 mod sql;
 mod types;

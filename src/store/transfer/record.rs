@@ -1,7 +1,8 @@
 //! One line of a file: an object of a known type, with its members as the columns of a row.
 
 use super::field::read_members;
-use super::types::{RECORD_TYPES, RecordType, types};
+use super::record_type::RecordType;
+use super::types::{RECORD_TYPES, types};
 use serde_json::{Map, Value};
 use simd_json::Buffers;
 use simd_json::prelude::*;

@@ -4,7 +4,7 @@
 //! The text is the same for both databases, except the words in braces ([`WORDS`]).
 
 use super::field::{Member, Presence};
-use super::types::RecordType;
+use super::record_type::RecordType;
 
 /// The words in braces, for SQLite and for PostgreSQL.
 const WORDS: [(&str, &str, &str); 4] = [

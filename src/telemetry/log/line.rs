@@ -3,22 +3,13 @@
 //! Every text in it is from a closed set, a number, or in the alphabet of request ids, so nothing
 //! needs escaping.
 
+use crate::telemetry::requests::verdict;
 use crate::telemetry::{RequestRecord, Surface};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
-
-/// The verdict on a request: `answered`, also with an error from the node; `refused` by the policy;
-/// or `failed`, if it passed the policy and could not be answered.
-pub fn verdict(reason: Option<Reason>) -> &'static str {
-    match reason {
-        None => "answered",
-        Some(reason) if reason.is_failure() => "failed",
-        Some(_) => "refused",
-    }
-}
 
 /// The log line of a request.
 #[derive(Debug)]

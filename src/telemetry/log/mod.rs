@@ -6,19 +6,21 @@
 //! refusals are summarised (`repeated`). Events other than requests are logged through the `log`
 //! macros. Nothing here waits for stderr, except a flush for a bounded time.
 
+pub(super) mod fields;
 mod line;
 mod output;
 
-pub use line::{HttpLine, RequestLine, verdict};
+pub use line::{HttpLine, RequestLine};
 
 use self::output::{FLUSH, FlushWait, Gap, Output, Stderr};
-use super::Recent;
 use super::conditions;
+use super::recent::Recent;
 use super::repeated::{Refusals, Repeated};
+use super::requests::verdict;
 use crate::config::{LogConfig, LogFormat};
 use crate::io::clock;
-use ::log::kv::{Error, Key, Value, VisitSource};
 use ::log::{Level, LevelFilter, Metadata, Record};
+use fields::{Fields, json_string};
 use line::push_thousandths;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_filters::client::{Client, Shown};
@@ -388,29 +390,6 @@ impl ::log::Log for Log {
     fn flush(&self) {
         self.flush_within(FLUSH);
     }
-}
-
-/// Writes the fields of a record after its message.
-pub(super) struct Fields<'a> {
-    pub(super) out: &'a mut Vec<u8>,
-    pub(super) format: LogFormat,
-}
-
-impl<'kvs> VisitSource<'kvs> for Fields<'_> {
-    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
-        match self.format {
-            LogFormat::Json => {
-                write!(self.out, r#","{key}":"#)?;
-                json_string(self.out, &value.to_string())?;
-            }
-            LogFormat::Text => write!(self.out, " {key}={value}")?,
-        }
-        Ok(())
-    }
-}
-
-fn json_string(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
-    Ok(serde_json::to_writer(out, text)?)
 }
 
 impl Pending {

@@ -157,7 +157,7 @@ fn read(traceparent: &[u8]) -> Option<(u128, u64, u8)> {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::telemetry::metrics::Surface;
+    use crate::telemetry::surface::Surface;
     use crate::telemetry::{HttpLine, RequestRecord};
     use portcullis_filters::client::Client;
     use std::net::{IpAddr, Ipv4Addr};

@@ -7,7 +7,7 @@
 use super::TraceContext;
 use crate::telemetry::Stage;
 use crate::telemetry::log::RequestLine;
-use crate::telemetry::metrics::Surface;
+use crate::telemetry::surface::Surface;
 use portcullis_filters::verdict::Reason;
 use serde_json::{Value, json};
 use std::time::SystemTime;

@@ -254,8 +254,8 @@ fn a_node_url_with_anything_else_is_refused() {
         ("\"http://[::x]\"", "the host is not a valid IPv6 address"),
         ("\"http://node/a b\"", "the path contains characters that must be percent-encoded"),
         ("\"http://node/é\"", "the path contains characters that must be percent-encoded"),
-        ("[]", "expected 1 to 8 items (one deadline has time to try no more), found 0"),
-        (&nine, "expected 1 to 8 items (one deadline has time to try no more), found 9"),
+        ("[]", "expected 1 to 8 items (one deadline leaves no time for more), found 0"),
+        (&nine, "expected 1 to 8 items (one deadline leaves no time for more), found 9"),
         (
             "[\"http://a\", \"http://A:80/\"]",
             "expected each item once, found \"http://A:80/\" twice",

@@ -1,0 +1,88 @@
+//! The requests of a surface, by verdict and reason, and their latency.
+
+use super::latency::Latency;
+use super::registry::Registry;
+use portcullis_filters::verdict::Reason;
+use prometheus::{Histogram, IntCounter};
+use std::time::Duration;
+
+/// Bucket bounds in seconds: the node's deadline is 8 s, a cache hit takes microseconds.
+pub const LATENCY: [f64; 14] =
+    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
+
+/// The verdict on a request: `answered`, also with an error from the node; `refused` by the policy;
+/// or `failed`, if it passed the policy and could not be answered.
+pub(super) fn verdict(reason: Option<Reason>) -> &'static str {
+    match reason {
+        None => "answered",
+        Some(reason) if reason.is_failure() => "failed",
+        Some(_) => "refused",
+    }
+}
+
+/// Counts and times requests.
+#[derive(Debug)]
+pub struct Requests {
+    answered: IntCounter,
+    /// `None` for a reason that the surface never has.
+    unanswered: [Option<IntCounter>; Reason::ALL.len()],
+    seconds: Histogram,
+    /// The part of `seconds` for requests that were not answered.
+    unanswered_seconds: Histogram,
+}
+
+impl Requests {
+    /// Registers a counter and a histogram, each by name and help text. Each reason for which `has`
+    /// is true gets a series.
+    pub(super) fn new(
+        registry: &Registry,
+        [count, count_help]: [&str; 2],
+        [time, time_help]: [&str; 2],
+        has: fn(Reason) -> bool,
+    ) -> Self {
+        let requests = registry.counters(count, count_help, &["verdict", "reason"]);
+        let with = |reason: Option<Reason>| {
+            requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
+        };
+        Self {
+            answered: with(None),
+            unanswered: Reason::ALL.map(|reason| has(reason).then(|| with(Some(reason)))),
+            seconds: registry.histogram(time, time_help, &LATENCY),
+            unanswered_seconds: Registry::unregistered("unanswered_seconds", &LATENCY),
+        }
+    }
+
+    /// Counts a finished request.
+    pub fn count(&self, reason: Option<Reason>, total: Duration) {
+        let counter = match reason {
+            Some(reason) => self.unanswered.get(reason as usize).and_then(Option::as_ref),
+            None => Some(&self.answered),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        if reason.is_some() {
+            self.unanswered_seconds.observe(total.as_secs_f64());
+        }
+        self.seconds.observe(total.as_secs_f64());
+    }
+
+    /// Requests answered, also with an error from the node.
+    pub fn answered(&self) -> u64 {
+        self.answered.get()
+    }
+
+    /// Requests not answered, by reason; reasons with no request are left out.
+    pub fn unanswered(&self) -> impl Iterator<Item = (Reason, u64)> {
+        let counts = Reason::ALL.into_iter().zip(&self.unanswered);
+        counts
+            .filter_map(|(reason, count)| Some((reason, count.as_ref()?.get())))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// The latency of answered requests only: a refusal takes microseconds, as does a failure while
+    /// the node is down.
+    pub fn latency(&self) -> Latency {
+        Latency::of(&self.seconds).without(&Latency::of(&self.unanswered_seconds))
+    }
+}
