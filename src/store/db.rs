@@ -14,7 +14,7 @@ use super::tx::Tx;
 use sqlx::{AssertSqlSafe, PgPool, SqlSafeStr, SqlitePool};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Connections to one of the two databases; clones share them.
 #[derive(Debug, Clone)]
@@ -144,14 +144,17 @@ impl Db {
         }
     }
 
-    /// Closes all connections once their statements are done.
+    /// Closes all connections once their statements are done. A PostgreSQL that does not answer is
+    /// left after [`TIMEOUT`]: the pool tests each connection that comes back, without a limit.
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite { writer, readers } => {
                 readers.close().await;
                 writer.close().await;
             }
-            Self::Postgres(pool, _) => pool.close().await,
+            Self::Postgres(pool, _) => {
+                let _in_time = timeout(TIMEOUT, pool.close()).await;
+            }
         }
     }
 }

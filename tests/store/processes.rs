@@ -1,5 +1,6 @@
 //! More than one process, processes that are killed, and databases that are not there.
 
+use crate::wire::{Cut, Moment, Request, Wire};
 use crate::world::{
     EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server, token,
 };
@@ -374,6 +375,22 @@ fn an_old_connection_is_replaced() {
             store.ping().await.unwrap();
         }
         store.close().await;
+    });
+}
+
+#[test]
+fn a_server_that_falls_silent_does_not_delay_the_end() {
+    on_postgres(async |world: World| {
+        Store::open(&world.config(), None).await.unwrap().close().await;
+        // the read, and the test of its connection when that comes back to the pool
+        for number in 0..4 {
+            let wire = Wire::to(&world).await;
+            let store = Store::open(wire.config(), None).await.unwrap();
+            wire.arm(Cut { request: Request::Number(number), moment: Moment::Silent });
+            let _may_be_late = store.ping().await;
+            let closed = tokio::time::timeout(Duration::from_secs(9), store.close()).await;
+            assert!(closed.is_ok(), "silent from request {number} on");
+        }
     });
 }
 

@@ -4,7 +4,7 @@
 //! The wire forwards the messages of the protocol. A request ends with a simple query, as those
 //! that begin and end a transaction are, or with a sync, as all others do. The session is ended
 //! before the server gets the end of the request, or once it has answered, which the client does
-//! not see.
+//! not see; or it stays open, and the client sees no answer any more.
 
 use crate::toolkit::Chance;
 use crate::world::{World, config};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// Where a session is ended.
+/// Where a session is ended, or falls silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) request: Request,
@@ -45,6 +45,8 @@ pub(crate) enum Moment {
     Before,
     /// The server has done it.
     After,
+    /// The server has done it, and the session stays open without another answer.
+    Silent,
 }
 
 #[derive(Default)]
@@ -102,7 +104,7 @@ impl Wire {
         &self.config
     }
 
-    /// Ends the session of the request, from now on.
+    /// Ends or silences the session of the request, from now on.
     pub(crate) fn arm(&self, cut: Cut) {
         *self.armed.lock().unwrap() = Armed { cut: Some(cut), ended: None };
     }
@@ -127,7 +129,7 @@ impl Line {
         client.set_nodelay(true).unwrap();
         let mut server = UnixStream::connect(&self.socket).await.unwrap();
         let (mut asked, mut answered) = (Vec::new(), Vec::new());
-        let (mut process, mut withheld) = (None, false);
+        let (mut process, mut withheld, mut is_silent) = (None, false, false);
         // without the type that begins every later message
         let mut is_started = false;
         loop {
@@ -143,6 +145,7 @@ impl Line {
                     return self.end(process, server, client).await;
                 }
                 withheld |= due == Some(Moment::After);
+                is_silent |= due == Some(Moment::Silent);
                 if server.write_all(&message).await.is_err() {
                     return;
                 }
@@ -153,7 +156,8 @@ impl Line {
                     Some(b'Z') if withheld => return self.end(process, server, client).await,
                     _ => {}
                 }
-                if !withheld && client.write_all(&message).await.is_err() {
+                let is_forwarded = !withheld && !is_silent;
+                if is_forwarded && client.write_all(&message).await.is_err() {
                     return;
                 }
             }
