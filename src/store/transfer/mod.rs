@@ -36,7 +36,8 @@ pub use types::types;
 
 /// Timeout of a batch: a thousand rows on a slow disk.
 const BATCH_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout of the commit of a file: SQLite then moves all of it from its log to its tables.
+/// Timeout of SQLite's commit of a file: it then moves all of the file from its log to its tables.
+/// PostgreSQL does that later, and has [`BATCH_TIMEOUT`].
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Lines between two progress reports of the check.
 const REPORT_EVERY: u64 = 1_000;
@@ -158,7 +159,8 @@ impl Content<'_> {
         }
         batch.apply(&mut tx).await?;
         progress(Stage::Applying, records.bytes);
-        tx.commit_within(COMMIT_TIMEOUT).await?;
+        let timeout = if tx.is_postgres() { BATCH_TIMEOUT } else { COMMIT_TIMEOUT };
+        tx.commit_within(timeout).await?;
         // an error here does not undo the import
         if let Err(error) = analyze(self.db).await {
             error.log();
