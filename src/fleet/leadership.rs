@@ -57,6 +57,18 @@ struct StoreTime {
     at: Instant,
 }
 
+/// The arguments of a heartbeat that depend on the part, for `heartbeat.lua`. Times are in
+/// milliseconds.
+#[derive(Default)]
+pub(super) struct PartArguments<'a> {
+    pub(super) part: &'static str,
+    pub(super) fence: u64,
+    pub(super) lease: u64,
+    /// When the chain was polled, by the store's clock.
+    pub(super) polled: u64,
+    pub(super) state: &'a str,
+}
+
 /// The lead of this instance, and the store's clock.
 #[derive(Debug, Default)]
 pub(super) struct Leadership {
@@ -76,18 +88,20 @@ impl Leadership {
         self.clock.lock().map(|clock| clock.at.elapsed())
     }
 
-    /// The arguments of a heartbeat that depend on the part: its name, the fence, the lease, when
-    /// the chain was polled by the store's clock, and the state.
-    pub(super) fn arguments<'a>(&self, part: Part<'a>) -> (&'static str, u64, u64, u64, &'a str) {
+    /// The arguments of a heartbeat that depend on the part.
+    pub(super) fn arguments<'a>(&self, part: Part<'a>) -> PartArguments<'a> {
         let fence = self.lead().map_or(0, |lead| lead.fence);
+        let named = |part| PartArguments { part, ..PartArguments::default() };
         match part {
-            Part::Member => ("member", 0, 0, 0, ""),
-            Part::Candidate { lease } => ("candidate", 0, millis(lease), 0, ""),
+            Part::Member => named("member"),
+            Part::Candidate { lease } => {
+                PartArguments { lease: millis(lease), ..named("candidate") }
+            }
             Part::Leader { lease, state, polled } => {
                 let polled = self.clock.lock().map_or(0, |clock| clock.at(polled));
-                ("leader", fence, millis(lease), polled, state)
+                PartArguments { part: "leader", fence, lease: millis(lease), polled, state }
             }
-            Part::Resign => ("resign", fence, 0, 0, ""),
+            Part::Resign => PartArguments { fence, ..named("resign") },
         }
     }
 

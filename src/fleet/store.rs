@@ -365,10 +365,10 @@ impl Store {
             Some(connection) => connection,
             None => self.connect(&key).await?,
         };
-        let (part, fence, lease, polled, state) = self.leadership.arguments(part);
+        let of_part = self.leadership.arguments(part);
         let mut call = self.heartbeat.key(&key);
-        call.arg(&self.instance).arg(millis(ALIVE)).arg(part).arg(fence).arg(lease).arg(epoch);
-        call.arg(polled).arg(state).arg(&key);
+        call.arg(&self.instance).arg(millis(ALIVE)).arg(of_part.part).arg(of_part.fence);
+        call.arg(of_part.lease).arg(epoch).arg(of_part.polled).arg(of_part.state).arg(&key);
         let heard = answered(call.invoke_async(&mut connection)).await?;
         *self.connection.lock() = Some(connection);
         Ok(heard)

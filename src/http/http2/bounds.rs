@@ -113,7 +113,7 @@ impl Bounds {
         }
     }
 
-    /// Whether a client has so many connections that this one has lower bounds.
+    /// Whether this connection has lower bounds, because its client has many.
     fn is_one_of_many(self) -> bool {
         matches!(self.0, Sender::Client { connections } if connections > FULL_CONNECTIONS)
     }
