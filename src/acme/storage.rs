@@ -30,8 +30,8 @@ const ANNOUNCED: Duration = Duration::from_millis(2_500);
 /// Expiry of announced answers, in case the instance dies. An order takes less.
 const CHALLENGES: Duration = Duration::from_secs(600);
 /// Expiry of the lock, in case the instance that orders dies.
-const HOLD: Duration = Duration::from_secs(30);
-const HOLD_AGAIN: Duration = Duration::from_secs(10);
+const LOCK_LIFE: Duration = Duration::from_secs(30);
+const EXTEND_AFTER: Duration = Duration::from_secs(10);
 
 /// Time between two checks, at the start, whether the fleet's store answers.
 const CONNECTING: Duration = Duration::from_millis(20);
@@ -74,7 +74,7 @@ pub(super) enum Lock {
     Fleet(#[expect(dead_code, reason = "it is held until it is dropped")] FleetLock),
 }
 
-/// The right to order in a fleet, extended every [`HOLD_AGAIN`] until it is dropped.
+/// The right to order in a fleet, extended every [`EXTEND_AFTER`] until it is dropped.
 pub(super) struct FleetLock {
     fleet: Arc<Fleet>,
     holding: JoinHandle<()>,
@@ -85,9 +85,9 @@ impl FleetLock {
         let holder = Arc::clone(fleet);
         let holding = tokio::spawn(async move {
             loop {
-                sleep(HOLD_AGAIN).await;
+                sleep(EXTEND_AFTER).await;
                 // after a failure, the next attempt may still be in time
-                let _held = holder.hold(ORDERING, HOLD).await;
+                let _held = holder.lock(ORDERING, LOCK_LIFE).await;
             }
         });
         Self { fleet: Arc::clone(fleet), holding }
@@ -100,7 +100,7 @@ impl Drop for FleetLock {
         let fleet = Arc::clone(&self.fleet);
         // without a runtime or an answer, the lock expires
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { fleet.release(ORDERING).await });
+            runtime.spawn(async move { fleet.unlock(ORDERING).await });
         }
     }
 }
@@ -116,7 +116,7 @@ impl Storage {
             None => Ok(self.folder.lock()?.map(Lock::Folder)),
             Some(fleet) => {
                 self.folder.create()?;
-                let is_held = fleet.hold(ORDERING, HOLD).await?;
+                let is_held = fleet.lock(ORDERING, LOCK_LIFE).await?;
                 Ok(is_held.then(|| Lock::Fleet(FleetLock::new(fleet))))
             }
         }
@@ -138,7 +138,7 @@ impl Storage {
 
     /// Stores the account.
     pub(super) async fn store_account(&self, account: &impl Serialize) -> Result<(), StorageError> {
-        let shared = self.share("account", &self.account, account).await;
+        let shared = self.set_value("account", &self.account, account).await;
         folder::write(&self.account, account)?;
         shared
     }
@@ -146,7 +146,7 @@ impl Storage {
     /// Removes the account, which the authority no longer knows.
     pub(super) async fn forget_account(&self) -> Result<(), StorageError> {
         folder::remove(&self.account)?;
-        self.unshare("account", &self.account).await
+        self.remove_value("account", &self.account).await
     }
 
     /// The progress of the certificate in this file.
@@ -162,8 +162,8 @@ impl Storage {
         progress: &Progress,
     ) -> Result<(), StorageError> {
         let shared = match progress.is_empty() {
-            true => self.unshare("order", certificate).await,
-            false => self.share("order", certificate, progress).await,
+            true => self.remove_value("order", certificate).await,
+            false => self.set_value("order", certificate, progress).await,
         };
         progress.store(certificate)?;
         shared
@@ -220,7 +220,7 @@ impl Storage {
             return Ok(());
         };
         let answers = serde_json::to_vec(answers).map_err(io::Error::from)?;
-        fleet.share(ANSWERS, &answers, Some(CHALLENGES)).await?;
+        fleet.set_value(ANSWERS, &answers, Some(CHALLENGES)).await?;
         sleep(ANNOUNCED).await;
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Storage {
     pub(super) async fn withdraw(&self) {
         if let Some(fleet) = &self.fleet {
             // without an answer, they expire
-            let _withdrawn = fleet.unshare(ANSWERS).await;
+            let _withdrawn = fleet.remove_value(ANSWERS).await;
         }
     }
 
@@ -261,7 +261,7 @@ impl Storage {
         Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
     }
 
-    async fn share(
+    async fn set_value(
         &self,
         what: &str,
         file: &Path,
@@ -272,12 +272,12 @@ impl Storage {
 
     async fn share_text(&self, what: &str, file: &Path, text: &[u8]) -> Result<(), StorageError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
-        Ok(fleet.share(&name(what, file), text, None).await?)
+        Ok(fleet.set_value(&name(what, file), text, None).await?)
     }
 
-    async fn unshare(&self, what: &str, file: &Path) -> Result<(), StorageError> {
+    async fn remove_value(&self, what: &str, file: &Path) -> Result<(), StorageError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
-        Ok(fleet.unshare(&name(what, file)).await?)
+        Ok(fleet.remove_value(&name(what, file)).await?)
     }
 }
 

@@ -45,7 +45,7 @@ const SEALING: &[u8] = b"portcullis: values of a fleet, AES-256-GCM";
 
 const LEASE: &str = include_str!("lease.lua");
 const HEARTBEAT: &str = include_str!("heartbeat.lua");
-const HOLD: &str = include_str!("hold.lua");
+const LOCK: &str = include_str!("lock.lua");
 
 /// Why the store cannot be used.
 #[derive(Debug, Error)]
@@ -123,7 +123,7 @@ pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Dur
     let started = Instant::now();
     let client = client(config, credentials)?;
     let mut connection = connect(&client, AsyncConnectionConfig::new()).await?;
-    for script in [LEASE, HEARTBEAT, HOLD] {
+    for script in [LEASE, HEARTBEAT, LOCK] {
         answered(Script::new(script).load_async(&mut connection)).await?;
     }
     Ok(started.elapsed())
@@ -175,7 +175,7 @@ pub(super) struct Store {
     instance: String,
     lease: Script,
     heartbeat: Script,
-    hold: Script,
+    lock: Script,
     connection: Mutex<Option<MultiplexedConnection>>,
     permits: Semaphore,
     /// Timeout of a message.
@@ -209,7 +209,7 @@ impl Store {
             instance: hex::encode(instance),
             lease: Script::new(LEASE),
             heartbeat: Script::new(HEARTBEAT),
-            hold: Script::new(HOLD),
+            lock: Script::new(LOCK),
             connection: Mutex::default(),
             permits: Semaphore::new(MESSAGES),
             patience: MESSAGE,
@@ -334,9 +334,9 @@ impl Store {
     ///
     /// # Errors
     /// There is no answer.
-    pub(super) async fn hold(&self, name: &str, life: u64) -> Result<bool, FleetError> {
+    pub(super) async fn lock(&self, name: &str, life: u64) -> Result<bool, FleetError> {
         let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
-        let mut call = self.hold.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
+        let mut call = self.lock.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
         call.arg(&self.instance).arg(life);
         answered(call.invoke_async(&mut connection)).await
     }

@@ -69,23 +69,23 @@ async fn instances_share_values_and_one_holds_at_a_time() {
     let name = name();
     let [one, other] = [instance(&name, terms()).await, instance(&name, terms()).await];
     assert_eq!(other.value("a").await.unwrap(), None);
-    one.share("a", b"value", None).await.unwrap();
+    one.set_value("a", b"value", None).await.unwrap();
     assert_eq!(other.value("a").await.unwrap().unwrap(), b"value");
-    one.share("a", b"short", Some(millis(1))).await.unwrap();
+    one.set_value("a", b"short", Some(millis(1))).await.unwrap();
     while other.value("a").await.unwrap().is_some() {}
-    one.share("a", b"value", None).await.unwrap();
-    other.unshare("a").await.unwrap();
+    one.set_value("a", b"value", None).await.unwrap();
+    other.remove_value("a").await.unwrap();
     assert_eq!(one.value("a").await.unwrap(), None);
 
     let long = Duration::from_secs(60);
-    assert!(one.hold("a", long).await.unwrap());
-    assert!(one.hold("a", long).await.unwrap(), "longer");
-    assert!(!other.hold("a", long).await.unwrap());
-    other.release("a").await.unwrap();
-    assert!(!other.hold("a", long).await.unwrap(), "only its holder releases it");
-    one.release("a").await.unwrap();
-    assert!(other.hold("a", millis(1)).await.unwrap());
-    while !one.hold("a", long).await.unwrap() {}
+    assert!(one.lock("a", long).await.unwrap());
+    assert!(one.lock("a", long).await.unwrap(), "longer");
+    assert!(!other.lock("a", long).await.unwrap());
+    other.unlock("a").await.unwrap();
+    assert!(!other.lock("a", long).await.unwrap(), "only its holder releases it");
+    one.unlock("a").await.unwrap();
+    assert!(other.lock("a", millis(1)).await.unwrap());
+    while !one.lock("a", long).await.unwrap() {}
 }
 
 /// A minute is 600 ms here.

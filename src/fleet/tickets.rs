@@ -68,17 +68,17 @@ impl TicketKeys {
         if self.take_stored().await? {
             return Ok(true);
         }
-        if !self.fleet.hold(NAME, MAKING).await? {
+        if !self.fleet.lock(NAME, MAKING).await? {
             return Ok(false);
         }
         // another instance may have created it before this one had the lock
         if !self.take_stored().await? {
             let mut bytes = [0; TicketKey::LEN];
             SystemRandom::new().fill(&mut bytes).map_err(|_| FleetError::Random)?;
-            self.fleet.share(NAME, &bytes, Some(LIFE)).await?;
+            self.fleet.set_value(NAME, &bytes, Some(LIFE)).await?;
             self.tickets.share(Some(TicketKey::new(&bytes)));
         }
-        self.fleet.release(NAME).await?;
+        self.fleet.unlock(NAME).await?;
         Ok(true)
     }
 

@@ -19,11 +19,12 @@ impl Fleet {
         sealed.map(|sealed| open(sealed).ok_or(FleetError::Sealed)).transpose()
     }
 
-    /// Shares a value under this name; it expires after `life`, if that is set.
+    /// Sets the value that the instances share under this name; it expires after `life`, if that
+    /// is set.
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn share(
+    pub async fn set_value(
         &self,
         name: &str,
         value: &[u8],
@@ -42,7 +43,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn unshare(&self, name: &str) -> Result<(), FleetError> {
+    pub async fn remove_value(&self, name: &str) -> Result<(), FleetError> {
         self.store.call(redis::cmd("DEL").arg(self.store.key_of(name))).await
     }
 
@@ -51,15 +52,15 @@ impl Fleet {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn hold(&self, name: &str, life: Duration) -> Result<bool, FleetError> {
-        self.store.hold(name, millis(life)).await
+    pub async fn lock(&self, name: &str, life: Duration) -> Result<bool, FleetError> {
+        self.store.lock(name, millis(life)).await
     }
 
     /// Releases the lock `name`.
     ///
     /// # Errors
     /// The store does not answer. The lock expires.
-    pub async fn release(&self, name: &str) -> Result<(), FleetError> {
-        self.store.hold(name, 0).await.map(drop)
+    pub async fn unlock(&self, name: &str) -> Result<(), FleetError> {
+        self.store.lock(name, 0).await.map(drop)
     }
 }

@@ -1,11 +1,10 @@
 //! Idempotency keys, in one epoch of the chain, across restarts.
 //!
-//! A key is claimed before the work, linked to the intent by [`Intents::intend`] or
+//! A key is claimed before the work, linked to the intent by [`super::Intents::intend`] or
 //! [`Keys::link`], and answered after it: [`portcullis_filters::ledger`] has the rules.
 
 use super::db::Db;
 use super::error::Cause;
-use super::intent::Intents;
 use super::row::{FromRow, Row};
 use super::tx::Tx;
 use super::{Claim, ClaimToken, Intent, IntentId, StoreError, journal, sql};
@@ -62,7 +61,7 @@ impl Keys<'_> {
             let row = [self.epoch.into(), key.into()];
             let Some(stored) = self.db.one::<Key>(sql::KEY, &row).await? else { continue };
             let linked = match stored.intent {
-                Some(id) => Intents { db: self.db }.get(id).await?,
+                Some(id) => self.db.one(sql::INTENT, &[id.0.into()]).await?,
                 None => None,
             };
             return Ok(stored.claimed(operation, digest, *token, linked));
