@@ -13,7 +13,7 @@ use alloc::borrow::{Cow, ToOwned};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use wide::i8x16;
+use wide::{i8x16, u8x16};
 
 /// The deepest nesting of arrays and objects; no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
@@ -328,8 +328,8 @@ fn string(text: &[u8], at: usize) -> Option<usize> {
 fn stop(text: &[u8], mut at: usize) -> usize {
     let of = |byte: u8| i8x16::splat(byte.cast_signed());
     while let Some(piece) = text.get(at..).and_then(<[u8]>::first_chunk::<16>) {
-        let bytes = i8x16::from(piece.map(u8::cast_signed));
         // non-ASCII bytes are negative
+        let bytes = u8x16::from(*piece).cast_signed();
         let stops = bytes.simd_lt(of(b' ')) | bytes.simd_eq(of(b'"')) | bytes.simd_eq(of(b'\\'));
         let stops = stops.to_bitmask();
         if stops != 0 {
