@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use futures_util::future::{join, join_all};
 
 /// Blocks that are searched per poll for the transaction that took a nonce.
-const BLOCKS: u64 = 64;
+const BLOCKS: u8 = 64;
 
 /// The evidence of the node's URLs for a transaction.
 pub(super) enum Sighting {
@@ -133,7 +133,7 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
     let heads = join_all(heads).await;
     let highest = heads.into_iter().filter_map(|(head, url)| Some((head.ok()?, url)));
     let Some((head, url)) = highest.max_by_key(|(head, _)| *head) else { return Ok(None) };
-    for number in next..=head.min(next.saturating_add(BLOCKS)) {
+    for number in (next..=head).take(usize::from(BLOCKS)) {
         let listed = io.transaction_of(url, number, intent.signer, intent.nonce).await?;
         if let Some(hash) = listed.filter(|hash| *hash != intent.transaction_hash) {
             walk.found = Some((hash, number));
@@ -143,7 +143,7 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
     }
     if walk.found.is_none() && walk.next > head {
         // the transaction was in a replaced block, or in an earlier one: search again
-        walk.first = walk.first.saturating_sub(BLOCKS);
+        walk.first = walk.first.saturating_sub(u64::from(BLOCKS));
         walk.next = walk.first;
     }
     io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));

@@ -196,8 +196,8 @@ fn blocks_are_searched_since_the_signature_and_then_before() {
     for (at, head, first, second, why) in [
         (10, 20, (5, 10), None, "it was signed at block 5"),
         (3, 20, (5, 20), Some((0, 3)), "the head was ahead of the nonce"),
-        (90, 100, (5, 69), Some((70, 90)), "64 blocks at a time"),
-        (70, 70, (5, 69), Some((70, 70)), "up to the head"),
+        (90, 100, (5, 68), Some((69, 90)), "64 blocks at a time"),
+        (69, 69, (5, 68), Some((69, 69)), "up to the head"),
     ] {
         let script = listed_in(at, head);
         run(follow(&script, EPOCH, GRACE)).expect("the node answers");
