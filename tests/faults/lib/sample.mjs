@@ -1,7 +1,7 @@
 // A part of all faults, always the same one: a fixed stride through each kind of fault.
 
 /** Faults of a kind that a sample has, per source. Some take seconds. */
-const SHARE = { error: 24, kill: 4, stall: 1, cut: 5, swallowed: 2 };
+const SHARE = { error: 16, kill: 3, stall: 1, cut: 3, swallowed: 1 };
 
 export function sample(cases) {
   return [...grouped(cases)].flatMap(([fault, group]) => strided(group, SHARE[fault]));
