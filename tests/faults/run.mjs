@@ -55,17 +55,22 @@ async function main() {
     !positionals.length || positionals.some((one) => one === kind || one === name);
   await mustTrace();
   const [node, cluster] = await Promise.all([startNode(), postgres()]);
-  const tally = new Tally();
+  const tallies = [];
   const started = Date.now();
   const lanes = PLAYED.filter(wants).values();
   const work = async () => {
     for (const lane of lanes) {
+      const tally = new Tally();
+      tallies.push(tally);
       const run = { tally, isWhole, node, cluster };
       await lane.play(lane.name, run).catch((error) => tally.fail(lane.name, error));
-      console.log(`${Math.round((Date.now() - started) / 1000)} s  ${lane.name}`);
+      const seconds = Math.round((Date.now() - started) / 1000);
+      const { hits, failures } = tally;
+      console.log(`${seconds} s  ${lane.name}: ${hits} faults, ${failures.length} failures`);
     }
   };
   await Promise.all(Array.from({ length: LANES }, work));
+  const tally = Tally.of(tallies);
   tally.print();
   return tally.failures.length || !tally.hits ? 1 : 0;
 }

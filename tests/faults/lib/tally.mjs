@@ -7,13 +7,29 @@ export class Tally {
   failures = [];
   slowest = 0;
 
+  /** The tally of several together. */
+  static of(tallies) {
+    const all = new Tally();
+    for (const { rows, failures, slowest } of tallies) {
+      for (const [name, row] of rows) {
+        for (const [fault, cell] of Object.entries(row)) all.#count(name, fault, cell);
+      }
+      all.failures.push(...failures);
+      all.healed(slowest);
+    }
+    return all;
+  }
+
   /** A fault that was played; whether it happened. */
   add(kind, store, fault, isHit) {
-    const name = `${kind} on ${store}`;
+    this.#count(`${kind} on ${store}`, fault, { cases: 1, hits: isHit ? 1 : 0 });
+  }
+
+  #count(name, fault, { cases, hits }) {
     if (!this.rows.has(name)) this.rows.set(name, {});
     const cell = (this.rows.get(name)[fault] ??= { cases: 0, hits: 0 });
-    cell.cases += 1;
-    cell.hits += isHit ? 1 : 0;
+    cell.cases += cases;
+    cell.hits += hits;
   }
 
   healed(ms) {
