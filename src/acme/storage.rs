@@ -31,7 +31,7 @@ const ANNOUNCED: Duration = Duration::from_millis(2_500);
 const CHALLENGES: Duration = Duration::from_secs(600);
 /// Expiry of the lock, in case the instance that orders dies.
 const LOCK_LIFE: Duration = Duration::from_secs(30);
-const EXTEND_AFTER: Duration = Duration::from_secs(10);
+const EXTEND_EVERY: Duration = Duration::from_secs(10);
 
 /// Time between two checks, at the start, whether the fleet's store answers.
 const CONNECTING: Duration = Duration::from_millis(20);
@@ -74,7 +74,7 @@ pub(super) enum Lock {
     Fleet(#[expect(dead_code, reason = "it is held until it is dropped")] FleetLock),
 }
 
-/// The right to order in a fleet, extended every [`EXTEND_AFTER`] until it is dropped.
+/// The right to order in a fleet, extended every [`EXTEND_EVERY`] until it is dropped.
 pub(super) struct FleetLock {
     fleet: Arc<Fleet>,
     holding: JoinHandle<()>,
@@ -85,7 +85,7 @@ impl FleetLock {
         let holder = Arc::clone(fleet);
         let holding = tokio::spawn(async move {
             loop {
-                sleep(EXTEND_AFTER).await;
+                sleep(EXTEND_EVERY).await;
                 // after a failure, the next attempt may still be in time
                 let _held = holder.lock(ORDERING, LOCK_LIFE).await;
             }
