@@ -54,7 +54,8 @@ impl Workshop {
     /// Serves without a node; the build is under way.
     fn start(&self, state: &str) -> Dev {
         let mut dev = Dev::spawn(self.command(state), &self.state(state));
-        dev.wait_for_all(&["without a node for now", " serving"]);
+        // the addresses come after the first text and before the second
+        dev.wait_for_all(&["without a node for now", "Faster, before the next start", " serving"]);
         dev
     }
 
