@@ -163,8 +163,12 @@ def exact(times):
     return len(admitted)
 
 
+def percentile(percent, values):
+    return statistics.quantiles(values, n=100)[percent - 1] if len(values) > 1 else 0.0
+
+
 def p99(values):
-    return statistics.quantiles(values, n=100)[98] if len(values) > 1 else 0.0
+    return percentile(99, values)
 
 
 def admissions(instances):
