@@ -1,15 +1,18 @@
 """An ACME authority of our own: Pebble, with its DNS and its management of that."""
 
-import itertools
 import json
 import re
 import signal
-import socket
 import ssl
 import subprocess
-import threading
+import sys
 import time
 import urllib.request
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "lib"))
+
+from ports import free_port
 
 
 def eventually(what, look, patience=30.0):
@@ -19,22 +22,6 @@ def eventually(what, look, patience=30.0):
         assert time.monotonic() < end, f"still waiting: {what}"
         time.sleep(0.05)
     return found
-
-
-LOCK = threading.Lock()
-PORTS = itertools.count(20_000 + time.time_ns() % 8_000)
-
-
-def free_port():
-    """A free port below those that the kernel gives to others, each once."""
-    with LOCK:
-        for port in PORTS:
-            with socket.socket() as listener:
-                try:
-                    listener.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-                return port
 
 
 class Child:

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -20,8 +19,9 @@ import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "prometheus"))
+sys.path += [str(Path(__file__).resolve().parents[1] / name) for name in ("lib", "prometheus")]
 
+from ports import free_port
 from world import PORTCULLIS, ROOT, Child, ask, eventually
 
 # What happens is said within this many seconds, in the log, the metrics, the probe and the page.
@@ -30,13 +30,6 @@ SOON = 10.0
 FASTER = 20
 # In ms: the longest `for` after that.
 LONGEST = 15_000
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
 
 FLEET_SECRET = "fleet-0123456789abcdef0123456789abcdef"
 

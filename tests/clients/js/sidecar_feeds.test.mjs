@@ -17,7 +17,8 @@ import {
   user,
   without,
 } from './sidecar_content.mjs';
-import { SERVICE_DID, Sidecar, freePort } from './sidecar_world.mjs';
+import { freePort } from '../../crash/lib/sidecar.mjs';
+import { SERVICE_DID, Sidecar } from './sidecar_world.mjs';
 
 const NSID = 'app.bsky.feed.getFeedSkeleton';
 const START = Date.parse('2026-05-01T00:00:00Z');

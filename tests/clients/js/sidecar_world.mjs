@@ -4,9 +4,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -22,16 +20,6 @@ export const SERVICE_DID = 'did:web:cards.example';
 
 /** Generated for each run: 32 random bytes as text. */
 export const freshSecret = () => randomBytes(32).toString('hex');
-
-/** A free loopback port, for tests that must know it before the bind. */
-export async function freePort() {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address();
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 /** Strings, numbers, booleans and lists of them look the same in JSON and in TOML. */
 function toml(tables) {
