@@ -178,7 +178,7 @@ impl Storage {
         chain: &str,
     ) -> Result<(), StorageError> {
         let text = format!("{key}\n{chain}");
-        if let Err(error) = self.share_text("certificate", file, text.as_bytes()).await {
+        if let Err(error) = self.set_text("certificate", file, text.as_bytes()).await {
             log::warn!("the certificate is shared later: {error}");
         }
         Ok(folder::write_text(file, text.as_bytes())?)
@@ -207,7 +207,7 @@ impl Storage {
                 log::info!(domain = tls.domains[0]; "certificate of another instance taken");
             }
             (Exchange::Share, _) => {
-                self.share_text("certificate", file, &folder::read_text(file)?).await?;
+                self.set_text("certificate", file, &folder::read_text(file)?).await?;
             }
             _ => {}
         }
@@ -267,10 +267,10 @@ impl Storage {
         file: &Path,
         value: &impl Serialize,
     ) -> Result<(), StorageError> {
-        self.share_text(what, file, &serde_json::to_vec(value).map_err(io::Error::from)?).await
+        self.set_text(what, file, &serde_json::to_vec(value).map_err(io::Error::from)?).await
     }
 
-    async fn share_text(&self, what: &str, file: &Path, text: &[u8]) -> Result<(), StorageError> {
+    async fn set_text(&self, what: &str, file: &Path, text: &[u8]) -> Result<(), StorageError> {
         let Some(fleet) = &self.fleet else { return Ok(()) };
         Ok(fleet.set_value(&name(what, file), text, None).await?)
     }

@@ -61,7 +61,7 @@ impl Keys<'_> {
             let row = [self.epoch.into(), key.into()];
             let Some(stored) = self.db.one::<Key>(sql::KEY, &row).await? else { continue };
             let linked = match stored.intent {
-                Some(id) => self.db.one(sql::INTENT, &[id.0.into()]).await?,
+                Some(id) => journal::intent(self.db, id).await?,
                 None => None,
             };
             return Ok(stored.claimed(operation, digest, *token, linked));

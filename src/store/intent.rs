@@ -151,7 +151,7 @@ impl Intents<'_> {
 
     /// The intent of this id.
     pub async fn get(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
-        self.db.one(sql::INTENT, &[id.0.into()]).await
+        journal::intent(self.db, id).await
     }
 
     /// The intent of this transaction, unless rejected or lost.

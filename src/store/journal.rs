@@ -33,6 +33,11 @@ impl End {
     }
 }
 
+/// The intent of this id.
+pub(super) async fn intent(db: &Db, id: IntentId) -> Result<Option<Intent>, StoreError> {
+    db.one(sql::INTENT, &[id.0.into()]).await
+}
+
 /// Begins a transaction that has locked the end of the chain.
 pub(super) async fn begin(db: &Db) -> Result<(Tx, End), StoreError> {
     let (tx, rows) = db.begin_with(sql::CHAIN_LOCK).await?;
@@ -167,7 +172,7 @@ impl Journal {
 
     /// The intent of this id.
     pub async fn intent(&self, id: IntentId) -> Result<Option<Intent>, StoreError> {
-        self.db.one(sql::INTENT, &[id.0.into()]).await
+        intent(&self.db, id).await
     }
 
     /// Intents with an id below `before`, newest first; at most `limit`, and at most [`PAGE`].

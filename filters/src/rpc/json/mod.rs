@@ -305,7 +305,7 @@ fn name_if(text: &[u8], at: usize, close: u8) -> Option<usize> {
 }
 
 /// The position after a string whose opening quote is at `at`.
-// a call costs as much as sixteen bytes
+// a call would take as long as sixteen bytes of the string
 #[inline(always)]
 fn string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
