@@ -1,6 +1,6 @@
 //! The cost of each step of the gateway's policy, in the order in which a request passes them:
 //! client identification, rate limit, head, envelope, method, parameters, the request written for
-//! the node, and the verification of the node's response.
+//! the node, the verification of the node's response, and for how long it may be cached.
 //!
 //! `cargo bench --bench policy`. The group of alternatives shows why requests are read by
 //! `serde_json` under a strict visitor: `simd-json` needs a mutable copy, and a second pass for
@@ -14,7 +14,7 @@ use portcullis_filters::head::Head;
 use portcullis_filters::limit::{Millis, Quota, RateLimiter};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::response::Outcome;
-use portcullis_filters::rpc::{Envelope, Method, MethodSet, Params};
+use portcullis_filters::rpc::{CacheClass, Envelope, Method, MethodSet, Params};
 use serde_json::{Value, json};
 use std::hash::RandomState;
 use std::hint::black_box;
@@ -297,7 +297,42 @@ fn verification(c: &mut Criterion) {
     group.finish();
 }
 
+/// A receipt with this many events of four felts.
+fn receipt(events: usize) -> String {
+    let felt = "0x1fd38616408aa2fc74a8ed976dc06a18a0da3ee30af5999ce7345c57097903d";
+    let event = json!({ "from_address": felt, "keys": [felt, felt], "data": [felt] });
+    answer(&json!({
+        "type": "INVOKE",
+        "transaction_hash": felt,
+        "actual_fee": { "amount": "0x1fd38616408aa2", "unit": "FRI" },
+        "messages_sent": [],
+        "events": vec![event; events],
+        "execution_status": "SUCCEEDED",
+        "finality_status": "ACCEPTED_ON_L2",
+        "block_hash": felt,
+        "block_number": 424,
+    }))
+}
+
+fn caching(c: &mut Criterion) {
+    let mut group = c.benchmark_group("decide how long an answer may be cached");
+    for (name, class, answer) in [
+        ("receipt", CacheClass::Receipt, receipt(6)),
+        ("block", CacheClass::BlockOfHash, block(256 << 10)),
+    ] {
+        let Some(Outcome::Result(result)) = Outcome::verify(answer.as_bytes(), 7) else {
+            panic!("a result");
+        };
+        let result = str::from_utf8(result).expect("verified");
+        group.throughput(Throughput::Bytes(result.len() as u64));
+        group.bench_function(BenchmarkId::new(name, result.len()), |b| {
+            b.iter(|| class.policy(black_box(result)).expect("it is settled"));
+        });
+    }
+    group.finish();
+}
+
 criterion_group!(head, identification, rate, admission);
 criterion_group!(body, envelope, alternatives, method, parameters, writing, inspection);
-criterion_group!(answers, verification);
+criterion_group!(answers, verification, caching);
 criterion_main!(head, body, answers);

@@ -4,6 +4,7 @@ use super::answer::{Payload, RESULT};
 use super::chain::{code, is_accepted};
 use super::group::{Evidence, Group, GroupState, Shows, Source};
 use portcullis_filters::felt::Felt;
+use portcullis_filters::rpc::json::scan::{select, string_in};
 use serde::Deserialize;
 use std::borrow::Cow;
 use tokio::time::Instant;
@@ -77,23 +78,24 @@ struct ErrorCode {
 }
 
 /// The part of a block, of a receipt or of a transaction's status that is read.
-#[derive(Default, Deserialize)]
-#[serde(default)]
+#[derive(Default)]
 struct Named<'a> {
     block_number: Option<u64>,
     /// The status of a block.
-    #[serde(borrow)]
     status: Option<Cow<'a, str>>,
     /// The status in a receipt or in a status response.
-    #[serde(borrow)]
     finality_status: Option<Cow<'a, str>>,
 }
 
 impl<'a> Named<'a> {
     fn read(text: &'a [u8]) -> Self {
-        // a parser error would cost more than all of this
-        let is_object = text.starts_with(b"{");
-        is_object.then(|| serde_json::from_slice(text).ok()).flatten().unwrap_or_default()
+        let names = ["block_number", "status", "finality_status"];
+        let Some([number, status, finality]) = select(text, names) else { return Self::default() };
+        Self {
+            block_number: number.and_then(|number| serde_json::from_slice(number).ok()),
+            status: status.and_then(string_in),
+            finality_status: finality.and_then(string_in),
+        }
     }
 
     fn head(&self) -> Shows {

@@ -1,19 +1,18 @@
-//! Strict JSON: parses one text into a tree that borrows from it, or scans it without one; writes
-//! values in one form.
+//! Strict JSON: parses one text into a tree that borrows from it, and writes values in one form.
 //!
 //! RFC 8259 with nothing added: no BOM, no trailing data, UTF-8 only, no lone surrogate, at most
 //! [`MAX_DEPTH`] levels in a tree. Objects hold every member in order, duplicates too, and
 //! [`Json::members`] refuses duplicates after unescaping: a parser that drops all but the last
 //! would judge another request than the node reads. `serde_json` does the lexing of a tree;
-//! `benches/policy.rs` compares it with `simd-json`.
-#![expect(clippy::arithmetic_side_effects, reason = "positions stay within a text's length")]
+//! `benches/policy.rs` compares it with `simd-json`. [`scan`] needs no tree.
+
+pub mod scan;
 
 use crate::felt::Felt;
 use alloc::borrow::{Cow, ToOwned};
 use alloc::vec::Vec;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use wide::{i8x16, u8x16};
 
 /// The deepest nesting of arrays and objects; no read nests deeper than 8.
 pub const MAX_DEPTH: u8 = 64;
@@ -238,159 +237,6 @@ impl<'de> Visitor<'de> for Name {
     fn visit_str<E>(self, text: &str) -> Result<Cow<'de, str>, E> {
         Ok(Cow::Owned(text.to_owned()))
     }
-}
-
-/// The text without the white space around its value, if it is one JSON value in UTF-8, of any
-/// content and depth.
-///
-/// It is as strict as `serde_json` with a value to skip: a test compares the two. A node's answers
-/// are mostly strings, which are searched 16 bytes at once. Two classes and two other answers of
-/// 0.2 to 0.6 MB took 0.6 to 0.8 times as long as with `serde_json`. That was faster than
-/// `simd-json`, which writes a tape and needs a copy to modify.
-pub(super) fn scanned(text: &[u8]) -> Option<&[u8]> {
-    let (_, text) = text.split_at_checked(space(text, 0))?;
-    let (value, rest) = text.split_at_checked(value_end(text)?)?;
-    (space(rest, 0) == rest.len()).then_some(value)
-}
-
-/// The end of the value at the start of the text.
-fn value_end(text: &[u8]) -> Option<usize> {
-    // the closing byte of each array and object that is open
-    let mut open = Vec::new();
-    let mut at = 0;
-    loop {
-        at = match text.get(at)? {
-            b'"' => string(text, at)?,
-            b'-' | b'0'..=b'9' => number(text, at)?,
-            b't' => word(text, at, b"true")?,
-            b'f' => word(text, at, b"false")?,
-            b'n' => word(text, at, b"null")?,
-            bracket @ (b'[' | b'{') => {
-                let close = if *bracket == b'[' { b']' } else { b'}' };
-                at = space(text, at + 1);
-                if text.get(at) != Some(&close) {
-                    open.push(close);
-                    at = name_if(text, at, close)?;
-                    continue;
-                }
-                at + 1
-            }
-            _ => return None,
-        };
-        loop {
-            let Some(close) = open.last() else { return Some(at) };
-            at = space(text, at);
-            let byte = text.get(at)?;
-            at += 1;
-            if *byte == b',' {
-                at = name_if(text, space(text, at), *close)?;
-                break;
-            }
-            if byte != close {
-                return None;
-            }
-            open.pop();
-        }
-    }
-}
-
-/// The position after a member's name and colon, if `close` ends an object; else `at`.
-#[inline]
-fn name_if(text: &[u8], at: usize, close: u8) -> Option<usize> {
-    if close == b']' {
-        return Some(at);
-    }
-    let at = space(text, string(text, byte(text, at, b'"')? - 1)?);
-    Some(space(text, byte(text, at, b':')?))
-}
-
-/// The position after a string whose opening quote is at `at`.
-// a call would take as long as sixteen bytes of the string
-#[inline(always)]
-fn string(text: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
-    loop {
-        at = stop(text, at);
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at = escape(text, at + 1)?,
-            0x80.. => {
-                let start = at;
-                at = skip(text, at, |byte| !byte.is_ascii());
-                str::from_utf8(text.get(start..at)?).ok()?;
-            }
-            _ => return None,
-        }
-    }
-}
-
-/// The position of the next quote, backslash, control or non-ASCII character, or the end.
-#[inline]
-fn stop(text: &[u8], at: usize) -> usize {
-    let of = |byte: u8| i8x16::splat(byte.cast_signed());
-    let (pieces, rest) = text.get(at..).unwrap_or_default().as_chunks::<16>();
-    for (index, piece) in pieces.iter().enumerate() {
-        // non-ASCII bytes are negative
-        let bytes = u8x16::from(*piece).cast_signed();
-        let stops = bytes.simd_lt(of(b' ')) | bytes.simd_eq(of(b'"')) | bytes.simd_eq(of(b'\\'));
-        let stops = stops.to_bitmask();
-        if stops != 0 {
-            let within = usize::try_from(stops.trailing_zeros()).unwrap_or_default();
-            return at + index * piece.len() + within;
-        }
-    }
-    let is_stop = |byte: &u8| matches!(byte, ..b' ' | b'"' | b'\\' | 0x80..);
-    text.len() - rest.len() + rest.iter().position(is_stop).unwrap_or(rest.len())
-}
-
-/// The position after an escape whose backslash is right before `at`.
-fn escape(text: &[u8], at: usize) -> Option<usize> {
-    match text.get(at)? {
-        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
-        b'u' => text.get(at + 1..at + 5)?.iter().all(u8::is_ascii_hexdigit).then_some(at + 5),
-        _ => None,
-    }
-}
-
-fn number(text: &[u8], at: usize) -> Option<usize> {
-    let mut at = byte(text, at, b'-').unwrap_or(at);
-    at = byte(text, at, b'0').or_else(|| digits(text, at))?;
-    if let Some(fraction) = byte(text, at, b'.') {
-        at = digits(text, fraction)?;
-    }
-    let exponent = byte(text, at, b'e').or_else(|| byte(text, at, b'E'));
-    let Some(at) = exponent else { return Some(at) };
-    digits(text, byte(text, at, b'-').or_else(|| byte(text, at, b'+')).unwrap_or(at))
-}
-
-/// The position after one or more digits.
-fn digits(text: &[u8], at: usize) -> Option<usize> {
-    let end = skip(text, at, u8::is_ascii_digit);
-    (end > at).then_some(end)
-}
-
-fn word(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
-    text.get(at..)?.starts_with(word).then_some(at + word.len())
-}
-
-#[inline]
-fn space(text: &[u8], at: usize) -> usize {
-    skip(text, at, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
-}
-
-/// The position after all bytes for which `is_one` holds.
-#[inline]
-fn skip(text: &[u8], mut at: usize, is_one: impl Fn(&u8) -> bool) -> usize {
-    while text.get(at).is_some_and(&is_one) {
-        at += 1;
-    }
-    at
-}
-
-/// The position after `byte`, if it is at `at`.
-#[inline]
-fn byte(text: &[u8], at: usize, byte: u8) -> Option<usize> {
-    (text.get(at)? == &byte).then_some(at + 1)
 }
 
 pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {

@@ -1,5 +1,6 @@
 //! Which texts are JSON, and how they are parsed.
 
+use super::scan::{scanned, select};
 use super::*;
 use alloc::format;
 use alloc::string::String;
@@ -64,6 +65,32 @@ fn only_plain_integers_are_integers() {
         ("-1", Json::Number),
     ] {
         assert_eq!(Json::parse(text.as_bytes()), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn members_are_selected_at_the_top_level_only() {
+    let names = ["a", "b"];
+    let found = |text: &'static str| {
+        select(text.as_bytes(), names).map(|found| found.map(|text| text.map(str::from_utf8)))
+    };
+    let both = |a, b| Some([Some(Ok(a)), Some(Ok(b))]);
+    for (object, expected) in [
+        (r#"{"a":1,"b":[{"a":2}]}"#, both("1", r#"[{"a":2}]"#)),
+        (" {}", None),
+        ("{ \n\"b\" : \"\\\"\" , \"c\":{},\t\"\\u0061\":null } ", both("null", r#""\"""#)),
+        ("{}", Some([None, None])),
+        (r#"{"c":{"a":1}}"#, Some([None, None])),
+        (r#"{"a":1,"\u0061":2}"#, None),
+        (r#"{"a":1,}"#, None),
+        (r#"{"a":1"#, None),
+        (r#"{"a":1}}"#, None),
+        (r#"{"a"}"#, None),
+        (r#"{"\ud800":1}"#, Some([None, None])),
+        (r#"["a"]"#, None),
+        ("", None),
+    ] {
+        assert_eq!(found(object), expected, "{object}");
     }
 }
 

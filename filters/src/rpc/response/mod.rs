@@ -10,11 +10,12 @@
 //! This file does not know the state of the chain: a [`CachePolicy`] names the block that the
 //! answer depends on, and the cache watches it.
 
-use super::json::{Json, MAX_DEPTH, Name, Value, scanned};
+use super::json::scan::{scanned, select, string_in};
+use super::json::{Json, MAX_DEPTH, Name, Value};
 use super::reads::{BlockId, Method, Params};
 use alloc::borrow::Cow;
 use core::fmt;
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The payload of a verified answer: a slice of its bytes.
@@ -228,13 +229,9 @@ impl<'a> Found<'a> {
     /// Reads both members from the top level of an object; a duplicate is an error. The rest is
     /// skipped: a block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
-        if !result.starts_with('{') {
-            // a parser error costs more than this check
-            return None;
-        }
-        let mut from = serde_json::Deserializer::from_str(result);
-        let found = from.deserialize_map(TopLevel { status }).ok()?;
-        from.end().ok().map(|()| found)
+        let [status, number] = select(result.as_bytes(), [status, "block_number"])?;
+        let (status, number) = (string_in(status?)?, serde_json::from_slice(number?).ok()?);
+        Some(Self { status, number })
     }
 
     fn policy(&self) -> Option<CachePolicy> {
@@ -243,48 +240,6 @@ impl<'a> Found<'a> {
             "ACCEPTED_ON_L2" => Some(CachePolicy::UntilL1(self.number)),
             _ => None,
         }
-    }
-}
-
-struct TopLevel {
-    status: &'static str,
-}
-
-impl<'de> Visitor<'de> for TopLevel {
-    type Value = Found<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a block or a receipt")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Found<'de>, A::Error> {
-        let (mut status, mut number) = (None, None);
-        while let Some(name) = map.next_key_seed(Name)? {
-            let twice = match &*name {
-                name if name == self.status => status.replace(map.next_value::<Text>()?).is_some(),
-                "block_number" => number.replace(map.next_value::<u64>()?).is_some(),
-                _ => {
-                    map.next_value::<IgnoredAny>()?;
-                    false
-                }
-            };
-            if twice {
-                return Err(A::Error::custom("a member appears twice"));
-            }
-        }
-        match (status, number) {
-            (Some(Text(status)), Some(number)) => Ok(Found { status, number }),
-            _ => Err(A::Error::custom("a member is missing")),
-        }
-    }
-}
-
-/// A string, borrowed where it holds no escape.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Name).map(Text)
     }
 }
 
