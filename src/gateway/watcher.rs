@@ -93,13 +93,13 @@ impl Watcher {
         let mut newest = 0;
         loop {
             while !*switch.borrow_and_update() {
-                // an unfinished poll may have applied its result since
-                self.cache.suspend();
                 if switch.changed().await.is_err() {
                     return;
                 }
             }
             newest = self.watch(&mut switch, newest).await;
+            // an unfinished poll may have applied its result since the cache was disabled
+            self.cache.suspend();
             self.resign().await;
         }
     }
