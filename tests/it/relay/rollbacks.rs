@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
 use sqlx::Connection as _;
@@ -140,11 +141,15 @@ fn rolled_back_transactions_of_users_return() {
     submitted(&stage.post("/rpc", other.body()), other.hash, "another one with its nonce");
 }
 
-/// Waits until no intent is open.
+/// Waits until a check from now on finds no open intent.
 fn settled(stage: &Stage) {
+    const CHECKED: &str = "portcullis_relay_reconciled_timestamp_seconds";
     const OLDEST: &str = "portcullis_relay_oldest_open_intent_timestamp_seconds";
+    let now = UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64();
     eventually(&stage.edge, "its receipt is journaled", |metrics| {
-        metrics.get(SUCCEEDED) >= Some(&1.0) && metrics.get(OLDEST) == Some(&0.0)
+        metrics[CHECKED] > now
+            && metrics.get(SUCCEEDED) >= Some(&1.0)
+            && metrics.get(OLDEST) == Some(&0.0)
     });
 }
 
