@@ -88,14 +88,23 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
+    /// Nothing is read from a text that is no object, or has a member of another type.
     fn read(text: &'a [u8]) -> Self {
+        Self::parse(text).unwrap_or_default()
+    }
+
+    fn parse(text: &'a [u8]) -> Option<Self> {
         let names = ["block_number", "status", "finality_status"];
-        let Some([number, status, finality]) = select(text, names) else { return Self::default() };
-        Self {
-            block_number: number.and_then(|number| serde_json::from_slice(number).ok()),
-            status: status.and_then(string_in),
-            finality_status: finality.and_then(string_in),
-        }
+        let [number, status, finality] = select(text, names)?;
+        let string = |member: Option<&'a [u8]>| match member {
+            None | Some(b"null") => Some(None),
+            Some(text) => string_in(text).map(Some),
+        };
+        Some(Self {
+            block_number: serde_json::from_slice(number.unwrap_or(b"null")).ok()?,
+            status: string(status)?,
+            finality_status: string(finality)?,
+        })
     }
 
     fn head(&self) -> Shows {

@@ -61,7 +61,7 @@ pub fn string_in(text: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// The end of the value that starts at `at`. `open` has the closing byte of each array and object
-/// that is open: it is empty before, and after a value.
+/// that is open; it must be empty, and is empty again after a value.
 fn value_end(text: &[u8], mut at: usize, open: &mut Vec<u8>) -> Option<usize> {
     loop {
         at = match text.get(at)? {

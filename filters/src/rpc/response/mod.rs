@@ -230,8 +230,7 @@ impl<'a> Found<'a> {
     /// skipped: a block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
         let [status, number] = select(result.as_bytes(), [status, "block_number"])?;
-        let (status, number) = (string_in(status?)?, serde_json::from_slice(number?).ok()?);
-        Some(Self { status, number })
+        Some(Self { status: string_in(status?)?, number: serde_json::from_slice(number?).ok()? })
     }
 
     fn policy(&self) -> Option<CachePolicy> {
