@@ -17,7 +17,7 @@ mod sign_webhook;
 mod store;
 mod token;
 
-use crate::config::LoadError;
+use crate::config::{self, LoadError};
 use crate::secrets::SecretError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -158,8 +158,8 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
 
 /// Parses a duration in an argument.
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration = humantime::parse_duration(text);
-    duration.map_err(|_| "expected a number and its unit, such as 3s, 12h or 90d".to_owned())
+    let expected = "expected a number and its unit, such as 3s, 12h or 90d";
+    config::duration(text).ok_or_else(|| expected.to_owned())
 }
 
 /// The definition of the command line, with its help.

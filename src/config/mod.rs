@@ -56,7 +56,7 @@ pub use sidecar::{
 };
 pub use surface::{ClientsConfig, TlsConfig};
 pub use trace::{Ratio, TraceConfig};
-pub use units::{Amount, Readable, Size};
+pub use units::{Amount, Elapsed, Readable, Size, duration};
 
 /// The gateway's contract: an answer or an error within this time.
 pub const MAX_NODE_TIMEOUT: Duration = Duration::from_secs(8);

@@ -130,8 +130,31 @@ impl fmt::Display for Readable {
     }
 }
 
+/// Shows how long something took, each unit by itself, in whole milliseconds: `1m 3s 217ms`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Elapsed(pub Duration);
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0.as_millis();
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        let mut separator = "";
+        for (unit, factor) in TIMES {
+            let count = rest / u128::from(factor);
+            rest %= u128::from(factor);
+            if count > 0 {
+                write!(f, "{separator}{count}{unit}")?;
+                separator = " ";
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads `8s`, with or without a space before the unit.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     scaled(text, &TIMES).map(Duration::from_millis)
 }
 
@@ -150,4 +173,24 @@ fn largest_exact<'u>(amount: u64, units: &[(&'u str, u64)]) -> (u64, &'u str) {
     let smallest = units.len() - 1;
     let (unit, factor) = units.iter().find(exact).unwrap_or(&units[smallest]);
     (amount / factor, unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_elapsed_time_shows_each_unit_that_counts() {
+        for (millis, text) in [
+            (0, "0s"),
+            (217, "217ms"),
+            (63_217, "1m 3s 217ms"),
+            (3_600_000, "1h"),
+            (90_061_001, "1d 1h 1m 1s 1ms"),
+        ] {
+            assert_eq!(Elapsed(Duration::from_millis(millis)).to_string(), text);
+        }
+        assert_eq!(Elapsed(Duration::from_nanos(999_999)).to_string(), "0s");
+        assert_eq!(Elapsed(Duration::MAX).to_string(), "213503982334601d 7h 15s 999ms");
+    }
 }

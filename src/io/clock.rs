@@ -142,6 +142,7 @@ fn date(seconds: i64) -> OffsetDateTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use time::format_description::well_known::Rfc3339;
 
     #[test]
     fn every_second_has_a_date() {
@@ -171,7 +172,8 @@ mod tests {
             // some 14 days and a few seconds
             let seconds = step * 1_209_607;
             let time = at_second(seconds);
-            assert_eq!(rfc3339(time), humantime::format_rfc3339_seconds(time).to_string());
+            let date = OffsetDateTime::from(time);
+            assert_eq!(rfc3339(time), date.format(&Rfc3339).expect("it has four digits of year"));
             assert_eq!(http_date(seconds), httpdate::fmt_http_date(time));
         }
     }

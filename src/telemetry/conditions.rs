@@ -7,12 +7,12 @@
 //! while it stays the same. The verdict follows from all present conditions.
 
 use super::registry::metrics;
-use crate::io::clock::millis;
+use crate::config::Elapsed;
 use parking_lot::Mutex;
 use portcullis_filters::named;
 use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The target of the log lines. The operator's page shows them at any level, so that it has the
 /// ends.
@@ -199,8 +199,8 @@ impl Conditions {
         let condition = trouble.condition.name();
         let [_, message] = trouble.condition.messages();
         let lasted = now.duration_since(trouble.since).unwrap_or_default();
-        let lasted = humantime::format_duration(Duration::from_millis(millis(lasted)));
-        log::info!(target: TARGET, condition, subject, cause, lasted:% = lasted; "{message}");
+        let lasted = Elapsed(lasted);
+        log::info!(target: TARGET, condition, subject, cause, lasted:%; "{message}");
     }
 
     /// Logs that another URL of the node serves: a less preferred one, because of `cause`, or a
@@ -237,6 +237,7 @@ impl Verdict {
 mod tests {
     use super::*;
     use crate::telemetry::Registry;
+    use std::time::Duration;
 
     fn down(url: &str, is_failing: bool) -> Finding {
         Finding {

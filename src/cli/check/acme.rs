@@ -3,7 +3,7 @@
 //! is right.
 
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{AcmeConfig, Config, Listen, TlsConfig};
+use crate::config::{AcmeConfig, Config, Elapsed, Listen, TlsConfig};
 use crate::fetch::{self, Roots};
 use crate::http::tls;
 use crate::telemetry::Surface;
@@ -120,7 +120,7 @@ fn clock(answer: &Response<Bytes>, now: SystemTime) -> Finding {
     if error <= LARGEST_ERROR {
         return Finding::ok(Kind::Authority, SUBJECT, "it agrees with the authority's");
     }
-    let error = humantime::format_duration(Duration::from_secs(error.as_secs()));
+    let error = Elapsed(Duration::from_secs(error.as_secs()));
     let message = format!("it is {error} {direction} the authority's: set it, and keep it set");
     Finding::failed(Kind::Authority, SUBJECT, message)
 }
@@ -139,7 +139,7 @@ mod tests {
             (at, "it agrees with the authority's"),
             (at + LARGEST_ERROR, "it agrees with the authority's"),
             (at + Duration::from_secs(3_600), "it is 1h ahead of the authority's: "),
-            (at - Duration::from_secs(86_400), "it is 1day behind the authority's: "),
+            (at - Duration::from_secs(86_400), "it is 1d behind the authority's: "),
         ] {
             let found = serde_json::to_string(&clock(&answer, now)).expect("a finding");
             assert!(found.contains(expected), "{found}");

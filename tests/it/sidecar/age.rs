@@ -8,14 +8,12 @@ use crate::support::sidecar::content::{ALICE, BOB, CAROL, STRANGER};
 use crate::support::sidecar::event::{Event, NOBODY, SESSION, time};
 use crate::support::sidecar::expect::{answered, refused};
 use crate::support::sidecar::stage::{Stage, post};
-use crate::support::sidecar::token::{Token, seconds_from_now};
+use crate::support::sidecar::token::{Token, second_of, seconds_from_now};
 
 /// Seconds from now to a timestamp of a response.
 fn seconds_until(value: &Value) -> i64 {
-    let instant = humantime::parse_rfc3339(value.as_str().unwrap_or_default());
-    let instant = instant.unwrap_or_else(|_| panic!("{value} is no instant in UTC"));
-    let since = instant.duration_since(std::time::UNIX_EPOCH).expect("it is later than 1970");
-    i64::try_from(since.as_secs()).expect("it is not so late") - seconds_from_now(0)
+    let second = second_of(value).unwrap_or_else(|| panic!("{value} is no date in UTC"));
+    second - seconds_from_now(0)
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::support::request::Request;
 use crate::support::response::Response;
 use crate::support::sidecar::expect::{answered, common};
 use crate::support::sidecar::stage::Stage;
+use crate::support::sidecar::token::second_of;
 use crate::support::sidecar::upstream::{Answer, Upstream};
 
 const PATH: &str = "/functions/health-check";
@@ -216,8 +217,7 @@ fn details_are_for_the_operator() {
     let part = component(&body, "card_data");
     assert_eq!(part["name"], "scry", "{part}");
     assert!(part["latency_ms"].as_f64().is_some_and(|own| own >= 0.0), "{part}");
-    let time = part["time"].as_str().unwrap_or_default();
-    assert!(humantime::parse_rfc3339(time).is_ok(), "{part}");
+    assert!(second_of(&part["time"]).is_some(), "{part}");
     assert!(!body.to_string().contains("127.0.0.1"), "not even here: {body}");
     let others = ["", "Bearer", "Bearer wrong", &OPERATOR[1..], &format!("Basic {OPERATOR}")];
     for field in others.into_iter().map(str::to_owned).chain([format!("Bearer {OPERATOR}x")]) {

@@ -1,11 +1,13 @@
 //! Sessions of the platform's users, signed by an implementation independent of the one under test.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::hmac;
 use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::stage::SESSION_SECRET;
 use crate::support::request::Request;
@@ -117,6 +119,12 @@ pub(crate) fn seconds_from_now(seconds: i64) -> i64 {
 
 /// A second since 1970 as RFC 3339.
 pub(crate) fn rfc3339(second: i64) -> String {
-    let since = Duration::from_secs(second.try_into().expect("it is later than 1970"));
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + since).to_string()
+    let date = OffsetDateTime::from_unix_timestamp(second).expect("it is a date");
+    date.format(&Rfc3339).expect("its year has four digits")
+}
+
+/// The second since 1970 of a date in RFC 3339, if it is one in UTC.
+pub(crate) fn second_of(date: &Value) -> Option<i64> {
+    let date = date.as_str().filter(|date| date.ends_with('Z'))?;
+    OffsetDateTime::parse(date, &Rfc3339).ok().map(OffsetDateTime::unix_timestamp)
 }
