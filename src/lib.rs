@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listener ── http::Gate: connection caps, TLS handshake, each head whole and in time
-//!    └─ pingora_proxy::HttpProxy<Proxy<S>>: HTTP/1 and HTTP/2, one run of the phases per request
+//!    └─ pingora_proxy::HttpProxy<Proxy>: HTTP/1 and HTTP/2, one run of the phases per request
 //!         new_ctx          Context: request id, start
 //!         request_filter   admit(head) ─▶ bounded body ─▶ inspect ─▶ Permit ─▶ answer ─▶ respond
 //!                               └──────── Refusal ───────────┴────────────────────────▶ respond

@@ -4,7 +4,7 @@
 //! and leave the connection in a state in which it can be used again or closed without the response
 //! being lost. A refusal at any step is a response like any other.
 
-use super::{Context, Outcome, Proxy, RequestContext, Surface};
+use super::{Context, Outcome, RequestContext, Server, Surface};
 use crate::http::clients::{Clients, RequestLimiter, Settings as _, Ticket};
 use crate::http::request::Unsent;
 use crate::http::{Incomplete, Request, X_REQUEST_ID};
@@ -31,7 +31,7 @@ use std::time::Duration;
 const DISCARD: Duration = Duration::from_millis(50);
 
 pub(super) struct Exchange<'a, S: Surface> {
-    proxy: &'a Proxy<S>,
+    server: &'a Server<S>,
     pub(super) request: Request,
     header: &'a RequestHeader,
     head: Arc<HeadInfo<S>>,
@@ -53,20 +53,20 @@ struct Caller {
 
 impl<'a, S: Surface> Exchange<'a, S> {
     pub(super) fn new(
-        proxy: &'a Proxy<S>,
+        server: &'a Server<S>,
         request: Request,
         header: &'a mut RequestHeader,
         context: &'a mut Context,
     ) -> Self {
-        let head = HeadInfo::of(header, &request, &*proxy.surface);
-        Self { proxy, request, header, head, context }
+        let head = HeadInfo::of(header, &request, &*server.surface);
+        Self { server, request, header, head, context }
     }
 
     /// Answers the request; returns whether the response was sent.
     pub(super) async fn serve(&mut self) -> bool {
-        if let Some(tracer) = &self.proxy.process.tracer {
+        if let Some(tracer) = &self.server.process.tracer {
             let peer = self.request.head(self.header).peer;
-            let is_trusted = || self.proxy.trusted.contain(S::NAME, peer);
+            let is_trusted = || self.server.trusted.contain(S::NAME, peer);
             self.context.trace = tracer.begin(self.head.traceparent(self.header), is_trusted);
         }
         let Admission { client, rate_limit, mut verdict } = self.admit();
@@ -94,7 +94,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
 
     /// Admits the head.
     fn admit(&mut self) -> Admission<S::Call, Guard, Ticket<'a>> {
-        let Proxy { surface, process, .. } = self.proxy;
+        let Server { surface, process, .. } = self.server;
         if let Some(id) = self.head.request_id(self.header) {
             self.context.request_id = process.request_ids.accept_or_mint(Some(id));
         }
@@ -121,7 +121,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     ) -> Option<Reply> {
         let PendingCall { call, slot, expects_continue, max_body } = pending;
         self.context.slot = Some(slot);
-        let timeout = self.proxy.connections.body_timeout;
+        let timeout = self.server.connections.body_timeout;
         if expects_continue {
             within(timeout, cold(self.request.write_continue())).await?.ok()?;
         }
@@ -138,9 +138,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
             traceparent: own.or_else(|| self.head.traceparent(self.header)),
             chain_position: self.head.chain_position(self.header),
             accepts_gzip: self.head.accepts_gzip,
-            metrics: &self.proxy.process.metrics,
+            metrics: &self.server.process.metrics,
         };
-        let surface = &self.proxy.surface;
+        let surface = &self.server.surface;
         let answer = surface.answer(&self.head.settings, call, body, &context, record);
         let mut reply = answer.await;
         if let Err(refusal) = self.hold(&reply, caller) {
@@ -162,7 +162,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             return Ok((body, None));
         }
         let length = policy::declared_length(&self.header.headers).unwrap_or(max).min(max);
-        let pool = &self.proxy.process.uploads;
+        let pool = &self.server.process.uploads;
         let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
         let share = self.clients().uploads_of(caller.client.key);
         let share = share.hold(length, length, pool).ok_or_else(|| {
@@ -193,7 +193,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     }
 
     fn clients(&self) -> &Clients {
-        self.proxy.surface.running().clients()
+        self.server.surface.running().clients()
     }
 
     fn refused(&self, refusal: &Refusal) -> Reply {
@@ -208,7 +208,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
         let persistence = self.persistence(reply);
         let (status, mut reason) = (reply.status, reply.reason);
-        let timeout = self.proxy.connections.write_timeout;
+        let timeout = self.server.connections.write_timeout;
         let sent = {
             let settings = &*self.head.settings;
             let origin = self.head.origin(self.header);
@@ -239,7 +239,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     fn persistence(&mut self, reply: &Reply) -> Persistence {
         let version = self.header.version;
         if self.request.is_old(self.context.started)
-            || self.proxy.process.drain.has_begun()
+            || self.server.process.drain.has_begun()
             || (reply.rest.is_some() && version != Version::HTTP_11)
         {
             self.request.stop_keepalive();

@@ -21,7 +21,7 @@ use crate::gateway::Gateway;
 use crate::http::certificates::Certificates;
 use crate::http::clients::{self, Clients, RequestLimiter, Running, Ticket};
 use crate::http::context::{InFlight, ServerContext};
-use crate::http::{ErrorResponder as _, Handoff, RequestId, TrustedPeers};
+use crate::http::{ErrorResponder, Handoff, RequestId, TrustedPeers};
 use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::{Cors, ErrorFormat, Reply, status_and_code};
@@ -30,6 +30,7 @@ use crate::telemetry::{self, HttpLine, Metrics, RequestLine, RequestRecord, Trac
 use async_trait::async_trait;
 use bytes::Bytes;
 use exchange::Exchange;
+use futures_util::future::BoxFuture;
 use http::Method;
 use pingora::http::RequestHeader;
 use pingora::modules::http::HttpModules;
@@ -45,6 +46,7 @@ use portcullis_filters::policy::Admission;
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// A surface behind the proxy: its policy, its settings, its answers.
@@ -123,31 +125,77 @@ pub struct RequestContext<'a> {
     pub metrics: &'a Metrics,
 }
 
-/// A surface, as Pingora runs it.
-pub struct Proxy<S> {
+/// A surface, as Pingora runs it: one type for all surfaces, so Pingora's proxy is compiled once.
+pub struct Proxy {
+    server: Box<dyn Serve>,
+    write_timeout: Duration,
+    process: ServerContext,
+    errors: Arc<dyn ErrorResponder>,
+}
+
+/// The phases that depend on the surface.
+trait Serve: Send + Sync {
+    /// Answers the request of a session, and returns that nothing is to be forwarded. Fails if the
+    /// session is not from the gate.
+    fn serve<'a>(
+        &'a self,
+        session: &'a mut Session,
+        context: &'a mut Context,
+    ) -> BoxFuture<'a, Result<bool>>;
+
+    /// Logs and counts the request with this head.
+    fn log(&self, header: &RequestHeader, context: &mut Context);
+}
+
+/// The server of one surface.
+struct Server<S> {
     surface: Arc<S>,
     connections: ConnectionsConfig,
     process: ServerContext,
     trusted: TrustedPeers,
-    errors: Arc<SurfaceErrors<S>>,
 }
 
-impl<S: Surface> Proxy<S> {
+impl Proxy {
     /// Creates the app for the gate of `surface`.
     pub fn app(
-        surface: Arc<S>,
+        surface: Arc<impl Surface>,
         connections: ConnectionsConfig,
         process: ServerContext,
         trusted: TrustedPeers,
-        errors: Arc<SurfaceErrors<S>>,
+        errors: Arc<dyn ErrorResponder>,
     ) -> Arc<HttpProxy<Self>> {
-        let proxy = Self { surface, connections, process, trusted, errors };
+        let write_timeout = connections.write_timeout;
+        let server = Server { surface, connections, process: process.clone(), trusted };
+        let proxy = Self { server: Box::new(server), write_timeout, process, errors };
         Arc::new(http_proxy(&Arc::new(ServerConf::default()), proxy))
     }
 }
 
+impl<S: Surface> Serve for Server<S> {
+    fn serve<'a>(
+        &'a self,
+        session: &'a mut Session,
+        context: &'a mut Context,
+    ) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let handoff = handoff_of(session.req_header())?;
+            let request = handoff.take()?;
+            let mut exchange = Exchange::new(self, request, session.req_header_mut(), context);
+            if exchange.serve().await {
+                handoff.put(exchange.request);
+            }
+            // also when the client left: nobody reads an error
+            Ok(true)
+        })
+    }
+
+    fn log(&self, header: &RequestHeader, context: &mut Context) {
+        context.log::<S>(header, &self.process);
+    }
+}
+
 #[async_trait]
-impl<S: Surface> ProxyHttp for Proxy<S> {
+impl ProxyHttp for Proxy {
     /// Boxed, because Pingora moves it by value from phase to phase.
     type CTX = Box<Context>;
 
@@ -158,15 +206,18 @@ impl<S: Surface> ProxyHttp for Proxy<S> {
     /// Adds no modules: `reply` compresses, once for all requests with the same payload.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
-        let handoff = handoff_of(session.req_header())?;
-        let request = handoff.take()?;
-        let mut exchange = Exchange::new(self, request, session.req_header_mut(), ctx);
-        if exchange.serve().await {
-            handoff.put(exchange.request);
-        }
-        // also when the client left: nothing is to be forwarded, and nobody reads an error
-        Ok(true)
+    // as `async_trait` would write it, without a second box
+    fn request_filter<'s, 'e, 'c, 'f>(
+        &'s self,
+        session: &'e mut Session,
+        ctx: &'c mut Self::CTX,
+    ) -> BoxFuture<'f, Result<bool>>
+    where
+        's: 'f,
+        'e: 'f,
+        'c: 'f,
+    {
+        self.server.serve(session, ctx)
     }
 
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
@@ -187,13 +238,13 @@ impl<S: Surface> ProxyHttp for Proxy<S> {
         if let Ok(request) = handoff_of(header).and_then(|handoff| handoff.take()) {
             let peer = request.head(header).peer;
             let response = self.errors.respond(reason, peer, request.version());
-            request.send_and_close(response, self.connections.write_timeout).await;
+            request.send_and_close(response, self.write_timeout).await;
         }
         FailToProxy { error_code: status_and_code(reason).0, can_reuse_downstream: false }
     }
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
-        ctx.log::<S>(session.req_header(), &self.process);
+        self.server.log(session.req_header(), ctx);
     }
 }
 

@@ -79,7 +79,8 @@ pub(super) fn serve<S: proxy::Surface>(
     }
     let endpoint = Endpoint::bind(S::NAME, listen, limits.clone(), inherited)?;
     let process = || shared.process.clone();
-    let errors = Arc::new(SurfaceErrors::new(Arc::clone(&surface), process()));
+    let errors: Arc<dyn ErrorResponder> =
+        Arc::new(SurfaceErrors::new(Arc::clone(&surface), process()));
     let app = Proxy::app(surface, limits, process(), shared.trusted.clone(), Arc::clone(&errors));
     let gate = endpoint.gate(app, errors, shared).secured_by(shared.tls.clone());
     let gate = if clients.proxy_protocol { gate.behind_balancer() } else { gate };
