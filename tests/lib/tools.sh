@@ -100,8 +100,8 @@ get_devnet() {
     echo "building starknet-devnet $DEVNET_VERSION into target/tools: once, 20 minutes on 2 cores"
     echo "faster: unpack it onto PATH from" \
       "https://github.com/starknet-io/starknet-devnet/releases/tag/v$DEVNET_VERSION"
-    # optimised as src/cli/dev/install.rs does
-    env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+    # as src/cli/dev/install.rs does
+    env -u CARGO_TARGET_DIR MAKEFLAGS= CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
       CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CARGO_PROFILE_RELEASE_DEBUG=false \
       CARGO_PROFILE_RELEASE_STRIP=true \
       cargo install --locked --version "$DEVNET_VERSION" --root target/tools starknet-devnet

@@ -20,11 +20,12 @@ devnet_sources() {
   printf '\n[workspace]\n' >>"$1/Cargo.toml"
 }
 
-# Optimised as src/cli/dev/install.rs does.
+# As src/cli/dev/install.rs does.
 compile_devnet() {
   set_flags
-  (cd "$1" && CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 \
-    CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_STRIP=true \
+  (cd "$1" && MAKEFLAGS= CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+    CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CARGO_PROFILE_RELEASE_DEBUG=false \
+    CARGO_PROFILE_RELEASE_STRIP=true \
     cargo build --locked --release --bin starknet-devnet --target "$TRIPLE" \
     --target-dir "$TARGET/package-build")
   DEVNET=$TARGET/package-build/$TRIPLE/release/starknet-devnet

@@ -117,6 +117,8 @@ impl Build {
             .args(["install", "--locked", "starknet-devnet", "--version", VERSION])
             .args(["--root", TOOLS, "--target-dir"])
             .arg(folder)
+            // `.cargo/config.toml` sets it for the C of this program's crates
+            .env("MAKEFLAGS", "")
             .env("CARGO_TERM_COLOR", "never")
             .env("CARGO_TERM_PROGRESS_WHEN", "always")
             .env("CARGO_TERM_PROGRESS_WIDTH", "80");
