@@ -418,6 +418,24 @@ fn the_build_needs_no_cmake_and_no_generator() {
     assert_none("Rust, a C compiler and make are enough", &wrong);
 }
 
+/// `tests/run` names them, because those that mostly wait are a step of their own.
+#[test]
+fn every_test_target_is_run() {
+    let run = read(&root().join("tests/run"));
+    let folder = root().join("tests");
+    let targets = files_under("tests", "rs").into_iter().filter_map(|path| {
+        let place = path.strip_prefix(&folder).expect("it is in the folder").with_extension("");
+        let names: Vec<_> = place.iter().filter_map(|name| name.to_str()).collect();
+        match names[..] {
+            [name] | [name, "main"] => Some(name.to_owned()),
+            _ => None,
+        }
+    });
+    let wrong: Vec<String> =
+        targets.filter(|name| !run.contains(&format!("--test {name}"))).collect();
+    assert_none("tests/run runs each target of tests", &wrong);
+}
+
 #[test]
 fn the_lock_file_of_the_fuzz_targets_has_the_dependencies_of_the_policy_crate() {
     let manifest: toml::Table = read(&root().join("filters/Cargo.toml")).parse().expect("TOML");

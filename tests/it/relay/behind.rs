@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use super::rollbacks::{DISPLACED, RECEIPT, SUCCEEDED, network, roll_back, written};
+use super::rollbacks::{DISPLACED, RECEIPT, SUCCEEDED, roll_back, written};
 use crate::admin::eventually;
 use crate::support::client::Client;
 use crate::support::node::{Act, Call, Node};
 use crate::support::relay::chain::{error, is_add, method, result};
-use crate::support::relay::devnet::Network;
+use crate::support::relay::devnet::{Network, own_network};
 use crate::support::relay::stage::{Stage, post};
 use crate::support::relay::user::User;
 use crate::support::request::Request;
@@ -103,7 +103,7 @@ fn drips(network: &Network, user: &User) -> u64 {
 
 #[test]
 fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
-    let network = network();
+    let network = own_network();
     let (first, second) = (View::default(), View::default());
     let other = Node::start(second.script(&network));
     let mut stage = Stage::on(&network, first.script(&network));
@@ -131,7 +131,7 @@ fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
 
 #[test]
 fn a_drip_is_paid_once_though_a_balancer_goes_back_a_block_for_seconds() {
-    let network = network();
+    let network = own_network();
     let view = View::default();
     let stage = Stage::on(&network, view.script(&network));
     let user = network.funded();
@@ -153,7 +153,7 @@ fn a_drip_is_paid_once_though_a_balancer_goes_back_a_block_for_seconds() {
 
 #[test]
 fn a_drip_that_the_chain_includes_again_is_paid_once() {
-    let network = network();
+    let network = own_network();
     let stage = Stage::on(&network, network.forward());
     let user = network.funded();
     let request = drip(&user, 0x93);
@@ -176,7 +176,7 @@ fn method_of(call: &Value) -> String {
 
 #[test]
 fn a_registration_that_was_rolled_back_is_never_called_done() {
-    let network = network();
+    let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
     let (address, key) = (user.address, user.key.public_key());
     let body = format!(r#"{{"identity":"0x94","account":"{address}","public_key":"{key}"}}"#);
@@ -192,7 +192,7 @@ fn a_registration_that_was_rolled_back_is_never_called_done() {
 
 #[test]
 fn every_key_of_one_write_follows_it() {
-    let network = network();
+    let network = own_network();
     let (forward, gate) = (network.forward(), crate::support::node::Latch::default());
     let reached = crate::support::node::Latch::default();
     let (held, tell) = (gate.clone(), reached.clone());

@@ -1,8 +1,8 @@
 //! Budgets of a day: a write over them is refused before anything is sent, by every relay of the
 //! store, also after a crash.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::admin::eventually;
 use crate::support::client::Client;
@@ -10,7 +10,7 @@ use crate::support::edge::Edge;
 use crate::support::node::Call;
 use crate::support::postgres::Database;
 use crate::support::relay::chain::{error, honest, is_add, is_view, method, receipt, result};
-use crate::support::relay::devnet::Network;
+use crate::support::relay::devnet::{Network, own_network};
 use crate::support::relay::expect::refused;
 use crate::support::relay::stage::{Stage, post};
 use crate::support::request::Request;
@@ -21,12 +21,6 @@ const FEES: &str = "relay.fees_per_day";
 const DRIPS_USED: &str = r#"portcullis_relay_budget_used_ratio{budget="faucet"}"#;
 const FEES_USED: &str = r#"portcullis_relay_budget_used_ratio{budget="fees"}"#;
 const DAY: u32 = 24 * 60 * 60;
-
-/// A network whose accounts one test at a time writes with.
-fn network() -> MutexGuard<'static, Network> {
-    static NETWORK: LazyLock<Mutex<Network>> = LazyLock::new(|| Mutex::new(Network::make()));
-    NETWORK.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A drip to a new user.
 fn drip(network: &Network, identity: u32) -> Request {
@@ -62,7 +56,7 @@ fn written(answer: &Response, why: &str) -> serde_json::Value {
 
 #[test]
 fn drips_of_a_day_are_counted_over_a_crash() {
-    let network = network();
+    let network = own_network();
     let mut stage = Stage::on(&network, network.forward());
     set(&mut stage, DRIPS, "1");
     let first = drip(&network, 0xb1).with("Idempotency-Key", "first");
@@ -83,7 +77,7 @@ fn drips_of_a_day_are_counted_over_a_crash() {
 
 #[test]
 fn fees_of_a_day_are_those_of_receipts() {
-    let network = network();
+    let network = own_network();
     let mut stage = Stage::on(&network, network.forward());
     let hash = written(&stage.ask(&drip(&network, 0xb3)), "without a budget");
     let params = format!(r#"{{"transaction_hash":{hash}}}"#);
@@ -103,7 +97,7 @@ fn fees_of_a_day_are_those_of_receipts() {
 
 #[test]
 fn parallel_relays_share_one_budget() {
-    let network = network();
+    let network = own_network();
     let stage = Stage::on(&network, network.forward());
     let database = Database::new();
     let setup = stage.setup.clone().set("store.url", &database.url()).set(DRIPS, "3");

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::rollbacks::network;
 use crate::admin::{eventually, series};
 use crate::support::client::Client;
 use crate::support::edge::Edge;
 use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::postgres::Database;
 use crate::support::relay::chain::is_add;
-use crate::support::relay::devnet::Network;
+use crate::support::relay::devnet::{Network, own_network};
 use crate::support::relay::expect::refused;
 use crate::support::relay::stage::{Stage, post};
 use crate::support::request::Request;
@@ -92,7 +91,7 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 #[test]
 fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
     // no other test writes with its accounts
-    let network = network();
+    let network = own_network();
     for (round, key) in [(0, Some("joined")), (1, None)] {
         let pair = Pair::start(&network, "1m");
         pair.are_ready();
@@ -121,7 +120,7 @@ fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
 
 #[test]
 fn a_refusal_at_one_relay_leaves_the_key_to_the_request_at_the_other() {
-    let network = network();
+    let network = own_network();
     let pair = Pair::start(&network, "100ms");
     pair.are_ready();
     let mut busy = begin(&pair.one, &drip(&network, 0x6101, None));

@@ -4,7 +4,6 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
@@ -15,7 +14,7 @@ use crate::support::check::each;
 use crate::support::client::Client;
 use crate::support::node::{Act, Call};
 use crate::support::relay::chain::{is_add, method};
-use crate::support::relay::devnet::Network;
+use crate::support::relay::devnet::{Network, own_network};
 use crate::support::relay::expect::{refused, submitted};
 use crate::support::relay::stage::{Stage, post};
 use crate::support::relay::user::{User, call};
@@ -26,12 +25,6 @@ pub(super) const DISPLACED: &str = r#"portcullis_relay_journal_intents{state="di
 const LOST: &str = r#"portcullis_relay_journal_intents{state="lost"}"#;
 pub(super) const SUCCEEDED: &str = r#"portcullis_relay_journal_intents{state="succeeded"}"#;
 pub(super) const RECEIPT: &str = "starknet_getTransactionReceipt";
-
-/// A network that one test at a time rolls back.
-pub(super) fn network() -> MutexGuard<'static, Network> {
-    static NETWORK: LazyLock<Mutex<Network>> = LazyLock::new(|| Mutex::new(Network::make()));
-    NETWORK.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Rolls back everything from the block of this transaction on.
 pub(super) fn roll_back(network: &Network, hash: &Value) {
@@ -70,7 +63,7 @@ fn bodies(user: &User, identity: u32) -> [(&'static str, String); 2] {
 
 #[test]
 fn rolled_back_operations_are_sent_again_as_they_were_signed() {
-    let network = network();
+    let network = own_network();
     let stage = Stage::on(&network, network.forward());
     each([(1, None), (2, Some("key"))], |(identity, key)| {
         for (path, body) in bodies(&network.deployed(), identity) {
@@ -102,7 +95,7 @@ fn rolled_back_operations_are_sent_again_as_they_were_signed() {
 
 #[test]
 fn a_rollback_frees_nonces_for_other_writes() {
-    let network = network();
+    let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
     let [(drip, first), (register, registration)] = bodies(&user, 0x11);
     let hash = written(&network, &stage.post(drip, &first), "the first");
@@ -115,7 +108,7 @@ fn a_rollback_frees_nonces_for_other_writes() {
 
 #[test]
 fn a_rollback_releases_a_faucet_binding() {
-    let network = network();
+    let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
     let [(drip, first), _] = bodies(&user, 0x21);
     roll_back(&network, &written(&network, &stage.post(drip, first), "one identity"));
@@ -126,7 +119,7 @@ fn a_rollback_releases_a_faucet_binding() {
 
 #[test]
 fn rolled_back_transactions_of_users_return() {
-    let network = network();
+    let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
     let fine = stage.fine(&user, 1);
     let hash = Value::from(fine.hash.to_string());
@@ -155,7 +148,7 @@ fn settled(stage: &Stage) {
 
 #[test]
 fn a_restarted_relay_writes_rolled_back_operations_again() {
-    let network = network();
+    let network = own_network();
     let (mut stage, user) = (Stage::on(&network, network.forward()), network.deployed());
     let [(drip, body), _] = bodies(&user, 0x41);
     let request = post(drip, &body).with("Idempotency-Key", "k-41");
@@ -169,7 +162,7 @@ fn a_restarted_relay_writes_rolled_back_operations_again() {
 
 #[test]
 fn a_write_in_flight_survives_a_rollback() {
-    let network = network();
+    let network = own_network();
     let (forward, address) = (network.forward(), network.address);
     let once = AtomicBool::new(true);
     let script = move |call: &Call| {
@@ -191,7 +184,7 @@ fn a_write_in_flight_survives_a_rollback() {
 
 #[test]
 fn a_rollback_after_the_receipt_is_noticed() {
-    let network = network();
+    let network = own_network();
     let (forward, address) = (network.forward(), network.address);
     let (is_sent, once) = (AtomicBool::new(false), AtomicBool::new(true));
     let script = move |call: &Call| {
@@ -213,7 +206,7 @@ fn a_rollback_after_the_receipt_is_noticed() {
 
 #[test]
 fn a_crash_before_sending_is_no_unknown_outcome() {
-    let network = network();
+    let network = own_network();
     let forward = network.forward();
     let fails = AtomicBool::new(true);
     let script = move |call: &Call| {
@@ -237,7 +230,7 @@ fn a_crash_before_sending_is_no_unknown_outcome() {
 
 #[test]
 fn a_cooldown_names_the_earlier_drip() {
-    let network = network();
+    let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
     let [(drip, body), _] = bodies(&user, 0x71);
     let hash = written(&network, &stage.post(drip, &body), "the first");

@@ -2,14 +2,15 @@
 //!
 //! Started by the first test that requests it, ended with the process. Every relay has its own
 //! store and every test its own user, so they can share the chain. Nothing here writes with the
-//! keys of the network after setup. Tests that roll blocks back make a network of their own.
+//! keys of the network after setup. Tests that roll blocks back have a network to themselves.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -41,6 +42,32 @@ pub(crate) struct Network {
 pub(crate) fn network() -> &'static Network {
     static NETWORK: LazyLock<Network> = LazyLock::new(Network::make);
     &NETWORK
+}
+
+/// Networks that no test has at the moment.
+static FREE: Mutex<Vec<Network>> = Mutex::new(Vec::new());
+
+/// A network that one test has to itself: it may roll blocks back, and write with the accounts.
+pub(crate) struct OwnNetwork(Option<Network>);
+
+/// A network that another test has left, or a new one.
+pub(crate) fn own_network() -> OwnNetwork {
+    let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    OwnNetwork(Some(free.unwrap_or_else(Network::make)))
+}
+
+impl Deref for OwnNetwork {
+    type Target = Network;
+
+    fn deref(&self) -> &Network {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for OwnNetwork {
+    fn drop(&mut self) {
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+    }
 }
 
 impl Network {
