@@ -1,8 +1,8 @@
 //! Nonces, keys and senders that are contested: by somebody else who uses a signing key, by a chain
 //! that started again, by a client that leaves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
@@ -81,33 +81,29 @@ fn a_nonce_that_was_taken_is_retried_once() {
     assert_eq!(states(&stage, "mint-card"), ["rejected", "rejected"]);
 }
 
-/// A network whose keys a test uses past the relay, and which one test restarts.
-fn own_network() -> &'static Network {
-    static NETWORK: LazyLock<Network> = LazyLock::new(Network::make);
-    &NETWORK
-}
-
 #[test]
 fn a_key_used_elsewhere_and_a_restarted_chain() {
-    let network = own_network();
+    // it is restarted, so no other test can have it afterwards
+    let network = Arc::new(Network::make());
     let key = std::fs::read_to_string(network.file("owner.key")).expect("the key's file");
     let (forward, once) = (network.forward(), AtomicBool::new(true));
     let foreign = User::with_key(key.trim());
+    let same = Arc::clone(&network);
     let script = move |message: &Call| {
         if is_add(message) && once.swap(false, Ordering::Relaxed) {
             let sent = &message.json()["params"]["invoke_transaction"];
             let text = |name: &str| felt(sent[name].as_str().expect("a felt"));
             let (sender, nonce) = (text("sender_address"), text("nonce").to_u64().unwrap());
-            let (pins, args) = (&own_network().pins, [sender, 0_u64.into(), 0_u64.into()]);
+            let (pins, args) = (&same.pins, [sender, 0_u64.into(), 0_u64.into()]);
             let (_, token) = pins.iter().find(|(name, _)| name == "token").expect("a pin");
             let faster = [call(felt(token), "transfer", &args)];
             let faster = foreign.invoke_from(sender, &faster, nonce, BOUNDS);
             let params = format!(r#"{{"invoke_transaction":{}}}"#, faster.text);
-            own_network().ask("starknet_addInvokeTransaction", &params);
+            same.ask("starknet_addInvokeTransaction", &params);
         }
         forward(message)
     };
-    let stage = Stage::on(network, script);
+    let stage = Stage::on(&network, script);
     let user = network.deployed();
     let (address, public_key) = (user.address, user.key.public_key());
     let body =

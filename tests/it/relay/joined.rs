@@ -90,7 +90,6 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 
 #[test]
 fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
-    // no other test writes with its accounts
     let network = own_network();
     for (round, key) in [(0, Some("joined")), (1, None)] {
         let pair = Pair::start(&network, "1m");

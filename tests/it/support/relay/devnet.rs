@@ -47,7 +47,8 @@ pub(crate) fn network() -> &'static Network {
 /// Networks that no test has at the moment.
 static FREE: Mutex<Vec<Network>> = Mutex::new(Vec::new());
 
-/// A network that one test has to itself: it may roll blocks back, and write with the accounts.
+/// A network that one test has to itself: it may roll blocks back and write with the accounts, and
+/// leaves the contracts in place for the next test.
 pub(crate) struct OwnNetwork(Option<Network>);
 
 /// A network that another test has left, or a new one.
