@@ -42,6 +42,7 @@ fn a_wrong_value_hides_no_missing_file() {
     let folder = Folder::new();
     let gone = |name: &str| format!("{:?}", folder.file(name));
     let setup = stage::setup(Node::nowhere(), &folder, &[])
+        .set("gateway.listen", "\"127.0.0.1:0\"")
         .set("gateway.requests_per_minuet", "180")
         .set("node.timeout", "\"9s\"")
         .set("relay.token_files", &format!("[{}, {}]", gone("a.token"), gone("b.token")))

@@ -311,6 +311,7 @@ fn a_plain_stop_answers_503_on_unheld_sockets() {
 fn credentials_with_an_acl_mask_are_accepted() {
     let folder = Folder::new();
     let setup = Setup::before(Node::nowhere())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("sidecar.base_url", "\"https://cards.example\"")
         .set("sidecar.operator_token_file", "\"operator.token\"")
         .set("store.url", &quoted(format!("sqlite:{}", folder.file("portcullis.db"))));
