@@ -135,6 +135,13 @@ impl Chain {
         self.block(&id, Route::Primary).await
     }
 
+    /// The chain's epoch: hash and timestamp of the block that identifies it. A test network that
+    /// starts again has another timestamp there, even if the hash is the same.
+    pub async fn epoch(&self) -> Result<String, RpcError> {
+        let anchor = self.anchor().await?;
+        Ok(format!("{}@{}", anchor.hash, anchor.timestamp))
+    }
+
     async fn block(&self, id: &str, route: Route) -> Result<Block, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
         let block = self.ask_by(route, "starknet_getBlockWithTxHashes", &params).await?;

@@ -2,7 +2,7 @@
 //! signatures, waiting. Decides nothing.
 
 use super::answer;
-use super::pins::{self, Prover};
+use super::pins::Prover;
 use super::settings::Settings;
 use super::signers::{SignerGuard, Signers};
 use super::trace::Trace;
@@ -113,7 +113,7 @@ impl NodeIo for Driver {
     }
 
     async fn anchor(&self) -> Called<String> {
-        Ok(pins::epoch(&self.chain).await?)
+        Ok(self.chain.epoch().await?)
     }
 
     async fn estimate(&self, transaction: &str) -> Called<Bounds> {

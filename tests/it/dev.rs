@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 
-use crate::support::dev::{Dev, SURFACES, dev, said};
+use crate::support::dev::{Dev, SURFACES, dev, eventually, said};
 use crate::support::edge::{program, signal};
 use crate::support::folder::Folder;
 
@@ -30,7 +30,7 @@ fn a_second_dev_changes_nothing() {
         assert!(said(&output).contains(&holder), "{more:?}: {}", said(&output));
     }
     assert!(files(folder.path()) == before, "no file has changed");
-    assert_eq!((first.view_call(), first.ready()), (200, 200), "the first one serves");
+    assert_eq!((first.view_call(), first.ready().status), (200, 200), "the first one serves");
     first.stop();
 }
 
@@ -59,13 +59,29 @@ fn a_node_that_dies_is_started_again() {
         dev.wait_for("the node runs again");
         assert_ne!(dev.node(), node);
         assert_eq!(dev.view_call(), 200, "the printed commands work");
-        let proven = (0..600).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            dev.ready() == 200
-        });
-        assert!(proven, "the pins hold again");
+        eventually("the pins hold again", || dev.ready().status == 200);
     }
     dev.stop();
+}
+
+#[test]
+fn the_relay_of_a_second_start_waits_for_no_earlier_chain() {
+    let folder = Folder::new();
+    let dev = Dev::start(folder.path());
+    proves(&dev);
+    dev.stop();
+    let dev = Dev::start(folder.path());
+    proves(&dev);
+    dev.stop();
+}
+
+/// Waits until the pins hold, of which none is another chain's.
+fn proves(dev: &Dev) {
+    eventually("the pins hold", || {
+        let ready = dev.ready();
+        assert!(!ready.text().contains("shared_epoch"), "{}", ready.text());
+        ready.status == 200
+    });
 }
 
 #[test]

@@ -6,11 +6,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use crate::support::client::Client;
-use crate::support::dev::{Dev, SURFACES, dev, dev_of, said};
+use crate::support::dev::{Dev, SURFACES, dev, dev_of, eventually, said};
 use crate::support::edge::{PROGRAM, program, program_by, signal};
 use crate::support::folder::Folder;
 use crate::support::node::{Act, Call, Node};
@@ -97,15 +95,6 @@ impl Drop for Unpacked {
     }
 }
 
-/// Waits until a condition holds, at most a minute.
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let found = (0..600).any(|_| {
-        thread::sleep(Duration::from_millis(100));
-        is_so()
-    });
-    assert!(found, "{what}");
-}
-
 fn has_ended(process: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
     status.is_err() || status.is_ok_and(|status| status.contains("\nState:\tZ"))
@@ -153,13 +142,13 @@ fn dev_serves_while_its_node_is_built() {
     assert_eq!(refused.json()["error"]["data"]["reason"], "node_starting");
     assert_eq!(dev.get("admin", "/").status, 200, "the page is up");
     assert_eq!(dev.get("sidecar", "/functions/health-check").status, 200);
-    assert_eq!(dev.ready(), 503, "nothing can be proven");
+    assert_eq!(dev.ready().status, 503, "nothing can be proven");
     assert_eq!(workshop.text("state/build.log").trim(), "Updating index");
 
     workshop.say("ok");
     dev.wait_for_all(&["starknet-devnet: 12 of 12 crates", "Log lines follow"]);
     assert_eq!(dev.view_call(), 200, "the first read");
-    eventually("the relay proves its pins", || dev.ready() == 200);
+    eventually("the relay proves its pins", || dev.ready().status == 200);
     eventually("nothing is wrong", || conditions(&dev).contains("verdict: ok"));
     let began = "portcullis_condition_changes_total{change=\"began\",condition=\"pins\"} 0\n";
     assert!(dev.get("admin", "/metrics").text().contains(began), "there were no pins to lose");

@@ -20,9 +20,13 @@ const FILES: [&str; 6] = [
 /// The origin in the ids of the podcasts, fixed so that they do not depend on the port.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
-/// Imports the sample content into the store of `state`, unless it is there.
-pub(super) async fn fill(state: &Path) -> Result<(), ContentError> {
+/// Imports the sample content into the store of `state`, unless it is there. A new chain is in
+/// force at once: the chain of an earlier start ended with its node.
+pub(super) async fn fill(state: &Path, new_chain: Option<&str>) -> Result<(), ContentError> {
     let store = Store::open_shared(&store(state), None).await?;
+    if let Some(epoch) = new_chain {
+        store.agree(epoch, Duration::ZERO).await?;
+    }
     for file in FILES {
         // an import accepts only pages of the sidecar's own origin
         let own = format!("\"loc\":\"{BASE_URL}/");

@@ -137,6 +137,11 @@ impl Network {
         Ok(())
     }
 
+    /// The epoch of the node's chain.
+    pub(super) async fn epoch(&self) -> Result<String, NetworkError> {
+        self.chain.epoch().await.map_err(|trouble| failed("reading the first block", trouble))
+    }
+
     async fn is_missing(&self, address: Felt) -> Result<bool, NetworkError> {
         let class = self.chain.class_hash_at(address).await;
         class

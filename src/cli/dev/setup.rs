@@ -36,7 +36,8 @@ pub(super) struct Setup {
 enum OwnNode {
     /// This process does not run the node: `--node` names it.
     None,
-    Running(Devnet),
+    /// With the epoch of its chain.
+    Running { devnet: Devnet, epoch: String },
     /// The program of the node must be built first.
     Missing(Port),
 }
@@ -49,7 +50,11 @@ impl Setup {
             Some(url) => Self::on(url, state, verification, arguments).await,
             None => Self::of_our_own(state, verification).await,
         }?;
-        content::fill(state).await?;
+        let new_chain = match &setup.node {
+            OwnNode::Running { epoch, .. } => Some(&**epoch),
+            OwnNode::None | OwnNode::Missing(_) => None,
+        };
+        content::fill(state, new_chain).await?;
         Ok(setup)
     }
 
@@ -90,7 +95,7 @@ impl Setup {
                 output::notice(format_args!("starting {shown} on {address} ..."));
                 let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
                 network.make(verification).await?;
-                OwnNode::Running(devnet)
+                OwnNode::Running { devnet, epoch: network.epoch().await? }
             }
         };
         let pins = Some(network.pins());
@@ -132,7 +137,7 @@ impl Setup {
                 output::show(text);
                 None
             }
-            OwnNode::Running(devnet) => {
+            OwnNode::Running { devnet, .. } => {
                 output::show(text);
                 Some(Supervisor::watch(async move || Ok(devnet), deploy))
             }

@@ -11,7 +11,7 @@ use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
 use crate::io::cold;
 use crate::io::shared::{Aborted, Shared};
-use crate::node::chain::{Chain, RpcError};
+use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
@@ -191,14 +191,14 @@ impl Prover {
 
     /// Reads every pin, and the chain's epoch unless it changed; `None` if the node is unavailable.
     async fn read(&self, checked_at: SystemTime) -> Option<Proof> {
-        let before = epoch(&self.chain).await.ok()?;
+        let before = self.chain.epoch().await.ok()?;
         let head = self.chain.head().await.ok().map(|block| block.number);
         let drip = self.drip();
         if self.pins.accounts.faucet.is_some() {
             self.metrics.relay.drip(drip.fri());
         }
         let pins = table::read(&self.pins, drip, &self.chain, &self.metrics).await;
-        let epoch = epoch(&self.chain).await.ok().filter(|after| *after == before);
+        let epoch = self.chain.epoch().await.ok().filter(|after| *after == before);
         let mut proof = Proof { checked_at, epoch, head, pins };
         proof.pins.extend(self.shared_epoch(&proof).await);
         Some(proof)
@@ -224,11 +224,4 @@ impl Prover {
             }
         }
     }
-}
-
-/// The chain's epoch: its first block. A test network that starts again has another timestamp
-/// there, even if the hash is the same.
-pub(super) async fn epoch(chain: &Chain) -> Result<String, RpcError> {
-    let anchor = chain.anchor().await?;
-    Ok(format!("{}@{}", anchor.hash, anchor.timestamp))
 }

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
 
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{program, signal};
@@ -98,12 +100,12 @@ impl Dev {
         response.status
     }
 
-    /// Whether the relay proves its pins, with the token of the folder.
-    pub(crate) fn ready(&self) -> u16 {
+    /// The relay's proof of its pins, requested with the token of the folder.
+    pub(crate) fn ready(&self) -> Response {
         let token = std::fs::read_to_string(self.state.join("relay.token")).unwrap();
         let request = Request::new("GET", "/readyz");
         let request = request.with("Authorization", &format!("Bearer {}", token.trim_end()));
-        Client::connect(self.address("relay")).ask(&request).status
+        Client::connect(self.address("relay")).ask(&request)
     }
 
     /// Reads the number of blocks.
@@ -159,4 +161,13 @@ fn forward(from: impl Read + Send + 'static, to: Sender<String>) {
 /// Everything that a process printed.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
+}
+
+/// Waits until a condition holds, at most a minute.
+pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let found = (0..600).any(|_| {
+        thread::sleep(Duration::from_millis(100));
+        is_so()
+    });
+    assert!(found, "{what}");
 }
