@@ -204,11 +204,6 @@ def restart(node):
     return change
 
 
-def is_positioned(instances):
-    """Waits until answers state a position again: they do not while a rollback is in doubt."""
-    eventually("positions to be stated", lambda: all(one.block(2)[2] for one in instances))
-
-
 def has_one_epoch(instances):
     """Waits until all instances state positions of one epoch, which a doubt may change once more."""
 
@@ -221,13 +216,17 @@ def has_one_epoch(instances):
 
 def positions(instances):
     """Each answer's position is answered from at the next instance."""
-    is_positioned(instances)
     at = None
-    for turn in range(60):
-        status, _, position, _ = instances[turn % len(instances)].query(
-            "starknet_blockNumber", [], at
-        )
+
+    def position_of(instance):
+        status, _, position, _ = instance.query("starknet_blockNumber", [], at)
         assert status == 200, f"{at}: {status}"
+        return position
+
+    for turn in range(60):
+        one = instances[turn % len(instances)]
+        # none is stated while a rollback is in doubt, as after a pause of the machine
+        position = eventually("a position", lambda: position_of(one))
         pair = tuple(map(int, position.split(".")))
         assert at is None or pair >= tuple(map(int, at.split("."))), f"{position} after {at}"
         at = position

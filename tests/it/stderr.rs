@@ -20,9 +20,6 @@ use crate::support::node::{Act, Latch, Node};
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::good;
 
-/// A second for a reader of stderr that makes no progress, and time for a busy machine.
-const SOON: Duration = Duration::from_secs(6);
-
 /// fcntl(2): of a pipe that another process may have, without changing it for that process.
 const O_NONBLOCK: i32 = 0o4000;
 
@@ -62,7 +59,7 @@ impl Stalled {
     }
 
     fn ends(&mut self, what: &str) -> Option<i32> {
-        let ended = self.process.ends_within(SOON);
+        let ended = self.process.ends_within(PATIENCE);
         ended.unwrap_or_else(|| panic!("{what}: it still runs")).code()
     }
 }
@@ -163,7 +160,7 @@ fn a_failed_start_ends_without_a_reader() {
     let own = format!("/proc/self/fd/{}", writer.as_raw_fd());
     fill(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(own).unwrap());
     let mut process = setup.spawn("serve", Stdio::null(), writer.into());
-    let ended = process.ends_within(SOON).expect("it ends");
+    let ended = process.ends_within(PATIENCE).expect("it ends");
     assert_eq!(ended.code(), Some(2));
 }
 
@@ -260,7 +257,7 @@ fn lines_that_a_full_disk_loses_are_counted_and_reported() {
     assert!((1..=lost).contains(&absent), "{absent} requests of {lost} lines");
     assert!(capped.admin(&start, "/errors").contains(report), "on the page, too");
     signal(capped.process.child.id(), "TERM");
-    assert_eq!(capped.process.ends_within(SOON).and_then(|ended| ended.code()), Some(0));
+    assert_eq!(capped.process.ends_within(PATIENCE).and_then(|ended| ended.code()), Some(0));
 }
 
 #[test]

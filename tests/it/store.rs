@@ -53,11 +53,14 @@ fn what_is_exported_can_be_imported_elsewhere() {
     assert!(text.contains("1-accounts.ndjson: 14 account"), "{text}");
     assert_eq!(complaint(&output), "", "no bar where nobody watches");
 
-    let content = printed(&store(&from, "export", &[], ""));
+    let output = store(&from, "export", &[], "");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let content = printed(&output);
     let to = setup(&other);
     let output = store(&to, "import", &["-"], &content);
     assert_eq!(output.status.code(), Some(0), "from standard input: {output:?}");
     let exported = store(&to, "export", &[], "");
+    assert_eq!(exported.status.code(), Some(0), "{exported:?}");
     assert_eq!(printed(&exported), content);
     let warning = complaint(&exported);
     assert!(

@@ -3,6 +3,7 @@
 # only missing ones. Reads TARGET; puts what it unpacked or built on PATH.
 
 CARGO_MUTANTS_VERSION=27.1.0
+NODE_VERSION=20.20.2
 # The node that `portcullis dev` is made for.
 DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' src/cli/dev/install.rs)
 
@@ -119,6 +120,17 @@ get_cargo_mutants() {
   cargo mutants --version
 }
 
+# Node.js 20 or later: Debian 12 has 18, whose HTTP parser reads some requests in another way.
+get_node() {
+  (($(node -p 'parseInt(process.version.slice(1))') < 20)) || return 0
+  PATH=$PWD/target/tools/node/node_modules/node/bin:$PATH
+  if [[ $(node --version) != "v$NODE_VERSION" ]]; then
+    echo "installing Node.js $NODE_VERSION into target/tools"
+    npm install --prefix target/tools/node --no-audit --no-fund --loglevel=error \
+      "node@$NODE_VERSION"
+  fi
+}
+
 get_js() {
   local js=tests/clients/js
   cmp -s "$js/package-lock.json" "$js/node_modules/.installed" && return
@@ -192,6 +204,7 @@ prepare_tools() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
   ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
   has pgbouncer || apt_install_stopped pgbouncer
+  get_node
   node --version
   python3 --version
 
@@ -214,6 +227,7 @@ prepare_soak_tools() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3 python3-venv)
   ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
 
+  get_node
   get_prometheus
   get_postgres
   get_devnet
