@@ -50,7 +50,10 @@ def play(folder, stack):
     for client in clients:
         client.start()
     until(75, "an instance is killed")
-    messages = {client.name: store.messages(client.address) for client in clients}
+    # a busy machine answers some too late, and they are sent again
+    late = 'portcullis_fleet_messages_total{outcome="timeout"}'
+    late = sum(place.edge.metric(late) for place in places)
+    messages = {client.name: store.messages(client.address) - late for client in clients}
     reads = {client.name: len(client.sent) for client in clients}
     places[2].edge.child.end(signal.SIGKILL)
     places[2].start()

@@ -3,7 +3,7 @@ the memory that is left afterwards.
 
 The program runs for this case alone. The attacker has a core of its own, the honest clients another;
 the program uses both, as it is installed. Memory is judged at its highest. Waits are judged in the
-best of some windows: a busy machine delays some of them, an attack that works delays all. In a build
+best of many windows: a busy machine delays some of them, an attack that works delays all. In a build
 without optimisation the bound is proportional to the CPU time of a request before the attack. Nothing
 is judged before the attack has reached its size."""
 
