@@ -79,8 +79,8 @@ class Fault:
         assert not failed, f"{len(failed)} other answers: {failed[:3]}"
 
 
-def within(times, begun, ended):
-    return [at for at in times if begun <= at < ended]
+def within(admissions, begun, ended):
+    return [one for one in admissions if begun <= one.begun < ended]
 
 
 class Place(Instance):

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+from bisect import bisect_right
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "outages"))
 
@@ -37,6 +39,13 @@ class Store(Redis):
         fields = self.ask("HGETALL", f"pc:{{portcullis:gateway:{digest}}}")
         records = zip(fields[::2], fields[1::2])
         return sum(int(value.split(":")[0]) for name, value in records if name.startswith("L"))
+
+
+class Admission(NamedTuple):
+    """The begin and end of a request that was admitted in between."""
+
+    begun: float
+    ended: float
 
 
 class Client(threading.Thread):
@@ -120,13 +129,14 @@ class Instance:
             known.close()
 
     def admissions(self):
-        """The time and the client of each request that was not refused for its rate."""
+        """Each admission with its client: each request that was not refused for its rate."""
         for edge in self.edges:
             for line in edge.lines():
                 if line.get("surface") == "gateway" and line.get("path") == "/rpc":
                     if line["reason"] != "rate_limited":
-                        at = datetime.fromisoformat(line["time"]).timestamp()
-                        yield at - line["total_ms"] / 1000 - self.clock, line["client"]
+                        ended = datetime.fromisoformat(line["time"]).timestamp() - self.clock
+                        begun = ended - line["total_ms"] / 1000
+                        yield Admission(begun, ended), line["client"]
 
     def end(self):
         for edge in self.edges:
@@ -144,14 +154,13 @@ def wallet():
     yield from (5.0 * turn + second for turn in itertools.count(1) for second in (0.0, 0.1))
 
 
-def most(times, window=WINDOW):
-    """The most events in any window; one at its end is in the next."""
-    times, first, found = sorted(times), 0, 0
-    for last, at in enumerate(times):
-        while times[first] <= at - window:
-            first += 1
-        found = max(found, last - first + 1)
-    return found
+def most(admissions, window=WINDOW):
+    """The most admissions in any window; one at its end is in the next. Counts only those that are
+    within it wherever between begin and end each took place."""
+    admissions = sorted(admissions)
+    begun = [one.begun for one in admissions]
+    firsts = (bisect_right(begun, one.ended - window) for one in admissions)
+    return max((last - first + 1 for last, first in enumerate(firsts)), default=0)
 
 
 def exact(times):
@@ -172,9 +181,9 @@ def p99(values):
 
 
 def admissions(instances):
-    """When the requests of each client were admitted, at all instances."""
+    """The admissions of each client, at all instances."""
     admitted = {}
     for instance in instances:
-        for at, client in instance.admissions():
-            admitted.setdefault(client, []).append(at)
+        for one, client in instance.admissions():
+            admitted.setdefault(client, []).append(one)
     return admitted

@@ -38,8 +38,7 @@ impl Stalled {
 
     fn spawned_by(spawn: impl FnOnce(Stdio) -> Spawned) -> Self {
         let (reader, writer) = io::pipe().unwrap();
-        let own = format!("/proc/self/fd/{}", writer.as_raw_fd());
-        let own = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(own).unwrap();
+        let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let process = spawn(writer.into());
         let (mut reader, mut gateway) = (BufReader::new(reader), None);
         loop {
@@ -50,7 +49,7 @@ impl Stalled {
                 break;
             }
         }
-        fill(own);
+        fill(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe).unwrap());
         Self { process, gateway, _reader: reader }
     }
 

@@ -17,6 +17,7 @@ use portcullis_filters::tx::{
     Bounds, Call, Declare, DeployAccount, Invoke, Transaction, contract_address, selector,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// STRK, predeployed on the node.
@@ -29,6 +30,9 @@ const L1_BRIDGE: &str = "0x1111111111111111111111111111111111111111";
 const RECOVERY_DELAY: u64 = 3_600;
 /// Seconds before a stake can be withdrawn.
 const UNBONDING_DELAY: u64 = 60;
+/// How long a node that answers too late is asked again: a slow machine compiles a declared class
+/// for seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Bounds of a declaration: the largest takes 640 million L2 gas.
 const DECLARE: Bounds =
     Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (1_000_000_000, PRICE) };
@@ -122,17 +126,29 @@ impl Network {
 
     /// Deploys the accounts and contracts that are missing.
     pub(super) async fn make(&self, verification: Verification) -> Result<(), NetworkError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.deploy_missing().await {
+                Err(NetworkError::Node(_, RpcError::Node(NodeError::Timeout)))
+                    if Instant::now() < end => {}
+                deployed => break deployed?,
+            }
+        }
+        if verification == Verification::V2 {
+            let to = self.contracts[0].address;
+            let call = Call { to, selector: selector("require_v2"), args: vec![] };
+            self.invoke("require_v2", vec![call]).await?;
+        }
+        Ok(())
+    }
+
+    async fn deploy_missing(&self) -> Result<(), NetworkError> {
         for account in self.accounts.all() {
             self.make_account(account).await?;
         }
-        let registry = self.contracts[0].address;
-        if self.is_missing(registry).await? {
+        if self.is_missing(self.contracts[0].address).await? {
             self.declare().await?;
             self.invoke("deploying the contracts", self.deployment()).await?;
-        }
-        if verification == Verification::V2 {
-            let call = Call { to: registry, selector: selector("require_v2"), args: vec![] };
-            self.invoke("require_v2", vec![call]).await?;
         }
         Ok(())
     }
