@@ -13,6 +13,9 @@ const TYPE_PREFIX: &str = "urn:ietf:params:acme:error:";
 
 /// The authority does not know the account: RFC 8555, section 6.7.
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+/// The authority did not accept the nonce, also in the client's own repetitions, and has not looked
+/// at the request: RFC 8555, section 6.5.
+const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 
 /// A failed attempt.
 #[derive(Debug)]
@@ -52,7 +55,10 @@ impl Failure {
             |cause: String| Self { retry_after, ..Self::new(&format!("{do_what}: {cause}")) };
         match error {
             Error::Api(problem) => Self {
-                class: Class::Refused,
+                class: match problem.r#type.as_deref() {
+                    Some(BAD_NONCE) => Class::Unreachable,
+                    _ => Class::Refused,
+                },
                 is_unknown_account: problem.r#type.as_deref() == Some(NO_ACCOUNT),
                 ..failed(words(&problem))
             },
@@ -144,6 +150,9 @@ mod tests {
         let silent = Failure::of(silent, "new order", None);
         assert_eq!(silent.class, Class::Unreachable);
         assert_eq!(silent.cause, "new order: the authority is unreachable: connection refused");
+        let nonce = problem(&format!(r#"{{"type":"{BAD_NONCE}"}}"#));
+        let nonce = Failure::of(Error::Api(nonce), "new order", None);
+        assert_eq!(nonce.class, Class::Unreachable, "nothing is refused");
         let gone = problem(&format!(r#"{{"type":"{NO_ACCOUNT}"}}"#));
         assert!(Failure::of(Error::Api(gone), "new order", None).is_unknown_account);
     }
