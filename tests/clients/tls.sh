@@ -64,6 +64,7 @@ certificate_file = "$WORK/edge.pem"
 key_file = "$WORK/edge.key"
 EOF
   "$PORTCULLIS" check --config "$WORK/tls.toml"
+  : >"$WORK/gateway.log" # exists before the command starts
   "$PORTCULLIS" serve --config "$WORK/tls.toml" >"$WORK/gateway.log" 2>&1 </dev/null &
   GATEWAY=$!
   await_log 's/.*"message":"listening".*"address":"127\.0\.0\.1:([0-9]+)".*/\1/p'
