@@ -51,8 +51,8 @@ def play(folder, stack):
         client.start()
     until(75, "an instance is killed")
     # a busy machine answers some too late, and they are sent again
-    late = 'portcullis_fleet_messages_total{outcome="timeout"}'
-    late = sum(place.edge.metric(late) for place in places)
+    timeouts = 'portcullis_fleet_messages_total{outcome="timeout"}'
+    late = sum(place.edge.metric(timeouts) for place in places)
     messages = {client.name: store.messages(client.address) for client in clients}
     reads = {client.name: len(client.sent) for client in clients}
     places[2].edge.child.end(signal.SIGKILL)

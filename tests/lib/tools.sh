@@ -177,7 +177,8 @@ prepare_toolchain() {
   if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
     rustup component add rustfmt clippy
   fi
-  if ! has cc || ! has make; then apt_install build-essential; fi
+  # the fuzz targets link C++
+  if ! has cc || ! has make || ! has c++; then apt_install build-essential; fi
 }
 
 prepare_tools() {
