@@ -108,7 +108,14 @@ impl World {
         config(&self.url)
     }
 
+    /// Opens the store. A busy machine may take longer than a connection may, so it tries again.
     pub(crate) async fn open(&self) -> Store {
+        for _ in 1..5 {
+            match Store::open(&self.config(), None).await {
+                Err(StoreError::Unavailable(_)) => {}
+                opened => return opened.unwrap(),
+            }
+        }
         Store::open(&self.config(), None).await.unwrap()
     }
 
