@@ -13,8 +13,8 @@ const TYPE_PREFIX: &str = "urn:ietf:params:acme:error:";
 
 /// The authority does not know the account: RFC 8555, section 6.7.
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
-/// The authority did not accept the nonce, also in the client's own repetitions, and has not looked
-/// at the request: RFC 8555, section 6.5.
+/// The authority did not accept the nonce, not even in the client's own retries, and has not
+/// looked at the request: RFC 8555, section 6.5.
 const BAD_NONCE: &str = "urn:ietf:params:acme:error:badNonce";
 
 /// A failed attempt.

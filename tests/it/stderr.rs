@@ -38,7 +38,6 @@ impl Stalled {
 
     fn spawned_by(spawn: impl FnOnce(Stdio) -> Spawned) -> Self {
         let (reader, writer) = io::pipe().unwrap();
-        let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let process = spawn(writer.into());
         let (mut reader, mut gateway) = (BufReader::new(reader), None);
         loop {
@@ -49,7 +48,7 @@ impl Stalled {
                 break;
             }
         }
-        fill(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe).unwrap());
+        fill(reader.get_ref());
         Self { process, gateway, _reader: reader }
     }
 
@@ -70,8 +69,10 @@ fn listens(surface: &str, line: &str) -> Option<SocketAddr> {
     is_it.then(|| line["address"].as_str()?.parse().ok())?
 }
 
-/// Writes until not one more byte fits.
-fn fill(mut pipe: File) {
+/// Writes into a pipe until not one more byte fits.
+fn fill(reader: &io::PipeReader) {
+    let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    let mut pipe = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe).unwrap();
     for size in [4_096, 1] {
         let more = vec![b' '; size];
         while let Ok(written) = pipe.write(&more) {
@@ -155,9 +156,8 @@ fn a_failed_start_ends_without_a_reader() {
     let address = format!("\"{}\"", taken.local_addr().unwrap());
     let setup = Setup::before(Node::nowhere()).set("admin.listen", &address);
     // the pipe is full before it starts
-    let (_reader, writer) = io::pipe().unwrap();
-    let own = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    fill(OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(own).unwrap());
+    let (reader, writer) = io::pipe().unwrap();
+    fill(&reader);
     let mut process = setup.spawn("serve", Stdio::null(), writer.into());
     let ended = process.ends_within(PATIENCE).expect("it ends");
     assert_eq!(ended.code(), Some(2));

@@ -110,13 +110,13 @@ impl World {
 
     /// Opens the store. A busy machine may take longer than a connection may, so it tries again.
     pub(crate) async fn open(&self) -> Store {
-        for _ in 1..5 {
+        let mut attempts = 1..5;
+        loop {
             match Store::open(&self.config(), None).await {
-                Err(StoreError::Unavailable(_)) => {}
+                Err(StoreError::Unavailable(_)) if attempts.next().is_some() => {}
                 opened => return opened.unwrap(),
             }
         }
-        Store::open(&self.config(), None).await.unwrap()
     }
 
     /// Another database, empty, whichever this one is.
