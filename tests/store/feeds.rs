@@ -285,17 +285,10 @@ pub(crate) async fn labels_at_the_same_time_are_both_stored(world: World) {
     };
     let setup = format!("{}; INSERT INTO moderation_label VALUES ('v', 'spam')", item("u"));
     world.raw(&setup).await.unwrap();
-    let (first, second) = (
-        "BEGIN; INSERT INTO moderation_label VALUES ('u', 'a'); \
-         DELETE FROM moderation_label WHERE post_uri = 'v'; SELECT pg_sleep(0.5); COMMIT",
-        format!(
-            "SELECT pg_sleep(0.2); INSERT INTO moderation_label VALUES ('u', 'b'); {}",
-            item("v")
-        ),
-    );
-    let (first, second) = tokio::join!(world.raw(first), world.raw(&second));
-    first.unwrap();
-    second.unwrap();
+    let first = "INSERT INTO moderation_label VALUES ('u', 'a'); \
+                 DELETE FROM moderation_label WHERE post_uri = 'v'";
+    let second = format!("INSERT INTO moderation_label VALUES ('u', 'b'); {}", item("v"));
+    world.behind(first, world.raw(&second)).await.unwrap();
     let both = "SELECT count(*) FROM feed_item WHERE moderation = '[\"a\", \"b\"]'";
     assert_eq!(world.number(both).await, 1);
     let blocked = texts(&["a", "spam"]);
@@ -312,15 +305,11 @@ pub(crate) async fn a_label_never_shows_a_hidden_post(world: World) {
     let plain = Post { labels: vec![], moderation: vec![], ..Post::any(1, &mut random) };
     let post = Post { is_hidden: false, ..plain };
     world.raw(&post.insert()).await.unwrap();
-    let hide = "BEGIN; UPDATE feed_item SET hidden = 1; SELECT pg_sleep(0.5); COMMIT";
     let label = format!(
-        "SELECT pg_sleep(0.2); \
-         INSERT INTO feed_label (feed, post_uri, label) VALUES ('{FEED}', '{}', 'rare')",
+        "INSERT INTO feed_label (feed, post_uri, label) VALUES ('{FEED}', '{}', 'rare')",
         post.uri
     );
-    let (hidden, labelled) = tokio::join!(world.raw(hide), world.raw(&label));
-    hidden.unwrap();
-    labelled.unwrap();
+    world.behind("UPDATE feed_item SET hidden = 1", world.raw(&label)).await.unwrap();
     let labels = texts(&["rare"]);
     assert_eq!(uris(&store, FeedQuery { labels: &labels, ..all_of(FEED) }).await, [""; 0]);
 }

@@ -101,18 +101,8 @@ pub(crate) async fn a_session_with_a_new_event_stays(world: World) {
         world.raw(event).await.unwrap();
         store.prune(&everything_before(LIMIT)).await.unwrap();
     } else {
-        // held open until the deletion waits for the row
-        let held = format!("BEGIN; {event}; SELECT pg_sleep(0.5); COMMIT");
-        let forget = async {
-            let sleeping = "SELECT count(*) FROM pg_stat_activity \
-                            WHERE wait_event = 'PgSleep' AND datname = current_database()";
-            while world.number(sleeping).await == 0 {
-                tokio::task::yield_now().await;
-            }
-            store.prune(&everything_before(LIMIT)).await.unwrap();
-        };
-        let (held, ()) = tokio::join!(world.raw(&held), forget);
-        held.unwrap();
+        let before = everything_before(LIMIT);
+        world.behind(event, store.prune(&before)).await.unwrap();
     }
     assert_eq!(world.number("SELECT count(*) FROM age_session").await, 1);
     store.close().await;

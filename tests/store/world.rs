@@ -8,6 +8,7 @@ use portcullis::store::{
 use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -129,6 +130,27 @@ impl World {
 
     pub(crate) async fn read_only(&self) -> Result<Journal, StoreError> {
         Store::open_read_only(&self.config(), None).await
+    }
+
+    /// What `second` returns. It starts while a transaction is open that has executed `first` and
+    /// that commits once `second` waits for it. Only PostgreSQL has two writers.
+    pub(crate) async fn behind<T>(&self, first: &str, second: impl Future<Output = T>) -> T {
+        let mut holder = PgConnection::connect(&self.url).await.unwrap();
+        let first = AssertSqlSafe(format!("BEGIN; {first}"));
+        sqlx::raw_sql(first).execute(&mut holder).await.unwrap();
+        let mut second = pin!(second);
+        let commit = async {
+            let waiting = "SELECT count(*) FROM pg_stat_activity \
+                           WHERE wait_event_type = 'Lock' AND datname = current_database()";
+            while self.number(waiting).await == 0 {
+                tokio::task::yield_now().await;
+            }
+            sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        };
+        tokio::select! {
+            _ = &mut second => panic!("it did not wait for the transaction"),
+            () = commit => second.await,
+        }
     }
 
     /// The number that a query finds.
