@@ -90,7 +90,7 @@ pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
     other.release().await.unwrap();
 
     let mut cut = lock(&one, felt(0xa), short).await.unwrap();
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_locks \
+    let kill = "SELECT pg_terminate_backend(pid, 30000) FROM pg_locks \
                 WHERE locktype = 'advisory' AND granted \
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     world.raw(kill).await.unwrap();
@@ -100,7 +100,8 @@ pub(crate) async fn a_signer_has_one_holder_at_a_time(world: World) {
 
     held.release().await.unwrap();
     let idle = "query = 'SELECT pg_advisory_unlock($1)' AND datname = current_database()";
-    let kill = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {idle}");
+    let kill =
+        format!("SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE {idle}");
     world.raw(&kill).await.unwrap();
     held.acquire(&two, short).await.expect("a connection that was cut while idle is replaced");
     let refused = lock(&one, felt(0xa), short).await;
@@ -137,7 +138,7 @@ pub(crate) async fn a_chore_has_one_process_at_a_time(world: World) {
         // the sessions of dropped locks end asynchronously
         assert!(began.elapsed() < Duration::from_secs(30), "only its session waits");
     }
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+    let kill = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity \
                 WHERE query LIKE '%pg_try_advisory_lock%' AND datname = current_database() \
                 AND pid <> pg_backend_pid()";
     world.raw(kill).await.unwrap();
@@ -171,13 +172,10 @@ fn a_held_lock_is_handed_over_in_turn() {
         assert!(waiting.is_held() && !held.is_held());
         waiting.release().await.unwrap();
         held.acquire(&one, long).await.unwrap();
-        world
-            .raw(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-            )
-            .await
-            .unwrap();
+        let kill = "SELECT pg_terminate_backend(pid, 30000) FROM pg_locks \
+                    WHERE locktype = 'advisory' AND database = \
+                    (SELECT oid FROM pg_database WHERE datname = current_database())";
+        world.raw(kill).await.unwrap();
         held.acquire(&one, long).await.expect("one that was cut while it was held is replaced");
         assert!(held.is_held());
     });
@@ -270,7 +268,7 @@ fn cut_connections_are_reopened() {
         let store = world.open().await;
         for number in 0..3 {
             let id = intend(&store, &intent(number)).await;
-            let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+            let kill = "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity \
                         WHERE datname = current_database() AND pid <> pg_backend_pid()";
             world.raw(kill).await.unwrap();
             assert!(store.intents().get(id).await.unwrap().is_some());

@@ -139,18 +139,19 @@ impl World {
         let first = AssertSqlSafe(format!("BEGIN; {first}"));
         sqlx::raw_sql(first).execute(&mut holder).await.unwrap();
         let mut second = pin!(second);
-        let commit = async {
+        let waits = async {
             let waiting = "SELECT count(*) FROM pg_stat_activity \
                            WHERE wait_event_type = 'Lock' AND datname = current_database()";
             while self.number(waiting).await == 0 {
                 tokio::task::yield_now().await;
             }
-            sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
         };
         tokio::select! {
             _ = &mut second => panic!("it did not wait for the transaction"),
-            () = commit => second.await,
+            () = waits => {}
         }
+        sqlx::raw_sql("COMMIT").execute(&mut holder).await.unwrap();
+        second.await
     }
 
     /// The number that a query finds.
