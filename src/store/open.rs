@@ -29,6 +29,9 @@ use std::time::Duration;
 /// How long to wait for a free connection or SQLite's own lock: less than the timeout of a
 /// statement.
 const WAIT: Duration = Duration::from_secs(3);
+/// Timeout of the first connection to a SQLite file, which creates or recovers it: a disk that is
+/// busy for some seconds must not end the start.
+const OPENING: Duration = Duration::from_secs(30);
 /// Timeout of migrations, including those of another process: they run only at the start, and one
 /// may write hundreds of thousands of rows and their indexes.
 const MIGRATING: Duration = Duration::from_secs(600);
@@ -254,7 +257,9 @@ async fn sqlite_pools(file: &Path) -> Result<(SqlitePool, SqlitePool), StoreErro
         .foreign_keys(true)
         // overwrites deleted rows, and the old values of changed ones
         .pragma("secure_delete", "ON");
+    let first = within(OPENING, SqliteConnection::connect_with(&options)).await?;
     let writer = bounded(sqlite_pool(1).connect_with(options)).await?;
+    bounded(first.close()).await?;
     let readers = sqlite_options(file).read_only(true);
     Ok((writer, sqlite_pool(READERS).connect_lazy_with(readers)))
 }
