@@ -59,7 +59,8 @@ def addresses_of_a_prefix():
         return
     setup = ("ip link set lo up && ip -6 addr add fd00:1::1 dev lo"
              ' && ip -6 route add local fd00:1::/48 dev lo && exec "$@"')
-    command = ["unshare", "--net", "--map-root-user", "sh", "-c", setup, "sh", sys.executable,
+    mapped = [] if os.getuid() == 0 else ["--map-root-user"]
+    command = ["unshare", "--net", *mapped, "sh", "-c", setup, "sh", sys.executable,
                sys.argv[0], "many_addresses"]
     inside = {**os.environ, "PORTCULLIS_ATTACK_NAMESPACE": "1"}
     ended = subprocess.run(command, env=inside, stdout=subprocess.DEVNULL)
