@@ -1,10 +1,10 @@
 //! The cost of a request: CPU time, latency and memory of the real program on the loopback,
 //! compared with what bare Pingora spends on forwarding the same request.
 //!
-//! `cargo bench --bench edge -- [WORD] [--seconds N] [--rounds N] [--idle N]`, Linux only. It
-//! starts a small node, the program and the pass-through, and drives each with closed-loop clients
-//! in turn; each figure is the median over the rounds. A wrong response fails the run. For one
-//! short round that checks all responses, use `cargo test --bench edge`.
+//! `cargo bench --bench edge -- [WORD] [--seconds N] [--rounds N] [--idle N] [--program FILE]`,
+//! Linux only. It starts a small node, the program and the pass-through, and drives each with
+//! closed-loop clients in turn; each figure is the median over the rounds. A wrong response fails
+//! the run. For one short round that checks all responses, use `cargo test --bench edge`.
 //!
 //! Modules: `scenario` (requests), `load` (clients), `process` (programs), `node` (upstream).
 
@@ -24,6 +24,7 @@ use node::Node;
 use process::Process;
 use report::Row;
 use scenario::{CASES, Case, Program};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ struct Options {
     /// The number of idle connections, reduced if the open file limit is lower.
     #[arg(long, default_value_t = 10_000)]
     idle: usize,
+    /// The program to measure instead of the one built with the bench.
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_portcullis"))]
+    program: PathBuf,
     /// Set by `cargo bench`; without it the run is short.
     #[arg(long, hide = true)]
     bench: bool,
@@ -90,12 +94,12 @@ struct Bench {
 }
 
 impl Bench {
-    fn start() -> Self {
+    fn start(executable: &Path) -> Self {
         let node = Node::start().address;
         Self {
-            usual: Process::program(Program::Usual, node),
-            plain: Process::program(Program::Plain, node),
-            limited: Process::program(Program::Limited, node),
+            usual: Process::program(executable, Program::Usual, node),
+            plain: Process::program(executable, Program::Plain, node),
+            limited: Process::program(executable, Program::Limited, node),
             bare: Process::baseline(node),
             clients: Clients::new(),
         }
@@ -124,7 +128,7 @@ fn measure(options: &Options) -> u64 {
     if cases.is_empty() {
         return 0;
     }
-    let mut bench = Bench::start();
+    let mut bench = Bench::start(&options.program);
     println!("{}", report::conditions());
     println!("{}", report::HEAD);
     let time = Duration::from_secs_f64(options.seconds);
@@ -163,7 +167,7 @@ fn measure_idle(options: &Options, open_files: u64) -> u64 {
     let mut clients = Clients::new();
     let mut wrong = 0;
     for (name, process) in [
-        ("portcullis", Process::program(Program::Usual, node)),
+        ("portcullis", Process::program(&options.program, Program::Usual, node)),
         ("bare Pingora", Process::baseline(node)),
     ] {
         match idle::measure(&process, clients.next(), count) {

@@ -3,6 +3,8 @@
 use crate::baseline;
 use crate::scenario::Program;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval between polls.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running program; killed on drop.
+/// A running program; ended on drop.
 pub(crate) struct Process {
     child: Child,
     folder: PathBuf,
@@ -27,13 +29,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The program under test in front of this node, on one thread, with limits that no run
-    /// reaches.
-    pub(crate) fn program(program: Program, node: SocketAddr) -> Self {
+    /// This executable as the program under test in front of this node, on one thread, with limits
+    /// that no run reaches.
+    pub(crate) fn program(executable: &Path, program: Program, node: SocketAddr) -> Self {
         let folder = new_folder();
         let config = folder.join("portcullis.toml");
         fs::write(&config, configuration(program, node, &folder)).expect("a folder of ours");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        let mut command = Command::new(executable);
         command.arg("serve").arg("--config").arg(config);
         let mut child = spawn(command, &folder);
         let address = eventually(&mut child, &folder, || listening(&folder));
@@ -108,7 +110,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _gone_already = self.child.kill();
+        if self.is_bare {
+            let _gone_already = self.child.kill();
+        } else {
+            // as an operator ends it, so that it writes its profile if it has counters
+            let pid = Pid::from_raw(self.child.id().cast_signed());
+            let _gone_already = signal::kill(pid, Signal::SIGTERM);
+        }
         let _reaped = self.child.wait();
         let _left_behind = fs::remove_dir_all(&self.folder);
     }

@@ -99,7 +99,9 @@ def main():
             names = tar.getnames()
             assert names == sorted(names) and len(names) == len(set(names))
             entries.extend(tar.getmembers())
-            tar.extractall(folder, numeric_owner=True, filter="fully_trusted")
+            # the parameter of the same meaning is younger than Python 3.11
+            tar.extraction_filter = lambda member, _folder: member
+            tar.extractall(folder, numeric_owner=True)
     packages = judge_entries(entries)
     size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
     print(f"{config['os']}/{config['architecture']}, {size >> 20} MiB, with {', '.join(sorted(packages))}")
