@@ -124,9 +124,18 @@ def rendered(folder):
     return list(yaml.safe_load_all(text))
 
 
+def is_before_1_21():
+    """Whether `kubectl`, as in Debian 12, knows folders as bases only, which newer ones deprecate."""
+    command = ["kubectl", "version", "--client", "--output=json"]
+    found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return int(re.match(r"\d+", found["clientVersion"]["minor"])[0]) < 21
+
+
 def overlay(folder, readme):
     """The overlay in README.md replaces image and configurations, and its namespace is theirs."""
     text = re.search(r"```yaml\n# overlay/kustomization.yaml\n(.*?)```", readme, re.S)[1]
+    if is_before_1_21():
+        text = text.replace("resources:", "bases:")
     (folder / "conf").symlink_to(Path("conf").resolve())
     (folder / "overlay").mkdir()
     (folder / "overlay" / "kustomization.yaml").write_text(text)
