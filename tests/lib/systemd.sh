@@ -111,7 +111,7 @@ start_machine() {
 
 # $1 requests per second.
 lose_nothing() {
-  MACHINE="nsenter -t $MACHINE_PID -m -p -u -i -n -C" \
+  MACHINE="${ENTER[*]} $MACHINE_PID" \
     nsenter -t "$MACHINE_PID" -n node tests/systemd/load.mjs "$1"
 }
 

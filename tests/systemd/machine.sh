@@ -51,8 +51,12 @@ machine_boot() {
   return 1
 }
 
+# Followed by its process and a command, runs the command in it. With its root and folder, as the
+# namespace of its mounts begins elsewhere if this root is one of chroot(1).
+ENTER=(nsenter -m -r -w -p -u -i -n -C -t)
+
 # Runs a command in it.
-machine_do() { nsenter -t "$MACHINE_PID" -m -p -u -i -n -C "$@"; }
+machine_do() { "${ENTER[@]}" "$MACHINE_PID" "$@"; }
 
 machine_halt() {
   [[ -z $MACHINE_PID ]] || kill -s KILL "$MACHINE_PID" 2>/dev/null || true
