@@ -197,6 +197,7 @@ reloads_are_reported() {
   expect "the process after reloads" "$pid" "$(service_property MainPID)"
 }
 
+# The number of the service's user, who is not root.
 service_user() {
   machine_do awk '$1 == "Uid:" && $2 > 0 { print $2 }' "/proc/$(service_property MainPID)/status"
 }
