@@ -211,21 +211,24 @@ prometheus_live() {
   PORTCULLIS=$TARGET/debug/portcullis "$VENV/bin/python" -B tests/prometheus/run.py
 }
 
-# Real faults, with a real Prometheus and Alertmanager. In name spaces of its own: it mounts a small
-# file system. Root has the right to do so, and would not own the database's socket as a mapped one.
-outages() {
+# unshare(1) as root, or as a user who is mapped to root. Root itself would not own the database's
+# socket as a mapped one, and has no user namespaces in a chroot.
+unshare_as_root() {
   local mapped=()
   (($(id -u) == 0)) || mapped=(--map-root-user)
-  PORTCULLIS=$TARGET/debug/portcullis \
-    unshare "${mapped[@]}" --mount "$VENV/bin/python" -B tests/outages/run.py
+  unshare "${mapped[@]}" "$@"
+}
+
+# Real faults, with a real Prometheus and Alertmanager. In name spaces of its own: it mounts a small
+# file system.
+outages() {
+  PORTCULLIS=$TARGET/debug/portcullis unshare_as_root --mount "$VENV/bin/python" -B tests/outages/run.py
 }
 
 # A fault at each step of a request. It mounts small file systems, as outages does, and traces the
 # program, for which it needs root or CAP_SYS_PTRACE.
 faults() {
-  local mapped=()
-  (($(id -u) == 0)) || mapped=(--map-root-user)
-  PORTCULLIS=$TARGET/debug/portcullis unshare "${mapped[@]}" --mount tests/faults/run.mjs
+  PORTCULLIS=$TARGET/debug/portcullis unshare_as_root --mount tests/faults/run.mjs
 }
 
 # Three instances and one store, with faults of each; six minutes, because a quota is of a minute.

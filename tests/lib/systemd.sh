@@ -77,14 +77,13 @@ packages() {
 
 # The installed program accepts the installed configuration, with only its own libraries.
 chroot_check() {
-  local root=$1 bare=$WORK/bare mapped=() library
-  (($(id -u) == 0)) || mapped=(--map-root-user)
+  local root=$1 bare=$WORK/bare library
   cp -r "$root" "$bare"
   for library in $(ldd "$bare/usr/local/bin/portcullis" | grep -o '/[^ ]*'); do
     mkdir -p "$bare${library%/*}"
     cp -L "$library" "$bare$library"
   done
-  unshare "${mapped[@]}" --root="$bare" /usr/local/bin/portcullis check \
+  unshare_as_root --root="$bare" /usr/local/bin/portcullis check \
     --config /etc/portcullis/portcullis.toml
   rm -rf "$bare"
 }

@@ -132,8 +132,9 @@ impl World {
         Store::open_read_only(&self.config(), None).await
     }
 
-    /// What `second` returns. It starts while a transaction is open that has executed `first` and
-    /// that commits once `second` waits for it. Only PostgreSQL has two writers.
+    /// Runs `second` while a transaction is open that has executed `first`, and commits the
+    /// transaction once `second` waits for it. Returns the output of `second`. Only PostgreSQL has
+    /// two writers.
     pub(crate) async fn behind<T>(&self, first: &str, second: impl Future<Output = T>) -> T {
         let mut holder = PgConnection::connect(&self.url).await.unwrap();
         let first = AssertSqlSafe(format!("BEGIN; {first}"));

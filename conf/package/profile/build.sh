@@ -3,12 +3,10 @@
 # https://doc.rust-lang.org/rustc/profile-guided-optimization.html. Sourced by conf/package/build.
 
 # It belongs to one version of the program, one compiler and one target, because the names of all
-# functions in it depend on these.
-profile_file() {
-  local compiler
-  compiler=$(rustc -vV | sed -n 's/^release: //p')
-  echo "$HERE/profile/portcullis-$VERSION-rustc-$compiler-$TRIPLE.profdata.gz"
-}
+# functions in it depend on these. $1 is the compiler's version.
+profile_file() { echo "$HERE/profile/portcullis-$VERSION-rustc-$1-$TRIPLE.profdata.gz"; }
+
+compiler_version() { rustc -vV | sed -n 's/^release: //p'; }
 
 add_flags() {
   local flag
@@ -18,7 +16,7 @@ add_flags() {
 # Lets the compiler use the profile. Without one the program is the same, but slower.
 use_profile() {
   local file profile
-  file=$(profile_file)
+  file=$(profile_file "$(compiler_version)")
   if [[ ! -f $file ]]; then
     echo "build: no ${file##*/}, so a request will cost up to 11 % more CPU time" >&2
     return
@@ -47,5 +45,5 @@ build_profile() {
     -- --program "$TARGET/package-profile/$TRIPLE/dist/portcullis" --rounds 1 --idle 1000
   # what never ran is left out
   "$tools/llvm-profdata" merge --sparse --output "$WORK/profdata" "$counts"
-  gzip -9nc "$WORK/profdata" >"$(profile_file)"
+  gzip -9nc "$WORK/profdata" >"$(profile_file "$(compiler_version)")"
 }
