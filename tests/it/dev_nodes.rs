@@ -11,7 +11,7 @@ use crate::support::client::Client;
 use crate::support::dev::{Dev, SURFACES, dev, dev_of, eventually, said};
 use crate::support::edge::{PROGRAM, program, program_by, signal};
 use crate::support::folder::Folder;
-use crate::support::node::{Act, Call, Node};
+use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::request::{Request, rpc};
 use crate::support::script::{good, json, result};
 use crate::support::secure::{Pair, secured_node};
@@ -216,14 +216,15 @@ fn foreign(call: &Call) -> Vec<Act> {
     match call.json()["method"].as_str() {
         Some("starknet_chainId") => vec![Act::Send(result(call, r#""0x534e5f4d41494e""#))],
         Some(method) if method.starts_with("devnet_") => {
-            let error = r#"{"code":-32601,"message":"Method not found"}"#;
-            vec![Act::Send(json(format!(
-                r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
-                call.id()
-            )))]
+            vec![Act::Send(failure(call, -32601, "Method not found"))]
         }
         _ => good(call),
     }
+}
+
+fn failure(call: &Call, code: i32, message: &str) -> Vec<u8> {
+    let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
+    json(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, call.id()))
 }
 
 /// `dev` on a node behind TLS.
@@ -284,6 +285,28 @@ fn a_devnet_that_is_named_is_only_read() {
         let writes = method.starts_with("starknet_add") || method == "devnet_mint";
         assert!(!writes, "{method} was sent");
     }
+}
+
+#[test]
+fn a_node_that_answers_too_late_is_asked_again() {
+    let (state, asked) = (Folder::new(), Latch::default());
+    let node = Node::start(move |call| match call.json()["method"].as_str() {
+        Some("devnet_getConfig") => vec![Act::Send(result(call, "{}"))],
+        Some("starknet_getClassHashAt") if !asked.is_open() => {
+            vec![Act::Tell(asked.clone()), Act::Hang]
+        }
+        // it has no accounts, and refuses to mint
+        Some("starknet_getClassHashAt") => {
+            vec![Act::Send(failure(call, 20, "Contract not found"))]
+        }
+        _ => foreign(call),
+    });
+    let url = format!("http://{}/rpc", node.address());
+    let mut command = dev(state.path(), &["--node", &url, "--deploy"]);
+    let output = command.env("PORTCULLIS__NODE__TIMEOUT", "500ms").output().unwrap();
+    let said = said(&output);
+    assert_eq!(said.matches("the node answers too late: asking it again").count(), 1, "{said}");
+    assert!(said.contains("cannot set up the network: deploying an account: "), "{said}");
 }
 
 #[test]

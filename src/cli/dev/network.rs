@@ -6,6 +6,7 @@
 
 use super::node::CHAIN_ID;
 use super::secrets::{ACCOUNT_CLASS, Account, Accounts};
+use crate::cli::output;
 use crate::config::NodeConfig;
 use crate::io::MemoryPool;
 use crate::node::chain::{CallTrace, Chain, RpcError, code};
@@ -130,7 +131,10 @@ impl Network {
         loop {
             match self.deploy_missing().await {
                 Err(NetworkError::Node(_, RpcError::Node(NodeError::Timeout)))
-                    if Instant::now() < end => {}
+                    if Instant::now() < end =>
+                {
+                    output::notice("the node answers too late: asking it again ...");
+                }
                 deployed => break deployed?,
             }
         }
