@@ -5,14 +5,43 @@
 
 use super::error::StoreError;
 use super::row::{Arg, Row};
+use super::timeout::TIMEOUT;
 use sqlx::pool::PoolConnection;
 use sqlx::{Postgres, SqlSafeStr, Sqlite};
+use tokio::time::timeout;
 
 /// A connection to either database.
 #[derive(Debug)]
 pub(super) enum Connection {
     Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
+    Postgres(PgPooled),
+}
+
+/// A connection to PostgreSQL that returns to its pool within [`TIMEOUT`], or is closed.
+///
+/// The pool tests each connection that returns, and its own test has no limit: a connection that
+/// falls silent then would occupy its place in the pool until TCP gives up, after a quarter of an
+/// hour.
+#[derive(Debug)]
+pub(super) struct PgPooled {
+    connection: PoolConnection<Postgres>,
+    is_usable: bool,
+}
+
+impl From<PoolConnection<Postgres>> for PgPooled {
+    fn from(connection: PoolConnection<Postgres>) -> Self {
+        Self { connection, is_usable: true }
+    }
+}
+
+impl Drop for PgPooled {
+    fn drop(&mut self) {
+        if self.is_usable {
+            tokio::spawn(timeout(TIMEOUT, self.connection.return_to_pool()));
+        } else {
+            self.connection.close_on_drop();
+        }
+    }
 }
 
 /// A statement with its arguments, for the driver that type inference finds.
@@ -37,8 +66,8 @@ impl Connection {
                 let rows = query!(sql, args).fetch_all(&mut **connection).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Self::Postgres(connection) => {
-                let rows = query!(sql, args).fetch_all(&mut **connection).await?;
+            Self::Postgres(pooled) => {
+                let rows = query!(sql, args).fetch_all(&mut *pooled.connection).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
         })
@@ -54,8 +83,8 @@ impl Connection {
             Self::Sqlite(connection) => {
                 query!(sql, args).execute(&mut **connection).await?.rows_affected()
             }
-            Self::Postgres(connection) => {
-                query!(sql, args).execute(&mut **connection).await?.rows_affected()
+            Self::Postgres(pooled) => {
+                query!(sql, args).execute(&mut *pooled.connection).await?.rows_affected()
             }
         })
     }
@@ -68,8 +97,8 @@ impl Connection {
                 let rows = statements.fetch_all(&mut **connection).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Self::Postgres(connection) => {
-                let rows = statements.fetch_all(&mut **connection).await?;
+            Self::Postgres(pooled) => {
+                let rows = statements.fetch_all(&mut *pooled.connection).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
         })
@@ -87,7 +116,7 @@ impl Connection {
     pub(super) fn close(mut self) {
         match &mut self {
             Self::Sqlite(connection) => connection.close_on_drop(),
-            Self::Postgres(connection) => connection.close_on_drop(),
+            Self::Postgres(pooled) => pooled.is_usable = false,
         }
     }
 }

@@ -145,7 +145,7 @@ impl Db {
     }
 
     /// Closes all connections once their statements are done. A PostgreSQL that does not answer is
-    /// left after [`TIMEOUT`]: the pool tests each connection that comes back, without a limit.
+    /// left after [`TIMEOUT`].
     pub(super) async fn close(&self) {
         match self {
             Self::Sqlite { writer, readers } => {
@@ -166,5 +166,6 @@ async fn of_sqlite(pool: &SqlitePool) -> Result<Connection, StoreError> {
 }
 
 async fn of_postgres(pool: &PgPool, breaker: &ConnectBreaker) -> Result<Connection, StoreError> {
-    Box::pin(breaker.acquire(pool)).await.map(Connection::Postgres)
+    let connection = Box::pin(breaker.acquire(pool)).await?;
+    Ok(Connection::Postgres(connection.into()))
 }

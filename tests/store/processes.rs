@@ -393,6 +393,27 @@ fn a_server_that_falls_silent_does_not_delay_the_end() {
 }
 
 #[test]
+fn a_connection_that_falls_silent_leaves_its_place_to_another() {
+    on_postgres(async |world: World| {
+        Store::open(&world.config(), None).await.unwrap().close().await;
+        // the read, and the test of its connection when that comes back to the pool
+        for number in 0..4 {
+            let wire = Wire::to(&world).await;
+            let config = StoreConfig { max_connections: 1, ..wire.config().clone() };
+            let store = Store::open(&config, None).await.unwrap();
+            wire.arm(Cut { request: Request::Number(number), moment: Moment::Silent });
+            let _may_be_late = store.ping().await;
+            let began = Instant::now();
+            while store.ping().await.is_err() {
+                let waited = began.elapsed();
+                assert!(waited < Duration::from_secs(30), "silent from request {number} on");
+            }
+            store.close().await;
+        }
+    });
+}
+
+#[test]
 fn a_hanging_database_times_out_within_seconds() {
     on_sqlite(async |_: World| {
         // accepts by its backlog, and never says a word
