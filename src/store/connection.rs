@@ -19,9 +19,8 @@ pub(super) enum Connection {
 
 /// A connection to PostgreSQL that returns to its pool within [`TIMEOUT`], or is closed.
 ///
-/// The pool tests each connection that returns, and its own test has no limit: a connection that
-/// falls silent then would occupy its place in the pool until TCP gives up, after a quarter of an
-/// hour.
+/// The pool tests each returned connection without a timeout: one that falls silent then would
+/// occupy its slot until TCP gives up, which takes a quarter of an hour.
 #[derive(Debug)]
 pub(super) struct PgPooled {
     connection: PoolConnection<Postgres>,

@@ -288,12 +288,12 @@ fn a_devnet_that_is_named_is_only_read() {
 }
 
 #[test]
-fn a_node_that_answers_too_late_is_asked_again() {
-    let (state, asked) = (Folder::new(), Latch::default());
+fn a_node_that_responds_too_late_is_retried() {
+    let (state, late) = (Folder::new(), Latch::default());
     let node = Node::start(move |call| match call.json()["method"].as_str() {
         Some("devnet_getConfig") => vec![Act::Send(result(call, "{}"))],
-        Some("starknet_getClassHashAt") if !asked.is_open() => {
-            vec![Act::Tell(asked.clone()), Act::Hang]
+        Some("starknet_getClassHashAt") if !late.is_open() => {
+            vec![Act::Tell(late.clone()), Act::Hang]
         }
         // it has no accounts, and refuses to mint
         Some("starknet_getClassHashAt") => {
@@ -305,7 +305,7 @@ fn a_node_that_answers_too_late_is_asked_again() {
     let mut command = dev(state.path(), &["--node", &url, "--deploy"]);
     let output = command.env("PORTCULLIS__NODE__TIMEOUT", "2s").output().unwrap();
     let said = said(&output);
-    assert!(said.contains("the node answers too late: asking it again"), "{said}");
+    assert!(said.contains("the node did not respond in time: retrying"), "{said}");
     assert!(said.contains("cannot set up the network: deploying an account: "), "{said}");
 }
 

@@ -376,40 +376,39 @@ fn an_old_connection_is_replaced() {
     });
 }
 
-#[test]
-fn a_server_that_falls_silent_does_not_delay_the_end() {
+/// Runs a test on stores with one connection, each silent from another request on: the read, or the
+/// test of its connection by the pool.
+fn on_silenced(test: impl AsyncFn(Store, u32)) {
     on_postgres(async |world: World| {
         Store::open(&world.config(), None).await.unwrap().close().await;
-        // the read, and the test of its connection when that comes back to the pool
-        for number in 0..4 {
-            let wire = Wire::to(&world).await;
-            let store = Store::open(wire.config(), None).await.unwrap();
-            wire.arm(Cut { request: Request::Number(number), moment: Moment::Silent });
-            let _may_be_late = store.ping().await;
-            let closed = tokio::time::timeout(Duration::from_secs(9), store.close()).await;
-            assert!(closed.is_ok(), "silent from request {number} on");
-        }
-    });
-}
-
-#[test]
-fn a_connection_that_falls_silent_leaves_its_place_to_another() {
-    on_postgres(async |world: World| {
-        Store::open(&world.config(), None).await.unwrap().close().await;
-        // the read, and the test of its connection when that comes back to the pool
         for number in 0..4 {
             let wire = Wire::to(&world).await;
             let config = StoreConfig { max_connections: 1, ..wire.config().clone() };
             let store = Store::open(&config, None).await.unwrap();
             wire.arm(Cut { request: Request::Number(number), moment: Moment::Silent });
             let _may_be_late = store.ping().await;
-            let began = Instant::now();
-            while store.ping().await.is_err() {
-                let waited = began.elapsed();
-                assert!(waited < Duration::from_secs(30), "silent from request {number} on");
-            }
-            store.close().await;
+            test(store, number).await;
         }
+    });
+}
+
+#[test]
+fn a_server_that_falls_silent_does_not_delay_the_end() {
+    on_silenced(async |store: Store, number| {
+        let closed = tokio::time::timeout(Duration::from_secs(9), store.close()).await;
+        assert!(closed.is_ok(), "silent from request {number} on");
+    });
+}
+
+#[test]
+fn a_connection_that_falls_silent_leaves_its_slot_to_another() {
+    on_silenced(async |store: Store, number| {
+        let began = Instant::now();
+        while store.ping().await.is_err() {
+            let waited = began.elapsed();
+            assert!(waited < Duration::from_secs(30), "silent from request {number} on");
+        }
+        store.close().await;
     });
 }
 

@@ -31,8 +31,7 @@ const L1_BRIDGE: &str = "0x1111111111111111111111111111111111111111";
 const RECOVERY_DELAY: u64 = 3_600;
 /// Seconds before a stake can be withdrawn.
 const UNBONDING_DELAY: u64 = 60;
-/// How long a node that answers too late is asked again: a slow machine compiles a declared class
-/// for seconds.
+/// How long a call that times out is retried: a slow machine compiles a declared class for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bounds of a declaration: the largest takes 640 million L2 gas.
 const DECLARE: Bounds =
@@ -133,7 +132,7 @@ impl Network {
                 Err(NetworkError::Node(_, RpcError::Node(NodeError::Timeout)))
                     if Instant::now() < end =>
                 {
-                    output::notice("the node answers too late: asking it again ...");
+                    output::notice("the node did not respond in time: retrying ...");
                 }
                 deployed => break deployed?,
             }
