@@ -53,9 +53,11 @@ fn value(node: &Yaml) -> Value {
         Yaml::Real(number) => number.parse::<f64>().unwrap_or_default().into(),
         Yaml::Boolean(value) => (*value).into(),
         Yaml::Array(items) => items.iter().map(value).collect(),
-        Yaml::Hash(members) => {
-            Value::from_pairs(members.iter().map(|(name, member)| (value(name), value(member))))
-        }
+        Yaml::Hash(members) => Value::from_pairs(
+            members
+                .iter()
+                .map(|(name, member)| (value(name), value(member))),
+        ),
         Yaml::Null | Yaml::Alias(_) | Yaml::BadValue => Value::from(()),
     }
 }
@@ -71,21 +73,30 @@ fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
     }
     templates.add_filter("json", json);
     templates.add_filter("pretty", |node: &Value| pretty(node, 0));
-    templates.add_filter("blocks", |text: Option<&str>| Value::from_safe_string(blocks(text)));
+    templates.add_filter("blocks", |text: Option<&str>| {
+        Value::from_safe_string(blocks(text))
+    });
     templates.add_filter("inline", |text: Option<&str>| {
         let html = blocks(text);
-        let paragraph = html.trim().strip_prefix("<p>").and_then(|rest| rest.strip_suffix("</p>"));
+        let paragraph = html
+            .trim()
+            .strip_prefix("<p>")
+            .and_then(|rest| rest.strip_suffix("</p>"));
         Value::from_safe_string(paragraph.unwrap_or(&html).to_owned())
     });
     templates.add_filter("at", at);
     templates.add_filter("by_name", |list: Vec<Value>| {
-        Value::from_pairs(list.iter().map(|one| (member(one, "name"), member(one, "value"))))
+        Value::from_pairs(
+            list.iter()
+                .map(|one| (member(one, "name"), member(one, "value"))),
+        )
     });
     templates.add_function("anchor", anchor);
     templates.add_function("pad", |indent: usize| " ".repeat(indent));
     let style = file("../palette.css")? + &file("style.css")?;
-    let page =
-        templates.get_template("page.html")?.render(context! { documents, readers, style })?;
+    let page = templates
+        .get_template("page.html")?
+        .render(context! { documents, readers, style })?;
     // minijinja also escapes `/` and `'`, which HTML text does not need
     Ok(page.replace("&#x2f;", "/").replace("&#x27;", "'"))
 }
@@ -125,13 +136,18 @@ fn runbook() -> Result<String, Box<dyn Error>> {
     html::push_html(&mut body, events);
     let file = |name| fs::read_to_string(Path::new(PAGE).join(name));
     let style = file("../palette.css")? + &file("style.css")?;
-    Ok(file("runbook.html")?.replace("{{ style }}", &style).replace("{{ body }}", &body))
+    Ok(file("runbook.html")?
+        .replace("{{ style }}", &style)
+        .replace("{{ body }}", &body))
 }
 
 /// The anchor that GitHub generates for a heading.
 fn slug(title: &str) -> String {
     let letters = title.to_lowercase().replace(' ', "-");
-    letters.chars().filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter)).collect()
+    letters
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter))
+        .collect()
 }
 
 /// A value as JSON on one line.
@@ -150,7 +166,10 @@ fn pretty(node: &Value, indent: usize) -> String {
     match parts(node, |part| pretty(part, inner)) {
         Some(([open, close], parts)) if indent + line.len() > SHORT => {
             let (pad, end) = (" ".repeat(inner), " ".repeat(indent));
-            format!("{open}\n{pad}{}\n{end}{close}", parts.join(&format!(",\n{pad}")))
+            format!(
+                "{open}\n{pad}{}\n{end}{close}",
+                parts.join(&format!(",\n{pad}"))
+            )
         }
         _ => line,
     }
@@ -159,9 +178,10 @@ fn pretty(node: &Value, indent: usize) -> String {
 /// The brackets of an array or object and its parts, serialized by `write`; `None` for a scalar.
 fn parts(node: &Value, write: impl Fn(&Value) -> String) -> Option<([char; 2], Vec<String>)> {
     match node.kind() {
-        ValueKind::Seq => {
-            Some((['[', ']'], node.try_iter().ok()?.map(|item| write(&item)).collect()))
-        }
+        ValueKind::Seq => Some((
+            ['[', ']'],
+            node.try_iter().ok()?.map(|item| write(&item)).collect(),
+        )),
         ValueKind::Map => {
             let member = |name: Value| {
                 let member = node.get_item(&name).unwrap_or_default();
@@ -188,7 +208,9 @@ fn blocks(text: Option<&str>) -> String {
 fn at(node: &Value, root: &Value) -> Value {
     let reference = member(node, "$ref");
     match reference.as_str().and_then(|to| to.strip_prefix("#/")) {
-        Some(path) => path.split('/').fold(root.clone(), |node, name| member(&node, name)),
+        Some(path) => path
+            .split('/')
+            .fold(root.clone(), |node, name| member(&node, name)),
         None => node.clone(),
     }
 }
@@ -196,7 +218,14 @@ fn at(node: &Value, root: &Value) -> Value {
 /// An anchor of letters, digits and hyphens.
 fn anchor(document: &Value, words: Rest<String>) -> String {
     let names = ["folder", "name"].map(|name| member(document, name).to_string());
-    let text = names.into_iter().chain(words.0).collect::<Vec<_>>().join("-");
+    let text = names
+        .into_iter()
+        .chain(words.0)
+        .collect::<Vec<_>>()
+        .join("-");
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
 }

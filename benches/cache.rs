@@ -74,17 +74,29 @@ impl World {
         });
         let settings = gateway.running.settings();
         let client = ClientKey::of(Ipv4Addr::LOCALHOST.into());
-        Self { gateway, settings, client, runtime }
+        Self {
+            gateway,
+            settings,
+            client,
+            runtime,
+        }
     }
 
     fn request(&self, body: &str) -> Arc<ReadRequest> {
-        let read = self.gateway.inspect(&self.settings, black_box(body).as_bytes());
+        let read = self
+            .gateway
+            .inspect(&self.settings, black_box(body).as_bytes());
         read.expect("it is permitted").0
     }
 
     fn lookup<'a>(&'a self, request: &'a ReadRequest) -> Lookup<'a> {
-        let caller = Caller { client: self.client, traceparent: None, position: None };
-        self.gateway.lookup(&self.settings, black_box(request), caller)
+        let caller = Caller {
+            client: self.client,
+            traceparent: None,
+            position: None,
+        };
+        self.gateway
+            .lookup(&self.settings, black_box(request), caller)
     }
 
     /// Polls until the response comes from the cache.
@@ -145,12 +157,17 @@ fn gzip(c: &mut Criterion) {
     let world = World::new(true);
     let request = world.request(CLASS);
     world.until_cached(&request);
-    let Lookup::Cached(answer, _) = world.lookup(&request) else { panic!("it is cached") };
+    let Lookup::Cached(answer, _) = world.lookup(&request) else {
+        panic!("it is cached")
+    };
     let payload = &answer.payload;
     c.bench_function("the gzip form of 256 KiB, made", |b| {
         b.iter(|| {
             let form = GzipForm::of(payload.len());
-            assert!(world.runtime.block_on(form.make(payload, None)), "it is smaller");
+            assert!(
+                world.runtime.block_on(form.make(payload, None)),
+                "it is smaller"
+            );
         });
     });
     world.runtime.block_on(answer.gzip.make(payload, None));

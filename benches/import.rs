@@ -9,9 +9,18 @@ use simd_json::Buffers;
 use std::hint::black_box;
 
 const FILES: [(&str, &str); 3] = [
-    ("account", include_str!("../conf/dev/content/1-accounts.ndjson")),
-    ("podcast", include_str!("../conf/dev/content/2-podcasts.ndjson")),
-    ("feed_item", include_str!("../conf/dev/content/3-feed-items.ndjson")),
+    (
+        "account",
+        include_str!("../conf/dev/content/1-accounts.ndjson"),
+    ),
+    (
+        "podcast",
+        include_str!("../conf/dev/content/2-podcasts.ndjson"),
+    ),
+    (
+        "feed_item",
+        include_str!("../conf/dev/content/3-feed-items.ndjson"),
+    ),
 ];
 
 fn parsing(criterion: &mut Criterion) {

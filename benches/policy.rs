@@ -36,7 +36,9 @@ const BLOCK_NUMBER: &str =
 const CLASS: &str = include_str!("../conf/dev/contracts/build/registry.sierra.json");
 
 fn policy(proxies: &[&str]) -> GatewayPolicy {
-    let proxies = proxies.iter().map(|network| network.parse().expect("a network"));
+    let proxies = proxies
+        .iter()
+        .map(|network| network.parse().expect("a network"));
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::from(proxies.collect::<Vec<_>>()),
@@ -48,7 +50,10 @@ fn policy(proxies: &[&str]) -> GatewayPolicy {
 fn large_call() -> String {
     let felt = format!("\"0x{}\",", "1234567890abcdef".repeat(3));
     let count = (65_536 - CALL.len()) / felt.len();
-    CALL.replace("\"0x7f793d298e1fee9d\"", felt.repeat(count).trim_end_matches(','))
+    CALL.replace(
+        "\"0x7f793d298e1fee9d\"",
+        felt.repeat(count).trim_end_matches(','),
+    )
 }
 
 /// A wallet's fee estimate as starknet.js sends it.
@@ -83,12 +88,20 @@ fn identification(c: &mut Criterion) {
     for (name, peer, forwarded) in [
         ("a proxy", peer, "198.51.100.7"),
         ("a proxy, IPv6", peer, "2001:db8:1:2:3:4:5:6"),
-        ("four proxies", peer, "198.51.100.7, 10.0.0.3, 10.0.0.2, 10.0.0.1"),
+        (
+            "four proxies",
+            peer,
+            "198.51.100.7, 10.0.0.3, 10.0.0.2, 10.0.0.1",
+        ),
         ("none that is believed", stranger, "198.51.100.7, 10.0.0.3"),
     ] {
         group.bench_function(name, |b| {
             b.iter(|| {
-                Client::identify(peer, [black_box(forwarded.as_bytes())].into_iter(), &trusted)
+                Client::identify(
+                    peer,
+                    [black_box(forwarded.as_bytes())].into_iter(),
+                    &trusted,
+                )
             });
         });
     }
@@ -97,15 +110,20 @@ fn identification(c: &mut Criterion) {
 
 fn limiter() -> RateLimiter<RandomState> {
     let capacity = NonZeroU32::new(100_000).expect("not zero");
-    RateLimiter::new(Quota::per_minute(180).expect("a quota"), capacity, RandomState::new())
+    RateLimiter::new(
+        Quota::per_minute(180).expect("a quota"),
+        capacity,
+        RandomState::new(),
+    )
 }
 
 fn rate(c: &mut Criterion) {
     let mut group = c.benchmark_group("check the rate");
     for clients in [1, 50_000_u32] {
         let limiter = limiter();
-        let keys: Vec<_> =
-            (0..clients).map(|number| ClientKey::of(Ipv4Addr::from(number).into())).collect();
+        let keys: Vec<_> = (0..clients)
+            .map(|number| ClientKey::of(Ipv4Addr::from(number).into()))
+            .collect();
         // strides through the keys, so that the 50,000 are not accessed in the order of memory
         let mut order = (0..keys.len()).map(|at| at * 7_919 % keys.len()).cycle();
         let mut now = 0;
@@ -127,7 +145,10 @@ fn admission(c: &mut Criterion) {
     let mut headers = HeaderMap::new();
     for (name, value) in [
         (header::HOST, "rpc.example.org"),
-        (header::USER_AGENT, "Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101"),
+        (
+            header::USER_AGENT,
+            "Mozilla/5.0 (X11; Linux x86_64; rv:143.0) Gecko/20100101",
+        ),
         (header::ACCEPT, "*/*"),
         (header::ORIGIN, "https://app.example.org"),
         (header::CONTENT_TYPE, "application/json"),
@@ -138,7 +159,14 @@ fn admission(c: &mut Criterion) {
     headers.insert("x-forwarded-for", HeaderValue::from_static("198.51.100.7"));
     let (method, target, version) = ("POST", &b"/rpc"[..], Version::HTTP_11);
     let peer = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    let head = Head { method, target, version, headers: &headers, raw: b"", peer };
+    let head = Head {
+        method,
+        target,
+        version,
+        headers: &headers,
+        raw: b"",
+        peer,
+    };
     let mut now = 0;
     c.bench_function("admit a head", |b| {
         b.iter(|| {
@@ -183,7 +211,11 @@ fn alternatives(c: &mut Criterion) {
 fn method(c: &mut Criterion) {
     let set = MethodSet::new(&Method::ALL);
     let mut group = c.benchmark_group("find the method");
-    for name in ["starknet_specVersion", "starknet_estimateFee", "starknet_addInvokeTransaction"] {
+    for name in [
+        "starknet_specVersion",
+        "starknet_estimateFee",
+        "starknet_addInvokeTransaction",
+    ] {
         group.bench_function(name, |b| {
             b.iter(|| Method::parse(black_box(name)).filter(|method| set.contains(*method)));
         });
@@ -236,7 +268,9 @@ fn inspection(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| {
                 out.clear();
-                let permit = policy.inspect(black_box(body.as_bytes())).expect("permitted");
+                let permit = policy
+                    .inspect(black_box(body.as_bytes()))
+                    .expect("permitted");
                 permit.write_request(7, &mut out);
                 out.len()
             });
@@ -268,7 +302,9 @@ fn block(bytes: usize) -> String {
 /// A class as a node returns it, its ABI in one string and its program repeated up to `bytes`.
 fn class(bytes: usize) -> String {
     let compiled: Value = serde_json::from_str(CLASS).expect("a class is JSON");
-    let once = compiled["sierra_program"].as_array().expect("a program is a list");
+    let once = compiled["sierra_program"]
+        .as_array()
+        .expect("a program is a list");
     let felts = once.len() * bytes.div_ceil(CLASS.len());
     let program: Vec<_> = once.iter().cycle().take(felts).collect();
     answer(&json!({
@@ -333,6 +369,14 @@ fn caching(c: &mut Criterion) {
 }
 
 criterion_group!(head, identification, rate, admission);
-criterion_group!(body, envelope, alternatives, method, parameters, writing, inspection);
+criterion_group!(
+    body,
+    envelope,
+    alternatives,
+    method,
+    parameters,
+    writing,
+    inspection
+);
 criterion_group!(answers, verification, caching);
 criterion_main!(head, body, answers);

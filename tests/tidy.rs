@@ -24,7 +24,10 @@ fn files_under(folder: &str, extension: &str) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the tree can be read") {
             let path = entry.expect("an entry can be read").path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default();
             if path.is_dir() && !matches!(name, "target" | "node_modules") {
                 folders.push(path);
             } else if path.extension().is_some_and(|found| found == extension) {
@@ -49,7 +52,10 @@ fn read(path: &Path) -> String {
 }
 
 fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 /// Fails with every violation, not the first one only.
@@ -69,12 +75,19 @@ fn files_functions_and_lines_stay_readable() {
         for (at, line) in lines.iter().enumerate() {
             let unbreakable = line.contains("r#\"");
             if line.chars().count() > MAX_COLUMNS && !unbreakable {
-                wrong.push(format!("{}:{}: over {MAX_COLUMNS} columns", shown(&path), at + 1));
+                wrong.push(format!(
+                    "{}:{}: over {MAX_COLUMNS} columns",
+                    shown(&path),
+                    at + 1
+                ));
             }
         }
         for (start, length) in functions(&lines) {
             if length > MAX_FUNCTION {
-                wrong.push(format!("{}:{start}: a function of {length} lines", shown(&path)));
+                wrong.push(format!(
+                    "{}:{start}: a function of {length} lines",
+                    shown(&path)
+                ));
             }
         }
     }
@@ -92,7 +105,11 @@ fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
             continue;
         }
         let ends = |line: &&&str| line.contains('{') || line.trim_end().ends_with(';');
-        if !lines[start..].iter().find(ends).is_some_and(|line| line.contains('{')) {
+        if !lines[start..]
+            .iter()
+            .find(ends)
+            .is_some_and(|line| line.contains('{'))
+        {
             // declared in a trait, without a body
             continue;
         }
@@ -111,12 +128,18 @@ fn parameters(text: &str) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("fn ") {
         let before = text[..at].chars().next_back();
-        let line = text[..at].rsplit('\n').next().unwrap_or_default().trim_start();
+        let line = text[..at]
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .trim_start();
         if before.is_some_and(|c| c.is_alphanumeric() || c == '_') || line.starts_with("//") {
             continue;
         }
         // of a function, not of a bound of its generics
-        let Some(open) = text[at..].find('(').map(|open| at + open + 1) else { continue };
+        let Some(open) = text[at..].find('(').map(|open| at + open + 1) else {
+            continue;
+        };
         let name = text[at + 3..open - 1].split('<').next().unwrap_or_default();
         if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
             continue;
@@ -146,7 +169,11 @@ fn items(list: &str) -> Vec<String> {
             _ => items.push(String::new()),
         }
     }
-    items.iter().map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+    items
+        .iter()
+        .map(|item| item.trim().to_owned())
+        .filter(|item| !item.is_empty())
+        .collect()
 }
 
 #[test]
@@ -154,7 +181,9 @@ fn parameters_are_no_tuples() {
     let mut wrong = Vec::new();
     for path in sources().iter().filter(|path| is_of_program(path)) {
         for (line, parameters) in parameters(&read(path)) {
-            let tuples = parameters.iter().filter(|one| one.starts_with('(') && &one[..2] != "()");
+            let tuples = parameters
+                .iter()
+                .filter(|one| one.starts_with('(') && &one[..2] != "()");
             wrong.extend(tuples.map(|one| format!("{}:{line}: {one}", shown(path))));
         }
     }
@@ -169,9 +198,14 @@ fn parameters_are_no_flags() {
     let mut wrong = Vec::new();
     let of_tests = |path: &Path| {
         let shown = shown(path);
-        ["/tests/", "/tests.rs", "/simulation/"].iter().any(|part| shown.contains(part))
+        ["/tests/", "/tests.rs", "/simulation/"]
+            .iter()
+            .any(|part| shown.contains(part))
     };
-    for path in sources().iter().filter(|path| is_of_program(path) && !of_tests(path)) {
+    for path in sources()
+        .iter()
+        .filter(|path| is_of_program(path) && !of_tests(path))
+    {
         let text = read(path);
         let (program, _) = text.split_once("\nmod tests {").unwrap_or((&text, ""));
         for (line, parameters) in parameters(program) {
@@ -184,7 +218,9 @@ fn parameters_are_no_flags() {
 }
 
 fn is_of_program(path: &Path) -> bool {
-    ["src", "filters/src"].iter().any(|folder| path.starts_with(root().join(folder)))
+    ["src", "filters/src"]
+        .iter()
+        .any(|folder| path.starts_with(root().join(folder)))
 }
 
 /// Bindings of more than two names at once that read better so: a time of day, a row of a table.
@@ -201,7 +237,11 @@ fn few_lets_bind_many_names() {
             }
         }
     }
-    let over = if wide.len() > WIDE_LETS { wide } else { Vec::new() };
+    let over = if wide.len() > WIDE_LETS {
+        wide
+    } else {
+        Vec::new()
+    };
     assert_none("a let binds one or two names", &over);
 }
 
@@ -209,8 +249,15 @@ fn few_lets_bind_many_names() {
 fn every_module_has_a_short_doc() {
     let mut wrong = Vec::new();
     for path in sources() {
-        let doc = read(&path).lines().take_while(|line| line.starts_with("//!")).count();
-        let limit = if path.ends_with("src/lib.rs") { 2 * MAX_MODULE_DOC } else { MAX_MODULE_DOC };
+        let doc = read(&path)
+            .lines()
+            .take_while(|line| line.starts_with("//!"))
+            .count();
+        let limit = if path.ends_with("src/lib.rs") {
+            2 * MAX_MODULE_DOC
+        } else {
+            MAX_MODULE_DOC
+        };
         if doc == 0 || doc > limit {
             wrong.push(format!("{}: {doc} lines of module doc", shown(&path)));
         }
@@ -242,7 +289,10 @@ const FLOORS: [(&str, u8); 18] = [
 ];
 
 fn floor(module: &str) -> Option<u8> {
-    FLOORS.iter().find(|(name, _)| *name == module).map(|(_, floor)| *floor)
+    FLOORS
+        .iter()
+        .find(|(name, _)| *name == module)
+        .map(|(_, floor)| *floor)
 }
 
 /// The modules that a line names by their path from the root: `crate::name` and `crate::{name, …}`.
@@ -251,7 +301,12 @@ fn imported(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for path in text.split("crate::").skip(1) {
         let Some(group) = path.strip_prefix('{') else {
-            found.push(path.split(|c| !is_name(c)).next().unwrap_or_default().to_owned());
+            found.push(
+                path.split(|c| !is_name(c))
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
             continue;
         };
         let mut depth = 0;
@@ -269,7 +324,11 @@ fn imported(text: &str) -> Vec<String> {
         found.push(name);
     }
     let first = |path: &String| path.trim().split(|c| !is_name(c)).next().map(str::to_owned);
-    found.iter().filter_map(first).filter(|name| !name.is_empty()).collect()
+    found
+        .iter()
+        .filter_map(first)
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 #[test]
@@ -277,14 +336,18 @@ fn modules_import_lower_floors_only() {
     let mut wrong = Vec::new();
     for path in files_under("src", "rs") {
         let name = shown(&path);
-        let Some((module, _)) = name.trim_start_matches("src/").split_once('/') else { continue };
+        let Some((module, _)) = name.trim_start_matches("src/").split_once('/') else {
+            continue;
+        };
         let Some(own) = floor(module) else {
             wrong.push(format!("{module} has no floor"));
             continue;
         };
         let text = read(&path);
-        let code: String =
-            text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let code: String = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .collect();
         for import in imported(&code) {
             match floor(&import) {
                 _ if import == module => {}
@@ -301,11 +364,20 @@ fn modules_import_lower_floors_only() {
 fn the_list_of_floors_is_the_tree() {
     let tree: BTreeSet<String> = fs::read_dir(root().join("src"))
         .expect("a folder of the tree can be read")
-        .map(|entry| entry.expect("an entry can be read").file_name().display().to_string())
+        .map(|entry| {
+            entry
+                .expect("an entry can be read")
+                .file_name()
+                .display()
+                .to_string()
+        })
         .filter(|name| !matches!(name.as_str(), "main.rs" | "lib.rs"))
         .collect();
     let listed: BTreeSet<String> = FLOORS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(tree, listed, "src/ holds main.rs, lib.rs, and the folders that have a floor");
+    assert_eq!(
+        tree, listed,
+        "src/ holds main.rs, lib.rs, and the folders that have a floor"
+    );
 }
 
 #[test]
@@ -328,7 +400,9 @@ fn the_policy_crate_depends_on_pure_crates_only() {
     let table: toml::Table = manifest.parse().expect("a manifest is TOML");
     let names = |section: &str| -> BTreeSet<String> {
         let section = table.get(section).and_then(toml::Value::as_table);
-        section.map(|section| section.keys().cloned().collect()).unwrap_or_default()
+        section
+            .map(|section| section.keys().cloned().collect())
+            .unwrap_or_default()
     };
     let expected = [
         // combinators of futures, without a runtime
@@ -355,7 +429,10 @@ fn the_policy_crate_depends_on_pure_crates_only() {
         "wide",
         "zeroize",
     ];
-    assert_eq!(names("dependencies"), BTreeSet::from(expected.map(String::from)));
+    assert_eq!(
+        names("dependencies"),
+        BTreeSet::from(expected.map(String::from))
+    );
     assert_eq!(names("build-dependencies"), BTreeSet::new());
 }
 
@@ -368,10 +445,15 @@ fn locked() -> Vec<(String, BTreeSet<String>)> {
         let listed = package.get("dependencies").and_then(toml::Value::as_array);
         // a version follows the name where there are several
         let first = |one: &toml::Value| one.as_str()?.split(' ').next().map(str::to_owned);
-        listed.map(|listed| listed.iter().filter_map(first).collect()).unwrap_or_default()
+        listed
+            .map(|listed| listed.iter().filter_map(first).collect())
+            .unwrap_or_default()
     };
     let name = |package: &toml::Value| package["name"].as_str().expect("a name").to_owned();
-    packages.iter().map(|package| (name(package), dependencies(package))).collect()
+    packages
+        .iter()
+        .map(|package| (name(package), dependencies(package)))
+        .collect()
 }
 
 /// The crates that compile C, all with the system's compiler and nothing else; jemalloc also runs
@@ -387,7 +469,9 @@ fn only_known_crates_compile_c() {
         // of pingora-core
         "zstd-sys",
     ];
-    let compile = locked().into_iter().filter(|(_, dependencies)| dependencies.contains("cc"));
+    let compile = locked()
+        .into_iter()
+        .filter(|(_, dependencies)| dependencies.contains("cc"));
     let names: BTreeSet<String> = compile.map(|(name, _)| name).collect();
     assert_eq!(names, BTreeSet::from(expected.map(String::from)));
 }
@@ -412,7 +496,10 @@ fn the_build_needs_no_cmake_and_no_generator() {
         .into_iter()
         .flat_map(|(name, dependencies)| {
             let of = move |on: String| format!("{name} depends on {on}");
-            dependencies.into_iter().filter(|on| tools.contains(&on.as_str())).map(of)
+            dependencies
+                .into_iter()
+                .filter(|on| tools.contains(&on.as_str()))
+                .map(of)
         })
         .collect();
     assert_none("Rust, a C compiler and make are enough", &wrong);
@@ -424,26 +511,35 @@ fn every_test_target_is_run() {
     let run = read(&root().join("tests/run"));
     let folder = root().join("tests");
     let targets = files_under("tests", "rs").into_iter().filter_map(|path| {
-        let place = path.strip_prefix(&folder).expect("it is in the folder").with_extension("");
+        let place = path
+            .strip_prefix(&folder)
+            .expect("it is in the folder")
+            .with_extension("");
         let names: Vec<_> = place.iter().filter_map(|name| name.to_str()).collect();
         match names[..] {
             [name] | [name, "main"] => Some(name.to_owned()),
             _ => None,
         }
     });
-    let wrong: Vec<String> =
-        targets.filter(|name| !run.contains(&format!("--test {name}"))).collect();
+    let wrong: Vec<String> = targets
+        .filter(|name| !run.contains(&format!("--test {name}")))
+        .collect();
     assert_none("tests/run runs each target of tests", &wrong);
 }
 
 #[test]
 fn the_lock_file_of_the_fuzz_targets_has_the_dependencies_of_the_policy_crate() {
-    let manifest: toml::Table = read(&root().join("filters/Cargo.toml")).parse().expect("TOML");
+    let manifest: toml::Table = read(&root().join("filters/Cargo.toml"))
+        .parse()
+        .expect("TOML");
     let dependencies = manifest["dependencies"].as_table().expect("a table");
     let lock = read(&root().join("tests/fuzz/Cargo.lock"));
     for name in dependencies.keys() {
         let locked = format!("name = \"{name}\"\n");
-        assert!(lock.contains(&locked), "{name} is missing: run cargo metadata in tests/fuzz");
+        assert!(
+            lock.contains(&locked),
+            "{name} is missing: run cargo metadata in tests/fuzz"
+        );
     }
 }
 
@@ -452,11 +548,17 @@ fn the_lock_file_of_the_fuzz_targets_has_the_dependencies_of_the_policy_crate() 
 #[test]
 fn the_policy_crate_is_no_std() {
     let root = read(&root().join("filters/src/lib.rs"));
-    assert!(root.contains("\n#![cfg_attr(not(test), no_std)]\n"), "the crate is no_std");
+    assert!(
+        root.contains("\n#![cfg_attr(not(test), no_std)]\n"),
+        "the crate is no_std"
+    );
     let mut wrong = Vec::new();
     for path in files_under("filters/src", "rs") {
         for word in ["extern crate std", "static mut", "unsafe"] {
-            if read(&path).lines().any(|line| line.trim_start().starts_with(word)) {
+            if read(&path)
+                .lines()
+                .any(|line| line.trim_start().starts_with(word))
+            {
                 wrong.push(format!("{}: {word}", shown(&path)));
             }
         }
@@ -481,7 +583,9 @@ const DOCUMENTS: [&str; 10] = [
 /// The anchor that a forge derives from a heading.
 fn anchor(heading: &str) -> String {
     let anchor = heading.trim_start_matches('#').trim().to_lowercase();
-    let anchor = anchor.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    let anchor = anchor
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     anchor.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
@@ -491,10 +595,17 @@ fn every_link_of_a_document_resolves() {
     for document in DOCUMENTS {
         let path = root().join(document);
         let text = read(&path);
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
         for link in links.filter(|link| !link.contains("://")) {
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let target = if file.is_empty() {
+                path.clone()
+            } else {
+                path.with_file_name(file)
+            };
             let leads = target.exists()
                 && (heading.is_empty()
                     || read(&target)
@@ -513,7 +624,10 @@ fn names(document: &str) -> Vec<String> {
     let text = read(&root().join(document));
     let prose = text.split("```").step_by(2);
     let quoted = prose.flat_map(|prose| prose.split('`').skip(1).step_by(2));
-    let is_name = |name: &&str| name.chars().all(|c| c.is_alphanumeric() || "._-/".contains(c));
+    let is_name = |name: &&str| {
+        name.chars()
+            .all(|c| c.is_alphanumeric() || "._-/".contains(c))
+    };
     quoted.filter(is_name).map(str::to_owned).collect()
 }
 
@@ -521,7 +635,10 @@ fn names(document: &str) -> Vec<String> {
 fn every_documented_file_exists() {
     let mut wrong = Vec::new();
     // the changelog may name files that no longer exist
-    for document in DOCUMENTS.iter().filter(|document| **document != "CHANGELOG.md") {
+    for document in DOCUMENTS
+        .iter()
+        .filter(|document| **document != "CHANGELOG.md")
+    {
         for name in names(document) {
             let is_ours = ["src/", "filters/", "tests/", "benches/", "conf/"]
                 .iter()
@@ -545,9 +662,16 @@ fn every_documented_key_exists() {
     };
     let mut wrong = Vec::new();
     let documents = ["README.md", "SECURITY.md", "conf/README.md"];
-    for document in [&documents[..], &["conf/fleet/README.md", "conf/store/README.md"]].concat() {
+    for document in [
+        &documents[..],
+        &["conf/fleet/README.md", "conf/store/README.md"],
+    ]
+    .concat()
+    {
         for name in names(document) {
-            let is_key = name.split_once('.').is_some_and(|(section, _)| has(section).is_some());
+            let is_key = name
+                .split_once('.')
+                .is_some_and(|(section, _)| has(section).is_some());
             let is_value = example.contains(&format!("\"{name}\""));
             if is_key && has(&name).is_none() && !is_value {
                 wrong.push(format!("{document}: {name}"));
@@ -559,8 +683,9 @@ fn every_documented_key_exists() {
 
 #[test]
 fn every_documented_metric_exists() {
-    let owners =
-        files_under("src/telemetry", "rs").into_iter().chain(files_under("src/admin", "rs"));
+    let owners = files_under("src/telemetry", "rs")
+        .into_iter()
+        .chain(files_under("src/admin", "rs"));
     let code: String = owners.map(|file| read(&file)).collect();
     let mut wrong = Vec::new();
     for document in DOCUMENTS.iter().map(|document| root().join(document)) {
@@ -569,7 +694,9 @@ fn every_documented_metric_exists() {
         for word in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
             let base = ["_bucket", "_sum", "_count"]
                 .iter()
-                .fold(word, |word, suffix| word.strip_suffix(suffix).unwrap_or(word));
+                .fold(word, |word, suffix| {
+                    word.strip_suffix(suffix).unwrap_or(word)
+                });
             let is_metric = base.starts_with("portcullis_") && base != "portcullis_filters";
             if is_metric && !code.contains(&format!("\"{base}\"")) {
                 wrong.push(format!("{document}: {word}"));

@@ -56,11 +56,16 @@ pub(crate) fn payload(method: &str, params: &Value) -> Cow<'static, str> {
 
 /// A parameter by name or by position.
 fn argument<'a>(params: &'a Value, name: &str, position: usize) -> &'a Value {
-    params.get(name).or_else(|| params.get(position)).unwrap_or(&Value::Null)
+    params
+        .get(name)
+        .or_else(|| params.get(position))
+        .unwrap_or(&Value::Null)
 }
 
 fn hash_in(params: &Value) -> &str {
-    argument(params, "transaction_hash", 0).as_str().unwrap_or("0x0")
+    argument(params, "transaction_hash", 0)
+        .as_str()
+        .unwrap_or("0x0")
 }
 
 fn hash_of(number: u64) -> String {

@@ -22,7 +22,10 @@ pub(crate) fn arguments(own: SocketAddr, node: SocketAddr) -> [String; 3] {
 pub(crate) fn requested() -> Option<(SocketAddr, SocketAddr)> {
     let mut arguments = std::env::args().skip(1);
     arguments.next().filter(|first| first == WORD)?;
-    Some((arguments.next()?.parse().ok()?, arguments.next()?.parse().ok()?))
+    Some((
+        arguments.next()?.parse().ok()?,
+        arguments.next()?.parse().ok()?,
+    ))
 }
 
 /// An unused address; Pingora does not report which port it bound.
@@ -48,7 +51,11 @@ impl ProxyHttp for PassThrough {
 
 /// Serves until the process is killed.
 pub(crate) fn run(own: SocketAddr, node: SocketAddr) {
-    let conf = ServerConf { threads: 1, work_stealing: false, ..ServerConf::default() };
+    let conf = ServerConf {
+        threads: 1,
+        work_stealing: false,
+        ..ServerConf::default()
+    };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
     let mut service = http_proxy_service(&server.configuration, PassThrough { node });

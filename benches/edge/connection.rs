@@ -26,7 +26,10 @@ pub(crate) struct Message<'a> {
 impl Stream {
     pub(crate) fn over(tcp: TcpStream) -> io::Result<Self> {
         tcp.set_nodelay(true)?;
-        Ok(Self { tcp, unread: Vec::new() })
+        Ok(Self {
+            tcp,
+            unread: Vec::new(),
+        })
     }
 
     /// The next message, or `None` if the connection ends first. `framed` returns the lengths of
@@ -41,7 +44,10 @@ impl Stream {
             let length = known.map_or(self.unread.len() + STEP, |(head, body)| head + body);
             if self.unread.len() >= length {
                 let whole = &self.unread[..length];
-                return Some(Message { whole, body: &whole[known?.0..] });
+                return Some(Message {
+                    whole,
+                    body: &whole[known?.0..],
+                });
             }
             self.unread.reserve(length - self.unread.len());
             if self.tcp.read_buf(&mut self.unread).await.ok()? == 0 {
@@ -58,7 +64,9 @@ impl Stream {
 
 /// The value of `Content-Length`; 0 if absent.
 pub(crate) fn content_length(headers: &[httparse::Header<'_>]) -> usize {
-    let named = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let named = headers
+        .iter()
+        .find(|header| header.name.eq_ignore_ascii_case("content-length"));
     let text = named.and_then(|header| std::str::from_utf8(header.value).ok());
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }

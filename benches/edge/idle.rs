@@ -34,8 +34,21 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |kib: u64| format!("{:.1} MiB", kib as f64 / 1024.0);
         let each = (self.with as f64 - self.before as f64) / self.count as f64;
-        let Self { before, with, closed, later, .. } = *self;
-        write!(f, "{} | {each:.1} | {} | {} | {}", mib(before), mib(with), mib(closed), mib(later))
+        let Self {
+            before,
+            with,
+            closed,
+            later,
+            ..
+        } = *self;
+        write!(
+            f,
+            "{} | {each:.1} | {} | {} | {}",
+            mib(before),
+            mib(with),
+            mib(closed),
+            mib(later)
+        )
     }
 }
 
@@ -47,7 +60,9 @@ pub(crate) fn within(wanted: usize, open_files: u64) -> usize {
 
 /// Opens and closes the connections, and measures the process's memory.
 pub(crate) fn measure(of: &Process, from: Ipv4Addr, count: usize) -> Result<Figures, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     runtime.expect("a runtime can be made").block_on(async {
         let case = &CASES[0];
         // exclude one-time allocations of the first request
@@ -69,6 +84,12 @@ pub(crate) fn measure(of: &Process, from: Ipv4Addr, count: usize) -> Result<Figu
         }
         let closed = of.memory();
         tokio::time::sleep(LATER).await;
-        Ok(Figures { count, before, with, closed, later: of.memory() })
+        Ok(Figures {
+            count,
+            before,
+            with,
+            closed,
+            later: of.memory(),
+        })
     })
 }

@@ -57,8 +57,12 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// Applies a case's load to a process for this duration.
 pub(crate) fn run(case: &'static Case, from: Ipv4Addr, of: &Process, time: Duration) -> Measured {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.expect("a runtime can be made").block_on(load(case, from, of, time))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime
+        .expect("a runtime can be made")
+        .block_on(load(case, from, of, time))
 }
 
 async fn load(case: &'static Case, from: Ipv4Addr, of: &Process, time: Duration) -> Measured {
@@ -67,15 +71,21 @@ async fn load(case: &'static Case, from: Ipv4Addr, of: &Process, time: Duration)
         match Client::ready(case, from, of).await {
             Ok(client) => clients.push(client),
             Err(why) => {
-                return Measured { wrong: 1, first_wrong: Some(why), ..Measured::default() };
+                return Measured {
+                    wrong: 1,
+                    first_wrong: Some(why),
+                    ..Measured::default()
+                };
             }
         }
     }
     let before = of.cpu();
     let start = Instant::now();
     let end = start + time;
-    let mut running: JoinSet<Measured> =
-        clients.into_iter().map(|client| client.ask_until(end)).collect();
+    let mut running: JoinSet<Measured> = clients
+        .into_iter()
+        .map(|client| client.ask_until(end))
+        .collect();
     let mut all = Measured::default();
     while let Some(one) = running.join_next().await {
         all.add(one.expect("no client panics"));
@@ -117,8 +127,15 @@ impl Client {
         from: Ipv4Addr,
         of: &Process,
     ) -> Result<Self, String> {
-        let stream = connect(from, of.address).await.map_err(|error| error.to_string())?;
-        let mut client = Self { stream, case, is_bare: of.is_bare, request: Vec::new() };
+        let stream = connect(from, of.address)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut client = Self {
+            stream,
+            case,
+            is_bare: of.is_bare,
+            request: Vec::new(),
+        };
         let end = Instant::now() + PATIENCE;
         let mut in_a_row = 0;
         while in_a_row < 2 {
@@ -144,7 +161,9 @@ impl Client {
             let answer = self.ask().await;
             let took = begun.elapsed().as_micros();
             measured.requests += 1;
-            measured.latencies.push(u32::try_from(took).unwrap_or(u32::MAX));
+            measured
+                .latencies
+                .push(u32::try_from(took).unwrap_or(u32::MAX));
             match answer {
                 Ok(Right { is_shared }) => measured.shared += u64::from(is_shared),
                 Err(why) => {
@@ -169,7 +188,10 @@ impl Client {
             self.stream.tcp.write_all(&self.request).await.ok()?;
             self.stream.message(is_response).await
         };
-        let answer = tokio::time::timeout(DEADLINE, exchange).await.ok().flatten();
+        let answer = tokio::time::timeout(DEADLINE, exchange)
+            .await
+            .ok()
+            .flatten();
         let answer = answer.ok_or_else(|| format!("no answer to {method}"))?;
         let verdict = judge(&answer, number, &expected);
         let length = answer.whole.len();
@@ -198,16 +220,23 @@ fn write_request(out: &mut Vec<u8>, id: u64, method: &str, params: &str) {
 fn is_response(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);
-    let Ok(httparse::Status::Complete(head)) = response.parse(bytes) else { return None };
+    let Ok(httparse::Status::Complete(head)) = response.parse(bytes) else {
+        return None;
+    };
     Some((head, content_length(response.headers)))
 }
 
 fn judge(answer: &Message<'_>, id: u64, expected: &Expected) -> Result<Right, String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);
-    let _whole = response.parse(answer.whole).map_err(|error| error.to_string())?;
+    let _whole = response
+        .parse(answer.whole)
+        .map_err(|error| error.to_string())?;
     let status = response.code.unwrap_or_default();
-    let cache = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case("x-cache"));
+    let cache = response
+        .headers
+        .iter()
+        .find(|field| field.name.eq_ignore_ascii_case("x-cache"));
     let cache = cache.map(|field| field.value).unwrap_or_default();
     let is_as_told = match expected.cache {
         [] => cache.is_empty(),
@@ -217,10 +246,15 @@ fn judge(answer: &Message<'_>, id: u64, expected: &Expected) -> Result<Right, St
     let is_ours = !expected.has_id || answer.body.starts_with(start.as_bytes());
     let is_whole = answer.body.len() >= expected.length && answer.body.ends_with(b"}");
     if status == expected.status && is_as_told && is_ours && is_whole {
-        return Ok(Right { is_shared: cache == b"shared" });
+        return Ok(Right {
+            is_shared: cache == b"shared",
+        });
     }
     let cache = String::from_utf8_lossy(cache);
     let shown = &answer.body[..answer.body.len().min(200)];
     let shown = String::from_utf8_lossy(shown);
-    Err(format!("status {status}, X-Cache {cache:?}, {} bytes: {shown}", answer.body.len()))
+    Err(format!(
+        "status {status}, X-Cache {cache:?}, {} bytes: {shown}",
+        answer.body.len()
+    ))
 }

@@ -57,11 +57,18 @@ impl Options {
         if given.bench {
             return given;
         }
-        Self { seconds: 0.2, rounds: 1, idle: 100, ..given }
+        Self {
+            seconds: 0.2,
+            rounds: 1,
+            idle: 100,
+            ..given
+        }
     }
 
     fn wants(&self, name: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+        self.only
+            .as_ref()
+            .is_none_or(|only| name.contains(only.as_str()))
     }
 }
 
@@ -124,7 +131,10 @@ impl Bench {
 /// Runs every scenario against the program and the pass-through in turn; returns the number of
 /// wrong responses.
 fn measure(options: &Options) -> u64 {
-    let cases: Vec<&Case> = CASES.iter().filter(|case| options.wants(case.name)).collect();
+    let cases: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| options.wants(case.name))
+        .collect();
     if cases.is_empty() {
         return 0;
     }
@@ -167,7 +177,10 @@ fn measure_idle(options: &Options, open_files: u64) -> u64 {
     let mut clients = Clients::new();
     let mut wrong = 0;
     for (name, process) in [
-        ("portcullis", Process::program(&options.program, Program::Usual, node)),
+        (
+            "portcullis",
+            Process::program(&options.program, Program::Usual, node),
+        ),
         ("bare Pingora", Process::baseline(node)),
     ] {
         match idle::measure(&process, clients.next(), count) {

@@ -26,7 +26,9 @@ impl Node {
         listener.set_nonblocking(true).expect("the socket is open");
         let address = listener.local_addr().expect("it is bound");
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime can be made").block_on(async {
                 let listener = TcpListener::from_std(listener).expect("it does not block");
                 while let Ok((stream, _)) = listener.accept().await {
@@ -40,10 +42,14 @@ impl Node {
 
 /// Serves one connection until the peer closes it.
 async fn serve(stream: TcpStream) {
-    let Ok(mut stream) = Stream::over(stream) else { return };
+    let Ok(mut stream) = Stream::over(stream) else {
+        return;
+    };
     while let Some(request) = stream.message(is_request).await {
         let length = request.whole.len();
-        let Some(answer) = answer(request.body).await else { return };
+        let Some(answer) = answer(request.body).await else {
+            return;
+        };
         stream.consume(length);
         if stream.tcp.write_all(answer.as_bytes()).await.is_err() {
             return;
@@ -55,7 +61,9 @@ async fn serve(stream: TcpStream) {
 fn is_request(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut request = httparse::Request::new(&mut headers);
-    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
+    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else {
+        return None;
+    };
     Some((head, content_length(request.headers)))
 }
 

@@ -39,7 +39,13 @@ impl Process {
         command.arg("serve").arg("--config").arg(config);
         let mut child = spawn(command, &folder);
         let address = eventually(&mut child, &folder, || listening(&folder));
-        Self { child, folder, address, is_bare: false }.ready("GET /healthz")
+        Self {
+            child,
+            folder,
+            address,
+            is_bare: false,
+        }
+        .ready("GET /healthz")
     }
 
     /// Bare Pingora, which forwards everything to this node.
@@ -51,14 +57,24 @@ impl Process {
         command.args(baseline::arguments(own, node));
         let child = spawn(command, &folder);
         // the pass-through has no response of its own: any response of the node will do
-        Self { child, folder, address: own, is_bare: true }.ready("POST /rpc")
+        Self {
+            child,
+            folder,
+            address: own,
+            is_bare: true,
+        }
+        .ready("POST /rpc")
     }
 
     /// Waits until the process responds.
     fn ready(mut self, line: &str) -> Self {
         let address = self.address;
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"starknet_chainId"}"#;
-        let length = if line.starts_with("POST") { body.len() } else { 0 };
+        let length = if line.starts_with("POST") {
+            body.len()
+        } else {
+            0
+        };
         let request = format!(
             "{line} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\ncontent-length: {length}\r\n\
              \r\n{}",
@@ -94,11 +110,15 @@ impl Process {
 
     /// The number of open files, including sockets.
     pub(crate) fn open_files(&self) -> usize {
-        fs::read_dir(self.proc("fd")).expect("the process is alive").count()
+        fs::read_dir(self.proc("fd"))
+            .expect("the process is alive")
+            .count()
     }
 
     fn proc(&self, what: &str) -> PathBuf {
-        Path::new("/proc").join(self.child.id().to_string()).join(what)
+        Path::new("/proc")
+            .join(self.child.id().to_string())
+            .join(what)
     }
 
     /// Truncates the log; the program opens it in append mode.
@@ -124,7 +144,11 @@ impl Drop for Process {
 
 fn configuration(program: Program, node: SocketAddr, folder: &Path) -> String {
     let keeps = program != Program::Plain;
-    let per_minute = if program == Program::Limited { 1 } else { 1_000_000_000 };
+    let per_minute = if program == Program::Limited {
+        1
+    } else {
+        1_000_000_000
+    };
     let admin = folder.join("admin.sock");
     format!(
         "[server]\nthreads = 1\n\
@@ -151,7 +175,10 @@ fn log_in(folder: &Path) -> PathBuf {
 }
 
 fn spawn(mut command: Command, folder: &Path) -> Child {
-    let log = OpenOptions::new().create(true).append(true).open(log_in(folder));
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(log_in(folder));
     let log = log.expect("a folder of ours");
     let out: File = log.try_clone().expect("a file can be opened twice");
     command.stdin(Stdio::null()).stdout(out).stderr(log);
@@ -188,7 +215,9 @@ fn eventually<T>(child: &mut Child, folder: &Path, look: impl Fn() -> Option<T>)
 
 /// Raises the open file limit to its maximum for this process and its children; returns it.
 pub(crate) fn raise_open_files() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return 0;
+    };
     match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,

@@ -13,8 +13,16 @@ pub(crate) const HEAD: &str = "\
 pub(crate) fn conditions() -> String {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     // the program, the node and the clients take one core each
-    let crowd = if cores < 3 { ": too few for the rates and times, not for CPU" } else { "" };
-    let build = if cfg!(debug_assertions) { "; NOT OPTIMIZED" } else { "" };
+    let crowd = if cores < 3 {
+        ": too few for the rates and times, not for CPU"
+    } else {
+        ""
+    };
+    let build = if cfg!(debug_assertions) {
+        "; NOT OPTIMIZED"
+    } else {
+        ""
+    };
     format!("{cores} cores{crowd}{build}\n")
 }
 
@@ -48,14 +56,24 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rate, cpu, p50, p99, .. } = self;
+        let Self {
+            rate,
+            cpu,
+            p50,
+            p99,
+            ..
+        } = self;
         write!(f, "{rate:.0} | {cpu:.1} | {p50:.0} | {p99:.0}")
     }
 }
 
 impl Row {
     pub(crate) fn of(case: &'static Case, ours: &[Measured], bare: &[Measured]) -> Self {
-        Self { case, ours: Figures::of(ours), bare: Figures::of(bare) }
+        Self {
+            case,
+            ours: Figures::of(ours),
+            bare: Figures::of(bare),
+        }
     }
 }
 
@@ -68,7 +86,10 @@ impl fmt::Display for Row {
         };
         let ratio = ours.cpu / bare.cpu;
         let (name, clients) = (case.name, case.connections);
-        write!(f, "| {name}{shared} | {clients} | {ours} | {bare} | {ratio:.2} |")
+        write!(
+            f,
+            "| {name}{shared} | {clients} | {ours} | {bare} | {ratio:.2} |"
+        )
     }
 }
 

@@ -46,15 +46,30 @@ pub(crate) struct Case {
 }
 
 const fn case(name: &'static str, asks: Asks, program: Program, connections: usize) -> Case {
-    Case { name, asks, program, connections }
+    Case {
+        name,
+        asks,
+        program,
+        connections,
+    }
 }
 
 /// The table, in measurement order.
 pub(crate) const CASES: &[Case] = &[
     case("miss", Asks::Distinct, Program::Usual, 64),
     case("miss, one client", Asks::Distinct, Program::Usual, 1),
-    case("miss, then cached", Asks::DistinctCached, Program::Usual, 64),
-    case("miss, no cache or single-flight", Asks::Distinct, Program::Plain, 64),
+    case(
+        "miss, then cached",
+        Asks::DistinctCached,
+        Program::Usual,
+        64,
+    ),
+    case(
+        "miss, no cache or single-flight",
+        Asks::Distinct,
+        Program::Plain,
+        64,
+    ),
     case("miss of 256 KiB", Asks::DistinctLarge, Program::Usual, 64),
     case("hit", Asks::Same, Program::Usual, 64),
     case("hit, one client", Asks::Same, Program::Usual, 1),
@@ -84,7 +99,10 @@ impl Case {
             ("starknet_getNonce", params)
         };
         let receipt = |hash: u64| {
-            ("starknet_getTransactionReceipt", format!(r#"{{"transaction_hash":"{hash:#x}"}}"#))
+            (
+                "starknet_getTransactionReceipt",
+                format!(r#"{{"transaction_hash":"{hash:#x}"}}"#),
+            )
         };
         match self.asks {
             Asks::Distinct => nonce(),
@@ -101,16 +119,32 @@ impl Case {
             }
             Asks::SameNow => {
                 let request = r#"{"contract_address":"0x4718","entry_point_selector":"0x35a7","calldata":[]}"#;
-                ("starknet_call", format!(r#"{{"request":{request},"block_id":"latest"}}"#))
+                (
+                    "starknet_call",
+                    format!(r#"{{"request":{request},"block_id":"latest"}}"#),
+                )
             }
-            Asks::Write => ("starknet_addInvokeTransaction", r#"{"invoke_transaction":{}}"#.into()),
+            Asks::Write => (
+                "starknet_addInvokeTransaction",
+                r#"{"invoke_transaction":{}}"#.into(),
+            ),
         }
     }
 
     /// The program's expected response to request `number`.
     pub(crate) fn expected(&self, number: u64) -> Expected {
-        let passes = |cache| Expected { status: 200, cache, has_id: true, length: self.length() };
-        let refused = |status| Expected { status, cache: &[], has_id: status == 403, length: 0 };
+        let passes = |cache| Expected {
+            status: 200,
+            cache,
+            has_id: true,
+            length: self.length(),
+        };
+        let refused = |status| Expected {
+            status,
+            cache: &[],
+            has_id: status == 403,
+            length: 0,
+        };
         match (self.program, self.asks) {
             (Program::Limited, _) => refused(429),
             (_, Asks::Write) => refused(403),
@@ -124,7 +158,12 @@ impl Case {
 
     /// The expected response to a forwarded request.
     pub(crate) fn expected_bare(&self) -> Expected {
-        Expected { status: 200, cache: &[], has_id: true, length: self.length() }
+        Expected {
+            status: 200,
+            cache: &[],
+            has_id: true,
+            length: self.length(),
+        }
     }
 
     fn length(&self) -> usize {

@@ -48,7 +48,9 @@ impl Tokens {
     /// Whether a request carries one of the tokens: exactly one `Authorization`, `Bearer` in any
     /// case, one space, the token.
     pub fn authorize(&self, head: &Head<'_>) -> bool {
-        let Some(Some(value)) = head.single(header::AUTHORIZATION) else { return false };
+        let Some(Some(value)) = head.single(header::AUTHORIZATION) else {
+            return false;
+        };
         let Some((scheme, token)) = value.as_bytes().split_at_checked(b"Bearer ".len()) else {
             return false;
         };
@@ -59,7 +61,10 @@ impl Tokens {
     pub fn contains(&self, token: &[u8]) -> bool {
         let digest = digest(token);
         let none = Choice::from(0);
-        self.0.iter().fold(none, |any, known| any | known.as_slice().ct_eq(&digest)).into()
+        self.0
+            .iter()
+            .fold(none, |any, known| any | known.as_slice().ct_eq(&digest))
+            .into()
     }
 }
 
@@ -86,7 +91,10 @@ mod tests {
     const NEXT: &str = "next-0123456789abcdef0123456789a";
 
     fn tokens(texts: &[&str]) -> Option<Tokens> {
-        let secrets: Vec<_> = texts.iter().map(|text| Secret::new((*text).into())).collect();
+        let secrets: Vec<_> = texts
+            .iter()
+            .map(|text| Secret::new((*text).into()))
+            .collect();
         Tokens::new(&secrets)
     }
 
@@ -145,7 +153,10 @@ mod tests {
                 peer: None,
             };
             assert_eq!(both.authorize(&head), ok, "{fields:?}");
-            assert!(!Tokens::none().authorize(&head), "no token is known: {fields:?}");
+            assert!(
+                !Tokens::none().authorize(&head),
+                "no token is known: {fields:?}"
+            );
         }
     }
 

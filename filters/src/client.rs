@@ -80,8 +80,13 @@ impl From<Vec<IpNet>> for Networks {
 /// Turns an IPv4-mapped network into IPv4, the form of all compared addresses:
 /// `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 fn canonical(network: IpNet) -> IpNet {
-    let IpNet::V6(v6) = network else { return network };
-    let as_v4 = v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(96));
+    let IpNet::V6(v6) = network else {
+        return network;
+    };
+    let as_v4 = v6
+        .addr()
+        .to_ipv4_mapped()
+        .zip(v6.prefix_len().checked_sub(96));
     as_v4
         .and_then(|(address, length)| Ipv4Net::new(address, length).ok())
         .map_or(network, IpNet::V4)
@@ -101,7 +106,10 @@ impl Client {
     #[must_use]
     pub fn at(address: IpAddr) -> Self {
         let address = address.to_canonical();
-        Self { address, key: ClientKey::of(address) }
+        Self {
+            address,
+            key: ClientKey::of(address),
+        }
     }
 
     /// The client that sent a request.
@@ -122,7 +130,9 @@ impl Client {
         if !trusted.contains(peer) {
             return Self::at(peer);
         }
-        let hops = forwarded.rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
+        let hops = forwarded
+            .rev()
+            .flat_map(|value| value.rsplit(|byte| *byte == b','));
         let mut client = peer;
         for (place, hop) in hops.enumerate() {
             match parse_hop(hop) {
@@ -139,7 +149,10 @@ impl Client {
     /// This client's address as the log shows it.
     #[must_use]
     pub fn shown(&self, shown: Shown) -> impl fmt::Display + use<> {
-        ShownAddress { address: self.address, shown }
+        ShownAddress {
+            address: self.address,
+            shown,
+        }
     }
 }
 
@@ -149,13 +162,21 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     if let Some(rest) = text.strip_prefix('[') {
         let (address, port) = rest.split_once(']')?;
         let port_fits = port.is_empty() || is_port(port.strip_prefix(':')?);
-        return address.parse::<Ipv6Addr>().ok().filter(|_| port_fits).map(IpAddr::V6);
+        return address
+            .parse::<Ipv6Addr>()
+            .ok()
+            .filter(|_| port_fits)
+            .map(IpAddr::V6);
     }
     if let Ok(address) = text.parse() {
         return Some(address);
     }
     let (address, port) = text.split_once(':')?;
-    address.parse::<Ipv4Addr>().ok().filter(|_| is_port(port)).map(IpAddr::V4)
+    address
+        .parse::<Ipv4Addr>()
+        .ok()
+        .filter(|_| is_port(port))
+        .map(IpAddr::V4)
 }
 
 fn is_port(text: &str) -> bool {
@@ -204,7 +225,11 @@ mod tests {
     }
 
     fn trusting(networks: &[&str]) -> TrustedProxies {
-        networks.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpNet>>().into()
+        networks
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect::<Vec<IpNet>>()
+            .into()
     }
 
     fn identify(peer: &str, headers: &[&str], trusted: &TrustedProxies) -> IpAddr {
@@ -217,30 +242,90 @@ mod tests {
         let trusted = trusting(&["127.0.0.0/8", "::1/128", "10.0.0.0/8", "2001:db8:aa::/48"]);
         let cases: &[(&str, &str, &[&str], &str)] = &[
             ("no header", "127.0.0.1", &[], "127.0.0.1"),
-            ("an untrusted peer is not believed", "192.0.2.9", &["198.51.100.1"], "192.0.2.9"),
+            (
+                "an untrusted peer is not believed",
+                "192.0.2.9",
+                &["198.51.100.1"],
+                "192.0.2.9",
+            ),
             ("one hop", "127.0.0.1", &["198.51.100.1"], "198.51.100.1"),
-            ("a hop that the client made up", "127.0.0.1", &["1.1.1.1, 192.0.2.1"], "192.0.2.1"),
-            ("trusted hops are passed", "::1", &["1.1.1.1,192.0.2.1,10.9.9.9"], "192.0.2.1"),
+            (
+                "a hop that the client made up",
+                "127.0.0.1",
+                &["1.1.1.1, 192.0.2.1"],
+                "192.0.2.1",
+            ),
+            (
+                "trusted hops are passed",
+                "::1",
+                &["1.1.1.1,192.0.2.1,10.9.9.9"],
+                "192.0.2.1",
+            ),
             (
                 "several headers are one list",
                 "::1",
                 &["1.1.1.1", "192.0.2.1", "10.1.1.1"],
                 "192.0.2.1",
             ),
-            ("all trusted: the leftmost", "127.0.0.1", &["10.0.0.7, 10.0.0.8"], "10.0.0.7"),
-            ("a Unix socket is loopback", "unix", &["192.0.2.1"], "192.0.2.1"),
+            (
+                "all trusted: the leftmost",
+                "127.0.0.1",
+                &["10.0.0.7, 10.0.0.8"],
+                "10.0.0.7",
+            ),
+            (
+                "a Unix socket is loopback",
+                "unix",
+                &["192.0.2.1"],
+                "192.0.2.1",
+            ),
             ("a Unix socket without a header", "unix", &[], "127.0.0.1"),
-            ("a mapped peer is IPv4", "::ffff:10.0.0.1", &["192.0.2.1"], "192.0.2.1"),
-            ("a mapped hop is IPv4", "::1", &["192.0.2.1, ::ffff:10.0.0.1"], "192.0.2.1"),
-            ("a mapped client is shown as IPv4", "::1", &["::ffff:192.0.2.1"], "192.0.2.1"),
+            (
+                "a mapped peer is IPv4",
+                "::ffff:10.0.0.1",
+                &["192.0.2.1"],
+                "192.0.2.1",
+            ),
+            (
+                "a mapped hop is IPv4",
+                "::1",
+                &["192.0.2.1, ::ffff:10.0.0.1"],
+                "192.0.2.1",
+            ),
+            (
+                "a mapped client is shown as IPv4",
+                "::1",
+                &["::ffff:192.0.2.1"],
+                "192.0.2.1",
+            ),
             ("blanks and tabs", "::1", &["\t 192.0.2.1 \t"], "192.0.2.1"),
             ("a port", "::1", &["192.0.2.1:65535"], "192.0.2.1"),
             ("IPv6", "::1", &["2001:db8::1"], "2001:db8::1"),
             ("IPv6 in brackets", "::1", &["[2001:db8::1]"], "2001:db8::1"),
-            ("IPv6 with a port", "::1", &["[2001:db8::1]:443"], "2001:db8::1"),
-            ("IPv6 of a trusted network", "::1", &["192.0.2.1, [2001:db8:aa::5]:1"], "192.0.2.1"),
-            ("rubbish left of the client", "::1", &["rubbish, , 192.0.2.1"], "192.0.2.1"),
-            ("rubbish left of all headers", "::1", &["\u{fffd}", "192.0.2.1"], "192.0.2.1"),
+            (
+                "IPv6 with a port",
+                "::1",
+                &["[2001:db8::1]:443"],
+                "2001:db8::1",
+            ),
+            (
+                "IPv6 of a trusted network",
+                "::1",
+                &["192.0.2.1, [2001:db8:aa::5]:1"],
+                "192.0.2.1",
+            ),
+            (
+                "rubbish left of the client",
+                "::1",
+                &["rubbish, , 192.0.2.1"],
+                "192.0.2.1",
+            ),
+            (
+                "rubbish left of all headers",
+                "::1",
+                &["\u{fffd}", "192.0.2.1"],
+                "192.0.2.1",
+            ),
         ];
         for (what, peer, headers, client) in cases {
             assert_eq!(identify(peer, headers, &trusted), ip(client), "{what}");
@@ -285,7 +370,11 @@ mod tests {
             "\u{ff11}92.0.2.1",
         ];
         for hop in malformed {
-            for list in [hop.to_owned(), format!("192.0.2.1, {hop}"), format!("{hop}, 10.0.0.2")] {
+            for list in [
+                hop.to_owned(),
+                format!("192.0.2.1, {hop}"),
+                format!("{hop}, 10.0.0.2"),
+            ] {
                 let client = identify("10.0.0.1", &[&list], &trusted);
                 assert_eq!(client, ip("10.0.0.1"), "{list:?} can't be read");
             }
@@ -300,10 +389,18 @@ mod tests {
         let trusted = trusting(&["10.0.0.0/8"]);
         for (proxies, client) in [(63, "192.0.2.1"), (64, "10.0.0.1"), (5000, "10.0.0.1")] {
             let list = format!("192.0.2.1{}", ",10.0.0.2".repeat(proxies));
-            assert_eq!(identify("10.0.0.1", &[&list], &trusted), ip(client), "{proxies} proxies");
+            assert_eq!(
+                identify("10.0.0.1", &[&list], &trusted),
+                ip(client),
+                "{proxies} proxies"
+            );
         }
         let only_proxies = format!("10.0.0.3{}", ",10.0.0.2".repeat(63));
-        assert_eq!(identify("10.0.0.1", &[&only_proxies], &trusted), ip("10.0.0.3"), "64 proxies");
+        assert_eq!(
+            identify("10.0.0.1", &[&only_proxies], &trusted),
+            ip("10.0.0.3"),
+            "64 proxies"
+        );
     }
 
     #[test]
@@ -329,7 +426,11 @@ mod tests {
             ("0.0.0.0", "0.0.0.0"),
             ("2001:db8:1:2:ffff::9", "2001:db8:1:2::"),
         ] {
-            assert_eq!(ClientKey::of(ip(address)).address(), ip(counted), "{address}");
+            assert_eq!(
+                ClientKey::of(ip(address)).address(),
+                ip(counted),
+                "{address}"
+            );
         }
     }
 
@@ -342,12 +443,19 @@ mod tests {
     #[test]
     fn trusted_networks_may_be_mapped_ipv4() {
         let trusted = trusting(&["::ffff:10.0.0.0/104", "2001:db8::/32"]);
-        let addresses = [("10.1.2.3", true), ("11.1.2.3", false), ("::ffff:10.1.2.3", true)];
+        let addresses = [
+            ("10.1.2.3", true),
+            ("11.1.2.3", false),
+            ("::ffff:10.1.2.3", true),
+        ];
         for (address, inside) in addresses {
             assert_eq!(trusted.contains(ip(address)), inside, "{address}");
         }
         let all_ipv6 = trusting(&["::/0"]);
-        assert!(!all_ipv6.contains(ip("::ffff:10.1.2.3")), "::/0 is not all of IPv4");
+        assert!(
+            !all_ipv6.contains(ip("::ffff:10.1.2.3")),
+            "::/0 is not all of IPv4"
+        );
     }
 
     #[test]
@@ -360,7 +468,11 @@ mod tests {
             ("2001:db8:1:2::3", Shown::Truncated, "2001:db8:1::/48"),
         ];
         for (address, shown, text) in cases {
-            assert_eq!(Client::at(ip(address)).shown(shown).to_string(), text, "{address}");
+            assert_eq!(
+                Client::at(ip(address)).shown(shown).to_string(),
+                text,
+                "{address}"
+            );
         }
     }
 

@@ -46,7 +46,9 @@ impl<'a> Head<'a> {
         self.headers.contains_key(name)
             || self.raw.split(|byte| *byte == b'\n').skip(1).any(|line| {
                 let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
-                field.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes())
+                field
+                    .trim_ascii()
+                    .eq_ignore_ascii_case(name.as_str().as_bytes())
             })
     }
 }
@@ -64,7 +66,9 @@ pub fn traceparent(headers: &HeaderMap) -> Option<&[u8]> {
     let mut fields = value.split(|byte| *byte == b'-');
     let mut is_field = |length| {
         let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        fields.next().is_some_and(|field| field.len() == length && field.iter().all(is_digit))
+        fields
+            .next()
+            .is_some_and(|field| field.len() == length && field.iter().all(is_digit))
     };
     let well_formed = is_field(2) && is_field(32) && is_field(16) && is_field(2);
     let is_whole = well_formed && value.len() == 55 && value.starts_with(b"00-");
@@ -93,7 +97,10 @@ pub(crate) fn client(head: &Head<'_>, trusted: &TrustedProxies) -> Client {
 /// The client behind `peer` that sent these fields. Policies use it, and so do the memory limits
 /// for requests that no policy has judged yet: nothing else identifies clients.
 pub fn client_of(peer: Option<IpAddr>, fields: &HeaderMap, trusted: &TrustedProxies) -> Client {
-    let forwarded = fields.get_all(&X_FORWARDED_FOR).iter().map(|value| value.as_bytes());
+    let forwarded = fields
+        .get_all(&X_FORWARDED_FOR)
+        .iter()
+        .map(|value| value.as_bytes());
     Client::identify(peer, forwarded, trusted)
 }
 
@@ -103,7 +110,10 @@ pub(crate) fn allowed_method(head: &Head<'_>, allow: &'static str) -> Result<(),
         return Ok(());
     }
     let message = format!("this path takes {allow}");
-    Err(Refusal { allow: Some(allow), ..Refusal::new(Reason::WrongHttpMethod, message) })
+    Err(Refusal {
+        allow: Some(allow),
+        ..Refusal::new(Reason::WrongHttpMethod, message)
+    })
 }
 
 /// Refuses a request that is over its client's rate limit.
@@ -119,7 +129,10 @@ pub fn within_rate(status: RateLimitStatus) -> Result<(), Refusal> {
 /// # Errors
 /// Returns `rate_limited`.
 pub fn within_failed_tokens(status: RateLimitStatus) -> Result<(), Refusal> {
-    within(status, "too many requests without a valid token: wait for Retry-After seconds")
+    within(
+        status,
+        "too many requests without a valid token: wait for Retry-After seconds",
+    )
 }
 
 fn within(status: RateLimitStatus, message: &'static str) -> Result<(), Refusal> {
@@ -127,7 +140,10 @@ fn within(status: RateLimitStatus, message: &'static str) -> Result<(), Refusal>
         return Ok(());
     }
     let retry_after = Some(status.reset_seconds);
-    Err(Refusal { retry_after, ..Refusal::new(Reason::RateLimited, message) })
+    Err(Refusal {
+        retry_after,
+        ..Refusal::new(Reason::RateLimited, message)
+    })
 }
 
 pub(crate) fn too_many_in_flight() -> Refusal {
@@ -142,7 +158,10 @@ pub(crate) fn any_headers(head: &Head<'_>) -> Result<(), Refusal> {
     framing(head)?;
     if head.version >= Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
         // RFC 9112, section 3.2; over HTTP/2 it is `:authority`
-        return Err(Refusal::new(Reason::InvalidRequest, "HTTP/1.1 requires a Host header"));
+        return Err(Refusal::new(
+            Reason::InvalidRequest,
+            "HTTP/1.1 requires a Host header",
+        ));
     }
     Ok(())
 }
@@ -188,7 +207,9 @@ pub(crate) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
 /// Refuses two framings at once: parsers may disagree on where the next request begins. Refuses
 /// transfer codings other than chunked. RFC 9112, sections 6.1 and 11.2.
 pub(crate) fn framing(head: &Head<'_>) -> Result<(), Refusal> {
-    let Some(coding) = head.single(header::TRANSFER_ENCODING) else { return Ok(()) };
+    let Some(coding) = head.single(header::TRANSFER_ENCODING) else {
+        return Ok(());
+    };
     let message = if head.was_sent(&header::CONTENT_LENGTH) {
         "send Content-Length or Transfer-Encoding, not both"
     } else if coding.is_none_or(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
@@ -209,9 +230,16 @@ pub enum MediaType {
 }
 
 pub(crate) fn media_type(head: &Head<'_>) -> MediaType {
-    let essence = head.single(header::CONTENT_TYPE).flatten().and_then(|value| {
-        value.as_bytes().split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii)
-    });
+    let essence = head
+        .single(header::CONTENT_TYPE)
+        .flatten()
+        .and_then(|value| {
+            value
+                .as_bytes()
+                .split(|byte| *byte == b';')
+                .next()
+                .map(<[u8]>::trim_ascii)
+        });
     match essence {
         Some(essence) if essence.eq_ignore_ascii_case(b"application/json") => MediaType::Json,
         _ => MediaType::Other,
@@ -219,7 +247,10 @@ pub(crate) fn media_type(head: &Head<'_>) -> MediaType {
 }
 
 pub(crate) fn not_json() -> Refusal {
-    Refusal::new(Reason::UnsupportedMediaType, "send Content-Type: application/json")
+    Refusal::new(
+        Reason::UnsupportedMediaType,
+        "send Content-Type: application/json",
+    )
 }
 
 /// Refuses a declared size over `max` before the body is read; the body itself is measured too. A
@@ -230,7 +261,12 @@ pub(crate) fn declared_size(head: &Head<'_>, max: usize) -> Result<(), Refusal> 
 
 /// The declared length of a body in bytes, if it is a number.
 pub fn declared_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// The weight of an `Accept-Encoding` element without one, in thousandths.
@@ -247,7 +283,9 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let mut any = None;
     for field in headers.get_all(header::ACCEPT_ENCODING) {
         for element in field.as_bytes().split(|byte| *byte == b',') {
-            let mut parts = element.splitn(2, |byte| *byte == b';').map(<[u8]>::trim_ascii);
+            let mut parts = element
+                .splitn(2, |byte| *byte == b';')
+                .map(<[u8]>::trim_ascii);
             let coding = parts.next().unwrap_or_default();
             let listed = match () {
                 () if is_coding(coding, "gzip") || is_coding(coding, "x-gzip") => &mut gzip,
@@ -255,7 +293,9 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
                 () if coding == b"*" => &mut any,
                 () => continue,
             };
-            let weight = parts.next().map_or(FULL_WEIGHT, |text| coding_weight(text).unwrap_or(0));
+            let weight = parts
+                .next()
+                .map_or(FULL_WEIGHT, |text| coding_weight(text).unwrap_or(0));
             // a coding that is listed twice has the lower weight
             *listed = Some(listed.map_or(weight, |other| core::cmp::min(other, weight)));
         }
@@ -270,7 +310,9 @@ fn is_coding(coding: &[u8], name: &str) -> bool {
 
 /// A weight in thousandths: `q=`, then 0 to 1 with up to three digits. RFC 9110, section 12.4.2.
 fn coding_weight(text: &[u8]) -> Option<u16> {
-    let value = text.strip_prefix(b"q=").or_else(|| text.strip_prefix(b"Q="))?;
+    let value = text
+        .strip_prefix(b"q=")
+        .or_else(|| text.strip_prefix(b"Q="))?;
     let (whole, digits) = match value {
         [whole @ (b'0' | b'1')] => (whole, &[][..]),
         [whole @ (b'0' | b'1'), b'.', digits @ ..] if digits.len() <= 3 => (whole, digits),
@@ -278,8 +320,11 @@ fn coding_weight(text: &[u8]) -> Option<u16> {
     };
     let mut weight = u16::from(*whole == b'1');
     for at in 0..3 {
-        let digit =
-            digits.get(at).unwrap_or(&b'0').checked_sub(b'0').filter(|digit| *digit <= 9)?;
+        let digit = digits
+            .get(at)
+            .unwrap_or(&b'0')
+            .checked_sub(b'0')
+            .filter(|digit| *digit <= 9)?;
         weight = weight.saturating_mul(10).saturating_add(u16::from(digit));
     }
     (weight <= FULL_WEIGHT).then_some(weight)
@@ -295,11 +340,26 @@ mod tests {
         for (value, ok) in [
             (good, true),
             ("", false),
-            ("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", false),
-            ("01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false),
-            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x", false),
-            ("00-0af7651916cd43dd8448eb211c80319-cb7ad6b7169203331-01", false),
-            ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331", false),
+            (
+                "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+                false,
+            ),
+            (
+                "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+                false,
+            ),
+            (
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+                false,
+            ),
+            (
+                "00-0af7651916cd43dd8448eb211c80319-cb7ad6b7169203331-01",
+                false,
+            ),
+            (
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
+                false,
+            ),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert("traceparent", HeaderValue::from_str(value).unwrap());
@@ -328,7 +388,10 @@ mod tests {
     fn accepts(fields: &[&str]) -> bool {
         let mut headers = HeaderMap::new();
         for field in fields {
-            headers.append(header::ACCEPT_ENCODING, HeaderValue::from_str(field).unwrap());
+            headers.append(
+                header::ACCEPT_ENCODING,
+                HeaderValue::from_str(field).unwrap(),
+            );
         }
         accepts_gzip(&headers)
     }
@@ -345,7 +408,11 @@ mod tests {
             ("gzip;q=1.000", true, "the longest weight"),
             (" gzip ; Q=0.5 ", true, "with space"),
             ("gzip;q=0.001", true, "the least weight"),
-            ("identity;q=0.5, gzip;q=0.5", true, "as good as the identity"),
+            (
+                "identity;q=0.5, gzip;q=0.5",
+                true,
+                "as good as the identity",
+            ),
             ("identity;q=0, gzip", true, "and nothing else"),
             ("", false, "nothing"),
             (",,;,", false, "empty elements"),

@@ -36,7 +36,11 @@ impl Secrets {
     pub fn verify(&self, message: &[u8], signature: &[u8; 32]) -> bool {
         let none = Choice::from(0);
         let signed = |secret| sign(secret, message).ct_eq(signature);
-        self.0.iter().map(signed).fold(none, |any, same| any | same).into()
+        self.0
+            .iter()
+            .map(signed)
+            .fold(none, |any, same| any | same)
+            .into()
     }
 }
 
@@ -55,7 +59,12 @@ mod tests {
     const NEXT: &str = "next-0123456789abcdef0123456789a";
 
     fn secrets(texts: &[&str]) -> Option<Secrets> {
-        Secrets::new(texts.iter().map(|text| Secret::new((*text).into())).collect())
+        Secrets::new(
+            texts
+                .iter()
+                .map(|text| Secret::new((*text).into()))
+                .collect(),
+        )
     }
 
     #[test]
@@ -137,7 +146,11 @@ mod tests {
             (CURRENT, "", false),
         ] {
             let signature = sign(&Secret::new(secret.into()), message.as_bytes());
-            assert_eq!(both.verify(b"message", &signature), ok, "{secret:?} {message:?}");
+            assert_eq!(
+                both.verify(b"message", &signature),
+                ok,
+                "{secret:?} {message:?}"
+            );
         }
     }
 

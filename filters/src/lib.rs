@@ -14,7 +14,11 @@
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
-    deny(clippy::indexing_slicing, clippy::as_conversions, clippy::arithmetic_side_effects)
+    deny(
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects
+    )
 )]
 
 extern crate alloc;

@@ -22,5 +22,7 @@ pub fn nearest<'n>(
         let (a, b) = (core(&word), core(name));
         distance(a, b).saturating_mul(3) <= a.chars().count().max(b.chars().count())
     };
-    names.filter(near).min_by_key(|name| (distance(core(&word), core(name)), distance(&word, name)))
+    names
+        .filter(near)
+        .min_by_key(|name| (distance(core(&word), core(name)), distance(&word, name)))
 }

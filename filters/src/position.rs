@@ -32,7 +32,9 @@ impl ChainPosition {
     /// Returns an error if it is malformed: a client that relies on it must learn that.
     pub fn of(headers: &HeaderMap) -> Result<Option<Self>, MalformedPosition> {
         let mut values = headers.get_all(&X_CHAIN_POSITION).iter();
-        let Some(value) = values.next() else { return Ok(None) };
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
         let text = value.to_str().map_err(|_| MalformedPosition)?;
         if values.next().is_some() {
             return Err(MalformedPosition);
@@ -47,10 +49,16 @@ impl FromStr for ChainPosition {
     fn from_str(text: &str) -> Result<Self, MalformedPosition> {
         let number = |text: &str| {
             let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|_| is_decimal).ok_or(MalformedPosition)
+            text.parse()
+                .ok()
+                .filter(|_| is_decimal)
+                .ok_or(MalformedPosition)
         };
         let (epoch, height) = text.split_once('.').ok_or(MalformedPosition)?;
-        Ok(Self { epoch: number(epoch)?, height: number(height)? })
+        Ok(Self {
+            epoch: number(epoch)?,
+            height: number(height)?,
+        })
     }
 }
 
@@ -63,7 +71,10 @@ mod tests {
         for (text, expected) in [
             ("1763880000123.42", Some((1_763_880_000_123, 42))),
             ("0.0", Some((0, 0))),
-            ("18446744073709551615.18446744073709551615", Some((u64::MAX, u64::MAX))),
+            (
+                "18446744073709551615.18446744073709551615",
+                Some((u64::MAX, u64::MAX)),
+            ),
             ("18446744073709551616.0", None),
             ("", None),
             (".", None),
@@ -78,7 +89,11 @@ mod tests {
             ("1,2", None),
         ] {
             let parsed = text.parse::<ChainPosition>().ok();
-            assert_eq!(parsed.map(|own| (own.epoch, own.height)), expected, "{text:?}");
+            assert_eq!(
+                parsed.map(|own| (own.epoch, own.height)),
+                expected,
+                "{text:?}"
+            );
         }
     }
 
@@ -93,7 +108,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         assert_eq!(ChainPosition::of(&headers), Ok(None));
         headers.append(&X_CHAIN_POSITION, http::HeaderValue::from_static("1.2"));
-        let expected = ChainPosition { epoch: 1, height: 2 };
+        let expected = ChainPosition {
+            epoch: 1,
+            height: 2,
+        };
         assert_eq!(ChainPosition::of(&headers), Ok(Some(expected)));
         headers.append(&X_CHAIN_POSITION, http::HeaderValue::from_static("1.2"));
         assert_eq!(ChainPosition::of(&headers), Err(MalformedPosition));

@@ -135,12 +135,24 @@ mod tests {
         for (what, command, family, block, client) in [
             ("IPv4", 0x21, 0x11, v4, Some("192.0.2.9")),
             ("IPv6", 0x21, 0x21, &v6, Some("2001:db8::9")),
-            ("IPv4 and extensions", 0x21, 0x11, &with_extensions, Some("192.0.2.9")),
+            (
+                "IPv4 and extensions",
+                0x21,
+                0x11,
+                &with_extensions,
+                Some("192.0.2.9"),
+            ),
             ("LOCAL", 0x20, 0x00, &[], None),
             ("LOCAL with addresses", 0x20, 0x11, v4, None),
             ("LOCAL of an unknown family", 0x20, 0xff, &[1], None),
             ("an unknown client", 0x21, 0x00, &[], None),
-            ("an unknown client and extensions", 0x21, 0x00, &[4, 0, 0], None),
+            (
+                "an unknown client and extensions",
+                0x21,
+                0x00,
+                &[4, 0, 0],
+                None,
+            ),
         ] {
             let length = u16::try_from(block.len()).unwrap();
             let parsed = Prelude::parse(&prelude(command, family, length)).expect(what);
@@ -162,11 +174,23 @@ mod tests {
             ("another command", prelude(0x22, 0x11, 12), Err(Malformed)),
             ("another family", prelude(0x21, 0x41, 12), Err(Malformed)),
             ("another transport", prelude(0x21, 0x13, 12), Err(Malformed)),
-            ("no family with a transport", prelude(0x21, 0x01, 12), Err(Malformed)),
+            (
+                "no family with a transport",
+                prelude(0x21, 0x01, 12),
+                Err(Malformed),
+            ),
             ("datagrams", prelude(0x21, 0x12, 12), Err(Unsupported)),
             ("a Unix socket", prelude(0x21, 0x31, 216), Err(Unsupported)),
-            ("too short for IPv4", prelude(0x21, 0x11, 11), Err(Malformed)),
-            ("too short for IPv6", prelude(0x21, 0x21, 35), Err(Malformed)),
+            (
+                "too short for IPv4",
+                prelude(0x21, 0x11, 11),
+                Err(Malformed),
+            ),
+            (
+                "too short for IPv6",
+                prelude(0x21, 0x21, 35),
+                Err(Malformed),
+            ),
             ("the largest", prelude(0x21, 0x11, max), Ok(())),
             ("one more", prelude(0x21, 0x11, max + 1), Err(TooLarge)),
             ("a large LOCAL", prelude(0x20, 0, u16::MAX), Err(TooLarge)),
@@ -183,13 +207,24 @@ mod tests {
     fn each_byte_of_the_signature_counts() {
         for place in 0..SIGNATURE.len() {
             let mut bytes = prelude(0x21, 0x11, 12);
-            assert_eq!(Prelude::begins(&bytes[..place]), Ok(()), "{place} bytes so far");
+            assert_eq!(
+                Prelude::begins(&bytes[..place]),
+                Ok(()),
+                "{place} bytes so far"
+            );
             bytes[place] ^= 1;
-            assert_eq!(Prelude::begins(&bytes[..=place]), Err(Absent), "byte {place}");
+            assert_eq!(
+                Prelude::begins(&bytes[..=place]),
+                Err(Absent),
+                "byte {place}"
+            );
         }
-        for (bytes, expected) in
-            [(&b""[..], Ok(())), (b"PROXY", Ok(())), (b"PROXY ", Err(Text)), (b"PO", Err(Absent))]
-        {
+        for (bytes, expected) in [
+            (&b""[..], Ok(())),
+            (b"PROXY", Ok(())),
+            (b"PROXY ", Err(Text)),
+            (b"PO", Err(Absent)),
+        ] {
             assert_eq!(Prelude::begins(bytes), expected, "{bytes:?}");
         }
     }

@@ -110,6 +110,9 @@ mod tests {
     fn secrets_are_never_printed() {
         let secret = Secret::new("0x1234567".into());
         let key = SecretKey::parse(&secret).unwrap();
-        assert_eq!(format!("{secret:?} {key:?}"), "Secret(redacted) SecretKey(redacted)");
+        assert_eq!(
+            format!("{secret:?} {key:?}"),
+            "Secret(redacted) SecretKey(redacted)"
+        );
     }
 }

@@ -14,8 +14,12 @@ use starknet_types_core::felt::{Felt as Element, NonZeroFelt};
 
 /// The order of the curve's group (Starknet specification, "STARK curve"): private keys and both
 /// numbers of a signature are below it.
-const ORDER: [u64; 4] =
-    [0x0800_0000_0000_0010, u64::MAX, 0xb781_126d_cae7_b232, 0x1e66_a241_adc6_4d2f];
+const ORDER: [u64; 4] = [
+    0x0800_0000_0000_0010,
+    u64::MAX,
+    0xb781_126d_cae7_b232,
+    0x1e66_a241_adc6_4d2f,
+];
 /// (p - 1) / 2, where p is the prime of the field.
 const HALF: [u64; 4] = [0x0400_0000_0000_0008, 0x8000_0000_0000_0000, 0, 0];
 
@@ -43,7 +47,12 @@ pub(crate) fn poseidon(felts: &[Felt]) -> Felt {
 /// The address of a contract that `deployer` deploys; accounts have the deployer zero.
 pub fn contract_address(deployer: Felt, salt: Felt, class: Felt, constructor: &[Felt]) -> Felt {
     let constructor: Vec<_> = constructor.iter().copied().map(element).collect();
-    felt(get_contract_address(element(salt), element(class), &constructor, element(deployer)))
+    felt(get_contract_address(
+        element(salt),
+        element(class),
+        &constructor,
+        element(deployer),
+    ))
 }
 
 /// The address of the account of `class` that `public_key` controls: the key is the salt and the
@@ -95,19 +104,31 @@ pub(crate) fn verify(public_key: Felt, hash: Felt, [r, s]: [Felt; 2]) -> bool {
     if !is_scalar(r) || !is_scalar(s) {
         return false;
     }
-    let Some(key) = point(public_key) else { return false };
-    let Ok(generator) = ProjectivePoint::try_from(AffinePoint::generator()) else { return false };
+    let Some(key) = point(public_key) else {
+        return false;
+    };
+    let Ok(generator) = ProjectivePoint::try_from(AffinePoint::generator()) else {
+        return false;
+    };
     let Some(order) = Felt::from_limbs(ORDER).and_then(|n| NonZeroFelt::try_from(element(n)).ok())
     else {
         return false;
     };
-    let Some(inverse) = element(s).mod_inverse(&order) else { return false };
-    #[expect(clippy::arithmetic_side_effects, reason = "a multiple of a point never overflows")]
+    let Some(inverse) = element(s).mod_inverse(&order) else {
+        return false;
+    };
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "a multiple of a point never overflows"
+    )]
     let scaled = |point: &ProjectivePoint, by: Felt| point * element(by).mul_mod(&inverse, &order);
     let (of_hash, of_r) = (scaled(&generator, hash), scaled(&key, r));
     // the point at infinity has no abscissa
     let is_r = |sum: ProjectivePoint| sum.to_affine().is_ok_and(|sum| felt(sum.x()) == r);
-    #[expect(clippy::arithmetic_side_effects, reason = "points are added, and none overflows")]
+    #[expect(
+        clippy::arithmetic_side_effects,
+        reason = "points are added, and none overflows"
+    )]
     let (sum, difference) = (&of_hash + &of_r, &of_hash - &of_r);
     is_r(sum) || is_r(difference)
 }
@@ -147,7 +168,11 @@ mod tests {
     fn scalars_are_positive_and_below_the_order() {
         let order = Felt::from_limbs(ORDER).unwrap();
         let one_less = Felt::from_limbs([ORDER[0], ORDER[1], ORDER[2], ORDER[3] - 1]).unwrap();
-        let table = [(Felt::ZERO, false), (Felt::from(1_u64), true), (one_less, true)];
+        let table = [
+            (Felt::ZERO, false),
+            (Felt::from(1_u64), true),
+            (one_less, true),
+        ];
         for (k, ok) in table.into_iter().chain([(order, false)]) {
             assert_eq!(is_scalar(k), ok, "{k}");
         }
@@ -159,13 +184,20 @@ mod tests {
         let (key, hash) = (Felt::from(3_u64), hex("0x123456789abcdef"));
         let order = Felt::from_limbs(ORDER).unwrap();
         let third = super::felt(
-            element(key).mod_inverse(&NonZeroFelt::try_from(element(order)).unwrap()).unwrap(),
+            element(key)
+                .mod_inverse(&NonZeroFelt::try_from(element(order)).unwrap())
+                .unwrap(),
         );
         let r = times(hash, third);
-        let minus =
-            times(r, Felt::from_limbs([ORDER[0], ORDER[1], ORDER[2], ORDER[3] - 1]).unwrap());
+        let minus = times(
+            r,
+            Felt::from_limbs([ORDER[0], ORDER[1], ORDER[2], ORDER[3] - 1]).unwrap(),
+        );
         for r in [r, minus] {
-            assert!(!verify(public_key(key), hash, [r, Felt::from(1_u64)]), "{r}");
+            assert!(
+                !verify(public_key(key), hash, [r, Felt::from(1_u64)]),
+                "{r}"
+            );
         }
     }
 

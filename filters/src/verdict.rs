@@ -245,7 +245,14 @@ impl Refusal {
     /// A refusal without a request id.
     pub fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
         let message = message.into();
-        Self { reason, message, id: None, allow: None, hint: None, retry_after: None }
+        Self {
+            reason,
+            message,
+            id: None,
+            allow: None,
+            hint: None,
+            retry_after: None,
+        }
     }
 
     /// Adds a remedy.

@@ -33,29 +33,97 @@ fn judged(method: &str, params: &str) -> Result<Value, String> {
 fn a_refusal_names_the_parameter() {
     let view = r#"{"contract_address":"0x1","entry_point_selector":"0x2","calldata":["0x3","x"]}"#;
     for (method, params, message) in [
-        ("chainId", "[1]", "starknet_chainId takes no parameters; 1 given"),
-        ("chainId", r#"{"a":1}"#, "starknet_chainId takes no parameters"),
-        ("chainId", r#"{"":1}"#, "starknet_chainId takes no parameters"),
-        ("chainId", r#"{"":1,"":2}"#, "starknet_chainId takes no parameters"),
-        ("getNonce", r#"["latest","0x1",2]"#, "starknet_getNonce takes 2 parameters; 3 given"),
+        (
+            "chainId",
+            "[1]",
+            "starknet_chainId takes no parameters; 1 given",
+        ),
+        (
+            "chainId",
+            r#"{"a":1}"#,
+            "starknet_chainId takes no parameters",
+        ),
+        (
+            "chainId",
+            r#"{"":1}"#,
+            "starknet_chainId takes no parameters",
+        ),
+        (
+            "chainId",
+            r#"{"":1,"":2}"#,
+            "starknet_chainId takes no parameters",
+        ),
+        (
+            "getNonce",
+            r#"["latest","0x1",2]"#,
+            "starknet_getNonce takes 2 parameters; 3 given",
+        ),
         (
             "getNonce",
             r#"{"block_id":"latest","contract_address":"0x1","":1}"#,
             "starknet_getNonce takes no parameters but block_id, contract_address",
         ),
         ("getNonce", r#"["latest"]"#, "contract_address is required"),
-        ("getNonce", r#"{"block_id":"latest","block_id":1}"#, "block_id appears twice"),
-        ("getNonce", r#"["pending","0x1"]"#, "block_id must be latest, pre_confirmed"),
-        ("getNonce", r#"[{"block_number":"1"},"0x1"]"#, "block_id must be latest"),
-        ("getNonce", r#"[{"block_number":1,"block_hash":"0x1"},"0x1"]"#, "block_id must be"),
-        ("getNonce", r#"["latest","1"]"#, "contract_address must be 0x and 1 to 64"),
-        ("call", &format!("[{view},\"latest\"]"), "calldata[1] must be 0x and 1 to 64"),
-        ("call", &format!("[{},\"latest\"]", view.replace(r#"["0x3","x"]"#, "7")), "calldata must"),
-        ("call", r#"[{},"latest"]"#, "request must be an object of contract_address"),
-        ("getTransactionByHash", r#"["0x1",["OTHER"]]"#, "response_flags must be an array"),
-        ("getTransactionByHash", r#"["0x1",["INCLUDE_PROOF_FACTS",1]]"#, "response_flags must be"),
-        ("getTransactionByHash", r#"["0x1",{}]"#, "response_flags must be"),
-        ("estimateFee", r#"[[],[],"latest"]"#, "request must be an array of 1 to 4"),
+        (
+            "getNonce",
+            r#"{"block_id":"latest","block_id":1}"#,
+            "block_id appears twice",
+        ),
+        (
+            "getNonce",
+            r#"["pending","0x1"]"#,
+            "block_id must be latest, pre_confirmed",
+        ),
+        (
+            "getNonce",
+            r#"[{"block_number":"1"},"0x1"]"#,
+            "block_id must be latest",
+        ),
+        (
+            "getNonce",
+            r#"[{"block_number":1,"block_hash":"0x1"},"0x1"]"#,
+            "block_id must be",
+        ),
+        (
+            "getNonce",
+            r#"["latest","1"]"#,
+            "contract_address must be 0x and 1 to 64",
+        ),
+        (
+            "call",
+            &format!("[{view},\"latest\"]"),
+            "calldata[1] must be 0x and 1 to 64",
+        ),
+        (
+            "call",
+            &format!("[{},\"latest\"]", view.replace(r#"["0x3","x"]"#, "7")),
+            "calldata must",
+        ),
+        (
+            "call",
+            r#"[{},"latest"]"#,
+            "request must be an object of contract_address",
+        ),
+        (
+            "getTransactionByHash",
+            r#"["0x1",["OTHER"]]"#,
+            "response_flags must be an array",
+        ),
+        (
+            "getTransactionByHash",
+            r#"["0x1",["INCLUDE_PROOF_FACTS",1]]"#,
+            "response_flags must be",
+        ),
+        (
+            "getTransactionByHash",
+            r#"["0x1",{}]"#,
+            "response_flags must be",
+        ),
+        (
+            "estimateFee",
+            r#"[[],[],"latest"]"#,
+            "request must be an array of 1 to 4",
+        ),
     ] {
         let refusal = judged(method, params).expect_err(params);
         let is_exact = message.contains(" takes ") || message.ends_with("required");
@@ -69,13 +137,20 @@ fn a_flag_is_set_or_not_or_absent() {
     let hash = "transaction_hash";
     for (params, written) in [
         (r#"["0x1"]"#, json!({ hash: "0x1" })),
-        (r#"["0x1",[]]"#, json!({ hash: "0x1", "response_flags": [] })),
+        (
+            r#"["0x1",[]]"#,
+            json!({ hash: "0x1", "response_flags": [] }),
+        ),
         (
             r#"["0x1",["INCLUDE_PROOF_FACTS"]]"#,
             json!({ hash: "0x1", "response_flags": ["INCLUDE_PROOF_FACTS"] }),
         ),
     ] {
-        assert_eq!(judged("getTransactionByHash", params), Ok(written), "{params}");
+        assert_eq!(
+            judged("getTransactionByHash", params),
+            Ok(written),
+            "{params}"
+        );
     }
 }
 
@@ -110,9 +185,15 @@ fn an_estimate_is_of_one_to_four_bounded_transactions() {
         assert_eq!(written["simulation_flags"], json!(["SKIP_VALIDATE"]));
     }
     let refusal = estimated(&vec![transaction(3); 5]).expect_err("five are too many");
-    assert!(refusal.starts_with("request must be an array of 1 to 4"), "{refusal}");
+    assert!(
+        refusal.starts_with("request must be an array of 1 to 4"),
+        "{refusal}"
+    );
     let written = estimated(&[transaction(256)]).expect("the longest calldata");
-    assert_eq!(written["request"][0]["calldata"].as_array().map(Vec::len), Some(256));
+    assert_eq!(
+        written["request"][0]["calldata"].as_array().map(Vec::len),
+        Some(256)
+    );
     let refusal = estimated(&[transaction(257)]).expect_err("a felt more");
     assert_eq!(refusal, "calldata must be an array of at most 256 felts");
 }

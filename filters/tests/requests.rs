@@ -67,7 +67,9 @@ fn request(method: &str, params: &Value) -> String {
 
 fn written(body: &str) -> Result<Value, Reason> {
     let policy = policy();
-    let permit = policy.inspect(body.as_bytes()).map_err(|refusal| refusal.reason)?;
+    let permit = policy
+        .inspect(body.as_bytes())
+        .map_err(|refusal| refusal.reason)?;
     let mut out = Vec::new();
     permit.write_request(9, &mut out);
     Ok(serde_json::from_slice(&out).expect("what is written is JSON"))
@@ -79,14 +81,18 @@ fn canonical(value: &Value) -> Value {
         Value::String(text) => match text.strip_prefix("0x") {
             Some(digits) => {
                 let digits = digits.trim_start_matches('0').to_lowercase();
-                json!(format!("0x{}", if digits.is_empty() { "0" } else { &digits }))
+                json!(format!(
+                    "0x{}",
+                    if digits.is_empty() { "0" } else { &digits }
+                ))
             }
             None => value.clone(),
         },
         Value::Array(items) => items.iter().map(canonical).collect(),
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.clone(), canonical(value))).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), canonical(value)))
+            .collect(),
         _ => value.clone(),
     }
 }

@@ -38,7 +38,10 @@ fn sidecar() -> SidecarPolicy {
     SidecarPolicy {
         trusted_proxies: TrustedProxies::default(),
         operator: Tokens::new(&[secret()]),
-        webhook: Some(WebhookPolicy { secrets, age_bands: vec!["18_plus".into()] }),
+        webhook: Some(WebhookPolicy {
+            secrets,
+            age_bands: vec!["18_plus".into()],
+        }),
         signature_header: HeaderName::from_static("x-signature"),
     }
 }
@@ -57,7 +60,12 @@ fn serve_by(
     fields: &[(&str, &str)],
 ) -> Admission<RequestParts, ()> {
     let headers = headers(fields);
-    policy.admit(&head(method, target, &headers), &limiter(QUOTA), Millis(0), |_| Some(()))
+    policy.admit(
+        &head(method, target, &headers),
+        &limiter(QUOTA),
+        Millis(0),
+        |_| Some(()),
+    )
 }
 
 fn serve(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<RequestParts, ()> {
@@ -65,11 +73,17 @@ fn serve(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<Reque
 }
 
 fn refused<C, G>(admission: &Admission<C, G>) -> Option<Reason> {
-    admission.verdict.as_ref().err().map(|refusal| refusal.reason)
+    admission
+        .verdict
+        .as_ref()
+        .err()
+        .map(|refusal| refusal.reason)
 }
 
 fn remaining<C, G>(admission: &Admission<C, G>) -> Option<u32> {
-    admission.rate_limit.map(|RateCheck::Decided(status)| status.remaining)
+    admission
+        .rate_limit
+        .map(|RateCheck::Decided(status)| status.remaining)
 }
 
 fn call<C, G>(admission: Admission<C, G>) -> PendingCall<C, G> {
@@ -84,7 +98,10 @@ fn call<C, G>(admission: Admission<C, G>) -> PendingCall<C, G> {
 fn the_gateway_counts_calls_only() {
     let called = read("POST", "/rpc", &[HOST, JSON]);
     assert_eq!(remaining(&called), Some(QUOTA - 1));
-    assert_eq!(called.client.address, std::net::IpAddr::from([192, 0, 2, 1]));
+    assert_eq!(
+        called.client.address,
+        std::net::IpAddr::from([192, 0, 2, 1])
+    );
     assert_eq!(call(called).max_body, MAX_BODY);
     let preflight = read("OPTIONS", "/rpc", &[HOST]);
     assert_eq!(remaining(&preflight), Some(QUOTA));
@@ -103,23 +120,36 @@ fn the_gateway_answers_a_preflight_of_any_path() {
     for target in ["/rpc", "/rpc/v0_8", "/", "/healthz", "/docs"] {
         let preflight = read("OPTIONS", target, &[HOST, ORIGIN, METHOD]);
         assert_eq!(remaining(&preflight), Some(QUOTA), "{target}: it is free");
-        assert!(matches!(preflight.verdict, Ok(Admitted::Preflight)), "{target}");
+        assert!(
+            matches!(preflight.verdict, Ok(Admitted::Preflight)),
+            "{target}"
+        );
     }
     let both = [HOST, ORIGIN, METHOD, ("transfer-encoding", "gzip")];
-    assert_eq!(refused(&read("OPTIONS", "/other", &both)), Some(ConflictingFraming));
+    assert_eq!(
+        refused(&read("OPTIONS", "/other", &both)),
+        Some(ConflictingFraming)
+    );
     for (method, fields) in [
         ("OPTIONS", &[HOST][..]),
         ("OPTIONS", &[HOST, ORIGIN]),
         ("OPTIONS", &[HOST, METHOD]),
         ("POST", &[HOST, ORIGIN, METHOD]),
     ] {
-        assert_eq!(refused(&read(method, "/other", fields)), Some(NotFound), "{method} {fields:?}");
+        assert_eq!(
+            refused(&read(method, "/other", fields)),
+            Some(NotFound),
+            "{method} {fields:?}"
+        );
     }
 }
 
 #[test]
 fn the_gateway_serves_documents_if_they_are_on() {
-    let on = GatewayPolicy { has_documents: true, ..gateway() };
+    let on = GatewayPolicy {
+        has_documents: true,
+        ..gateway()
+    };
     let ask = |policy: &GatewayPolicy, method, target, fields: &[(&str, &str)]| {
         let headers = headers(fields);
         let judged = policy.judge(&head(method, target, &headers));
@@ -127,12 +157,24 @@ fn the_gateway_serves_documents_if_they_are_on() {
     };
     for document in PublicDocument::ALL {
         let path = document.name();
-        assert_eq!(refused(&ask(&gateway(), "GET", path, &[HOST])), Some(NotFound), "{path}: off");
+        assert_eq!(
+            refused(&ask(&gateway(), "GET", path, &[HOST])),
+            Some(NotFound),
+            "{path}: off"
+        );
         for method in ["GET", "HEAD"] {
             let served = ask(&on, method, path, &[HOST]);
-            assert_eq!(remaining(&served), Some(QUOTA - 1), "{path}: it counts as a call");
+            assert_eq!(
+                remaining(&served),
+                Some(QUOTA - 1),
+                "{path}: it counts as a call"
+            );
             let PendingCall { call, max_body, .. } = call(served);
-            assert_eq!((call, max_body), (GatewayCall::Document(document), 0), "{method} {path}");
+            assert_eq!(
+                (call, max_body),
+                (GatewayCall::Document(document), 0),
+                "{method} {path}"
+            );
         }
         for (method, fields, reason) in [
             ("POST", &[HOST][..], WrongHttpMethod),
@@ -144,9 +186,16 @@ fn the_gateway_serves_documents_if_they_are_on() {
         }
     }
     for path in ["/docs/", "/docs?x", "/docs/openapi/relay.yaml"] {
-        assert_eq!(refused(&ask(&on, "GET", path, &[HOST])), Some(NotFound), "{path}");
+        assert_eq!(
+            refused(&ask(&on, "GET", path, &[HOST])),
+            Some(NotFound),
+            "{path}"
+        );
     }
-    assert_eq!(call(ask(&on, "POST", "/rpc", &[HOST, JSON])).call, GatewayCall::Rpc);
+    assert_eq!(
+        call(ask(&on, "POST", "/rpc", &[HOST, JSON])).call,
+        GatewayCall::Rpc
+    );
 }
 
 #[test]
@@ -158,12 +207,29 @@ fn the_gateway_refuses_other_heads() {
         ("POST", "/rpc/v0_8", &[HOST, JSON], NotFound),
         ("POST", "/rpc", &[HOST], UnsupportedMediaType),
         ("POST", "/rpc", &[JSON], InvalidRequest),
-        ("POST", "/rpc", &[HOST, JSON, ("content-length", "65537")], BodyTooLarge),
+        (
+            "POST",
+            "/rpc",
+            &[HOST, JSON, ("content-length", "65537")],
+            BodyTooLarge,
+        ),
     ] {
-        assert_eq!(refused(&read(method, target, fields)), Some(reason), "{method} {target}");
+        assert_eq!(
+            refused(&read(method, target, fields)),
+            Some(reason),
+            "{method} {target}"
+        );
     }
-    let hint = |target| read("POST", target, &[HOST]).verdict.expect_err("no such path").hint;
-    assert!(hint("/rpc/v0_8").is_some(), "the path without a version is named");
+    let hint = |target| {
+        read("POST", target, &[HOST])
+            .verdict
+            .expect_err("no such path")
+            .hint
+    };
+    assert!(
+        hint("/rpc/v0_8").is_some(),
+        "the path without a version is named"
+    );
     assert!(hint("/elsewhere").is_none());
 }
 
@@ -191,14 +257,22 @@ fn a_refused_read_names_another_way() {
     let policy = gateway();
     let refused = |method: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":[]}}"#);
-        policy.inspect(body.as_bytes()).expect_err("it is no read of the gateway")
+        policy
+            .inspect(body.as_bytes())
+            .expect_err("it is no read of the gateway")
     };
     for (method, way) in [
         ("starknet_getBlockWithTxs", "tip"),
-        ("starknet_getBlockWithReceipts", "starknet_getTransactionReceipt"),
+        (
+            "starknet_getBlockWithReceipts",
+            "starknet_getTransactionReceipt",
+        ),
         ("starknet_blockHashAndNumber", "latest"),
         ("starknet_getBlockTransactionCount", "count"),
-        ("starknet_getTransactionByBlockIdAndIndex", "starknet_getTransactionByHash"),
+        (
+            "starknet_getTransactionByBlockIdAndIndex",
+            "starknet_getTransactionByHash",
+        ),
         ("starknet_getStorageAt", "starknet_call"),
         ("starknet_simulateTransactions", "starknet_estimateFee"),
         ("starknet_addInvokeTransaction", "relay"),
@@ -214,7 +288,10 @@ fn a_refused_read_names_another_way() {
         assert!(hint.contains(way), "{method}: {hint}");
     }
     let message = |method| refused(method).message;
-    assert_ne!(message("starknet_addDeclareTransaction"), message("starknet_syncing"));
+    assert_ne!(
+        message("starknet_addDeclareTransaction"),
+        message("starknet_syncing")
+    );
 }
 
 #[test]
@@ -227,10 +304,16 @@ fn a_read_is_written_as_it_was_judged_or_at_a_block() {
     assert_eq!(permit.method().name(), "starknet_getNonce");
     assert_eq!(permit.params().arguments().len(), 2);
     let read = permit.into_read();
-    assert_eq!((read.method().name(), read.params().arguments().len()), ("starknet_getNonce", 2));
+    assert_eq!(
+        (read.method().name(), read.params().arguments().len()),
+        ("starknet_getNonce", 2)
+    );
     let written = |call: &[u8]| String::from_utf8(call.to_vec()).expect("text");
     let latest = written(read.call().as_bytes());
-    assert!(latest.contains(r#""latest""#) && latest.contains(r#""0x1""#), "{latest}");
+    assert!(
+        latest.contains(r#""latest""#) && latest.contains(r#""0x1""#),
+        "{latest}"
+    );
     let at = written(read.call_at(BlockId::Number(7)).as_bytes());
     assert_eq!(at, latest.replace(r#""latest""#, r#"{"block_number":7}"#));
 }
@@ -238,8 +321,14 @@ fn a_read_is_written_as_it_was_judged_or_at_a_block() {
 #[test]
 fn each_function_of_the_sidecar_has_its_path() {
     for (target, function) in [
-        ("/xrpc/app.bsky.feed.describeFeedGenerator", Function::DescribeFeedGenerator),
-        ("/xrpc/app.bsky.feed.getFeedSkeleton?feed=a", Function::GetFeedSkeleton),
+        (
+            "/xrpc/app.bsky.feed.describeFeedGenerator",
+            Function::DescribeFeedGenerator,
+        ),
+        (
+            "/xrpc/app.bsky.feed.getFeedSkeleton?feed=a",
+            Function::GetFeedSkeleton,
+        ),
         ("/.well-known/did.json", Function::DidDocument),
         ("/robots.txt", Function::SeoRobots),
         ("/sitemap.xml", Function::SeoSitemap),
@@ -265,11 +354,23 @@ fn the_sidecar_serves_its_paths_and_no_others() {
         ("GET", "/functions/nothing", NotFound),
         ("POST", "/healthz", WrongHttpMethod),
         ("POST", "/robots.txt", WrongHttpMethod),
-        ("PUT", "/functions/age-verification-session", WrongHttpMethod),
+        (
+            "PUT",
+            "/functions/age-verification-session",
+            WrongHttpMethod,
+        ),
         ("GET", "/functions/age-verifier-webhook", WrongHttpMethod),
-        ("OPTIONS", "/functions/age-verifier-webhook", WrongHttpMethod),
+        (
+            "OPTIONS",
+            "/functions/age-verifier-webhook",
+            WrongHttpMethod,
+        ),
     ] {
-        assert_eq!(refused(&serve(method, target, &[HOST])), Some(reason), "{method} {target}");
+        assert_eq!(
+            refused(&serve(method, target, &[HOST])),
+            Some(reason),
+            "{method} {target}"
+        );
     }
     for (method, target) in [
         ("GET", "/robots.txt?a=b"),
@@ -295,30 +396,56 @@ fn the_sidecar_serves_its_paths_and_no_others() {
 #[test]
 fn a_webhook_needs_a_secret() {
     let target = "/functions/age-verifier-webhook";
-    let policy = SidecarPolicy { webhook: None, ..sidecar() };
-    assert_eq!(refused(&serve_by(&policy, "POST", target, &[HOST])), Some(NotConfigured));
-    assert_eq!(refused(&serve_by(&policy, "GET", "/robots.txt", &[HOST])), None, "others do not");
+    let policy = SidecarPolicy {
+        webhook: None,
+        ..sidecar()
+    };
+    assert_eq!(
+        refused(&serve_by(&policy, "POST", target, &[HOST])),
+        Some(NotConfigured)
+    );
+    assert_eq!(
+        refused(&serve_by(&policy, "GET", "/robots.txt", &[HOST])),
+        None,
+        "others do not"
+    );
 }
 
 #[test]
 fn the_bodies_and_queries_of_the_sidecar_are_bounded() {
     let sized = |target: &str, size: usize| {
-        serve("POST", target, &[HOST, ("content-length", &size.to_string())])
+        serve(
+            "POST",
+            target,
+            &[HOST, ("content-length", &size.to_string())],
+        )
     };
     for (target, most) in [
         ("/functions/age-verifier-webhook", MAX_WEBHOOK_BODY),
         ("/functions/age-verification-session", 1_024),
     ] {
-        assert_eq!(refused(&sized(target, most + 1)), Some(BodyTooLarge), "{target}");
+        assert_eq!(
+            refused(&sized(target, most + 1)),
+            Some(BodyTooLarge),
+            "{target}"
+        );
         assert_eq!(call(sized(target, most)).max_body, most, "{target}");
     }
     let target = |length| format!("/sitemap.xml?{}", "q".repeat(length));
     let longest = call(serve("GET", &target(8_192), &[HOST])).call;
     assert_eq!(longest.query.len(), 8_192);
-    assert_eq!(refused(&serve("GET", &target(8_193), &[HOST])), Some(InvalidRequest));
+    assert_eq!(
+        refused(&serve("GET", &target(8_193), &[HOST])),
+        Some(InvalidRequest)
+    );
     let short = call(serve("GET", "/sitemap.xml?page=1?2", &[HOST])).call;
     assert_eq!(&*short.query, b"page=1?2");
-    assert!(call(serve("GET", "/sitemap.xml", &[HOST])).call.query.is_empty());
+    assert!(
+        call(serve("GET", "/sitemap.xml", &[HOST]))
+            .call
+            .query
+            .is_empty()
+    );
 }
 
 #[test]
@@ -329,7 +456,10 @@ fn a_function_sees_the_fields_that_it_needs() {
     };
     let bare = parts(&[]);
     assert!(matches!(bare.authorization, Authorization::Absent) && !bare.is_operator);
-    assert_eq!((bare.if_none_match, bare.if_modified_since, bare.accept), (None, None, None));
+    assert_eq!(
+        (bare.if_none_match, bare.if_modified_since, bare.accept),
+        (None, None, None)
+    );
     let bearer = format!("Bearer {TOKEN}");
     let full = parts(&[
         ("authorization", &bearer),
@@ -350,7 +480,12 @@ fn a_function_sees_the_fields_that_it_needs() {
 fn a_body_that_means_nothing_is_empty_or_an_empty_object() {
     let judge = |fields: &[(&str, &str)], body: &[u8]| {
         let fields: Vec<_> = [HOST].into_iter().chain(fields.iter().copied()).collect();
-        let call = call(serve("POST", "/functions/age-verification-session", &fields)).call;
+        let call = call(serve(
+            "POST",
+            "/functions/age-verification-session",
+            &fields,
+        ))
+        .call;
         call.no_body(body).map_err(|refusal| refusal.reason)
     };
     let large = " ".repeat(1_025);

@@ -25,7 +25,10 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(roots: Roots) -> Self {
-        Self { roots, retry_after: Arc::default() }
+        Self {
+            roots,
+            retry_after: Arc::default(),
+        }
     }
 
     /// The delay that the authority demanded when it refused the last request, if any.
@@ -45,12 +48,16 @@ impl HttpClient for Client {
             let Ok(body) = body.collect().await;
             let request = Request::from_parts(head, body.to_bytes());
             let answer = fetch::exchange(request, roots, TIMEOUT).await;
-            let (parts, body) =
-                answer.map_err(|why| Error::Other(Box::new(NoAnswer(why))))?.into_parts();
+            let (parts, body) = answer
+                .map_err(|why| Error::Other(Box::new(NoAnswer(why))))?
+                .into_parts();
             let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
             let asked = parse_retry_after(&parts.headers, SystemTime::now());
             *retry_after.lock() = asked.filter(|_| is_refusal);
-            Ok(BytesResponse { parts, body: Box::new(body) })
+            Ok(BytesResponse {
+                parts,
+                body: Box::new(body),
+            })
         })
     }
 }
@@ -60,7 +67,10 @@ fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
+        Err(_) => httpdate::parse_http_date(text)
+            .ok()?
+            .duration_since(now)
+            .ok(),
     }
 }
 

@@ -46,13 +46,18 @@ impl Failure {
 
     /// A refusal by the authority, without an error of the protocol.
     pub(super) fn refused(cause: &str) -> Self {
-        Self { class: Class::Refused, ..Self::new(cause) }
+        Self {
+            class: Class::Refused,
+            ..Self::new(cause)
+        }
     }
 
     /// Converts an error of the protocol; `do_what` names the step that failed.
     pub(super) fn of(error: Error, do_what: &str, retry_after: Option<Duration>) -> Self {
-        let failed =
-            |cause: String| Self { retry_after, ..Self::new(&format!("{do_what}: {cause}")) };
+        let failed = |cause: String| Self {
+            retry_after,
+            ..Self::new(&format!("{do_what}: {cause}"))
+        };
         match error {
             Error::Api(problem) => Self {
                 class: match problem.r#type.as_deref() {
@@ -75,9 +80,15 @@ impl Failure {
 
 /// Whether the authority no longer has the requested resource, or it belongs to another account.
 pub(super) fn is_gone(problem: &Problem) -> bool {
-    let kind = problem.r#type.as_deref().and_then(|kind| kind.strip_prefix(TYPE_PREFIX));
+    let kind = problem
+        .r#type
+        .as_deref()
+        .and_then(|kind| kind.strip_prefix(TYPE_PREFIX));
     matches!(problem.status, Some(403 | 404 | 410))
-        || matches!(kind, Some("malformed" | "unauthorized" | "accountDoesNotExist"))
+        || matches!(
+            kind,
+            Some("malformed" | "unauthorized" | "accountDoesNotExist")
+        )
 }
 
 /// Formats a problem document: its detail and type, then those of its subproblems.
@@ -85,12 +96,20 @@ pub(super) fn words(problem: &Problem) -> String {
     let part = |detail: &Option<String>, kind: &Option<String>| {
         let detail = detail.as_deref().unwrap_or("no detail");
         match kind.as_deref() {
-            Some(kind) => format!("{detail} ({})", kind.strip_prefix(TYPE_PREFIX).unwrap_or(kind)),
+            Some(kind) => format!(
+                "{detail} ({})",
+                kind.strip_prefix(TYPE_PREFIX).unwrap_or(kind)
+            ),
             None => detail.to_owned(),
         }
     };
     let mut all = vec![part(&problem.detail, &problem.r#type)];
-    all.extend(problem.subproblems.iter().map(|sub| part(&sub.detail, &sub.r#type)));
+    all.extend(
+        problem
+            .subproblems
+            .iter()
+            .map(|sub| part(&sub.detail, &sub.r#type)),
+    );
     clean(&all.join("; "))
 }
 
@@ -130,13 +149,19 @@ mod tests {
                     .to_owned(),
                 "too many (rateLimited)".to_owned(),
             ),
-            (r#"{"detail":"a\nb\u001b[31mc\u202ed"}"#.to_owned(), "a b [31mc d".to_owned()),
+            (
+                r#"{"detail":"a\nb\u001b[31mc\u202ed"}"#.to_owned(),
+                "a b [31mc d".to_owned(),
+            ),
             ("{}".to_owned(), "no detail".to_owned()),
             (
                 r#"{"detail":"one","subproblems":[{"type":"urn:x","detail":"two"}]}"#.to_owned(),
                 "one; two (urn:x)".to_owned(),
             ),
-            (format!(r#"{{"detail":"{long}"}}"#), format!("{}…", "x".repeat(LONGEST))),
+            (
+                format!(r#"{{"detail":"{long}"}}"#),
+                format!("{}…", "x".repeat(LONGEST)),
+            ),
         ] {
             assert_eq!(words(&problem(&json)), expected, "{json:.80}");
         }
@@ -145,11 +170,17 @@ mod tests {
     #[test]
     fn a_refusal_waits_longer_than_silence() {
         let refused = Failure::of(Error::Api(problem("{}")), "new order", None);
-        assert_eq!((refused.class, refused.is_unknown_account), (Class::Refused, false));
+        assert_eq!(
+            (refused.class, refused.is_unknown_account),
+            (Class::Refused, false)
+        );
         let silent = Error::Other(Box::new(NoAnswer("connection refused".to_owned())));
         let silent = Failure::of(silent, "new order", None);
         assert_eq!(silent.class, Class::Unreachable);
-        assert_eq!(silent.cause, "new order: the authority is unreachable: connection refused");
+        assert_eq!(
+            silent.cause,
+            "new order: the authority is unreachable: connection refused"
+        );
         let nonce = problem(&format!(r#"{{"type":"{BAD_NONCE}"}}"#));
         let nonce = Failure::of(Error::Api(nonce), "new order", None);
         assert_eq!(nonce.class, Class::Unreachable, "nothing is refused");

@@ -59,7 +59,10 @@ impl Folder {
     /// # Errors
     /// The folder cannot be created.
     pub(super) fn create(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.0)
     }
 
     /// Creates the folder and takes its lock; `None` while another process holds the lock.
@@ -80,7 +83,11 @@ impl Folder {
 impl Progress {
     /// Whether there was no attempt yet.
     pub(super) fn is_empty(&self) -> bool {
-        *self == Self { renews: self.renews.clone(), ..Self::default() }
+        *self
+            == Self {
+                renews: self.renews.clone(),
+                ..Self::default()
+            }
     }
 
     /// Whether this is the progress of an earlier renewal, not that of the certificate `renews`.
@@ -92,7 +99,10 @@ impl Progress {
     pub(super) fn of(&self, renews: String) -> Self {
         match self.renews == renews {
             true => self.clone(),
-            false => Self { renews, ..Self::default() },
+            false => Self {
+                renews,
+                ..Self::default()
+            },
         }
     }
 
@@ -177,13 +187,26 @@ mod tests {
 
     #[test]
     fn progress_is_over_once_its_certificate_is_renewed() {
-        let failed = Progress { renews: "one".to_owned(), failed: 3, ..Progress::default() };
-        assert!(!failed.is_over("one"), "another instance may not know yet that it is due");
+        let failed = Progress {
+            renews: "one".to_owned(),
+            failed: 3,
+            ..Progress::default()
+        };
+        assert!(
+            !failed.is_over("one"),
+            "another instance may not know yet that it is due"
+        );
         assert_eq!(failed.of("one".to_owned()).failed, 3);
         assert!(failed.is_over("two"));
         assert_eq!(failed.of("two".to_owned()).failed, 0);
-        let first = Progress { failed: 1, ..Progress::default() };
-        assert!(!first.is_over("") && first.is_over("one"), "there was no certificate");
+        let first = Progress {
+            failed: 1,
+            ..Progress::default()
+        };
+        assert!(
+            !first.is_over("") && first.is_over("one"),
+            "there was no certificate"
+        );
         assert!(!Progress::default().is_over("one"), "nothing is stored");
     }
 }

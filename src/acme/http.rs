@@ -28,7 +28,11 @@ pub struct ChallengeServer {
 impl ChallengeServer {
     /// Answers the challenges of `certificates`.
     pub fn new(config: &AcmeConfig, process: ServerContext, certificates: Certificates) -> Self {
-        Self { process, certificates, redirects: config.http_redirect }
+        Self {
+            process,
+            certificates,
+            redirects: config.http_redirect,
+        }
     }
 
     fn reply(&self, target: &[u8], headers: &HeaderMap) -> Reply {
@@ -75,7 +79,10 @@ impl HttpServerApp for ChallengeServer {
         request.stop_keepalive();
         let mut reply = match header.method {
             Method::GET | Method::HEAD => self.reply(request.head(header).target, &header.headers),
-            _ => Reply { allow: Some("GET, HEAD"), ..Reply::text(405, "GET or HEAD\n") },
+            _ => Reply {
+                allow: Some("GET, HEAD"),
+                ..Reply::text(405, "GET or HEAD\n")
+            },
         };
         let value = header.headers.get(&X_REQUEST_ID);
         let request_id = self.process.request_ids.accept_or_mint(value);

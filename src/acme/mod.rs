@@ -84,7 +84,12 @@ pub fn load(config: &AcmeConfig) -> Result<Roots, AcmeFileError> {
     if let Some(file) = &config.eab_key_file {
         order::external_account_key(file)?;
     }
-    Ok(config.ca_file.as_deref().map(Roots::read).transpose()?.unwrap_or_default())
+    Ok(config
+        .ca_file
+        .as_deref()
+        .map(Roots::read)
+        .transpose()?
+        .unwrap_or_default())
 }
 
 /// Orders and renews the certificates.
@@ -109,7 +114,9 @@ struct Stored {
 impl Stored {
     /// The certificate's digest in the form of [`Progress::renews`]; empty without one.
     fn digest(&self) -> String {
-        self.held.as_ref().map_or_else(String::new, |held| hex::encode(digest(held)))
+        self.held
+            .as_ref()
+            .map_or_else(String::new, |held| hex::encode(digest(held)))
     }
 
     fn is_over(&self) -> bool {
@@ -183,9 +190,13 @@ impl Renewal {
     /// Returns each set of domains once, even if several listeners have it.
     fn ordered(&self) -> Vec<Ordered> {
         let all = self.certificates.ordered().into_iter();
-        let by_file: BTreeMap<_, _> =
-            all.map(|(_, tls)| (tls.certificate_file.clone(), tls)).collect();
-        by_file.into_iter().map(|(file, tls)| Ordered { file, tls }).collect()
+        let by_file: BTreeMap<_, _> = all
+            .map(|(_, tls)| (tls.certificate_file.clone(), tls))
+            .collect();
+        by_file
+            .into_iter()
+            .map(|(file, tls)| Ordered { file, tls })
+            .collect()
     }
 
     /// Answers the challenges of other instances' orders: the authority may connect to any
@@ -215,7 +226,14 @@ impl Renewal {
         // while another process has the lock, an attempt is under way
         if let Ok(Some(_lock)) = self.storage.lock().await {
             let progress = self.look(ordered).await.progress();
-            self.store(ordered, &Progress { retry_at: None, ..progress }).await;
+            self.store(
+                ordered,
+                &Progress {
+                    retry_at: None,
+                    ..progress
+                },
+            )
+            .await;
         }
     }
 
@@ -247,7 +265,10 @@ impl Renewal {
             log::debug!("{error}");
             Progress::read(&ordered.file)
         });
-        Stored { held: Identity::read_ordered(&ordered.tls).ok(), progress }
+        Stored {
+            held: Identity::read_ordered(&ordered.tls).ok(),
+            progress,
+        }
     }
 
     /// Takes the step that is due for one certificate; returns the time of the next check and the
@@ -313,7 +334,11 @@ impl Renewal {
     /// The authority's window for renewing this certificate, if it suggests one.
     async fn window(&self, ordered: &Ordered, held: &Identity) -> Option<schedule::Window> {
         let certificate = window::identifier(held.certificate())?;
-        if let Some(known) = self.windows.lock().known(&ordered.file, &certificate, now()) {
+        if let Some(known) = self
+            .windows
+            .lock()
+            .known(&ordered.file, &certificate, now())
+        {
             return known;
         }
         // the first order creates the account
@@ -324,7 +349,9 @@ impl Renewal {
             },
             false => None,
         };
-        self.windows.lock().learn(&ordered.file, certificate, answer, now())
+        self.windows
+            .lock()
+            .learn(&ordered.file, certificate, answer, now())
     }
 
     fn ordering<'a>(
@@ -348,15 +375,26 @@ impl Renewal {
         let mut progress = stored.progress();
         let replaces = stored.held.as_ref().and_then(|held| {
             let certificate = window::identifier(held.certificate())?;
-            let known = self.windows.lock().known(&ordered.file, &certificate, now());
+            let known = self
+                .windows
+                .lock()
+                .known(&ordered.file, &certificate, now());
             // only an authority with renewal information understands this
             known.flatten().map(|_| certificate)
         });
         let words = "it is being ordered".to_owned();
-        self.certificates.report(&ordered.file, OrderStatus { words, has_failed: false });
+        self.certificates.report(
+            &ordered.file,
+            OrderStatus {
+                words,
+                has_failed: false,
+            },
+        );
         let ordering = self.ordering(ordered, replaces);
         let mut issued = ordering.run(&mut progress).await;
-        if issued.as_ref().is_err_and(|failure| failure.is_unknown_account)
+        if issued
+            .as_ref()
+            .is_err_and(|failure| failure.is_unknown_account)
             && self.storage.forget_account().await.is_ok()
         {
             log::warn!("the authority does not know the ACME account: another one is created");
@@ -384,7 +422,9 @@ impl Renewal {
     ) -> Result<(), Failure> {
         let Ordered { file, tls } = ordered;
         let issued = Identity::of_ordered(key, chain, tls).map_err(|why| {
-            Failure::refused(&format!("the certificate that was issued is unusable: {why}"))
+            Failure::refused(&format!(
+                "the certificate that was issued is unusable: {why}"
+            ))
         })?;
         self.storage.store_certificate(file, key, chain).await?;
         // not earlier: after a crash before this, the same certificate is downloaded again
@@ -403,7 +443,12 @@ impl Renewal {
             Class::Unreachable => OrderOutcome::Failed,
         });
         progress.failed = progress.failed.saturating_add(1);
-        let Failure { class, cause, retry_after, .. } = failure;
+        let Failure {
+            class,
+            cause,
+            retry_after,
+            ..
+        } = failure;
         let at = schedule::retry_at(now(), progress.failed, class, retry_after, drawn());
         let attempt = progress.failed;
         let next = shown(at);
@@ -421,7 +466,10 @@ impl Renewal {
             cause => {
                 let attempt = progress.failed + 1;
                 let words = format!("{cause}; attempt {attempt} is at {}", shown(next));
-                OrderStatus { words, has_failed: true }
+                OrderStatus {
+                    words,
+                    has_failed: true,
+                }
             }
         };
         self.certificates.report(&ordered.file, status);
@@ -438,7 +486,12 @@ fn shown(at: u64) -> String {
 
 /// The chance of a certificate: differs between certificates, and survives restarts.
 fn chance_of(held: &Identity) -> Chance {
-    Chance(digest(held).iter().take(4).fold(0, |all, byte| all << 8 | u32::from(*byte)))
+    Chance(
+        digest(held)
+            .iter()
+            .take(4)
+            .fold(0, |all, byte| all << 8 | u32::from(*byte)),
+    )
 }
 
 fn digest(held: &Identity) -> [u8; 32] {

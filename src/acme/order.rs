@@ -24,8 +24,9 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Time for an authority to validate or to sign; after it, the next attempt continues the order.
-const PATIENCE: RetryPolicy =
-    RetryPolicy::new().initial_delay(Duration::from_millis(250)).timeout(Duration::from_secs(120));
+const PATIENCE: RetryPolicy = RetryPolicy::new()
+    .initial_delay(Duration::from_millis(250))
+    .timeout(Duration::from_secs(120));
 
 /// An order for a certificate.
 pub(super) struct Ordering<'a> {
@@ -95,8 +96,11 @@ impl Ordering<'_> {
 
     /// The key that binds the account to one of the authority's customers.
     fn external_account(&self) -> Result<Option<ExternalAccountKey>, Failure> {
-        let Some((id, file)) =
-            self.config.eab_key_id.as_ref().zip(self.config.eab_key_file.as_ref())
+        let Some((id, file)) = self
+            .config
+            .eab_key_id
+            .as_ref()
+            .zip(self.config.eab_key_file.as_ref())
         else {
             return Ok(None);
         };
@@ -132,7 +136,10 @@ impl Ordering<'_> {
         let key = KeyPair::generate().map_err(|error| Failure::new(&error.to_string()))?;
         let ordered = account.new_order(&new).await;
         let order = ordered.map_err(|error| self.failed(error, "new order"))?;
-        let begun = Begun { url: order.url().to_owned(), key: key.serialize_pem() };
+        let begun = Begun {
+            url: order.url().to_owned(),
+            key: key.serialize_pem(),
+        };
         progress.order = Some(begun.clone());
         self.storage.store_progress(self.file, progress).await?;
         log::info!(domain = self.domains[0]; "ACME order begun");
@@ -155,7 +162,10 @@ impl Ordering<'_> {
         }
         let chain = order.poll_certificate(&PATIENCE).await;
         let chain = chain.map_err(|error| self.failed(error, "certificate"))?;
-        Ok(Issued { key: begun.key.clone(), chain })
+        Ok(Issued {
+            key: begun.key.clone(),
+            chain,
+        })
     }
 
     /// Proves each domain that is not proven yet.
@@ -175,10 +185,14 @@ impl Ordering<'_> {
             let answer = challenge.key_authorization();
             match kind {
                 ChallengeType::Http01 => {
-                    answers.http.insert(challenge.token.clone(), answer.as_str().to_owned());
+                    answers
+                        .http
+                        .insert(challenge.token.clone(), answer.as_str().to_owned());
                 }
                 _ => {
-                    answers.tls.insert(domain, answer.digest().as_ref().to_vec());
+                    answers
+                        .tls
+                        .insert(domain, answer.digest().as_ref().to_vec());
                 }
             }
         }
@@ -201,7 +215,10 @@ impl Ordering<'_> {
                 .challenge(kind.clone())
                 .filter(|challenge| is_pending && challenge.status == ChallengeStatus::Pending);
             if let Some(mut challenge) = challenge {
-                challenge.set_ready().await.map_err(|error| self.failed(error, "challenge"))?;
+                challenge
+                    .set_ready()
+                    .await
+                    .map_err(|error| self.failed(error, "challenge"))?;
             }
         }
         match order.poll_ready(&PATIENCE).await {
@@ -229,8 +246,13 @@ impl Ordering<'_> {
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             let domain = authorization.identifier().to_string();
-            let Ok(state) = authorization.refresh().await else { continue };
-            let problems = state.challenges.iter().filter_map(|challenge| challenge.error.as_ref());
+            let Ok(state) = authorization.refresh().await else {
+                continue;
+            };
+            let problems = state
+                .challenges
+                .iter()
+                .filter_map(|challenge| challenge.error.as_ref());
             causes.extend(problems.map(|of| format!("{domain}: {}", failure::words(of))));
         }
         let causes = match causes.is_empty() {
@@ -238,7 +260,10 @@ impl Ordering<'_> {
             false => causes.join("; "),
         };
         let retry_after = self.client.retry_after();
-        Failure { retry_after, ..Failure::refused(&format!("validation: {causes}")) }
+        Failure {
+            retry_after,
+            ..Failure::refused(&format!("validation: {causes}"))
+        }
     }
 
     /// Creates the certificate signing request for the domains with this key, in DER.
@@ -264,7 +289,10 @@ impl Ordering<'_> {
 pub(super) fn external_account_key(file: &Path) -> Result<secrets::Secret, secrets::SecretError> {
     let text = secrets::read(file)?;
     let text = text.expose().trim_ascii();
-    let unpadded = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
+    let unpadded = text
+        .strip_suffix(b"==")
+        .or(text.strip_suffix(b"="))
+        .unwrap_or(text);
     match BASE64_URL_SAFE_NO_PAD.decode(unpadded) {
         Ok(key) if !key.is_empty() => Ok(secrets::Secret::new(key)),
         _ => Err(secrets::SecretError::not(file, "the HMAC key in base64url")),
@@ -276,5 +304,7 @@ fn unsupported(kind: &ChallengeType, domain: &str) -> Failure {
         ChallengeType::Http01 => "http-01",
         _ => "tls-alpn-01",
     };
-    Failure::refused(&format!("{domain}: the authority does not offer the challenge {name}"))
+    Failure::refused(&format!(
+        "{domain}: the authority does not offer the challenge {name}"
+    ))
 }

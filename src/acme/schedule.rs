@@ -88,7 +88,9 @@ pub(super) enum Step {
 
 /// Decides the next step.
 pub(super) fn next(facts: &Facts, now: u64) -> Step {
-    let due = facts.held.map_or(0, |held| renewal(held, facts.window, facts.chance));
+    let due = facts
+        .held
+        .map_or(0, |held| renewal(held, facts.window, facts.chance));
     if due > now {
         return Step::Keep(due);
     }
@@ -109,7 +111,9 @@ fn renewal(held: Validity, window: Option<Window>, chance: Chance) -> u64 {
         Some(Window { start, end }) => start.saturating_add(chance.of(end - start)),
         None => {
             let two_thirds = lifetime - lifetime / 3;
-            held.not_before.saturating_add(two_thirds).saturating_add(chance.of(lifetime / 50))
+            held.not_before
+                .saturating_add(two_thirds)
+                .saturating_add(chance.of(lifetime / 50))
         }
     };
     at.min(latest)
@@ -154,20 +158,36 @@ mod tests {
     const BEGIN: u64 = 1_700_000_000;
 
     fn lasting(days: u64) -> Option<Validity> {
-        Some(Validity { not_before: BEGIN, not_after: BEGIN + days * DAY })
+        Some(Validity {
+            not_before: BEGIN,
+            not_after: BEGIN + days * DAY,
+        })
     }
 
     fn facts(held: Option<Validity>) -> Facts {
-        Facts { held, window: None, retry_at: None, chance: Chance(0) }
+        Facts {
+            held,
+            window: None,
+            retry_at: None,
+            chance: Chance(0),
+        }
     }
 
     #[test]
     fn a_renewal_is_due_after_two_thirds() {
         for (days, due) in [(90, 60), (6, 4), (398, 0)] {
-            let due = if due == 0 { days * DAY - days * DAY / 3 } else { due * DAY };
+            let due = if due == 0 {
+                days * DAY - days * DAY / 3
+            } else {
+                due * DAY
+            };
             let facts = facts(lasting(days));
             assert_eq!(next(&facts, BEGIN), Step::Keep(BEGIN + due), "{days} days");
-            assert_eq!(next(&facts, BEGIN + due - 1), Step::Keep(BEGIN + due), "{days} days");
+            assert_eq!(
+                next(&facts, BEGIN + due - 1),
+                Step::Keep(BEGIN + due),
+                "{days} days"
+            );
             assert_eq!(next(&facts, BEGIN + due), Step::Order, "{days} days");
         }
     }
@@ -183,26 +203,61 @@ mod tests {
         let half = Chance(1 << 31);
         for (start, end, expected, why) in [
             (10, 20, Step::Keep(BEGIN + 15 * DAY), "within the window"),
-            (0, 2, Step::Order, "a window that has passed: the certificate is revoked"),
-            (20, 10, Step::Keep(BEGIN + 60 * DAY + 9 * DAY / 10), "an invalid window is ignored"),
-            (200, 300, Step::Keep(BEGIN + 81 * DAY), "never after the end"),
+            (
+                0,
+                2,
+                Step::Order,
+                "a window that has passed: the certificate is revoked",
+            ),
+            (
+                20,
+                10,
+                Step::Keep(BEGIN + 60 * DAY + 9 * DAY / 10),
+                "an invalid window is ignored",
+            ),
+            (
+                200,
+                300,
+                Step::Keep(BEGIN + 81 * DAY),
+                "never after the end",
+            ),
         ] {
-            let window = Some(Window { start: BEGIN + start * DAY, end: BEGIN + end * DAY });
-            let facts = Facts { window, chance: half, ..facts(lasting(90)) };
+            let window = Some(Window {
+                start: BEGIN + start * DAY,
+                end: BEGIN + end * DAY,
+            });
+            let facts = Facts {
+                window,
+                chance: half,
+                ..facts(lasting(90))
+            };
             assert_eq!(next(&facts, BEGIN + 5 * DAY), expected, "{why}");
         }
     }
 
     #[test]
     fn a_failure_postpones_the_next_attempt() {
-        let failed = Facts { retry_at: Some(BEGIN + 300), ..facts(None) };
+        let failed = Facts {
+            retry_at: Some(BEGIN + 300),
+            ..facts(None)
+        };
         assert_eq!(next(&failed, BEGIN), Step::Retry(BEGIN + 300));
         assert_eq!(next(&failed, BEGIN + 300), Step::Order);
-        let years = Facts { retry_at: Some(BEGIN + 900 * DAY), ..facts(None) };
+        let years = Facts {
+            retry_at: Some(BEGIN + 900 * DAY),
+            ..facts(None)
+        };
         assert_eq!(next(&years, BEGIN), Step::Order, "the clock was set back");
-        let replaced = Facts { held: lasting(90), ..failed };
+        let replaced = Facts {
+            held: lasting(90),
+            ..failed
+        };
         let expected = Step::Keep(BEGIN + 60 * DAY);
-        assert_eq!(next(&replaced, BEGIN), expected, "the certificate is there by now");
+        assert_eq!(
+            next(&replaced, BEGIN),
+            expected,
+            "the certificate is there by now"
+        );
     }
 
     #[test]
@@ -223,7 +278,10 @@ mod tests {
             let asked = asked.map(Duration::from_secs);
             let at = retry_at(BEGIN, failed, class, asked, middle);
             let delay = at - BEGIN;
-            assert!(delay.abs_diff(expected) <= 1, "{failed} {class:?} {asked:?}: {delay}");
+            assert!(
+                delay.abs_diff(expected) <= 1,
+                "{failed} {class:?} {asked:?}: {delay}"
+            );
         }
     }
 
@@ -245,8 +303,12 @@ mod tests {
 
     #[test]
     fn the_newest_certificate_of_a_fleet_wins() {
-        let [older, newer] = [BEGIN, BEGIN + 60 * DAY]
-            .map(|not_before| Some(Validity { not_before, not_after: BEGIN + 90 * DAY }));
+        let [older, newer] = [BEGIN, BEGIN + 60 * DAY].map(|not_before| {
+            Some(Validity {
+                not_before,
+                not_after: BEGIN + 90 * DAY,
+            })
+        });
         for (ours, theirs, expected) in [
             (None, None, Exchange::Nothing),
             (None, older, Exchange::Take),

@@ -57,7 +57,10 @@ impl From<StorageError> for Failure {
 impl Validity {
     /// The time within which this certificate is valid.
     pub(super) fn of(identity: &Identity) -> Self {
-        Self { not_before: identity.not_before, not_after: identity.not_after }
+        Self {
+            not_before: identity.not_before,
+            not_after: identity.not_after,
+        }
     }
 }
 
@@ -90,7 +93,10 @@ impl FleetLock {
                 let _held = holder.lock(ORDERING, LOCK_LIFE).await;
             }
         });
-        Self { fleet: Arc::clone(fleet), holding }
+        Self {
+            fleet: Arc::clone(fleet),
+            holding,
+        }
     }
 }
 
@@ -107,7 +113,11 @@ impl Drop for FleetLock {
 
 impl Storage {
     pub(super) fn new(config: &AcmeConfig, fleet: Option<Arc<Fleet>>) -> Self {
-        Self { folder: Folder::new(config), account: config.account_file(), fleet }
+        Self {
+            folder: Folder::new(config),
+            account: config.account_file(),
+            fleet,
+        }
     }
 
     /// Takes the right to order; `None` while another process has it.
@@ -187,7 +197,9 @@ impl Storage {
     /// Takes a certificate that another instance has renewed, or shares the one here if no other
     /// instance has a newer one.
     pub(super) async fn exchange(&self, tls: &TlsConfig) -> Result<(), StorageError> {
-        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let Some(fleet) = &self.fleet else {
+            return Ok(());
+        };
         let file = &tls.certificate_file;
         let shared = fleet.value(&name("certificate", file)).await?;
         if shared.is_some() && shared == folder::read_text(file).ok() {
@@ -200,14 +212,18 @@ impl Storage {
         });
         let ours = Identity::read_ordered(tls).ok();
         let validity = theirs.as_ref().map(|(_, validity)| *validity);
-        match (schedule::exchange(ours.as_ref().map(Validity::of), validity), theirs) {
+        match (
+            schedule::exchange(ours.as_ref().map(Validity::of), validity),
+            theirs,
+        ) {
             (Exchange::Take, Some((text, _))) => {
                 self.folder.create()?;
                 folder::write_text(file, text.as_bytes())?;
                 log::info!(domain = tls.domains[0]; "certificate of another instance taken");
             }
             (Exchange::Share, _) => {
-                self.set_text("certificate", file, &folder::read_text(file)?).await?;
+                self.set_text("certificate", file, &folder::read_text(file)?)
+                    .await?;
             }
             _ => {}
         }
@@ -216,7 +232,11 @@ impl Storage {
 
     /// Lets all instances answer these challenges, and returns when they do.
     pub(super) async fn announce(&self, answers: &Answers) -> Result<(), StorageError> {
-        let Some(fleet) = self.fleet.as_ref().filter(|_| *answers != Answers::default()) else {
+        let Some(fleet) = self
+            .fleet
+            .as_ref()
+            .filter(|_| *answers != Answers::default())
+        else {
             return Ok(());
         };
         let answers = serde_json::to_vec(answers).map_err(io::Error::from)?;
@@ -243,7 +263,11 @@ impl Storage {
 
     /// Returns once it is known whether the fleet's store answers.
     pub(super) async fn connected(&self) {
-        while self.fleet.as_ref().is_some_and(|fleet| fleet.is_connecting()) {
+        while self
+            .fleet
+            .as_ref()
+            .is_some_and(|fleet| fleet.is_connecting())
+        {
             sleep(CONNECTING).await;
         }
     }
@@ -256,7 +280,9 @@ impl Storage {
     where
         T: for<'de> Deserialize<'de>,
     {
-        let Some(fleet) = &self.fleet else { return Ok(None) };
+        let Some(fleet) = &self.fleet else {
+            return Ok(None);
+        };
         let value = fleet.value(&name(what, file)).await?;
         Ok(value.and_then(|value| serde_json::from_slice(&value).ok()))
     }
@@ -267,16 +293,25 @@ impl Storage {
         file: &Path,
         value: &impl Serialize,
     ) -> Result<(), StorageError> {
-        self.set_text(what, file, &serde_json::to_vec(value).map_err(io::Error::from)?).await
+        self.set_text(
+            what,
+            file,
+            &serde_json::to_vec(value).map_err(io::Error::from)?,
+        )
+        .await
     }
 
     async fn set_text(&self, what: &str, file: &Path, text: &[u8]) -> Result<(), StorageError> {
-        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let Some(fleet) = &self.fleet else {
+            return Ok(());
+        };
         Ok(fleet.set_value(&name(what, file), text, None).await?)
     }
 
     async fn remove_value(&self, what: &str, file: &Path) -> Result<(), StorageError> {
-        let Some(fleet) = &self.fleet else { return Ok(()) };
+        let Some(fleet) = &self.fleet else {
+            return Ok(());
+        };
         Ok(fleet.remove_value(&name(what, file)).await?)
     }
 }

@@ -33,7 +33,10 @@ impl Windows {
         certificate: &CertificateIdentifier<'_>,
         now: u64,
     ) -> Option<Option<Window>> {
-        let known = self.0.get(file).filter(|known| known.certificate == *certificate)?;
+        let known = self
+            .0
+            .get(file)
+            .filter(|known| known.certificate == *certificate)?;
         let is_fresh = now < known.ask_at && known.ask_at <= now.saturating_add(POLLS[1]);
         is_fresh.then_some(known.window)
     }
@@ -47,13 +50,20 @@ impl Windows {
         answer: Option<(Window, Duration)>,
         now: u64,
     ) -> Option<Window> {
-        let last = self.0.get(file).filter(|known| known.certificate == certificate);
+        let last = self
+            .0
+            .get(file)
+            .filter(|known| known.certificate == certificate);
         let [shortest, longest] = POLLS;
         let (window, pause) = match answer {
             Some((window, after)) => (Some(window), after.as_secs().clamp(shortest, longest)),
             None => (last.and_then(|known| known.window), WITHOUT_ANSWER),
         };
-        let known = Known { certificate, window, ask_at: now.saturating_add(pause) };
+        let known = Known {
+            certificate,
+            window,
+            ask_at: now.saturating_add(pause),
+        };
         self.0.insert(file.to_owned(), known);
         window
     }
@@ -108,14 +118,21 @@ mod tests {
     #[test]
     fn the_identifier_has_the_encoded_serial_number() {
         let found = certificate(&[0x87, 0x65, 0x43, 0x21]).to_string();
-        assert_eq!(found.split_once('.').map(|(_, serial)| serial), Some("AIdlQyE"), "{found}");
+        assert_eq!(
+            found.split_once('.').map(|(_, serial)| serial),
+            Some("AIdlQyE"),
+            "{found}"
+        );
     }
 
     #[test]
     fn an_answer_is_used_until_the_next_one() {
         let (file, other) = (Path::new("a.pem"), certificate(&[2]));
         let one = certificate(&[1]);
-        let window = Window { start: NOW, end: NOW + 10 };
+        let window = Window {
+            start: NOW,
+            end: NOW + 10,
+        };
         let mut windows = Windows::default();
         assert_eq!(windows.known(file, &one, NOW), None, "it is to be asked");
         let answer = Some((window, Duration::from_secs(600)));
@@ -123,7 +140,11 @@ mod tests {
         assert_eq!(windows.known(file, &one, NOW + 599), Some(Some(window)));
         assert_eq!(windows.known(file, &one, NOW + 600), None, "asked again");
         assert_eq!(windows.known(file, &one, 0), None, "the clock was set back");
-        assert_eq!(windows.known(file, &other, NOW), None, "another certificate");
+        assert_eq!(
+            windows.known(file, &other, NOW),
+            None,
+            "another certificate"
+        );
         let kept = windows.learn(file, one.clone(), None, NOW + 600);
         assert_eq!(kept, Some(window), "silence changes nothing");
         assert_eq!(windows.learn(file, other, None, NOW), None);
@@ -132,12 +153,19 @@ mod tests {
     #[test]
     fn authorities_are_not_asked_more_often_than_each_minute() {
         let (file, one) = (Path::new("a.pem"), certificate(&[1]));
-        let window = Window { start: NOW, end: NOW + 10 };
+        let window = Window {
+            start: NOW,
+            end: NOW + 10,
+        };
         for (after, last) in [(0, 59), (60, 59), (u64::MAX, 86_399)] {
             let mut windows = Windows::default();
             let answer = Some((window, Duration::from_secs(after)));
             windows.learn(file, one.clone(), answer, NOW);
-            assert_eq!(windows.known(file, &one, NOW + last), Some(Some(window)), "{after}");
+            assert_eq!(
+                windows.known(file, &one, NOW + last),
+                Some(Some(window)),
+                "{after}"
+            );
             assert_eq!(windows.known(file, &one, NOW + last + 1), None, "{after}");
         }
     }

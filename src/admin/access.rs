@@ -50,7 +50,10 @@ impl Access {
 
     /// Guards a listener at this address, which requires one of the tokens if there are any.
     pub fn new(listen: Listen, tokens: Option<Tokens>) -> Self {
-        Self { tokens: ArcSwapOption::from(tokens.map(Arc::new)), listen }
+        Self {
+            tokens: ArcSwapOption::from(tokens.map(Arc::new)),
+            listen,
+        }
     }
 
     /// Replaces the tokens, and returns whether there are new ones. A listener that is not local
@@ -74,7 +77,9 @@ impl Access {
     /// Checks that the request may see the page and its data.
     pub(super) fn check(&self, head: &Head<'_>) -> Result<(), Denied> {
         self.check_scrape(head)?;
-        is_same_site(head.headers).then_some(()).ok_or(Denied::CrossSite)
+        is_same_site(head.headers)
+            .then_some(())
+            .ok_or(Denied::CrossSite)
     }
 
     /// Checks that the request may see the metrics.
@@ -97,7 +102,10 @@ impl Access {
 /// The user name and password of `Authorization: Basic`.
 fn credentials(headers: &HeaderMap) -> Option<Secret> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
+    let value = values
+        .next()
+        .filter(|_| values.next().is_none())?
+        .as_bytes();
     let (scheme, encoded) = value.split_at_checked(b"Basic ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Basic ") || encoded.len() > MAX_ENCODED {
         return None;
@@ -108,7 +116,9 @@ fn credentials(headers: &HeaderMap) -> Option<Secret> {
 /// Whether the password, which follows the first colon, is one of the tokens.
 fn has_password(pair: &Secret, tokens: &Tokens) -> bool {
     let mut parts = pair.expose().splitn(2, |byte| *byte == b':');
-    parts.nth(1).is_some_and(|password| tokens.contains(password))
+    parts
+        .nth(1)
+        .is_some_and(|password| tokens.contains(password))
 }
 
 /// Whether the only `Host` names the loopback interface or our own address. The port may be that of
@@ -116,12 +126,17 @@ fn has_password(pair: &Secret, tokens: &Tokens) -> bool {
 fn is_own_host(headers: &HeaderMap, listen: SocketAddr) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().filter(|_| hosts.next().is_none());
-    let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
+    let Some(host) = host.and_then(|host| host.to_str().ok()) else {
+        return false;
+    };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    let literal = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    let literal = name
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(name);
     match literal.parse::<IpAddr>() {
         Ok(address) => {
             let address = address.to_canonical();
@@ -135,7 +150,10 @@ fn is_own_host(headers: &HeaderMap, listen: SocketAddr) -> bool {
 /// <https://www.w3.org/TR/fetch-metadata/>.
 fn is_same_site(headers: &HeaderMap) -> bool {
     let field = |name| headers.get(name).map(HeaderValue::as_bytes);
-    let from_here = matches!(field("sec-fetch-site"), None | Some(b"same-origin" | b"none"));
+    let from_here = matches!(
+        field("sec-fetch-site"),
+        None | Some(b"same-origin" | b"none")
+    );
     let followed = field("sec-fetch-mode") == Some(b"navigate")
         && field("sec-fetch-dest") == Some(b"document");
     from_here || followed

@@ -30,7 +30,10 @@ pub(super) struct Events {
 
 impl Events {
     pub(super) fn new() -> Self {
-        Self { newest: watch::Sender::new(None), is_running: Mutex::new(false) }
+        Self {
+            newest: watch::Sender::new(None),
+            is_running: Mutex::new(false),
+        }
     }
 
     /// The response without events, for HEAD.
@@ -77,9 +80,13 @@ impl Events {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let Some(snapshot) = self.has_subscribers().then(&snapshot) else { return };
+            let Some(snapshot) = self.has_subscribers().then(&snapshot) else {
+                return;
+            };
             let is_last = snapshot.is_none();
-            let event = snapshot.map(|json| format!("data: {json}\n\n")).unwrap_or_default();
+            let event = snapshot
+                .map(|json| format!("data: {json}\n\n"))
+                .unwrap_or_default();
             self.newest.send_replace(Some(event.into()));
             if is_last {
                 *self.is_running.lock() = false;
@@ -115,7 +122,10 @@ mod tests {
 
     async fn next(reply: &mut Reply) -> Option<Bytes> {
         let rest = reply.rest.as_mut().expect("events are a stream");
-        rest.0.next().await.map(|piece| piece.expect("it is not cut"))
+        rest.0
+            .next()
+            .await
+            .map(|piece| piece.expect("it is not cut"))
     }
 
     #[tokio::test(start_paused = true)]
@@ -129,7 +139,11 @@ mod tests {
         assert_eq!(next(&mut first).await.as_deref(), Some(&b"data: 1\n\n"[..]));
         let mut second = events.subscribe(source.clone()).expect("there is room");
         assert_eq!(next(&mut second).await, Some(RETRY));
-        assert_eq!(next(&mut second).await.as_deref(), Some(&b"data: 1\n\n"[..]), "at once");
+        assert_eq!(
+            next(&mut second).await.as_deref(),
+            Some(&b"data: 1\n\n"[..]),
+            "at once"
+        );
         for reply in [&mut first, &mut second] {
             assert_eq!(next(reply).await.as_deref(), Some(&b"data: 2\n\n"[..]));
         }
@@ -139,6 +153,10 @@ mod tests {
         let mut third = events.subscribe(source.clone()).expect("there is room");
         assert_eq!(next(&mut third).await, Some(RETRY));
         let piece = next(&mut third).await;
-        assert_eq!(piece.as_deref(), Some(&b"data: 3\n\n"[..]), "nothing old is given");
+        assert_eq!(
+            piece.as_deref(),
+            Some(&b"data: 3\n\n"[..]),
+            "nothing old is given"
+        );
     }
 }

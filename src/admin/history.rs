@@ -79,7 +79,9 @@ impl BackgroundService for Sampler {
             }
             let sample = self.0.sample();
             self.0.note_seen();
-            self.0.history.add(SystemTime::now(), Instant::now(), sample);
+            self.0
+                .history
+                .add(SystemTime::now(), Instant::now(), sample);
         }
     }
 }
@@ -90,14 +92,30 @@ impl Admin {
         let (surfaces, metrics) = (&self.surfaces, &self.process.metrics);
         let mut sample = Vec::new();
         for (surface, is_on, requests) in [
-            (Surface::Gateway, surfaces.gateway.is_some(), &metrics.requests),
-            (Surface::Relay, surfaces.relay.is_some(), &metrics.relay.requests),
-            (Surface::Sidecar, surfaces.sidecar.is_some(), &metrics.sidecar.requests),
+            (
+                Surface::Gateway,
+                surfaces.gateway.is_some(),
+                &metrics.requests,
+            ),
+            (
+                Surface::Relay,
+                surfaces.relay.is_some(),
+                &metrics.relay.requests,
+            ),
+            (
+                Surface::Sidecar,
+                surfaces.sidecar.is_some(),
+                &metrics.sidecar.requests,
+            ),
         ] {
             if is_on {
                 let (mut refused, mut failed) = (0, 0);
                 for (reason, count) in requests.unanswered() {
-                    *(if reason.is_failure() { &mut failed } else { &mut refused }) += count;
+                    *(if reason.is_failure() {
+                        &mut failed
+                    } else {
+                        &mut refused
+                    }) += count;
                 }
                 let all = requests.answered() + refused + failed;
                 let rates = [("requests", all), ("refused", refused), ("failed", failed)];
@@ -111,7 +129,10 @@ impl Admin {
         add(&mut sample, "node", &rates, || metrics.node_latency());
         if surfaces.gateway.is_some() {
             let uses = counts(&metrics.calls, "cache");
-            let served = ["hit", "shared"].iter().filter_map(|name| uses.get(*name)).sum::<f64>();
+            let served = ["hit", "shared"]
+                .iter()
+                .filter_map(|name| uses.get(*name))
+                .sum::<f64>();
             let share = Reading::Share(served as u64, uses.values().sum::<f64>() as u64);
             sample.push(("cache.served".to_owned(), share));
         }
@@ -126,7 +147,9 @@ fn add(
     rates: &[(&str, u64)],
     latency: impl Fn() -> Latency,
 ) {
-    let rates = rates.iter().map(|(name, count)| (*name, Reading::Rate(*count)));
+    let rates = rates
+        .iter()
+        .map(|(name, count)| (*name, Reading::Rate(*count)));
     let quantiles = [("p50", 0.5), ("p99", 0.99)];
     let quantiles = quantiles.map(|(name, share)| (name, Reading::Quantile(share, latency())));
     let all = rates.chain(quantiles);
@@ -171,7 +194,10 @@ impl History {
     fn add(&self, at: SystemTime, instant: Instant, sample: Vec<(String, Reading)>) {
         let (names, readings): (Vec<_>, Vec<_>) = sample.into_iter().unzip();
         let mut this = self.0.lock();
-        let last = this.last.take().map(|(then, last)| (instant.duration_since(then), last));
+        let last = this
+            .last
+            .take()
+            .map(|(then, last)| (instant.duration_since(then), last));
         if let Some((elapsed, last)) = last.filter(|(elapsed, _)| *elapsed < 2 * INTERVAL) {
             let seconds = elapsed.as_secs_f64().max(f64::EPSILON);
             let pairs = readings.iter().zip(&last);
@@ -194,14 +220,24 @@ impl History {
     pub(super) fn newest(&self) -> Option<Value> {
         let Points { names, points, .. } = &*self.0.lock();
         let Point { at_ms, values } = points.back()?;
-        let values = names.iter().cloned().zip(values.iter().map(|value| json!(value)));
+        let values = names
+            .iter()
+            .cloned()
+            .zip(values.iter().map(|value| json!(value)));
         Some(json!({ "at_ms": at_ms, "values": values.collect::<Map<_, _>>() }))
     }
 
     /// The names of the series, and all points, oldest first.
     pub(super) fn reply(&self) -> Reply {
         let Points { names, points, .. } = &*self.0.lock();
-        Reply::serialize(200, &Answer { interval_s: INTERVAL.as_secs(), series: names, points })
+        Reply::serialize(
+            200,
+            &Answer {
+                interval_s: INTERVAL.as_secs(),
+                series: names,
+                points,
+            },
+        )
     }
 }
 
@@ -211,8 +247,14 @@ mod tests {
 
     /// A latency with `count` observations in each of the first three buckets.
     fn latency(count: u64) -> Latency {
-        let below = (1..=LATENCY.len() as u64).map(|at| count * at.min(3)).collect();
-        Latency { count: 3 * count, sum: 0.0, below }
+        let below = (1..=LATENCY.len() as u64)
+            .map(|at| count * at.min(3))
+            .collect();
+        Latency {
+            count: 3 * count,
+            sum: 0.0,
+            below,
+        }
     }
 
     fn sample(count: u64) -> Vec<(String, Reading)> {
@@ -237,7 +279,11 @@ mod tests {
     }
 
     fn times(points: &Points) -> Vec<u64> {
-        points.points.iter().map(|point| point.at_ms / 1000).collect()
+        points
+            .points
+            .iter()
+            .map(|point| point.at_ms / 1000)
+            .collect()
     }
 
     #[test]
@@ -245,10 +291,21 @@ mod tests {
         let day = 24 * 60 * 60 / 5;
         let points = history((0..day).map(|at| (5 * at, 7 * at)));
         assert_eq!(points.points.len(), POINTS);
-        assert!(points.points.capacity() <= 2 * POINTS, "{}", points.points.capacity());
-        let values = points.points.iter().map(|point| point.values.capacity()).sum::<usize>();
+        assert!(
+            points.points.capacity() <= 2 * POINTS,
+            "{}",
+            points.points.capacity()
+        );
+        let values = points
+            .points
+            .iter()
+            .map(|point| point.values.capacity())
+            .sum::<usize>();
         let bytes = points.points.capacity() * size_of::<Point>() + values * 8;
-        assert!(points.names.len() == 20 && bytes <= 128 << 10, "{bytes} bytes");
+        assert!(
+            points.names.len() == 20 && bytes <= 128 << 10,
+            "{bytes} bytes"
+        );
         let history = History(Mutex::new(points));
         let json = history.reply().body.length();
         assert!(json <= 128 << 10, "{json} bytes as JSON");
@@ -258,22 +315,38 @@ mod tests {
     fn values_are_those_of_their_interval() {
         let points = history([(0, 100), (5, 140), (10, 140)]);
         let value = |point: usize, name: &str| {
-            let at = points.names.iter().position(|known| known == name).expect("a series");
+            let at = points
+                .names
+                .iter()
+                .position(|known| known == name)
+                .expect("a series");
             points.points[point].values[at]
         };
         assert_eq!(value(0, "gateway.requests"), Some(8.0), "40 in 5 s");
         assert_eq!(value(0, "gateway.refused"), Some(4.0));
         assert_eq!(value(0, "cache.served"), Some(0.25));
         let middle = (LATENCY[0] + LATENCY[1]) / 2.0;
-        assert_eq!(value(0, "node.p50"), Some(middle as f32), "half of the second bucket");
+        assert_eq!(
+            value(0, "node.p50"),
+            Some(middle as f32),
+            "half of the second bucket"
+        );
         assert_eq!(value(1, "gateway.requests"), Some(0.0), "none is a value");
-        assert_eq!((value(1, "node.p50"), value(1, "cache.served")), (None, None), "of nothing");
+        assert_eq!(
+            (value(1, "node.p50"), value(1, "cache.served")),
+            (None, None),
+            "of nothing"
+        );
     }
 
     #[test]
     fn a_pause_is_a_gap() {
         let points = history([(0, 1), (5, 2), (60, 3), (65, 4)]);
-        assert_eq!(times(&points), [5, 65], "no point has the rate of the pause");
+        assert_eq!(
+            times(&points),
+            [5, 65],
+            "no point has the rate of the pause"
+        );
     }
 
     #[test]

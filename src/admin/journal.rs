@@ -92,7 +92,10 @@ impl JournalQuery {
         const KEYS: [&str; 6] = ["intent", "hash", "subject", "state", "operation", "before"];
         let [intent, hash, subject, state, operation, before] = values(query, KEYS)?;
         if let Some(intent) = intent {
-            if [hash, subject, state, operation, before].iter().any(Option::is_some) {
+            if [hash, subject, state, operation, before]
+                .iter()
+                .any(Option::is_some)
+            {
                 return Err("intent cannot be combined with other parameters".to_owned());
             }
             return Ok(Self::Intent(IntentId(number("intent", &intent)?)));
@@ -101,7 +104,9 @@ impl JournalQuery {
         let operation = operation.map(name).transpose()?;
         let search = Search {
             hash: hash.map(|hash| felt("hash", &hash)).transpose()?,
-            subject: subject.map(|subject| felt("subject", &subject)).transpose()?,
+            subject: subject
+                .map(|subject| felt("subject", &subject))
+                .transpose()?,
             state: None,
             operation,
         };
@@ -116,7 +121,13 @@ impl JournalQuery {
                     let states = IntentState::ALL.map(IntentState::name).join(", ");
                     format!("state is one of {states}, {REFUSED}")
                 })?;
-                Ok(Self::Intents(Search { state: Some(state), ..search }, before))
+                Ok(Self::Intents(
+                    Search {
+                        state: Some(state),
+                        ..search
+                    },
+                    before,
+                ))
             }
         }
     }
@@ -144,14 +155,23 @@ impl JournalQuery {
 
     async fn find(self, journal: &Journal) -> Result<Value, StoreError> {
         match self {
-            Self::Intent(id) => Ok(page(journal.intent(id).await?.into_iter().collect(), intent)),
+            Self::Intent(id) => Ok(page(
+                journal.intent(id).await?.into_iter().collect(),
+                intent,
+            )),
             Self::Intents(search, before) => {
                 Ok(page(journal.search(&search, before, PAGE).await?, intent))
             }
-            Self::Refusals(operation, before) => {
-                Ok(page(journal.refusals(operation.as_deref(), before, PAGE).await?, refusal))
-            }
-            Self::Entries(id) => Ok(journal.entries_of(id).await?.into_iter().map(step).collect()),
+            Self::Refusals(operation, before) => Ok(page(
+                journal.refusals(operation.as_deref(), before, PAGE).await?,
+                refusal,
+            )),
+            Self::Entries(id) => Ok(journal
+                .entries_of(id)
+                .await?
+                .into_iter()
+                .map(step)
+                .collect()),
         }
     }
 }
@@ -160,7 +180,10 @@ impl JournalQuery {
 fn page<T>(found: Vec<T>, show: fn(T) -> Value) -> Value {
     let is_full = found.len() == PAGE as usize;
     let writes: Vec<Value> = found.into_iter().map(show).collect();
-    let before = writes.last().filter(|_| is_full).map(|write| write["id"].clone());
+    let before = writes
+        .last()
+        .filter(|_| is_full)
+        .map(|write| write["id"].clone());
     json!({ "writes": writes, "before": before })
 }
 
@@ -192,6 +215,10 @@ fn felt(key: &str, text: &str) -> Result<Felt, String> {
 /// The name of an operation, which need not exist.
 fn name(text: String) -> Result<String, String> {
     let is_name = text.len() <= MAX_NAME
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || b"-/_".contains(&byte));
-    is_name.then_some(text).ok_or_else(|| "operation is a name in lower case".to_owned())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || b"-/_".contains(&byte));
+    is_name
+        .then_some(text)
+        .ok_or_else(|| "operation is a name in lower case".to_owned())
 }

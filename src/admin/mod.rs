@@ -95,7 +95,11 @@ pub struct Admin {
 
 /// The error responder of the admin listener.
 pub fn errors(process: ServerContext) -> TextErrors {
-    TextErrors { process, surface: Surface::Admin, guard: page::guarded }
+    TextErrors {
+        process,
+        surface: Surface::Admin,
+        guard: page::guarded,
+    }
 }
 
 /// The admin listener's app.
@@ -148,19 +152,38 @@ impl Admin {
         let present = self.process.metrics.conditions.present();
         let (status, line) = self.ready(&present);
         let mut body = format!("verdict: {}\nready: {line}", Verdict::of(&present).name());
-        for Trouble { condition, finding, since } in present {
+        for Trouble {
+            condition,
+            finding,
+            since,
+        } in present
+        {
             let (message, since) = (condition.message(), clock::rfc3339(since));
             let Finding { subject, cause, .. } = finding;
-            let about = if subject.is_empty() { subject } else { format!(" ({subject})") };
+            let about = if subject.is_empty() {
+                subject
+            } else {
+                format!(" ({subject})")
+            };
             body.push_str(&format!("{message}{about} since {since}: {cause}\n"));
         }
-        Reply { body: body.into_bytes().into(), ..Reply::text(status, "") }
+        Reply {
+            body: body.into_bytes().into(),
+            ..Reply::text(status, "")
+        }
     }
 
     /// Where a surface listens; `None` if it is off.
     fn listens(&self, surface: Surface) -> Option<String> {
-        let listener = self.listeners.iter().find(|listener| listener.surface == surface)?;
-        let tls = if self.surfaces.tls.is_secured(surface) { ", with TLS" } else { "" };
+        let listener = self
+            .listeners
+            .iter()
+            .find(|listener| listener.surface == surface)?;
+        let tls = if self.surfaces.tls.is_secured(surface) {
+            ", with TLS"
+        } else {
+            ""
+        };
         Some(format!("{}{tls}", listener.listen))
     }
 
@@ -240,7 +263,10 @@ impl Operator {
         }
         if !matches!(head.method, "GET" | "HEAD") {
             let reply = Reply::text(405, "GET or HEAD\n");
-            return Response::Reply(Reply { allow: Some("GET, HEAD"), ..reply });
+            return Response::Reply(Reply {
+                allow: Some("GET, HEAD"),
+                ..reply
+            });
         }
         let allowed = match path {
             _ if is_probe => Ok(()),
@@ -284,10 +310,15 @@ impl Operator {
             Response::Events if *method == Method::HEAD => Events::head(),
             Response::Events => {
                 let admin = Arc::clone(&self.admin);
-                self.events.subscribe(move || admin.snapshot()).unwrap_or_else(|| {
-                    let reply = Reply::text(503, "too many open pages: close one\n");
-                    Reply { retry_after: Some(5), ..reply }
-                })
+                self.events
+                    .subscribe(move || admin.snapshot())
+                    .unwrap_or_else(|| {
+                        let reply = Reply::text(503, "too many open pages: close one\n");
+                        Reply {
+                            retry_after: Some(5),
+                            ..reply
+                        }
+                    })
             }
             Response::Journal(query) => {
                 let Some((journal, runtime)) = &self.admin.journal else {
@@ -296,7 +327,9 @@ impl Operator {
                 let journal = journal.clone();
                 // the store runs on its own runtime
                 let found = runtime.spawn(async move { query.answer(&journal).await });
-                found.await.unwrap_or_else(|_| Reply::text(500, "the search was aborted\n"))
+                found
+                    .await
+                    .unwrap_or_else(|_| Reply::text(500, "the search was aborted\n"))
             }
         }
     }
@@ -314,12 +347,16 @@ fn refused(denied: Denied) -> Reply {
             let mut reply = Reply::text(401, "the operator's token is required\n");
             reply.field("www-authenticate", "Bearer");
             // browsers prompt for a user name, which may be anything, and the token as the password
-            reply.field("www-authenticate", r#"Basic realm="portcullis", charset="UTF-8""#);
+            reply.field(
+                "www-authenticate",
+                r#"Basic realm="portcullis", charset="UTF-8""#,
+            );
             reply
         }
-        Denied::Host => {
-            Reply::text(421, "unknown host: use 127.0.0.1, localhost, or the configured address\n")
-        }
+        Denied::Host => Reply::text(
+            421,
+            "unknown host: use 127.0.0.1, localhost, or the configured address\n",
+        ),
         Denied::CrossSite => Reply::text(403, "requests from other web pages are refused\n"),
     }
 }

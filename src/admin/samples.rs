@@ -26,7 +26,9 @@ pub(super) fn registry(admin: &Admin) -> Registry {
         let queues = Opts::new(name, "Operations that wait for a signing account.");
         registry.sample(IntGaugeVec::new(queues, &["account"]), move |gauges| {
             for (signer, waiting) in relay.signers() {
-                gauges.with_label_values(&[signer.role]).set(as_gauge(waiting));
+                gauges
+                    .with_label_values(&[signer.role])
+                    .set(as_gauge(waiting));
             }
         });
     }
@@ -57,15 +59,20 @@ fn certificates(registry: &Registry, surfaces: &Surfaces) {
     ];
     for (name, help, read) in times {
         let identities = surfaces.tls.clone();
-        registry.sample(IntGaugeVec::new(Opts::new(name, help), &["surface"]), move |gauges| {
-            // a surface whose certificate was removed has no series
-            gauges.reset();
-            for surface in Surface::ALL {
-                if let Some(identity) = identities.of(surface) {
-                    gauges.with_label_values(&[surface.name()]).set(as_gauge(read(&identity)));
+        registry.sample(
+            IntGaugeVec::new(Opts::new(name, help), &["surface"]),
+            move |gauges| {
+                // a surface whose certificate was removed has no series
+                gauges.reset();
+                for surface in Surface::ALL {
+                    if let Some(identity) = identities.of(surface) {
+                        gauges
+                            .with_label_values(&[surface.name()])
+                            .set(as_gauge(read(&identity)));
+                    }
                 }
-            }
-        });
+            },
+        );
     }
 }
 
@@ -84,10 +91,15 @@ fn node(registry: &Registry, admin: &Admin) {
     ];
     for (name, help, read) in gauges {
         let memory = Arc::clone(&admin.memory);
-        registry.sample(IntGauge::new(name, help), move |gauge| gauge.set(as_gauge(read(&memory))));
+        registry.sample(IntGauge::new(name, help), move |gauge| {
+            gauge.set(as_gauge(read(&memory)))
+        });
     }
     let node = admin.node.clone();
-    let connections = Opts::new("portcullis_node_connections", "Connections to the node by state.");
+    let connections = Opts::new(
+        "portcullis_node_connections",
+        "Connections to the node by state.",
+    );
     registry.sample(IntGaugeVec::new(connections, &["state"]), move |gauges| {
         let urls = node.urls();
         let idle: usize = urls.iter().map(|url| url.idle).sum();
@@ -99,7 +111,12 @@ fn node(registry: &Registry, admin: &Admin) {
     let name = "portcullis_node_open_breakers";
     let open = IntGauge::new(name, "Node URLs whose circuit breaker is open.");
     registry.sample(open, move |gauge| {
-        gauge.set(as_gauge(node.urls().iter().filter(|url| url.failure.is_some()).count()))
+        gauge.set(as_gauge(
+            node.urls()
+                .iter()
+                .filter(|url| url.failure.is_some())
+                .count(),
+        ))
     });
     by_url(registry, admin);
 }
@@ -107,19 +124,32 @@ fn node(registry: &Registry, admin: &Admin) {
 /// Series for each URL of the node, by its position in the configuration.
 fn by_url(registry: &Registry, admin: &Admin) {
     let node = admin.node.clone();
-    let info = Opts::new("portcullis_node_info", "1, with the URL at this place of node.url.");
+    let info = Opts::new(
+        "portcullis_node_info",
+        "1, with the URL at this place of node.url.",
+    );
     registry.sample(IntGaugeVec::new(info, &["node", "url"]), move |gauges| {
         for (index, url) in node.urls().iter().enumerate() {
-            gauges.with_label_values(&[&*index.to_string(), &url.url]).set(1);
+            gauges
+                .with_label_values(&[&*index.to_string(), &url.url])
+                .set(1);
         }
     });
     let (node, relay) = (admin.node.clone(), admin.surfaces.relay.clone());
     let name = "portcullis_node_breaker_open";
-    let open = Opts::new(name, "1 while the URL only gets probes, of the gateway or of the relay.");
+    let open = Opts::new(
+        name,
+        "1 while the URL only gets probes, of the gateway or of the relay.",
+    );
     registry.sample(IntGaugeVec::new(open, &["node"]), move |gauges| {
         let of_relay = relay.iter().flat_map(|relay| relay.node().status().urls());
         gauges.reset();
-        for (index, url) in node.urls().into_iter().enumerate().chain(of_relay.enumerate()) {
+        for (index, url) in node
+            .urls()
+            .into_iter()
+            .enumerate()
+            .chain(of_relay.enumerate())
+        {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
             gauge.set(gauge.get().max(i64::from(url.failure.is_some())));
         }
@@ -140,26 +170,40 @@ fn group(registry: &Registry, admin: &Admin) {
     });
     let node = admin.node.clone();
     let name = "portcullis_node_left_out";
-    let left_out = Opts::new(name, "1 while the URL answers, but is not used for this reason.");
-    registry.sample(IntGaugeVec::new(left_out, &["node", "reason"]), move |gauges| {
-        for (index, url) in node.urls().iter().enumerate() {
-            for reason in LeftOut::ALL {
-                let gauge = gauges.with_label_values(&[&*index.to_string(), reason.name()]);
-                gauge.set(i64::from(url.left_out == Some(reason)));
+    let left_out = Opts::new(
+        name,
+        "1 while the URL answers, but is not used for this reason.",
+    );
+    registry.sample(
+        IntGaugeVec::new(left_out, &["node", "reason"]),
+        move |gauges| {
+            for (index, url) in node.urls().iter().enumerate() {
+                for reason in LeftOut::ALL {
+                    let gauge = gauges.with_label_values(&[&*index.to_string(), reason.name()]);
+                    gauge.set(i64::from(url.left_out == Some(reason)));
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 fn cache(registry: &Registry, admin: &Admin) {
     let gauges: [Gauge<CacheStats, i64>; 5] = [
-        ("portcullis_cache_enabled", "1 while the gateway's cache is enabled.", |cache| {
-            i64::from(cache.enabled)
-        }),
-        ("portcullis_cache_entries", "Responses in the gateway's cache.", |cache| {
-            as_gauge(cache.entries)
-        }),
-        ("portcullis_cache_bytes", "Bytes in the gateway's cache.", |cache| as_gauge(cache.bytes)),
+        (
+            "portcullis_cache_enabled",
+            "1 while the gateway's cache is enabled.",
+            |cache| i64::from(cache.enabled),
+        ),
+        (
+            "portcullis_cache_entries",
+            "Responses in the gateway's cache.",
+            |cache| as_gauge(cache.entries),
+        ),
+        (
+            "portcullis_cache_bytes",
+            "Bytes in the gateway's cache.",
+            |cache| as_gauge(cache.bytes),
+        ),
         (
             "portcullis_cache_settled_block",
             "The newest block that a cached response may depend on; -1 without one.",
@@ -174,7 +218,12 @@ fn cache(registry: &Registry, admin: &Admin) {
     for (name, help, read) in gauges {
         let gateway = admin.surfaces.gateway.clone();
         registry.sample(IntGauge::new(name, help), move |gauge| {
-            gauge.set(read(&gateway.as_ref().map(|gateway| gateway.cache()).unwrap_or_default()));
+            gauge.set(read(
+                &gateway
+                    .as_ref()
+                    .map(|gateway| gateway.cache())
+                    .unwrap_or_default(),
+            ));
         });
     }
 }
@@ -184,11 +233,18 @@ fn clients(registry: &Registry, surfaces: &Surfaces) {
     let surfaces = surfaces.clone();
     let population = move || {
         let clients = surfaces.clients();
-        clients
-            .map(|(surface, of)| (surface.name(), of.map(Clients::population).unwrap_or_default()))
+        clients.map(|(surface, of)| {
+            (
+                surface.name(),
+                of.map(Clients::population).unwrap_or_default(),
+            )
+        })
     };
     let read = population.clone();
-    let tracked = Opts::new("portcullis_limiter_clients", "Clients that a rate limiter tracks.");
+    let tracked = Opts::new(
+        "portcullis_limiter_clients",
+        "Clients that a rate limiter tracks.",
+    );
     registry.sample(IntGaugeVec::new(tracked, &["surface"]), move |gauges| {
         for (surface, (tracked, _)) in read() {
             gauges.with_label_values(&[surface]).set(as_gauge(tracked));
@@ -196,9 +252,12 @@ fn clients(registry: &Registry, surfaces: &Surfaces) {
     });
     let name = "portcullis_limiter_evictions_total";
     let evictions = Opts::new(name, "Clients evicted because a rate limiter was full.");
-    registry.sample(IntCounterVec::new(evictions, &["surface"]), move |counters| {
-        for (surface, (_, evicted)) in population() {
-            raise(&counters.with_label_values(&[surface]), evicted);
-        }
-    });
+    registry.sample(
+        IntCounterVec::new(evictions, &["surface"]),
+        move |counters| {
+            for (surface, (_, evicted)) in population() {
+                raise(&counters.with_label_values(&[surface]), evicted);
+            }
+        },
+    );
 }

@@ -26,8 +26,13 @@ impl Last {
     /// rolled back.
     fn after(self, number: Option<u64>, proven: Option<SystemTime>, now: SystemTime) -> Self {
         let is_known = |number: &u64| self.block.is_some_and(|(known, _)| known == *number);
-        let newer = number.filter(|number| !is_known(number)).map(|number| (number, now));
-        Self { block: newer.or(self.block), proven: proven.or(self.proven) }
+        let newer = number
+            .filter(|number| !is_known(number))
+            .map(|number| (number, now));
+        Self {
+            block: newer.or(self.block),
+            proven: proven.or(self.proven),
+        }
     }
 }
 
@@ -48,11 +53,21 @@ impl Admin {
     }
 
     fn look(&self) -> Last {
-        let position = self.surfaces.gateway.as_ref().and_then(|gateway| gateway.position());
+        let position = self
+            .surfaces
+            .gateway
+            .as_ref()
+            .and_then(|gateway| gateway.position());
         let heads = self.node.urls().into_iter().filter_map(|url| url.head);
         let number = heads.chain(position.map(|position| position.height)).max();
-        let proof = self.surfaces.relay.as_ref().and_then(|relay| relay.newest_proof());
-        let proven = proof.filter(|proof| proof.is_ready()).map(|proof| proof.checked_at);
+        let proof = self
+            .surfaces
+            .relay
+            .as_ref()
+            .and_then(|relay| relay.newest_proof());
+        let proven = proof
+            .filter(|proof| proof.is_ready())
+            .map(|proof| proof.checked_at);
         let mut last = self.seen.0.lock();
         *last = last.after(number, proven, SystemTime::now());
         *last
@@ -72,12 +87,21 @@ mod tests {
             (1, None, None, "nothing was seen"),
             (2, Some(7), Some((7, 2)), "the first"),
             (3, Some(7), Some((7, 2)), "it ages"),
-            (4, None, Some((7, 2)), "it goes on ageing while the node is silent"),
+            (
+                4,
+                None,
+                Some((7, 2)),
+                "it goes on ageing while the node is silent",
+            ),
             (5, Some(8), Some((8, 5)), "a newer one"),
             (6, Some(6), Some((6, 6)), "after a rollback"),
         ] {
             last = last.after(number, None, at(now));
-            assert_eq!(last.block, block.map(|(number, seen)| (number, at(seen))), "{why}");
+            assert_eq!(
+                last.block,
+                block.map(|(number, seen)| (number, at(seen))),
+                "{why}"
+            );
         }
     }
 
@@ -85,7 +109,15 @@ mod tests {
     fn the_last_proof_outlives_the_node() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let last = Last::default().after(None, Some(at(3)), at(4));
-        assert_eq!(last.after(None, None, at(9)).proven, Some(at(3)), "unreadable since");
-        assert_eq!(last.after(None, Some(at(8)), at(9)).proven, Some(at(8)), "proven again");
+        assert_eq!(
+            last.after(None, None, at(9)).proven,
+            Some(at(3)),
+            "unreadable since"
+        );
+        assert_eq!(
+            last.after(None, Some(at(8)), at(9)).proven,
+            Some(at(8)),
+            "proven again"
+        );
     }
 }

@@ -23,7 +23,10 @@ const BUSIEST: usize = 100;
 
 /// Milliseconds since 1970.
 pub(super) fn millis(time: SystemTime) -> u64 {
-    clock::millis(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    clock::millis(
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default(),
+    )
 }
 
 impl Admin {
@@ -92,20 +95,33 @@ impl Admin {
             Surface::Relay => {
                 let relay = self.surfaces.relay.as_ref()?;
                 let limits = limits(&relay.running);
-                (&metrics.relay.requests, (&metrics.relay.writes, "operation"), limits)
+                (
+                    &metrics.relay.requests,
+                    (&metrics.relay.writes, "operation"),
+                    limits,
+                )
             }
             Surface::Sidecar => {
                 let sidecar = self.surfaces.sidecar.as_ref()?;
                 let limits = limits(&sidecar.running);
-                (&metrics.sidecar.requests, (&metrics.sidecar.calls, "function"), limits)
+                (
+                    &metrics.sidecar.requests,
+                    (&metrics.sidecar.calls, "function"),
+                    limits,
+                )
             }
             Surface::Admin | Surface::Acme => return None,
         };
         let [accepted, refused] = &metrics.connections_total[listener.surface as usize];
-        let (failed, rejected): (Vec<_>, Vec<_>) =
-            requests.unanswered().partition(|(reason, _)| reason.is_failure());
+        let (failed, rejected): (Vec<_>, Vec<_>) = requests
+            .unanswered()
+            .partition(|(reason, _)| reason.is_failure());
         let by_reason = |counts: Vec<(Reason, u64)>| {
-            named(counts.into_iter().map(|(reason, total)| (reason.name(), total)))
+            named(
+                counts
+                    .into_iter()
+                    .map(|(reason, total)| (reason.name(), total)),
+            )
         };
         Some(json!({
             "name": listener.surface.name(),
@@ -142,9 +158,16 @@ impl Admin {
     }
 
     fn node(&self) -> Value {
-        let gateway = self.surfaces.gateway.as_ref().map(|_| urls("gateway", self.node.urls()));
-        let relay =
-            self.surfaces.relay.as_ref().map(|relay| urls("relay", relay.node().status().urls()));
+        let gateway = self
+            .surfaces
+            .gateway
+            .as_ref()
+            .map(|_| urls("gateway", self.node.urls()));
+        let relay = self
+            .surfaces
+            .relay
+            .as_ref()
+            .map(|relay| urls("relay", relay.node().status().urls()));
         let urls = [gateway, relay].into_iter().flatten().flatten();
         let metrics = &self.process.metrics;
         json!({
@@ -167,8 +190,10 @@ impl Admin {
 
     fn relay(&self, relay: &Relay) -> Value {
         let metrics = &self.process.metrics.relay;
-        let (balances, nonces) =
-            (counts(&metrics.balances, "account"), counts(&metrics.nonces, "account"));
+        let (balances, nonces) = (
+            counts(&metrics.balances, "account"),
+            counts(&metrics.nonces, "account"),
+        );
         let signers = relay.signers().map(|(signer, waiting)| {
             json!({
                 "role": signer.role,
@@ -254,18 +279,26 @@ fn concerns(trouble: &Trouble, surface: Surface) -> bool {
 fn host() -> String {
     // a sandbox may hide the first
     let files = ["/proc/sys/kernel/hostname", "/etc/hostname"];
-    let name = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
+    let name = files
+        .iter()
+        .find_map(|file| std::fs::read_to_string(file).ok());
     name.unwrap_or_default().trim().to_owned()
 }
 
 /// Totals by name.
 fn named<N: AsRef<str>>(totals: impl Iterator<Item = (N, u64)>) -> Value {
-    totals.map(|(name, total)| json!({ "name": name.as_ref(), "total": total })).collect()
+    totals
+        .map(|(name, total)| json!({ "name": name.as_ref(), "total": total }))
+        .collect()
 }
 
 /// The totals of a metric by label value.
 fn totals(metric: &impl Collector, label: &str) -> Value {
-    named(counts(metric, label).iter().map(|(name, total)| (name, *total as u64)))
+    named(
+        counts(metric, label)
+            .iter()
+            .map(|(name, total)| (name, *total as u64)),
+    )
 }
 
 fn latency(latency: &Latency) -> Value {
@@ -290,7 +323,9 @@ fn limits(running: &Running<impl Settings>) -> Value {
 fn by_network(busiest: &[Busy]) -> Value {
     let mut networks: BTreeMap<String, (usize, u32, u64)> = BTreeMap::new();
     for busy in busiest {
-        let name = Client::at(busy.client.address()).shown(Shown::Truncated).to_string();
+        let name = Client::at(busy.client.address())
+            .shown(Shown::Truncated)
+            .to_string();
         let (clients, most, requests) = networks.entry(name).or_default();
         *clients += 1;
         *most = busy.requests.max(*most);
@@ -298,14 +333,17 @@ fn by_network(busiest: &[Busy]) -> Value {
     }
     let mut networks: Vec<_> = networks.into_iter().collect();
     networks.sort_by_key(|(_, (_, _, requests))| std::cmp::Reverse(*requests));
-    let shown = networks.into_iter().take(SHOWN).map(|(network, (clients, most, requests))| {
-        json!({
-            "network": network,
-            "clients": clients,
-            // in the last minute, of all clients and of the busiest one
-            "requests": requests,
-            "most": most,
-        })
-    });
+    let shown = networks
+        .into_iter()
+        .take(SHOWN)
+        .map(|(network, (clients, most, requests))| {
+            json!({
+                "network": network,
+                "clients": clients,
+                // in the last minute, of all clients and of the busiest one
+                "requests": requests,
+                "most": most,
+            })
+        });
     shown.collect()
 }

@@ -59,7 +59,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         let config = config.gateway.ok_or_else(missing)?;
         return gateway(&Settings::from(&config).policy, &body).print();
     };
-    let config = config.relay.ok_or_else(|| Failure::usage("the configuration has no [relay]"))?;
+    let config = config
+        .relay
+        .ok_or_else(|| Failure::usage("the configuration has no [relay]"))?;
     let endpoint = match &**path {
         "/rpc" => Some(Endpoint::Rpc),
         path => OperationKind::parse_path(path.as_bytes()).map(Endpoint::Operation),
@@ -71,7 +73,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     // one byte more than the limit shows that the body is too large
-    open(path)?.take(MAX_BODY as u64 + 1).read_to_end(&mut body)?;
+    open(path)?
+        .take(MAX_BODY as u64 + 1)
+        .read_to_end(&mut body)?;
     Ok(body)
 }
 
@@ -83,8 +87,15 @@ struct Explanation {
 
 impl Explanation {
     fn begin(surface: &str, endpoint: Endpoint, body: &[u8]) -> Self {
-        let text = format!("{surface}, POST /{}, {} bytes\n", endpoint.name(), body.len());
-        Self { text, code: ExitCode::SUCCESS }
+        let text = format!(
+            "{surface}, POST /{}, {} bytes\n",
+            endpoint.name(),
+            body.len()
+        );
+        Self {
+            text,
+            code: ExitCode::SUCCESS,
+        }
     }
 
     fn print(self) -> Outcome {
@@ -116,7 +127,9 @@ impl Explanation {
         let mut request = Vec::new();
         permit.write_request(1, &mut request);
         let request = String::from_utf8_lossy(&request);
-        self.line(&format!("\nverdict: permitted; request to the node:\n  {request}"));
+        self.line(&format!(
+            "\nverdict: permitted; request to the node:\n  {request}"
+        ));
     }
 
     fn permitted_if(&mut self) {
@@ -125,11 +138,21 @@ impl Explanation {
 
     fn refused(&mut self, refusal: &Refusal, endpoint: Endpoint) {
         let (status, code) = status_and_code(refusal.reason);
-        self.line(&format!("  refused  {}: {}", refusal.reason.name(), refusal.message));
+        self.line(&format!(
+            "  refused  {}: {}",
+            refusal.reason.name(),
+            refusal.message
+        ));
         // the body of an operation's response has the reason, and no code
         let is_rpc = endpoint == Endpoint::Rpc;
-        let code = if is_rpc { format!(", JSON-RPC {code}") } else { String::new() };
-        self.line(&format!("\nverdict: HTTP {status}{code}; nothing is sent to the node"));
+        let code = if is_rpc {
+            format!(", JSON-RPC {code}")
+        } else {
+            String::new()
+        };
+        self.line(&format!(
+            "\nverdict: HTTP {status}{code}; nothing is sent to the node"
+        ));
         self.code = ExitCode::from(CHECK_FAILED);
     }
 
@@ -140,7 +163,10 @@ impl Explanation {
             Finding::Method(method) => self.passed("method", method),
             Finding::Params(count) => self.passed("params", &format!("{count}")),
             Finding::Transaction(transaction) => {
-                self.passed("transaction", "version 3, no tip, no paymaster, no proofs, DA on L1");
+                self.passed(
+                    "transaction",
+                    "version 3, no tip, no paymaster, no proofs, DA on L1",
+                );
                 self.detail(&format!("sender = {}", transaction.sender()));
                 self.detail(&format!("nonce = {}", transaction.nonce()));
                 let bounds = transaction.bounds();

@@ -9,7 +9,10 @@ use std::fmt::Write as _;
 
 /// The titles of a command's blocks, each with its lines.
 pub(super) fn blocks(command: &Command) -> Vec<(String, Vec<String>)> {
-    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let text = command
+        .get_after_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let block = |block: &str| {
         let (title, lines) = block.split_once(":\n")?;
         Some((title.to_owned(), lines.lines().map(str::to_owned).collect()))

@@ -99,7 +99,11 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Ok(code) => Ok(code),
         Err(Failed::Out(error)) => written("journal", Err(error)),
         Err(error) => {
-            let code = if matches!(error, Failed::NoIntent(_)) { CHECK_FAILED } else { INTERNAL };
+            let code = if matches!(error, Failed::NoIntent(_)) {
+                CHECK_FAILED
+            } else {
+                INTERNAL
+            };
             Err(Failure(code, format!("portcullis journal: {error}")))
         }
     }
@@ -151,7 +155,10 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
         }
         JournalCommand::Verify => match journal.verify().await? {
             Verified::Whole { entries, head } => {
-                writeln!(out, "{entries} entries, all unchanged; the last hash is {head}")?;
+                writeln!(
+                    out,
+                    "{entries} entries, all unchanged; the last hash is {head}"
+                )?;
             }
             Verified::Broken { seq, why } => {
                 writeln!(out, "BROKEN at entry {seq}: {why}")?;
@@ -165,8 +172,14 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
 
 fn line(entry: &Entry) -> String {
     let at = clock::rfc3339_millis(clock::at_us(entry.at_us));
-    let intent = entry.intent.map_or_else(|| "-".to_owned(), |id| id.to_string());
-    let (seq, kind, operation, detail) =
-        (entry.seq, entry.kind.name(), &entry.operation, &entry.detail);
+    let intent = entry
+        .intent
+        .map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let (seq, kind, operation, detail) = (
+        entry.seq,
+        entry.kind.name(),
+        &entry.operation,
+        &entry.detail,
+    );
     format!("{seq:>6}  {at}  {intent:>6}  {kind:<9}  {operation:<19}  {detail}")
 }

@@ -61,8 +61,16 @@ fn tree(program: &Command) -> Vec<(&Command, String)> {
     let mut found = vec![(program, String::new())];
     let mut next = 0;
     while let Some((command, path)) = found.get(next).cloned() {
-        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
-            found.push((below, format!("{path} {}", below.get_name()).trim_start().to_owned()));
+        for below in command
+            .get_subcommands()
+            .filter(|below| below.get_name() != "help")
+        {
+            found.push((
+                below,
+                format!("{path} {}", below.get_name())
+                    .trim_start()
+                    .to_owned(),
+            ));
         }
         next += 1;
     }
@@ -86,18 +94,22 @@ fn sections(command: &Command, path: &str) -> Roff {
         roff.control("SH", [&*title.to_uppercase()]);
         for line in lines.iter().map(|line| line.trim_start()) {
             if let Some(description) = line.strip_prefix("# ") {
-                roff.control("PP", []).text([roman(format!("{description}:"))]);
+                roff.control("PP", [])
+                    .text([roman(format!("{description}:"))]);
             } else if title == "Examples" {
                 roff.control("RS", []).control("EX", []).text([roman(line)]);
                 roff.control("EE", []).control("RE", []);
             } else {
                 let (term, meaning) = line.split_once("  ").unwrap_or((line, ""));
-                roff.control("TP", []).text([bold(term)]).text([roman(meaning.trim_start())]);
+                roff.control("TP", [])
+                    .text([bold(term)])
+                    .text([roman(meaning.trim_start())]);
             }
         }
     }
     if !path.is_empty() {
-        roff.control("SH", ["SEE ALSO"]).text([bold("portcullis"), roman("(1)")]);
+        roff.control("SH", ["SEE ALSO"])
+            .text([bold("portcullis"), roman("(1)")]);
     }
     roff
 }

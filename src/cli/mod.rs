@@ -138,22 +138,28 @@ type Outcome = Result<ExitCode, Failure>;
 /// The outcome of a command that writes to standard output. A closed pipe is no failure.
 fn written(command: &str, result: io::Result<()>) -> Outcome {
     match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::internal(format_args!("portcullis {command}: {error}")))
-        }
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::internal(
+            format_args!("portcullis {command}: {error}"),
+        )),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Runs a task on this thread.
 fn block_on<T>(task: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     Ok(runtime.block_on(task))
 }
 
 /// Opens the file at a path; `-` is standard input.
 fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    if path == Path::new("-") { Ok(Box::new(io::stdin())) } else { Ok(Box::new(File::open(path)?)) }
+    if path == Path::new("-") {
+        Ok(Box::new(io::stdin()))
+    } else {
+        Ok(Box::new(File::open(path)?))
+    }
 }
 
 /// Parses a duration in an argument.

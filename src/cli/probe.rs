@@ -39,7 +39,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let Arguments { timeout, ca_file, url } = arguments;
+    let Arguments {
+        timeout,
+        ca_file,
+        url,
+    } = arguments;
     let roots = ca_file.as_deref().map(Roots::read).transpose();
     let roots = roots.map_err(|error| Failure::usage(format_args!("--ca-file: {error}")))?;
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -53,14 +57,19 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Ok(status) => format!("status {status}"),
         Err(cause) => cause,
     };
-    Err(Failure(CHECK_FAILED, format!("portcullis probe: {url}: {failure}")))
+    Err(Failure(
+        CHECK_FAILED,
+        format!("portcullis probe: {url}: {failure}"),
+    ))
 }
 
 /// Parses the URL. Refuses a user name and a password: the output has the URL, and may be logged.
 fn url(text: &str) -> Result<String, &'static str> {
     let parsed = text.parse::<Uri>().ok().filter(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.authority().is_some_and(|host| !host.as_str().contains('@'))
+            && uri
+                .authority()
+                .is_some_and(|host| !host.as_str().contains('@'))
     });
     parsed
         .map(|_| text.to_owned())

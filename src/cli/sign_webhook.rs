@@ -33,10 +33,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let secret = secrets::read(&arguments.secret_file)?;
     let mut body = Vec::new();
-    open(&arguments.body).and_then(|mut file| file.read_to_end(&mut body)).map_err(|error| {
-        let body = arguments.body.display();
-        Failure::usage(format_args!("portcullis sign-webhook: {body}: {error}"))
-    })?;
+    open(&arguments.body)
+        .and_then(|mut file| file.read_to_end(&mut body))
+        .map_err(|error| {
+            let body = arguments.body.display();
+            Failure::usage(format_args!("portcullis sign-webhook: {body}: {error}"))
+        })?;
     let signature = hex::encode(hmac::sign(&secret, &body));
     written("sign-webhook", writeln!(io::stdout(), "sha256={signature}"))
 }

@@ -52,7 +52,9 @@ pub(super) fn run(command: &TokenCommand) -> Outcome {
             let text = format_args!("portcullis token: {shown} exists; name another file");
             Err(Failure::usage(text))
         }
-        Err(error) => Err(Failure::internal(format_args!("portcullis token: {shown}: {error}"))),
+        Err(error) => Err(Failure::internal(format_args!(
+            "portcullis token: {shown}: {error}"
+        ))),
     }
 }
 
@@ -70,7 +72,11 @@ pub(super) fn random_digits<const BYTES: usize>() -> io::Result<String> {
 
 /// Writes a new file that only its owner can read.
 pub(super) fn write(file: &Path, secret: &str) -> io::Result<()> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    let mut out = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file)?;
     writeln!(out, "{secret}")?;
     out.sync_all()
 }

@@ -71,27 +71,50 @@ impl AcmeConfig {
 
     /// The file of the account.
     pub fn account_file(&self) -> PathBuf {
-        self.folder.join(format!("account-{}.json", digest(&self.directory)))
+        self.folder
+            .join(format!("account-{}.json", digest(&self.directory)))
     }
 }
 
 /// Eight hexadecimal digits that distinguish files.
 fn digest(text: &str) -> String {
     let hash = Sha256::digest(text);
-    hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl Config {
     /// The listeners with domains.
     fn ordered(&mut self) -> impl Iterator<Item = (&'static str, &mut TlsConfig)> {
-        let Self { gateway, relay, sidecar, admin, .. } = self;
+        let Self {
+            gateway,
+            relay,
+            sidecar,
+            admin,
+            ..
+        } = self;
         let all = [
-            ("gateway.tls.domains", gateway.as_mut().and_then(|of| of.tls.as_mut())),
-            ("relay.tls.domains", relay.as_mut().and_then(|of| of.tls.as_mut())),
-            ("sidecar.tls.domains", sidecar.as_mut().and_then(|of| of.tls.as_mut())),
-            ("admin.tls.domains", admin.as_mut().and_then(|of| of.tls.as_mut())),
+            (
+                "gateway.tls.domains",
+                gateway.as_mut().and_then(|of| of.tls.as_mut()),
+            ),
+            (
+                "relay.tls.domains",
+                relay.as_mut().and_then(|of| of.tls.as_mut()),
+            ),
+            (
+                "sidecar.tls.domains",
+                sidecar.as_mut().and_then(|of| of.tls.as_mut()),
+            ),
+            (
+                "admin.tls.domains",
+                admin.as_mut().and_then(|of| of.tls.as_mut()),
+            ),
         ];
-        all.into_iter().filter_map(|(key, tls)| Some((key, tls.filter(|of| of.is_ordered())?)))
+        all.into_iter()
+            .filter_map(|(key, tls)| Some((key, tls.filter(|of| of.is_ordered())?)))
     }
 
     /// Restores `[tls.acme]` as it was at the start: its keys need a restart.
@@ -118,7 +141,11 @@ pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
         && acme.eab_key_id.is_some() != acme.eab_key_file.is_some()
     {
         let message = "expected both tls.acme.eab_key_id and tls.acme.eab_key_file, or neither";
-        reader.conflict("tls.acme.eab_key_id", "tls.acme.eab_key_file", message.to_owned());
+        reader.conflict(
+            "tls.acme.eab_key_id",
+            "tls.acme.eab_key_file",
+            message.to_owned(),
+        );
     }
 }
 
@@ -154,5 +181,9 @@ fn optional_key_id(text: &str) -> Result<Option<String>, String> {
 }
 
 fn optional_listen(text: &str) -> Result<Option<Listen>, String> {
-    if text.is_empty() { Ok(None) } else { Listen::parse(text).map(Some) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        Listen::parse(text).map(Some)
+    }
 }

@@ -71,7 +71,9 @@ impl Listen {
         }
         if path.len() > Self::LONGEST_PATH {
             let (longest, length) = (Self::LONGEST_PATH, path.len());
-            return Err(format!("the path of a socket has at most {longest} bytes, not {length}"));
+            return Err(format!(
+                "the path of a socket has at most {longest} bytes, not {length}"
+            ));
         }
         Ok(Self::Unix(Path::new(path).to_owned()))
     }
@@ -158,8 +160,9 @@ pub struct NodeUrl {
 impl NodeUrl {
     /// Reads `http://host[:port][/path]` or the same with `https://`, and nothing else.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (scheme, rest) =
-            text.split_once("://").ok_or("it does not start with http:// or https://")?;
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or("it does not start with http:// or https://")?;
         let scheme = [Scheme::Http, Scheme::Https]
             .into_iter()
             .find(|known| scheme.eq_ignore_ascii_case(known.name()))
@@ -171,23 +174,35 @@ impl NodeUrl {
         if authority.contains('@') {
             return Err("a user name or a password is not accepted".to_owned());
         }
-        if !path.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte)) {
+        if !path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte))
+        {
             return Err("the path contains characters that must be percent-encoded".to_owned());
         }
         let (host, port) = host_and_port(authority)?;
         let port = port.unwrap_or(scheme.default_port());
-        let authority =
-            authority_of(&host, Some(port).filter(|port| *port != scheme.default_port()));
+        let authority = authority_of(
+            &host,
+            Some(port).filter(|port| *port != scheme.default_port()),
+        );
         let path = if path.is_empty() { "/" } else { path }.to_owned();
         let host = host.trim_matches(['[', ']']).to_owned();
-        Ok(Self { scheme, host, port, path, authority })
+        Ok(Self {
+            scheme,
+            host,
+            port,
+            path,
+            authority,
+        })
     }
 }
 
 impl NodeUrl {
     /// Path segments that are not secret.
-    const WORDS: [&str; 8] =
-        ["api", "json-rpc", "mainnet", "public", "rpc", "sepolia", "starknet", "version"];
+    const WORDS: [&str; 8] = [
+        "api", "json-rpc", "mainnet", "public", "rpc", "sepolia", "starknet", "version",
+    ];
 
     /// Whether the path only names the API. Providers may put keys into it.
     pub(super) fn has_plain_path(&self) -> bool {
@@ -212,7 +227,13 @@ impl NodeUrl {
 
 impl fmt::Display for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}{}", self.scheme.name(), self.authority, self.path)
+        write!(
+            f,
+            "{}://{}{}",
+            self.scheme.name(),
+            self.authority,
+            self.path
+        )
     }
 }
 
@@ -255,7 +276,11 @@ impl CorsOrigins {
         };
         let port = port.filter(|port| Some(*port) != default_port);
         let origin = format!("{scheme}://{}", authority_of(&host, port));
-        if origin == text { Ok(origin) } else { Err(format!("a browser sends {origin}")) }
+        if origin == text {
+            Ok(origin)
+        } else {
+            Err(format!("a browser sends {origin}"))
+        }
     }
 }
 
@@ -266,7 +291,10 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     }
     let network: IpNet = text.parse().map_err(|_| String::new())?;
     if network != network.trunc() {
-        return Err(format!("bits are set after the prefix; write {}", network.trunc()));
+        return Err(format!(
+            "bits are set after the prefix; write {}",
+            network.trunc()
+        ));
     }
     Ok(network)
 }
@@ -275,12 +303,16 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
 /// are refused.
 pub(super) fn domain(text: &str) -> Result<String, String> {
     if text.starts_with("*.") {
-        return Err("a wildcard requires the challenge dns-01, which is not supported: list each \
+        return Err(
+            "a wildcard requires the challenge dns-01, which is not supported: list each \
                     name"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if text.parse::<IpAddr>().is_ok() || text.starts_with('[') {
-        return Err("an address has no certificate here; use a name that resolves to it".to_owned());
+        return Err(
+            "an address has no certificate here; use a name that resolves to it".to_owned(),
+        );
     }
     if text.contains("://") || text.contains(['/', ':']) {
         return Err("it is a name alone, without scheme, port or path".to_owned());
@@ -303,7 +335,9 @@ pub(super) fn domain(text: &str) -> Result<String, String> {
 
 /// Parses a host into lower case, IPv6 in brackets, and a port from 1 if there is one.
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), String> {
-    let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));
+    let end = authority
+        .rfind(':')
+        .filter(|colon| !authority[*colon..].contains(']'));
     let (host, port) = authority.split_at(end.unwrap_or(authority.len()));
     let port = match port.strip_prefix(':') {
         None => None,
@@ -320,15 +354,20 @@ fn parse_host(host: &str) -> Result<String, String> {
     if host.is_empty() {
         return Err("the host is missing".to_owned());
     }
-    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let address: Ipv6Addr =
-            inner.parse().map_err(|_| "the host is not a valid IPv6 address".to_owned())?;
+    if let Some(inner) = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+    {
+        let address: Ipv6Addr = inner
+            .parse()
+            .map_err(|_| "the host is not a valid IPv6 address".to_owned())?;
         return Ok(format!("[{address}]"));
     }
     let last_label = host.rsplit('.').next().unwrap_or(host);
     if last_label.bytes().all(|byte| byte.is_ascii_digit()) {
-        let address: Ipv4Addr =
-            host.parse().map_err(|_| "the host is not a valid IPv4 address".to_owned())?;
+        let address: Ipv4Addr = host
+            .parse()
+            .map_err(|_| "the host is not a valid IPv4 address".to_owned())?;
         return Ok(address.to_string());
     }
     let label = |label: &str| {

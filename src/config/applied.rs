@@ -49,7 +49,11 @@ pub struct Change<'a> {
 impl Values {
     /// The changes from these values to `new`, in the order of the example file.
     pub fn changes<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
-        let pairs = self.0.iter().zip(&new.0).filter(|((_, from), (_, to))| from != to);
+        let pairs = self
+            .0
+            .iter()
+            .zip(&new.0)
+            .filter(|((_, from), (_, to))| from != to);
         pairs
             .map(|((key, from), (_, to))| Change {
                 key: key.path,
@@ -84,8 +88,16 @@ pub struct LastReload {
 impl AppliedConfig {
     /// The configuration of a process that starts with these values.
     pub fn new(values: &Values) -> Self {
-        let last = LastReload { values: values.clone(), at: None, failed: false, count: 0 };
-        Self { started: values.clone(), last: Mutex::new(last) }
+        let last = LastReload {
+            values: values.clone(),
+            at: None,
+            failed: false,
+            count: 0,
+        };
+        Self {
+            started: values.clone(),
+            last: Mutex::new(last),
+        }
     }
 
     /// The values that the process started with.

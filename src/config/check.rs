@@ -43,8 +43,14 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     balancers(&config, reader);
     config.store.iter().for_each(|config| store(config, reader));
     config.admin.iter().for_each(|admin| token(admin, reader));
-    config.relay.iter().for_each(|relay| accounts(relay, reader));
-    config.sidecar.iter().for_each(|sidecar| trusted_keys(sidecar, reader));
+    config
+        .relay
+        .iter()
+        .for_each(|relay| accounts(relay, reader));
+    config
+        .sidecar
+        .iter()
+        .for_each(|sidecar| trusted_keys(sidecar, reader));
     if let Some((relay, id)) = config.relay.as_ref().zip(config.node.chain_id)
         && id.to_short_string().as_deref() != Some(&*relay.pins.chain_id)
     {
@@ -140,15 +146,25 @@ fn trusted_keys(sidecar: &SidecarConfig, reader: &mut Reader<'_>) {
 }
 
 fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
-    let RelayConfig { pins, keys, policy, .. } = relay;
+    let RelayConfig {
+        pins, keys, policy, ..
+    } = relay;
     if pins.owner == pins.verifier {
         let message = "expected another account than relay.pins.owner: the owner of the registry \
                        must not attest";
-        reader.conflict("relay.pins.verifier", "relay.pins.owner", message.to_owned());
+        reader.conflict(
+            "relay.pins.verifier",
+            "relay.pins.owner",
+            message.to_owned(),
+        );
     }
     if keys.owner_file == keys.verifier_file {
         let message = "expected another file than relay.keys.owner_file: the keys must differ";
-        reader.conflict("relay.keys.verifier_file", "relay.keys.owner_file", message.to_owned());
+        reader.conflict(
+            "relay.keys.verifier_file",
+            "relay.keys.owner_file",
+            message.to_owned(),
+        );
     }
     faucet(relay, reader);
     if policy.usership_first_epoch > policy.usership_last_epoch {
@@ -156,7 +172,10 @@ fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
             "expected at least relay.policy.usership_first_epoch ({}), found {}",
             policy.usership_first_epoch, policy.usership_last_epoch
         );
-        let keys = ["relay.policy.usership_last_epoch", "relay.policy.usership_first_epoch"];
+        let keys = [
+            "relay.policy.usership_last_epoch",
+            "relay.policy.usership_first_epoch",
+        ];
         reader.conflict(keys[0], keys[1], message);
     }
 }
@@ -168,12 +187,20 @@ fn faucet(relay: &RelayConfig, reader: &mut Reader<'_>) {
     if pins.faucet == pins.verifier {
         let message = "expected another account than relay.pins.verifier: an account has one queue \
                        and one role; \"\" is the owner";
-        reader.conflict("relay.pins.faucet", "relay.pins.verifier", message.to_owned());
+        reader.conflict(
+            "relay.pins.faucet",
+            "relay.pins.verifier",
+            message.to_owned(),
+        );
     }
     if (pins.faucet == pins.owner) != keys.faucet_file.is_none() {
         let message = "expected both relay.pins.faucet, another account than relay.pins.owner, and \
                        relay.keys.faucet_file, or neither";
-        reader.conflict("relay.keys.faucet_file", "relay.pins.faucet", message.to_owned());
+        reader.conflict(
+            "relay.keys.faucet_file",
+            "relay.pins.faucet",
+            message.to_owned(),
+        );
     }
     for (key, file) in [
         ("relay.keys.owner_file", &keys.owner_file),

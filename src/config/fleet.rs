@@ -48,8 +48,11 @@ section! {
     }
 }
 
-const WHEN_DOWN: &[(&str, WhenDown)] =
-    &[("share", WhenDown::Share), ("local", WhenDown::Local), ("refuse", WhenDown::Refuse)];
+const WHEN_DOWN: &[(&str, WhenDown)] = &[
+    ("share", WhenDown::Share),
+    ("local", WhenDown::Local),
+    ("refuse", WhenDown::Refuse),
+];
 
 /// The admission of an instance while the store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +68,11 @@ pub enum WhenDown {
 fn name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let is_name = (1..=32).contains(&text.len()) && text.chars().all(fits);
-    if is_name { Ok(text.to_owned()) } else { Err(String::new()) }
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err(String::new())
+    }
 }
 
 /// Parses the URL of the store. Messages do not show the value, which may contain a password.
@@ -82,7 +89,11 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
         }
         Some(("unix", _)) => None,
         Some((scheme, rest)) if SCHEMES.contains(&scheme) => {
-            let authority = rest.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let authority = rest
+                .trim_start_matches('/')
+                .split('/')
+                .next()
+                .unwrap_or_default();
             let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
             if user.contains(':') {
                 Some("a password belongs in the file of fleet.password_file")
@@ -90,7 +101,9 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
                 Some("a query or a fragment is not accepted")
             } else {
                 let parsed = (&**url).into_connection_info();
-                parsed.err().map(|_| "its host, port or number of a database is invalid")
+                parsed
+                    .err()
+                    .map(|_| "its host, port or number of a database is invalid")
             }
         }
         _ => Some("the scheme must be valkey, valkeys, redis, rediss or unix"),

@@ -156,11 +156,19 @@ impl ConnectionsConfig {
     };
 
     /// The bounds of the sidecar's listener: feed readers and crawlers.
-    pub const PUBLIC: Self = Self { max: 10_000, max_per_client: 256, ..Self::BACKEND };
+    pub const PUBLIC: Self = Self {
+        max: 10_000,
+        max_per_client: 256,
+        ..Self::BACKEND
+    };
 
     /// The bounds of the listener for ACME challenges: an authority, and browsers that are
     /// redirected.
-    pub const CHALLENGES: Self = Self { max: 256, max_per_client: 32, ..Self::OPERATOR };
+    pub const CHALLENGES: Self = Self {
+        max: 256,
+        max_per_client: 32,
+        ..Self::OPERATOR
+    };
 
     /// The bounds of the operator's listener: a few local clients with small requests.
     pub const OPERATOR: Self = Self {

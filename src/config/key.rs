@@ -56,5 +56,8 @@ impl Key {
 
 /// The environment variable that overrides the key of this path.
 pub fn variable(path: &str) -> String {
-    format!("{ENV_PREFIX}{}", path.replace('.', "__").to_ascii_uppercase())
+    format!(
+        "{ENV_PREFIX}{}",
+        path.replace('.', "__").to_ascii_uppercase()
+    )
 }

@@ -42,21 +42,27 @@ impl Keys {
 
     /// Whether the names of some sections begin with this one, as `tls.acme` does with `tls`.
     pub(super) fn is_around_section(self, path: &str) -> bool {
-        self.sections()
-            .any(|section| section.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+        self.sections().any(|section| {
+            section
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.starts_with('.'))
+        })
     }
 
     /// The key that a variable's name spells with other underscores, or in lower case.
     pub(super) fn with_same_letters(self, name: &str) -> Option<&'static Key> {
         let words = joined_words(name);
-        self.all().find(|key| joined_words(&key.variable()) == words)
+        self.all()
+            .find(|key| joined_words(&key.variable()) == words)
     }
 
     /// The key that a variable's name spells with at most [`SIMILAR`] wrong letters.
     pub(super) fn with_similar_letters(self, name: &str) -> Option<&'static Key> {
         let words = joined_words(name);
         let distance = |key: &&Key| distance(&words, &joined_words(&key.variable()));
-        self.all().min_by_key(distance).filter(|key| distance(key) <= SIMILAR)
+        self.all()
+            .min_by_key(distance)
+            .filter(|key| distance(key) <= SIMILAR)
     }
 
     /// The message for an unknown key; `shown` formats a suggested path.

@@ -114,26 +114,50 @@ impl Config {
     /// The key of each listener, and where it listens.
     pub fn listeners(&self) -> impl Iterator<Item = (&'static str, &Listen)> {
         let listeners = [
-            ("gateway.listen", self.gateway.as_ref().map(|gateway| &gateway.listen)),
-            ("relay.listen", self.relay.as_ref().map(|relay| &relay.listen)),
-            ("sidecar.listen", self.sidecar.as_ref().map(|sidecar| &sidecar.listen)),
-            ("admin.listen", self.admin.as_ref().map(|admin| &admin.listen)),
+            (
+                "gateway.listen",
+                self.gateway.as_ref().map(|gateway| &gateway.listen),
+            ),
+            (
+                "relay.listen",
+                self.relay.as_ref().map(|relay| &relay.listen),
+            ),
+            (
+                "sidecar.listen",
+                self.sidecar.as_ref().map(|sidecar| &sidecar.listen),
+            ),
+            (
+                "admin.listen",
+                self.admin.as_ref().map(|admin| &admin.listen),
+            ),
             (
                 "tls.acme.http_address",
-                self.acme.as_ref().and_then(|acme| acme.http_address.as_ref()),
+                self.acme
+                    .as_ref()
+                    .and_then(|acme| acme.http_address.as_ref()),
             ),
         ];
-        listeners.into_iter().filter_map(|(key, listen)| Some((key, listen?)))
+        listeners
+            .into_iter()
+            .filter_map(|(key, listen)| Some((key, listen?)))
     }
 
     /// The section of each surface that has clients, with their limits.
     pub fn clients(&self) -> impl Iterator<Item = (&'static str, &ClientsConfig)> {
         let clients = [
-            ("gateway", self.gateway.as_ref().map(|gateway| &gateway.clients)),
+            (
+                "gateway",
+                self.gateway.as_ref().map(|gateway| &gateway.clients),
+            ),
             ("relay", self.relay.as_ref().map(|relay| &relay.clients)),
-            ("sidecar", self.sidecar.as_ref().map(|sidecar| &sidecar.clients)),
+            (
+                "sidecar",
+                self.sidecar.as_ref().map(|sidecar| &sidecar.clients),
+            ),
         ];
-        clients.into_iter().filter_map(|(section, clients)| Some((section, clients?)))
+        clients
+            .into_iter()
+            .filter_map(|(section, clients)| Some((section, clients?)))
     }
 }
 
@@ -154,7 +178,10 @@ impl Config {
         env: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, LoadError> {
         let draft = Draft::load(path, env)?;
-        let invalid = |errors| LoadError::Invalid { path: path.to_owned(), errors };
+        let invalid = |errors| LoadError::Invalid {
+            path: path.to_owned(),
+            errors,
+        };
         draft.mistakes.map(|()| draft.config).map_err(invalid)
     }
 
@@ -178,10 +205,14 @@ impl Draft {
         path: &Path,
         env: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, LoadError> {
-        let text =
-            read(path).map_err(|error| LoadError::Unreadable { path: path.to_owned(), error })?;
-        let draft = Self::parse(&text, env)
-            .map_err(|errors| LoadError::Invalid { path: path.to_owned(), errors })?;
+        let text = read(path).map_err(|error| LoadError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })?;
+        let draft = Self::parse(&text, env).map_err(|errors| LoadError::Invalid {
+            path: path.to_owned(),
+            errors,
+        })?;
         secrets::set_group_read(draft.config.secrets.group_read());
         Ok(draft)
     }
@@ -219,9 +250,14 @@ pub fn default_path() -> Result<PathBuf, LoadError> {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    File::open(path)?
+        .take(MAX_FILE + 1)
+        .read_to_string(&mut text)?;
     if text.len() as u64 > MAX_FILE {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "it is larger than 1 MiB",
+        ));
     }
     Ok(text)
 }

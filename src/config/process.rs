@@ -158,8 +158,10 @@ section! {
     }
 }
 
-const MODES: &[(&str, NodeMode)] =
-    &[("failover", NodeMode::Failover), ("replicas", NodeMode::Replicas)];
+const MODES: &[(&str, NodeMode)] = &[
+    ("failover", NodeMode::Failover),
+    ("replicas", NodeMode::Replicas),
+];
 
 /// How several URLs of the node serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,14 +185,20 @@ section! {
 impl SecretsConfig {
     /// The policy for files that group and others can read.
     pub(crate) fn group_read(&self) -> GroupRead {
-        if self.allow_group_read { GroupRead::Accepted } else { GroupRead::Refused }
+        if self.allow_group_read {
+            GroupRead::Accepted
+        } else {
+            GroupRead::Refused
+        }
     }
 }
 
 fn optional_chain_id(text: &str) -> Result<Option<Felt>, String> {
     match text {
         "" => Ok(None),
-        _ => Felt::from_short_string(text).map(Some).ok_or_else(String::new),
+        _ => Felt::from_short_string(text)
+            .map(Some)
+            .ok_or_else(String::new),
     }
 }
 
@@ -266,9 +274,10 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
 fn replica_url(value: &Value<'_>) -> Converted<Option<String>> {
     match value.get_ref() {
         DeValue::String(url) if url.is_empty() => Ok(None),
-        DeValue::String(url) if url.starts_with("sqlite:") => {
-            refused(value, "expected postgres://USER@HOST:PORT/DATABASE or \"\"".to_owned())
-        }
+        DeValue::String(url) if url.starts_with("sqlite:") => refused(
+            value,
+            "expected postgres://USER@HOST:PORT/DATABASE or \"\"".to_owned(),
+        ),
         _ => store_url(value).map(Some),
     }
 }

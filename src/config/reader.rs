@@ -38,7 +38,10 @@ pub(super) fn variables(
             name.to_ascii_uppercase().starts_with(NAME_PREFIX)
                 || (keys.of_standard(name).is_some() && !value.is_empty())
         })
-        .map(|(name, value)| Variable { name, value: value.into_string().ok() })
+        .map(|(name, value)| Variable {
+            name,
+            value: value.into_string().ok(),
+        })
         .collect();
     variables.sort_by(|a, b| a.name.cmp(&b.name));
     variables
@@ -74,7 +77,9 @@ impl<'t> Reader<'t> {
         let mut reader = Self {
             keys,
             text,
-            lines: iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect(),
+            lines: iter::once(0)
+                .chain(text.match_indices('\n').map(|(at, _)| at + 1))
+                .collect(),
             sections: BTreeSet::new(),
             only_variables: BTreeMap::new(),
             values: defaults(keys),
@@ -107,10 +112,16 @@ impl<'t> Reader<'t> {
                 self.report("", origin, format!("{name} is set twice; remove one"));
                 continue;
             }
-            let Origin::File { line, .. } = origin else { continue };
+            let Origin::File { line, .. } = origin else {
+                continue;
+            };
             if lines.insert(line) {
                 let message = format!("not valid TOML: {}", mistake.message());
-                errors.push(ConfigError { key: String::new(), origin, message });
+                errors.push(ConfigError {
+                    key: String::new(),
+                    origin,
+                    message,
+                });
             }
         }
         if !errors.is_empty() {
@@ -123,15 +134,20 @@ impl<'t> Reader<'t> {
         for (name, value) in table {
             let origin = self.position(name.span().start);
             let name = name.into_inner();
-            let path =
-                if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+            let path = if prefix.is_empty() {
+                name.to_string()
+            } else {
+                format!("{prefix}.{name}")
+            };
             // a dot in a quoted name does not separate sections
             let known = Some(&*path).filter(|_| !name.contains('.'));
             if let Some(section) = self.keys.sections().find(|section| Some(*section) == known) {
                 self.sections.insert(section);
                 let origin = self.position(value.span().start);
                 if let DeValue::Table(_) = value.get_ref() {
-                    let DeValue::Table(table) = value.into_inner() else { continue };
+                    let DeValue::Table(table) = value.into_inner() else {
+                        continue;
+                    };
                     self.read_table(section, table);
                 } else {
                     let message = expected(&format!("a table written as [{path}]"), &value);
@@ -140,7 +156,9 @@ impl<'t> Reader<'t> {
             } else if known.is_some_and(|path| self.keys.is_around_section(path))
                 && matches!(value.get_ref(), DeValue::Table(_))
             {
-                let DeValue::Table(table) = value.into_inner() else { continue };
+                let DeValue::Table(table) = value.into_inner() else {
+                    continue;
+                };
                 self.read_table(&path, table);
             } else if let Some(key) = known.and_then(|path| self.keys.find(path)) {
                 let origin = self.position(value.span().start);
@@ -159,7 +177,10 @@ impl<'t> Reader<'t> {
         let origin = Origin::Variable(shown(&variable.name));
         let own = || self.keys.all().find(|key| key.variable() == variable.name);
         let Some(key) = standard.or_else(own) else {
-            let name = variable.name.strip_prefix(ENV_PREFIX).unwrap_or(&variable.name);
+            let name = variable
+                .name
+                .strip_prefix(ENV_PREFIX)
+                .unwrap_or(&variable.name);
             let path = name.replace("__", ".").to_lowercase();
             let message = match self.keys.with_same_letters(&variable.name) {
                 Some(key) => format!("unknown key; did you mean {}?", key.variable()),
@@ -181,7 +202,13 @@ impl<'t> Reader<'t> {
         let Some(text) = &variable.value else {
             return self.report(key.path, origin, "the value is not UTF-8".to_owned());
         };
-        self.values.insert(key.path, RawValue { value: variable_value(key, text), origin });
+        self.values.insert(
+            key.path,
+            RawValue {
+                value: variable_value(key, text),
+                origin,
+            },
+        );
     }
 
     /// Checks a variable that does not begin with `PORTCULLIS__`. A name that spells a key with
@@ -195,7 +222,11 @@ impl<'t> Reader<'t> {
         }
         if let Some(key) = self.keys.with_similar_letters(name) {
             let message = format!("this name is not read; did you mean {}?", key.variable());
-            self.warnings.push(ConfigError { key: key.path.to_owned(), origin, message });
+            self.warnings.push(ConfigError {
+                key: key.path.to_owned(),
+                origin,
+                message,
+            });
         }
     }
 
@@ -206,7 +237,9 @@ impl<'t> Reader<'t> {
 
     /// Whether the file or the environment sets this key.
     pub(super) fn is_set(&self, path: &str) -> bool {
-        self.values.get(path).is_some_and(|raw| raw.origin != Origin::Absent)
+        self.values
+            .get(path)
+            .is_some_and(|raw| raw.origin != Origin::Absent)
     }
 
     /// The converted value of a key. If it has mistakes, they are recorded and the key's literal is
@@ -216,7 +249,10 @@ impl<'t> Reader<'t> {
         path: &str,
         convert: impl Fn(&Value<'_>) -> Converted<T>,
     ) -> T {
-        let key = self.keys.find(path).expect("every key that is read has a row: a test reads all");
+        let key = self
+            .keys
+            .find(path)
+            .expect("every key that is read has a row: a test reads all");
         let errors: Vec<_> = match self.values.get(path) {
             None => {
                 let message = format!("this key is required, such as {}", key.literal());
@@ -229,7 +265,10 @@ impl<'t> Reader<'t> {
                         Origin::File { .. } => self.position(at),
                         elsewhere => elsewhere.clone(),
                     };
-                    errors.into_iter().map(|error| (origin(error.at), error.message)).collect()
+                    errors
+                        .into_iter()
+                        .map(|error| (origin(error.at), error.message))
+                        .collect()
                 }
             },
         };
@@ -243,22 +282,41 @@ impl<'t> Reader<'t> {
     /// Records that two keys conflict, unless one of them is wrong by itself. The error is placed
     /// at the first of them that is set.
     pub(super) fn conflict(&mut self, path: &'static str, other: &'static str, message: String) {
-        if self.errors.iter().any(|error| error.key == path || error.key == other) {
+        if self
+            .errors
+            .iter()
+            .any(|error| error.key == path || error.key == other)
+        {
             return;
         }
-        let origins = [path, other].into_iter().filter_map(|path| self.values.get(path));
-        let origin = origins.map(|raw| &raw.origin).find(|origin| **origin != Origin::Absent);
+        let origins = [path, other]
+            .into_iter()
+            .filter_map(|path| self.values.get(path));
+        let origin = origins
+            .map(|raw| &raw.origin)
+            .find(|origin| **origin != Origin::Absent);
         self.report(path, origin.cloned().unwrap_or(Origin::Absent), message);
     }
 
     pub(super) fn report(&mut self, key: &str, origin: Origin, message: String) {
-        self.errors.push(ConfigError { key: key.to_owned(), origin, message });
+        self.errors.push(ConfigError {
+            key: key.to_owned(),
+            origin,
+            message,
+        });
     }
 
     /// Records a warning about a value that is accepted, but most likely not meant.
     pub(super) fn warn(&mut self, path: &'static str, message: String) {
-        let origin = self.values.get(path).map_or(Origin::Absent, |raw| raw.origin.clone());
-        self.warnings.push(ConfigError { key: path.to_owned(), origin, message });
+        let origin = self
+            .values
+            .get(path)
+            .map_or(Origin::Absent, |raw| raw.origin.clone());
+        self.warnings.push(ConfigError {
+            key: path.to_owned(),
+            origin,
+            message,
+        });
     }
 
     /// The key of this path, which has a row.
@@ -271,7 +329,10 @@ impl<'t> Reader<'t> {
         let text = |key: &Key, raw: &RawValue<'t>| {
             let is_url = matches!(key.path, "node.url" | "trace.endpoint");
             let shown = is_url.then(|| safely_written(raw.value.get_ref()));
-            Text { written: written(raw.value.get_ref()), shown }
+            Text {
+                written: written(raw.value.get_ref()),
+                shown,
+            }
         };
         let value = |key: &'static Key| {
             let raw = self.values.get(key.path);
@@ -291,7 +352,11 @@ impl<'t> Reader<'t> {
     fn join_missing_keys(&mut self) {
         for (section, variable) in std::mem::take(&mut self.only_variables) {
             let name = |error: &ConfigError| {
-                let name = error.key.strip_prefix(section)?.strip_prefix('.')?.to_owned();
+                let name = error
+                    .key
+                    .strip_prefix(section)?
+                    .strip_prefix('.')?
+                    .to_owned();
                 Some(name).filter(|_| error.origin == Origin::Absent)
             };
             let missing: Vec<_> = self.errors.iter().filter_map(name).collect();
@@ -312,15 +377,22 @@ impl<'t> Reader<'t> {
         let line = self.lines.partition_point(|start| *start <= at);
         let start = self.lines[line - 1];
         let before = self.text.get(start..at).unwrap_or_default();
-        Origin::File { line, column: before.chars().count() + 1 }
+        Origin::File {
+            line,
+            column: before.chars().count() + 1,
+        }
     }
 }
 
 fn defaults<'t>(keys: Keys) -> BTreeMap<&'static str, RawValue<'t>> {
     let value = |key: &'static Key| match key.default {
-        DefaultValue::Default(text) => {
-            Some((key.path, RawValue { value: literal(text), origin: Origin::Absent }))
-        }
+        DefaultValue::Default(text) => Some((
+            key.path,
+            RawValue {
+                value: literal(text),
+                origin: Origin::Absent,
+            },
+        )),
         DefaultValue::Required(_) => None,
     };
     keys.all().filter_map(value).collect()

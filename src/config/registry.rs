@@ -53,7 +53,10 @@ pub fn example() -> String {
     for section in &SECTIONS {
         if !section.about.is_empty() {
             write("");
-            section.about.iter().for_each(|line| write(&format!("#{line}")));
+            section
+                .about
+                .iter()
+                .for_each(|line| write(&format!("#{line}")));
             write(&format!("[{}]", section.path));
         }
         for key in section.keys {
@@ -75,7 +78,10 @@ fn assignment(name: &str, literal: &str) -> String {
         return line;
     }
     let items = literal.trim_matches(['[', ']']).split(',').map(str::trim);
-    format!("{name} = [\n    {},\n]", items.collect::<Vec<_>>().join(",\n    "))
+    format!(
+        "{name} = [\n    {},\n]",
+        items.collect::<Vec<_>>().join(",\n    ")
+    )
 }
 
 const EXAMPLE_HEAD: &str = r#"# The configuration of Portcullis: every key with its meaning, its default and the reason for it.

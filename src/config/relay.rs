@@ -280,7 +280,11 @@ fn felt(text: &str) -> Result<Felt, String> {
 
 /// A felt; zero, which is no account's address, for "".
 fn optional_felt(text: &str) -> Result<Felt, String> {
-    if text.is_empty() { Ok(Felt::ZERO) } else { felt(text) }
+    if text.is_empty() {
+        Ok(Felt::ZERO)
+    } else {
+        felt(text)
+    }
 }
 
 fn amount(text: &str) -> Result<Amount, String> {
@@ -320,5 +324,7 @@ fn optional_fees(text: &str) -> Result<Option<Amount>, String> {
 }
 
 fn short_string(text: &str) -> Result<String, String> {
-    ShortString::parse(text).map(|text| text.as_str().to_owned()).ok_or_else(String::new)
+    ShortString::parse(text)
+        .map(|text| text.as_str().to_owned())
+        .ok_or_else(String::new)
 }

@@ -236,13 +236,18 @@ fn provider(text: &str) -> Result<Provider, String> {
     if !is_word(name, b"-_", 64) {
         return Err("a name has 1 to 64 letters, digits, - or _".to_owned());
     }
-    Ok(Provider { name: name.to_owned(), url: url(location.trim())? })
+    Ok(Provider {
+        name: name.to_owned(),
+        url: url(location.trim())?,
+    })
 }
 
 impl SidecarConfig {
     /// Fills the DIDs that are left to their defaults.
     pub(super) fn fill_dids(&mut self) {
-        let Self { feeds, base_url, .. } = self;
+        let Self {
+            feeds, base_url, ..
+        } = self;
         if feeds.service_did.is_empty() {
             feeds.service_did = did_of(base_url);
         }
@@ -276,7 +281,10 @@ fn not_empty(text: &str) -> Result<String, String> {
 fn uri(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
     let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let authority = uri
+        .authority()
+        .map(|authority| authority.as_str())
+        .unwrap_or_default();
     if !is_web || authority.is_empty() {
         return Err("the scheme is neither http:// nor https://".to_owned());
     }
@@ -295,7 +303,11 @@ fn url(text: &str) -> Result<String, String> {
 }
 
 fn optional_url(text: &str) -> Result<Option<String>, String> {
-    if text.is_empty() { Ok(None) } else { url(text).map(Some) }
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        url(text).map(Some)
+    }
 }
 
 /// Whether a valid URL is requested in cleartext from another machine.
@@ -335,7 +347,9 @@ fn did(text: &str) -> Result<String, String> {
 
 fn label(text: &str) -> Result<String, String> {
     let is_label = (1..=128).contains(&text.len()) && !text.contains(char::is_whitespace);
-    is_label.then(|| text.to_lowercase()).ok_or_else(String::new)
+    is_label
+        .then(|| text.to_lowercase())
+        .ok_or_else(String::new)
 }
 
 fn header(text: &str) -> Result<HeaderName, String> {
@@ -343,7 +357,9 @@ fn header(text: &str) -> Result<HeaderName, String> {
 }
 
 fn band(text: &str) -> Result<String, String> {
-    is_word(text, b"_", 64).then(|| text.to_owned()).ok_or_else(String::new)
+    is_word(text, b"_", 64)
+        .then(|| text.to_owned())
+        .ok_or_else(String::new)
 }
 
 fn verification_url(text: &str) -> Result<Option<String>, String> {
@@ -363,5 +379,7 @@ fn path(text: &str) -> Result<String, String> {
 
 /// RFC 9309, section 2.2.1.
 fn agent(text: &str) -> Result<String, String> {
-    is_word(text, b"-_", usize::MAX).then(|| text.to_owned()).ok_or_else(String::new)
+    is_word(text, b"-_", usize::MAX)
+        .then(|| text.to_owned())
+        .ok_or_else(String::new)
 }

@@ -38,11 +38,15 @@ pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
     let key = |name: &str| format!("{surface}.{name}");
     let network = text(NETWORK_FORM, address::network);
     ClientsConfig {
-        requests_per_minute: reader
-            .take(&key("requests_per_minute"), integer(1..=1_000_000_000, WHY_RATE)),
+        requests_per_minute: reader.take(
+            &key("requests_per_minute"),
+            integer(1..=1_000_000_000, WHY_RATE),
+        ),
         max_clients: reader.take(&key("max_clients"), integer(1..=10_000_000, WHY_MEMORY)),
-        max_in_flight_per_client: reader
-            .take(&key("max_in_flight_per_client"), integer(1..=1_000_000, WHY_MEMORY)),
+        max_in_flight_per_client: reader.take(
+            &key("max_in_flight_per_client"),
+            integer(1..=1_000_000, WHY_MEMORY),
+        ),
         trusted_proxies: reader.take(&key("trusted_proxies"), list(network, 0..=usize::MAX, "")),
         proxy_protocol: reader.take(&key("proxy_protocol"), flag),
     }
@@ -98,7 +102,12 @@ pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
         reader.conflict(names, certificate, message.to_owned());
         return None;
     }
-    Some(TlsConfig { domains, certificate_file, key_file, http2 })
+    Some(TlsConfig {
+        domains,
+        certificate_file,
+        key_file,
+        http2,
+    })
 }
 
 macro_rules! tls_section {

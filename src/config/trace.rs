@@ -51,12 +51,18 @@ fn ratio(value: &Value<'_>) -> Converted<Ratio> {
         _ => None,
     };
     match number.filter(|number| (0.0..=1.0).contains(number)) {
-        Some(number) => Ok(Ratio { millionths: (number * 1e6).round() as u32 }),
+        Some(number) => Ok(Ratio {
+            millionths: (number * 1e6).round() as u32,
+        }),
         None => mismatch("a number from 0.0 to 1.0", value),
     }
 }
 
 fn service_name(text: &str) -> Result<String, String> {
     let is_name = (1..=255).contains(&text.len()) && !text.contains(char::is_control);
-    if is_name { Ok(text.to_owned()) } else { Err(String::new()) }
+    if is_name {
+        Ok(text.to_owned())
+    } else {
+        Err(String::new())
+    }
 }

@@ -8,11 +8,21 @@ use std::ops::Add;
 use std::time::Duration;
 
 /// Milliseconds in each unit of time, largest first.
-const TIMES: [(&str, u64); 5] =
-    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const TIMES: [(&str, u64); 5] = [
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
 /// Bytes in each unit of size, largest first.
-const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const SIZES: [(&str, u64); 4] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+];
 
 /// A number of bytes, shown with the largest unit that holds it exactly (`64 KiB`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +95,10 @@ impl Amount {
         let (whole, part) = strk.split_once('.').unwrap_or((strk, "0"));
         let scale = 18_u32.checked_sub(u32::try_from(part.len()).ok()?)?;
         let part = digits(part)?.checked_mul(10_u128.pow(scale))?;
-        digits(whole)?.checked_mul(Self::STRK)?.checked_add(part).map(Self)
+        digits(whole)?
+            .checked_mul(Self::STRK)?
+            .checked_add(part)
+            .map(Self)
     }
 }
 
@@ -98,7 +111,9 @@ impl Add for Amount {
 }
 
 fn digits(text: &str) -> Option<u128> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 impl fmt::Display for Amount {
@@ -191,6 +206,9 @@ mod tests {
             assert_eq!(Elapsed(Duration::from_millis(millis)).to_string(), text);
         }
         assert_eq!(Elapsed(Duration::from_nanos(999_999)).to_string(), "0s");
-        assert_eq!(Elapsed(Duration::MAX).to_string(), "213503982334601d 7h 15s 999ms");
+        assert_eq!(
+            Elapsed(Duration::MAX).to_string(),
+            "213503982334601d 7h 15s 999ms"
+        );
     }
 }

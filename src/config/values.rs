@@ -39,13 +39,15 @@ pub(super) fn integer<T: TryFrom<u64>>(
         let written = value.get_ref().as_integer();
         let number = written.and_then(|n| u64::from_str_radix(n.as_str(), n.radix()).ok());
         let number = number.filter(|number| range.contains(number));
-        number.and_then(|number| T::try_from(number).ok()).map_or_else(
-            || {
-                let (low, high) = (range.start(), range.end());
-                mismatch(&format!("an integer from {low} to {high} ({why})"), value)
-            },
-            Ok,
-        )
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .map_or_else(
+                || {
+                    let (low, high) = (range.start(), range.end());
+                    mismatch(&format!("an integer from {low} to {high} ({why})"), value)
+                },
+                Ok,
+            )
     }
 }
 
@@ -86,7 +88,10 @@ fn quantity<T: Copy + PartialOrd, S: Display>(
 }
 
 pub(super) fn flag(value: &Value<'_>) -> Converted<bool> {
-    value.get_ref().as_bool().map_or_else(|| mismatch("true or false", value), Ok)
+    value
+        .get_ref()
+        .as_bool()
+        .map_or_else(|| mismatch("true or false", value), Ok)
 }
 
 /// This TOML literal and no other value; `why` is the reason.
@@ -165,7 +170,10 @@ pub(super) fn list<T: PartialEq>(
                 Ok(converted) if items.contains(&converted) => {
                     let twice = safely_written(one.get_ref());
                     let message = format!("expected each item once, found {twice} twice");
-                    errors.push(ValueError { at: one.span().start, message });
+                    errors.push(ValueError {
+                        at: one.span().start,
+                        message,
+                    });
                 }
                 Ok(converted) => items.push(converted),
                 Err(mistakes) => errors.extend(mistakes),
@@ -182,7 +190,10 @@ pub(super) fn list<T: PartialEq>(
             (low, usize::MAX) => format!("at least {low} item"),
             (low, high) => format!("{low} to {high} items"),
         };
-        refused(value, format!("expected {bounds} ({why}), found {}", items.len()))
+        refused(
+            value,
+            format!("expected {bounds} ({why}), found {}", items.len()),
+        )
     }
 }
 
@@ -190,7 +201,9 @@ pub(super) fn list<T: PartialEq>(
 pub(super) fn non_empty<T>(
     list: impl Fn(&Value<'_>) -> Converted<Vec<T>>,
 ) -> impl Fn(&Value<'_>) -> Converted<NonEmpty<T>> {
-    then(list, |items| NonEmpty::new(items).ok_or_else(|| "the list is empty".to_owned()))
+    then(list, |items| {
+        NonEmpty::new(items).ok_or_else(|| "the list is empty".to_owned())
+    })
 }
 
 /// A second step on a converted value; its error is the whole message.
@@ -209,7 +222,9 @@ pub(super) fn node_url(value: &Value<'_>) -> Converted<NodeUrl> {
 /// A URL. Messages hide parts of it that may be a password or a key.
 pub(super) fn url(form: &'static str) -> impl Fn(&Value<'_>) -> Converted<NodeUrl> {
     move |value| {
-        let Some(text) = value.get_ref().as_str() else { return mismatch(form, value) };
+        let Some(text) = value.get_ref().as_str() else {
+            return mismatch(form, value);
+        };
         NodeUrl::parse(text).or_else(|why| {
             let found = quoted(&without_keys(text));
             refused(value, format!("expected {form}, found {found}: {why}"))
@@ -256,7 +271,10 @@ pub(super) fn method(value: &Value<'_>) -> Converted<Method> {
         Some(near) => format!("did you mean {near}?"),
         None => format!("they are {}", names().collect::<Vec<_>>().join(", ")),
     };
-    refused(value, format!("{}; {hint}", expected("the name of a read method", value)))
+    refused(
+        value,
+        format!("{}; {hint}", expected("the name of a read method", value)),
+    )
 }
 
 /// A method's name without the prefix that all of them share.
@@ -270,7 +288,10 @@ pub(super) fn mismatch<T>(form: &str, value: &Value<'_>) -> Converted<T> {
 }
 
 pub(super) fn refused<T>(value: &Value<'_>, message: String) -> Converted<T> {
-    Err(vec![ValueError { at: value.span().start, message }])
+    Err(vec![ValueError {
+        at: value.span().start,
+        message,
+    }])
 }
 
 /// "expected …, found …".

@@ -84,7 +84,10 @@ pub struct Document {
 /// Returns a [`FetchError`] if there is no response within `timeout`.
 pub async fn status(url: &str, trust: Trust, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
-    on_thread(&RUNNING, timeout, move |left| Ok(get(&url, trust, left)?.status().as_u16())).await
+    on_thread(&RUNNING, timeout, move |left| {
+        Ok(get(&url, trust, left)?.status().as_u16())
+    })
+    .await
 }
 
 /// Fetches a document. `permit` is dropped when the work ends, even if the caller has left.
@@ -105,12 +108,20 @@ pub async fn document(
             return Err(FetchError::Status(response.status().as_u16()));
         }
         let media_type = response.headers().get(header::CONTENT_TYPE);
-        let media_type = media_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let media_type = media_type
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default();
         let media_type = media_type.trim().to_ascii_lowercase();
         // reading fails at the limit, one byte above the bound
-        let body = response.body_mut().with_config().limit(MAX_DOCUMENT as u64 + 1);
-        Ok(Document { media_type, body: body.read_to_vec()? })
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(MAX_DOCUMENT as u64 + 1);
+        Ok(Document {
+            media_type,
+            body: body.read_to_vec()?,
+        })
     })
     .await
 }
@@ -123,7 +134,9 @@ pub async fn document(
 pub async fn post(url: &str, json: Bytes, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(&RUNNING, timeout, move |left| {
-        let request = agent(Trust::Operator, left).post(url).content_type("application/json");
+        let request = agent(Trust::Operator, left)
+            .post(url)
+            .content_type("application/json");
         Ok(request.send(&*json)?.status().as_u16())
     })
     .await
@@ -144,9 +157,13 @@ async fn on_thread<T: Send + 'static>(
             let _permit = permit;
             work(left)
         };
-        tokio::task::spawn_blocking(work).await.unwrap_or(Err(FetchError::Unreachable))
+        tokio::task::spawn_blocking(work)
+            .await
+            .unwrap_or(Err(FetchError::Unreachable))
     };
-    within(timeout, pin!(run)).await.unwrap_or(Err(FetchError::Timeout))
+    within(timeout, pin!(run))
+        .await
+        .unwrap_or(Err(FetchError::Timeout))
 }
 
 fn get(
@@ -189,7 +206,10 @@ impl Resolver for CheckedResolver {
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
         // with a timeout, the resolver would leave its lookup behind on a thread of its own
-        let timeout = NextTimeout { after: time::Duration::NotHappening, ..timeout };
+        let timeout = NextTimeout {
+            after: time::Duration::NotHappening,
+            ..timeout
+        };
         let found = DefaultResolver::default().resolve(uri, config, timeout)?;
         // a private address among public ones is an attack
         if self.0 == Trust::Public && !found.iter().all(|found| address::is_public(found.ip())) {
@@ -237,7 +257,11 @@ mod tests {
             releases.push(release);
         }
         let late = on_thread(&RUNNING, short, |_| Ok(())).await;
-        assert_eq!(late, Err(FetchError::Timeout), "both threads are still in use");
+        assert_eq!(
+            late,
+            Err(FetchError::Timeout),
+            "both threads are still in use"
+        );
         releases.pop();
         let next = on_thread(&RUNNING, DOCUMENT_TIMEOUT, |_| Ok(())).await;
         assert_eq!(next, Ok(()), "a thread that ended makes room");

@@ -32,7 +32,10 @@ impl Roots {
     /// Returns why the file has none.
     pub fn read(path: &std::path::Path) -> Result<Self, certificates::CertificatesError> {
         let read = certificates::read(path, certificates::MAX_ROOTS)?;
-        let roots = read.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+        let roots = read
+            .iter()
+            .map(|root| Certificate::from_der(root).to_owned())
+            .collect();
         Ok(Self(Some(Arc::new(roots))))
     }
 }
@@ -44,11 +47,15 @@ impl Roots {
 pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, String> {
     let url = url.to_owned();
     let request = move |left| {
-        let response = agent_with(Trust::Operator, left, tls(roots)).get(&url).call();
+        let response = agent_with(Trust::Operator, left, tls(roots))
+            .get(&url)
+            .call();
         let status = response.map(|response| response.status().as_u16());
         Ok(status.map_err(|error| cause(&error, &REMEDIES)))
     };
-    on_thread(&RUNNING, timeout, request).await.unwrap_or_else(|error| Err(error.to_string()))
+    on_thread(&RUNNING, timeout, request)
+        .await
+        .unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Sends a request to an ACME authority over https, and returns the response, whose body has at
@@ -73,17 +80,24 @@ pub async fn exchange(
             };
             let (head, mut body) = response.into_parts();
             // reading fails at the limit, one byte above the bound
-            let body = body.with_config().limit(MAX_DOCUMENT as u64 + 1).read_to_vec()?;
+            let body = body
+                .with_config()
+                .limit(MAX_DOCUMENT as u64 + 1)
+                .read_to_vec()?;
             Ok(Response::from_parts(head, Bytes::from(body)))
         };
         Ok(run().map_err(|error| cause(&error, &OF_ACME)))
     };
-    on_thread(&RUNNING, timeout, exchanged).await.unwrap_or_else(|error| Err(error.to_string()))
+    on_thread(&RUNNING, timeout, exchanged)
+        .await
+        .unwrap_or_else(|error| Err(error.to_string()))
 }
 
 fn tls(roots: Roots) -> TlsConfig {
     match roots.0 {
-        Some(roots) => TlsConfig::builder().root_certs(RootCerts::Specific(roots)).build(),
+        Some(roots) => TlsConfig::builder()
+            .root_certs(RootCerts::Specific(roots))
+            .build(),
         None => TlsConfig::default(),
     }
 }
@@ -123,7 +137,10 @@ fn io_cause(error: &io::Error) -> String {
 fn tls_cause(error: &rustls::Error, remedies: &Remedies) -> String {
     match error {
         rustls::Error::InvalidCertificate(error) => {
-            format!("certificate: {}", certificates::refusal_with(error, remedies))
+            format!(
+                "certificate: {}",
+                certificates::refusal_with(error, remedies)
+            )
         }
         rustls::Error::InvalidMessage(_) => "it does not speak TLS; use http://".to_owned(),
         _ => format!("TLS: {error}"),

@@ -21,14 +21,20 @@ fn script() -> Script {
 
 /// Reads a client's record from the store.
 fn stored(connection: &mut Connection, key: &str) -> Record {
-    let fields: BTreeMap<String, String> =
-        redis::cmd("HGETALL").arg(key).query(connection).expect("the store answers");
+    let fields: BTreeMap<String, String> = redis::cmd("HGETALL")
+        .arg(key)
+        .query(connection)
+        .expect("the store answers");
     let number = |digits: &str| digits.parse::<u64>().expect("a number");
     let mut record = Record::default();
     for (field, value) in &fields {
         if let Some(holder) = field.strip_prefix('L') {
             let numbers: Vec<u64> = value.split(':').map(number).collect();
-            let held = Held { number: numbers[0], granted: numbers[1], expires: numbers[2] };
+            let held = Held {
+                number: numbers[0],
+                granted: numbers[1],
+                expires: numbers[2],
+            };
             record.leases.insert(holder.to_owned(), held);
         } else if field == "t" {
             record.newest = Some(number(value));
@@ -69,10 +75,20 @@ fn send(connection: &mut Connection, key: &str, clock: u64, call: &Call) -> [i64
     let script = script();
     let mut sent = script.key(key);
     sent.arg(&call.holder);
-    for number in [call.number, call.acknowledged, call.quota, call.window, call.cell, call.life] {
+    for number in [
+        call.number,
+        call.acknowledged,
+        call.quota,
+        call.window,
+        call.cell,
+        call.life,
+    ] {
         sent.arg(number);
     }
-    sent.arg(call.want).arg(call.hold).arg(&call.uses).arg(clock);
+    sent.arg(call.want)
+        .arg(call.hold)
+        .arg(&call.uses)
+        .arg(clock);
     sent.invoke(connection).expect("the store answers")
 }
 
@@ -94,7 +110,9 @@ fn the_script_steps_as_it_is_simulated() {
             let call = call(chance, &mut numbers);
             let simulated = record.step(clock, &call);
             let answered = send(&mut connection.borrow_mut(), &key, clock, &call);
-            outcome.trace.push(format!("{clock} {call:?}: {answered:?}"));
+            outcome
+                .trace
+                .push(format!("{clock} {call:?}: {answered:?}"));
             let stored = stored(&mut connection.borrow_mut(), &key);
             if (answered, &stored) != (simulated, &record) {
                 let violation = format!("{answered:?} {stored:?}, not {simulated:?} {record:?}");

@@ -49,7 +49,12 @@ impl Heartbeat {
     pub(super) async fn send(&self) {
         let store = &self.0.store;
         // a heartbeat for the watch of the chain counts as well
-        if !store.is_down() && store.leadership.last_heard().is_some_and(|ago| ago < RECENT) {
+        if !store.is_down()
+            && store
+                .leadership
+                .last_heard()
+                .is_some_and(|ago| ago < RECENT)
+        {
             return;
         }
         if store.heartbeat(Part::Member, 0).await.is_ok() && store.is_down() {

@@ -61,8 +61,9 @@ impl Fleet {
         candidate: Option<Duration>,
         epoch: u64,
     ) -> Result<Published, FleetError> {
-        let part =
-            candidate.map_or(Part::Member, |interval| Part::Candidate { lease: lease(interval) });
+        let part = candidate.map_or(Part::Member, |interval| Part::Candidate {
+            lease: lease(interval),
+        });
         self.published(part, epoch).await
     }
 
@@ -79,7 +80,11 @@ impl Fleet {
     ) -> Result<Published, FleetError> {
         let lease = lease(interval);
         let part = match self.leads() {
-            true => Part::Leader { lease, state, polled },
+            true => Part::Leader {
+                lease,
+                state,
+                polled,
+            },
             false => Part::Candidate { lease },
         };
         self.published(part, epoch).await
@@ -101,7 +106,10 @@ impl Fleet {
     async fn published(&self, part: Part<'_>, epoch: u64) -> Result<Published, FleetError> {
         let (before, sent) = (self.store.leadership.lead(), Instant::now());
         let heard = self.store.heartbeat(part, epoch).await?;
-        let age = heard.now.checked_sub(heard.polled).filter(|_| !heard.state.is_empty());
+        let age = heard
+            .now
+            .checked_sub(heard.polled)
+            .filter(|_| !heard.state.is_empty());
         // both are rounded down
         let polled = age.and_then(|age| sent.checked_sub(Duration::from_millis(age + 1)));
         let leads = heard.fence != 0;

@@ -17,7 +17,11 @@ pub(super) enum Part<'a> {
     /// Leads if no other instance does.
     Candidate { lease: Duration },
     /// Leads, and polled the chain at `polled`.
-    Leader { lease: Duration, state: &'a str, polled: Instant },
+    Leader {
+        lease: Duration,
+        state: &'a str,
+        polled: Instant,
+    },
     /// No longer leads.
     Resign,
 }
@@ -46,7 +50,14 @@ pub(super) struct Heard {
 impl FromRedisValue for Heard {
     fn from_redis_value(value: Value) -> Result<Self, ParsingError> {
         let (now, instances, fence, epoch, polled, state) = from_redis_value(value)?;
-        Ok(Self { now, instances, fence, epoch, polled, state })
+        Ok(Self {
+            now,
+            instances,
+            fence,
+            epoch,
+            polled,
+            state,
+        })
     }
 }
 
@@ -80,7 +91,9 @@ pub(super) struct Leadership {
 impl Leadership {
     /// The lead of this instance, unless it has expired by the clock here.
     pub(super) fn lead(&self) -> Option<Lead> {
-        self.lead.lock().filter(|lead| lead.since.elapsed() < lead.lease)
+        self.lead
+            .lock()
+            .filter(|lead| lead.since.elapsed() < lead.lease)
     }
 
     /// How long ago a heartbeat for the watch of the chain was answered, if one was.
@@ -91,17 +104,34 @@ impl Leadership {
     /// The arguments of a heartbeat that depend on the part.
     pub(super) fn arguments<'a>(&self, part: Part<'a>) -> PartArguments<'a> {
         let fence = self.lead().map_or(0, |lead| lead.fence);
-        let named = |part| PartArguments { part, ..PartArguments::default() };
+        let named = |part| PartArguments {
+            part,
+            ..PartArguments::default()
+        };
         match part {
             Part::Member => named("member"),
-            Part::Candidate { lease } => {
-                PartArguments { lease: millis(lease), ..named("candidate") }
-            }
-            Part::Leader { lease, state, polled } => {
+            Part::Candidate { lease } => PartArguments {
+                lease: millis(lease),
+                ..named("candidate")
+            },
+            Part::Leader {
+                lease,
+                state,
+                polled,
+            } => {
                 let polled = self.clock.lock().map_or(0, |clock| clock.at(polled));
-                PartArguments { part: "leader", fence, lease: millis(lease), polled, state }
+                PartArguments {
+                    part: "leader",
+                    fence,
+                    lease: millis(lease),
+                    polled,
+                    state,
+                }
             }
-            Part::Resign => PartArguments { fence, ..named("resign") },
+            Part::Resign => PartArguments {
+                fence,
+                ..named("resign")
+            },
         }
     }
 
@@ -112,8 +142,15 @@ impl Leadership {
             Part::Candidate { lease } | Part::Leader { lease, .. } => lease,
             Part::Resign => Duration::ZERO,
         };
-        *self.clock.lock() = Some(StoreTime { now: heard.now, at: Instant::now() });
-        let lead = Lead { fence: heard.fence, since: sent, lease };
+        *self.clock.lock() = Some(StoreTime {
+            now: heard.now,
+            at: Instant::now(),
+        });
+        let lead = Lead {
+            fence: heard.fence,
+            since: sent,
+            lease,
+        };
         *self.lead.lock() = (heard.fence != 0).then_some(lead);
     }
 }
@@ -123,7 +160,9 @@ impl StoreTime {
     fn at(self, moment: Instant) -> u64 {
         match moment.checked_duration_since(self.at) {
             Some(later) => self.now.saturating_add(millis(later)),
-            None => self.now.saturating_sub(millis(self.at - moment).saturating_add(1)),
+            None => self
+                .now
+                .saturating_sub(millis(self.at - moment).saturating_add(1)),
         }
     }
 }

@@ -84,9 +84,24 @@ impl SharedLimit {
         clients: Arc<ClientWindows>,
         started: Instant,
     ) -> Self {
-        let want = if counted == Counted::Requests { fleet.terms.want } else { 1 };
-        let terms = Terms { want, ..fleet.terms };
-        Self { fleet, surface, counted, terms, clients, started, members: AtomicU64::new(0) }
+        let want = if counted == Counted::Requests {
+            fleet.terms.want
+        } else {
+            1
+        };
+        let terms = Terms {
+            want,
+            ..fleet.terms
+        };
+        Self {
+            fleet,
+            surface,
+            counted,
+            terms,
+            clients,
+            started,
+            members: AtomicU64::new(0),
+        }
     }
 
     /// Decides about a request at once, if its client has a lease, or is known to have none for
@@ -115,7 +130,10 @@ impl SharedLimit {
 
     /// Records a request that was admitted after [`Decision::Alone`].
     pub fn admitted_alone(&self, client: ClientKey) {
-        self.member(client).lease.lock().record(self.now(), &self.terms);
+        self.member(client)
+            .lease
+            .lock()
+            .record(self.now(), &self.terms);
         self.fell_back();
     }
 
@@ -138,7 +156,9 @@ impl SharedLimit {
                 self.exchange(&member, quota, Purpose::Report).await;
             }
         };
-        stream::iter(members).for_each_concurrent(REPORTS, report).await;
+        stream::iter(members)
+            .for_each_concurrent(REPORTS, report)
+            .await;
     }
 
     /// Takes a request from the lease; sends a message if one is needed and none is under way.
@@ -201,7 +221,9 @@ impl SharedLimit {
             let recent = || self.clients.admitted(member.client, Millis(millis(now)));
             let message = member.lease.lock().message(now, &terms, recent);
             let (key, holder) = (&member.key, member.number);
-            answer = store.send(key, holder, &message, &terms, quota, purpose).await;
+            answer = store
+                .send(key, holder, &message, &terms, quota, purpose)
+                .await;
             let mut lease = member.lease.lock();
             match answer {
                 Ok(Answer::Granted(granted)) => {
@@ -240,6 +262,14 @@ impl Member {
     fn new(client: ClientKey, number: u64, key: String) -> Self {
         let (lease, answered) = (Mutex::default(), Notify::new());
         let (failures, quota) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { client, number, key, lease, answered, failures, quota }
+        Self {
+            client,
+            number,
+            key,
+            lease,
+            answered,
+            failures,
+            quota,
+        }
     }
 }

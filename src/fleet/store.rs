@@ -95,10 +95,18 @@ impl Credentials {
         let password =
             secrets::read_optional("fleet.password_file", config.password_file.as_deref());
         let secret = read_secret(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
-        let roots = config.ca_file.as_deref().map(certificates::read_roots_text).transpose();
+        let roots = config
+            .ca_file
+            .as_deref()
+            .map(certificates::read_roots_text)
+            .transpose();
         let roots = roots.map_err(|error| CredentialsError("fleet.ca_file", error.to_string()));
         match (password, secret, roots) {
-            (Ok(password), Ok(secret), Ok(roots)) => Ok(Self { password, secret, roots }),
+            (Ok(password), Ok(secret), Ok(roots)) => Ok(Self {
+                password,
+                secret,
+                roots,
+            }),
             (password, secret, roots) => {
                 let secrets = [password.err(), secret.err()].into_iter().flatten();
                 Err(secrets.map(Into::into).chain(roots.err()).collect())
@@ -132,7 +140,10 @@ pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Dur
 fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, FleetError> {
     let info = (&*config.url).into_connection_info()?;
     // with RESP3, pushes arrive on the same connection
-    let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let mut settings = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3);
     if let Some(password) = &credentials.password {
         settings = settings.set_password(String::from_utf8_lossy(password.expose().trim_ascii()));
     }
@@ -141,7 +152,13 @@ fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, Fle
     Ok(match &credentials.roots {
         Some(roots) => {
             let root_cert = Some(roots.clone());
-            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })?
+            Client::build_with_tls(
+                info,
+                TlsCertificates {
+                    client_tls: None,
+                    root_cert,
+                },
+            )?
         }
         None => Client::open(info)?,
     })
@@ -162,7 +179,9 @@ async fn connect(
 
 /// Waits up to [`PATIENCE`] for the answer to a call other than a message.
 async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, FleetError> {
-    Ok(timeout(PATIENCE, call).await.map_err(|_| FleetError::Timeout)??)
+    Ok(timeout(PATIENCE, call)
+        .await
+        .map_err(|_| FleetError::Timeout)??)
 }
 
 /// This instance's client of the store.
@@ -200,7 +219,9 @@ impl Store {
         metrics: Arc<Metrics>,
     ) -> Result<Self, FleetError> {
         let mut instance = [0; 8];
-        SystemRandom::new().fill(&mut instance).map_err(|_| FleetError::Random)?;
+        SystemRandom::new()
+            .fill(&mut instance)
+            .map_err(|_| FleetError::Random)?;
         Ok(Self {
             client: client(config, &credentials)?,
             name: config.name.clone(),
@@ -281,16 +302,26 @@ impl Store {
             self.failed("not connected");
             return Err(Unanswered);
         };
-        let want = if purpose == Purpose::Lease { terms.want } else { message.hold };
+        let want = if purpose == Purpose::Lease {
+            terms.want
+        } else {
+            message.hold
+        };
         let mut call = self.lease.key(key);
         call.arg(format!("{}:{holder}", self.instance));
-        call.arg(message.number).arg(message.acknowledged).arg(quota);
+        call.arg(message.number)
+            .arg(message.acknowledged)
+            .arg(quota);
         for time in [terms.window, terms.cell, terms.life] {
             call.arg(millis(time));
         }
         call.arg(want).arg(message.hold).arg(&message.uses);
         let started = Instant::now();
-        let answer = timeout(self.patience, call.invoke_async::<[i64; 4]>(&mut connection)).await;
+        let answer = timeout(
+            self.patience,
+            call.invoke_async::<[i64; 4]>(&mut connection),
+        )
+        .await;
         let [granted, left, retry, _] = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
@@ -317,7 +348,11 @@ impl Store {
         }
         let number = |number| u32::try_from(number).unwrap_or(0);
         let retry = Duration::from_millis(u64::try_from(retry).unwrap_or(0));
-        Ok(Answer::Granted(Granted { granted: number(granted), left: number(left), retry }))
+        Ok(Answer::Granted(Granted {
+            granted: number(granted),
+            left: number(left),
+            retry,
+        }))
     }
 
     /// Sends one command about a shared value.
@@ -325,7 +360,11 @@ impl Store {
     /// # Errors
     /// There is no answer. That does not mark the store as down.
     pub(super) async fn call<T: FromRedisValue>(&self, call: &Cmd) -> Result<T, FleetError> {
-        let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
+        let mut connection = self
+            .connection
+            .lock()
+            .clone()
+            .ok_or(FleetError::NotConnected)?;
         answered(call.query_async(&mut connection)).await
     }
 
@@ -335,8 +374,14 @@ impl Store {
     /// # Errors
     /// There is no answer.
     pub(super) async fn lock(&self, name: &str, life: u64) -> Result<bool, FleetError> {
-        let mut connection = self.connection.lock().clone().ok_or(FleetError::NotConnected)?;
-        let mut call = self.lock.key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
+        let mut connection = self
+            .connection
+            .lock()
+            .clone()
+            .ok_or(FleetError::NotConnected)?;
+        let mut call = self
+            .lock
+            .key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
         call.arg(&self.instance).arg(life);
         answered(call.invoke_async(&mut connection)).await
     }
@@ -348,10 +393,13 @@ impl Store {
     /// The store is unavailable. The connection is dropped.
     pub(super) async fn heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
         let sent = Instant::now();
-        let heard = self.send_heartbeat(part, epoch).await.inspect_err(|error| {
-            *self.connection.lock() = None;
-            self.mark_down(&error.to_string());
-        })?;
+        let heard = self
+            .send_heartbeat(part, epoch)
+            .await
+            .inspect_err(|error| {
+                *self.connection.lock() = None;
+                self.mark_down(&error.to_string());
+            })?;
         self.leadership.note(part, &heard, sent);
         self.instances.store(heard.instances, Ordering::Relaxed);
         self.metrics.fleet.instances.set(as_gauge(heard.instances));
@@ -367,8 +415,15 @@ impl Store {
         };
         let of_part = self.leadership.arguments(part);
         let mut call = self.heartbeat.key(&key);
-        call.arg(&self.instance).arg(millis(ALIVE)).arg(of_part.part).arg(of_part.fence);
-        call.arg(of_part.lease).arg(epoch).arg(of_part.polled).arg(of_part.state).arg(&key);
+        call.arg(&self.instance)
+            .arg(millis(ALIVE))
+            .arg(of_part.part)
+            .arg(of_part.fence);
+        call.arg(of_part.lease)
+            .arg(epoch)
+            .arg(of_part.polled)
+            .arg(of_part.state)
+            .arg(&key);
         let heard = answered(call.invoke_async(&mut connection)).await?;
         *self.connection.lock() = Some(connection);
         Ok(heard)
@@ -416,7 +471,11 @@ impl Store {
 #[cfg(test)]
 impl Credentials {
     pub(super) fn of(secret: Secret) -> Self {
-        Self { password: None, secret, roots: None }
+        Self {
+            password: None,
+            secret,
+            roots: None,
+        }
     }
 }
 
@@ -425,7 +484,10 @@ impl Store {
     /// Deletes a client's record.
     pub(super) async fn forget(&self, key: &str) {
         let mut connection = self.connection.lock().clone().expect("it is connected");
-        let deleted = redis::cmd("DEL").arg(key).query_async::<u32>(&mut connection).await;
+        let deleted = redis::cmd("DEL")
+            .arg(key)
+            .query_async::<u32>(&mut connection)
+            .await;
         assert_eq!(deleted.expect("the store answers"), 1);
     }
 

@@ -38,7 +38,11 @@ pub(super) fn url() -> String {
 /// The name of a fleet, which no other test uses.
 pub(super) fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("unit-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "unit-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// An instance of this fleet, connected to the server.
@@ -58,7 +62,10 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     let own = Arc::get_mut(&mut fleet).unwrap();
     // a busy machine is no failure of the store
     (own.terms, own.store.patience) = (terms, Duration::from_secs(5));
-    assert!(fleet.store.is_down(), "nothing is sent before the first heartbeat");
+    assert!(
+        fleet.store.is_down(),
+        "nothing is sent before the first heartbeat"
+    );
     // a busy machine may take longer than a heartbeat waits
     while fleet.store.heartbeat(Part::Member, 0).await.is_err() {}
     fleet.store.mark_up();
@@ -68,7 +75,10 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
 #[tokio::test]
 async fn instances_share_values_and_one_holds_at_a_time() {
     let name = name();
-    let [one, other] = [instance(&name, terms()).await, instance(&name, terms()).await];
+    let [one, other] = [
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    ];
     assert_eq!(other.value("a").await.unwrap(), None);
     one.set_value("a", b"value", None).await.unwrap();
     assert_eq!(other.value("a").await.unwrap().unwrap(), b"value");
@@ -83,7 +93,10 @@ async fn instances_share_values_and_one_holds_at_a_time() {
     assert!(one.lock("a", long).await.unwrap(), "longer");
     assert!(!other.lock("a", long).await.unwrap());
     other.unlock("a").await.unwrap();
-    assert!(!other.lock("a", long).await.unwrap(), "only its holder releases it");
+    assert!(
+        !other.lock("a", long).await.unwrap(),
+        "only its holder releases it"
+    );
     one.unlock("a").await.unwrap();
     assert!(other.lock("a", millis(1)).await.unwrap());
     while !one.lock("a", long).await.unwrap() {}
@@ -91,14 +104,23 @@ async fn instances_share_values_and_one_holds_at_a_time() {
 
 /// A minute is 600 ms here.
 fn terms() -> Terms {
-    Terms { window: millis(600), cell: millis(10), life: millis(300), want: 16 }
+    Terms {
+        window: millis(600),
+        cell: millis(10),
+        life: millis(300),
+        want: 16,
+    }
 }
 
 /// Windows of this many clients, with a quota that no test reaches.
 fn windows(capacity: u32) -> Arc<ClientWindows> {
     let quota = Quota::per_minute(Quota::MAX).unwrap();
     let capacity = NonZeroU32::new(capacity).unwrap();
-    Arc::new(RateLimiter::with_values(quota, capacity, RandomState::new()))
+    Arc::new(RateLimiter::with_values(
+        quota,
+        capacity,
+        RandomState::new(),
+    ))
 }
 
 /// Sends a message of one lease about one client, with a quota of 20.
@@ -129,12 +151,18 @@ impl Sender {
     async fn send(&self, message: &Message) -> Answer {
         let store = &self.fleet.store;
         let key = store.key(Surface::Gateway, Counted::Requests, client());
-        store.send(&key, 0, message, &self.fleet.terms, 20, Purpose::Lease).await.unwrap()
+        store
+            .send(&key, 0, message, &self.fleet.terms, 20, Purpose::Lease)
+            .await
+            .unwrap()
     }
 
     fn apply(&mut self, message: &Message, answer: Answer) -> Granted {
-        let Answer::Granted(granted) = answer else { panic!("granted, not {answer:?}") };
-        self.lease.answer(message, granted, self.now(), self.fleet.terms.life);
+        let Answer::Granted(granted) = answer else {
+            panic!("granted, not {answer:?}")
+        };
+        self.lease
+            .answer(message, granted, self.now(), self.fleet.terms.life);
         self.lease.release();
         granted
     }
@@ -169,7 +197,10 @@ async fn a_repeated_message_counts_once() {
     );
     one.send(&lost).await;
     let granted = other.exchange().await;
-    assert!(granted.granted + granted.left <= 8, "a message that was overtaken changes nothing");
+    assert!(
+        granted.granted + granted.left <= 8,
+        "a message that was overtaken changes nothing"
+    );
 }
 
 #[tokio::test]
@@ -182,7 +213,11 @@ async fn an_unanswered_use_is_reported_again() {
     assert_eq!(never_sent.number, 2);
     one.lease.release();
     let granted = one.exchange().await;
-    assert_eq!(granted.granted + granted.left, 16, "the 4 are in the third message");
+    assert_eq!(
+        granted.granted + granted.left,
+        16,
+        "the 4 are in the third message"
+    );
     let granted = other.exchange().await;
     assert!(granted.left <= 8, "{granted:?}");
 }
@@ -194,7 +229,10 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
     one.exchange().await;
     (0..5).for_each(|_| assert!(one.take()));
     one.exchange().await;
-    let key = one.fleet.store.key(Surface::Gateway, Counted::Requests, client());
+    let key = one
+        .fleet
+        .store
+        .key(Surface::Gateway, Counted::Requests, client());
     one.fleet.store.forget(&key).await;
     let message = one.message();
     assert!(matches!(one.send(&message).await, Answer::Forgotten));
@@ -203,7 +241,11 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
     let message = one.lease.message(one.now(), &one.fleet.terms, || 5);
     let answer = one.send(&message).await;
     let granted = one.apply(&message, answer);
-    assert_eq!(granted.granted + granted.left, 15, "the 5 of the last window count");
+    assert_eq!(
+        granted.granted + granted.left,
+        15,
+        "the 5 of the last window count"
+    );
 }
 
 #[tokio::test]
@@ -216,7 +258,10 @@ async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
     let answer = one.send(&message).await;
     assert!(one.take() && one.take(), "both are held meanwhile");
     let granted = one.apply(&message, answer);
-    assert_eq!(granted.granted, 6, "half of the 12 that are left, with the 2 that are held");
+    assert_eq!(
+        granted.granted, 6,
+        "half of the 12 that are left, with the 2 that are held"
+    );
     let rest = (0..20).filter(|_| one.take()).count();
     assert_eq!(rest, 4, "2 of them are used");
 }
@@ -235,7 +280,11 @@ async fn an_unused_lease_returns_with_the_next_message() {
     let message = one.lease.message(expired, &one.fleet.terms, || 0);
     assert_eq!(message.hold, 0, "its time is over");
     let answer = one.send(&message).await;
-    assert_eq!(one.apply(&message, answer).granted, 4, "of 18, with another live");
+    assert_eq!(
+        one.apply(&message, answer).granted,
+        4,
+        "of 18, with another live"
+    );
 }
 
 #[tokio::test]
@@ -243,17 +292,32 @@ async fn the_store_never_sees_an_address() {
     let name = name();
     let mut one = Sender::new(&name).await;
     one.exchange().await;
-    let key = one.fleet.store.key(Surface::Gateway, Counted::Requests, client());
+    let key = one
+        .fleet
+        .store
+        .key(Surface::Gateway, Counted::Requests, client());
     assert!(!key.contains(&ADDRESS.to_string()), "{key}");
-    let other = one.fleet.store.key(Surface::Relay, Counted::Requests, client());
-    assert_ne!(key.split(':').nth(2), other.split(':').nth(2), "surfaces cannot be compared");
+    let other = one
+        .fleet
+        .store
+        .key(Surface::Relay, Counted::Requests, client());
+    assert_ne!(
+        key.split(':').nth(2),
+        other.split(':').nth(2),
+        "surfaces cannot be compared"
+    );
 }
 
 #[tokio::test]
 async fn a_closed_connection_is_an_outage_that_reports_end() {
     let name = name();
     let one = instance(&name, terms()).await;
-    let limit = one.limit(Surface::Gateway, Counted::Requests, windows(100), Instant::now());
+    let limit = one.limit(
+        Surface::Gateway,
+        Counted::Requests,
+        windows(100),
+        Instant::now(),
+    );
     // a busy machine may take longer than a request waits
     while !matches!(limit.decide(client(), 20).await, Decision::Admitted(_)) {}
     one.store.break_connection();
@@ -262,16 +326,26 @@ async fn a_closed_connection_is_an_outage_that_reports_end() {
         limit.decide(client(), 20).await;
     }
     assert!(one.failure().is_some(), "the cause is known");
-    let alone = (0..40).filter(|_| limit.decide_now(client(), 20).is_some()).count();
+    let alone = (0..40)
+        .filter(|_| limit.decide_now(client(), 20).is_some())
+        .count();
     assert_eq!(alone, 40, "nobody waits for a store that is down");
     // a heartbeat ends it, unless it takes longer than it waits
     while one.store.is_down() {
         Heartbeat(Arc::clone(&one)).send().await;
     }
     let other = instance(&name, terms()).await;
-    let other = other.limit(Surface::Gateway, Counted::Requests, windows(100), Instant::now());
+    let other = other.limit(
+        Surface::Gateway,
+        Counted::Requests,
+        windows(100),
+        Instant::now(),
+    );
     let granted = other.decide(client(), 20).await;
-    assert!(!matches!(granted, Decision::Admitted(_)), "all was used, and reported: {granted:?}");
+    assert!(
+        !matches!(granted, Decision::Admitted(_)),
+        "all was used, and reported: {granted:?}"
+    );
 }
 
 #[test]
@@ -280,7 +354,11 @@ fn a_small_lease_is_renewed_when_it_is_used_up() {
     let mut renews = |granted| {
         let now = Duration::ZERO;
         let message = lease.message(now, &terms, || 0);
-        let answer = Granted { granted, left: 100, retry: Duration::ZERO };
+        let answer = Granted {
+            granted,
+            left: 100,
+            retry: Duration::ZERO,
+        };
         lease.answer(&message, answer, now, terms.life);
         let steps = (0..granted).map(|_| {
             let step = lease.take(now, &terms);
@@ -290,7 +368,11 @@ fn a_small_lease_is_renewed_when_it_is_used_up() {
         steps.filter(|renews| *renews).count()
     };
     assert_eq!(renews(16), 5, "with a quarter left");
-    assert_eq!(renews(2), 1, "with the last: it is small because many instances hold others");
+    assert_eq!(
+        renews(2),
+        1,
+        "with the last: it is small because many instances hold others"
+    );
 }
 
 #[test]
@@ -300,7 +382,11 @@ fn leases_of_a_larger_quota_are_larger() {
     assert_eq!(terms.with_quota(180).want, 16);
     assert_eq!(terms.with_quota(12_000).want, 1_000, "five seconds");
     let single = Terms { want: 1, ..terms };
-    assert_eq!(single.with_quota(12_000).want, 1, "each decided by the store");
+    assert_eq!(
+        single.with_quota(12_000).want,
+        1,
+        "each decided by the store"
+    );
 }
 
 /// Interval of polls.
@@ -311,7 +397,10 @@ async fn follows(fleet: &Fleet) -> Published {
 }
 
 async fn publishes(fleet: &Fleet, state: &str) -> Published {
-    fleet.publish(state, Instant::now(), INTERVAL, 0).await.unwrap()
+    fleet
+        .publish(state, Instant::now(), INTERVAL, 0)
+        .await
+        .unwrap()
 }
 
 fn state(published: &Published) -> &str {
@@ -321,9 +410,15 @@ fn state(published: &Published) -> &str {
 #[tokio::test]
 async fn the_first_leads_until_it_resigns() {
     let name = name();
-    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let (one, other) = (
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    );
     let member = one.follow(None, 0).await.unwrap();
-    assert!(!member.leads && !one.leads(), "who is no candidate never leads");
+    assert!(
+        !member.leads && !one.leads(),
+        "who is no candidate never leads"
+    );
     let elected = follows(&one).await;
     assert!(elected.leads && elected.is_elected && one.leads());
     assert!(!follows(&other).await.leads && !other.leads(), "one leads");
@@ -331,12 +426,18 @@ async fn the_first_leads_until_it_resigns() {
     assert!(published.leads && !published.is_elected, "its lead goes on");
     let seen = follows(&other).await;
     assert_eq!(state(&seen), "first");
-    assert!(seen.state.unwrap().1.elapsed() < INTERVAL, "and it is fresh");
+    assert!(
+        seen.state.unwrap().1.elapsed() < INTERVAL,
+        "and it is fresh"
+    );
     one.resign().await;
     let heir = follows(&other).await;
     assert!(heir.leads && heir.is_elected, "at once");
     assert_eq!(state(&heir), "first", "it inherits what was published");
-    assert!(!publishes(&one, "late").await.leads, "who resigned publishes no more");
+    assert!(
+        !publishes(&one, "late").await.leads,
+        "who resigned publishes no more"
+    );
     assert_eq!(state(&follows(&one).await), "first");
 }
 
@@ -354,7 +455,10 @@ async fn a_lost_lead_is_a_new_one() {
 #[tokio::test]
 async fn an_older_fence_publishes_nothing() {
     let name = name();
-    let (sleeper, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let (sleeper, other) = (
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    );
     follows(&sleeper).await;
     publishes(&sleeper, "first").await;
     // as if it did not know that its lease has ended
@@ -371,7 +475,11 @@ async fn an_older_fence_publishes_nothing() {
     *sleeper.store.leadership.lead.lock() = stale;
     let elected = publishes(&sleeper, "from before").await;
     assert!(elected.leads && elected.is_elected, "nobody else leads");
-    assert_eq!(state(&elected), "second", "but what it published is dropped");
+    assert_eq!(
+        state(&elected),
+        "second",
+        "but what it published is dropped"
+    );
 }
 
 #[tokio::test]
@@ -383,25 +491,38 @@ async fn a_lead_ends_here_without_an_answer() {
     assert!(one.leads());
     tokio::time::advance(lease(INTERVAL) / 2).await;
     assert!(!one.leads(), "another instance may lead by now");
-    assert_eq!(lease(INTERVAL * 5), INTERVAL * 15, "longer where polls are rare");
+    assert_eq!(
+        lease(INTERVAL * 5),
+        INTERVAL * 15,
+        "longer where polls are rare"
+    );
 }
 
 #[tokio::test]
 async fn an_age_counts_from_the_poll() {
     let name = name();
-    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let (one, other) = (
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    );
     follows(&one).await;
     let polled = Instant::now().checked_sub(INTERVAL).unwrap();
     one.publish("old", polled, INTERVAL, 0).await.unwrap();
     let (_, since) = follows(&other).await.state.unwrap();
     let age = since.elapsed();
-    assert!(age >= INTERVAL && age < INTERVAL * 2, "as old as it was when it was sent: {age:?}");
+    assert!(
+        age >= INTERVAL && age < INTERVAL * 2,
+        "as old as it was when it was sent: {age:?}"
+    );
 }
 
 #[tokio::test]
 async fn followers_are_told_what_is_new() {
     let name = name();
-    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let (one, other) = (
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    );
     follows(&one).await;
     publishes(&one, "first").await;
     other.pushed().await;
@@ -415,12 +536,22 @@ async fn followers_are_told_what_is_new() {
 #[tokio::test]
 async fn the_newest_epoch_of_all_is_known_to_all() {
     let name = name();
-    let (one, other) = (instance(&name, terms()).await, instance(&name, terms()).await);
+    let (one, other) = (
+        instance(&name, terms()).await,
+        instance(&name, terms()).await,
+    );
     assert_eq!(follows(&one).await.epoch, 0);
-    other.follow(Some(INTERVAL), 1_763_880_000_123).await.unwrap();
+    other
+        .follow(Some(INTERVAL), 1_763_880_000_123)
+        .await
+        .unwrap();
     assert_eq!(follows(&one).await.epoch, 1_763_880_000_123);
     other.follow(Some(INTERVAL), 7).await.unwrap();
-    assert_eq!(follows(&one).await.epoch, 1_763_880_000_123, "it only grows");
+    assert_eq!(
+        follows(&one).await.epoch,
+        1_763_880_000_123,
+        "it only grows"
+    );
 }
 
 /// Sends requests of one client to all instances; returns when each admission was requested and
@@ -470,14 +601,26 @@ async fn no_window_holds_more_than_the_quota() {
         }
         let admitted = flood(limits, quota, millis(2_000)).await;
         // on a busy machine an answer may take longer than a request waits
-        let alone = fleets.iter().flat_map(|fleet| fleet.metrics.fleet.fallback());
+        let alone = fleets
+            .iter()
+            .flat_map(|fleet| fleet.metrics.fleet.fallback());
         let most_of_all = u64::from(quota) + alone.map(|(_, count)| count).sum::<u64>();
         for (first, (requested, _)) in admitted.iter().enumerate() {
             // only what was certainly admitted in this window
             let over = *requested + terms().window;
-            let most = admitted[first..].iter().filter(|(_, known)| *known < over).count();
-            assert!(most as u64 <= most_of_all, "{instances}: {most} of {most_of_all}");
+            let most = admitted[first..]
+                .iter()
+                .filter(|(_, known)| *known < over)
+                .count();
+            assert!(
+                most as u64 <= most_of_all,
+                "{instances}: {most} of {most_of_all}"
+            );
         }
-        assert!(admitted.len() >= quota as usize, "{instances}: {} admitted", admitted.len());
+        assert!(
+            admitted.len() >= quota as usize,
+            "{instances}: {} admitted",
+            admitted.len()
+        );
     }
 }

@@ -74,7 +74,9 @@ impl TicketKeys {
         // another instance may have created it before this one had the lock
         if !self.take_stored().await? {
             let mut bytes = [0; TicketKey::LEN];
-            SystemRandom::new().fill(&mut bytes).map_err(|_| FleetError::Random)?;
+            SystemRandom::new()
+                .fill(&mut bytes)
+                .map_err(|_| FleetError::Random)?;
             self.fleet.set_value(NAME, &bytes, Some(LIFE)).await?;
             self.tickets.share(Some(TicketKey::new(&bytes)));
         }

@@ -16,7 +16,9 @@ impl Fleet {
         let key = self.store.key_of(name);
         let sealed: Option<Vec<u8>> = self.store.call(redis::cmd("GET").arg(key)).await?;
         let open = |sealed: Vec<u8>| self.store.seal.open(name.as_bytes(), &sealed);
-        sealed.map(|sealed| open(sealed).ok_or(FleetError::Sealed)).transpose()
+        sealed
+            .map(|sealed| open(sealed).ok_or(FleetError::Sealed))
+            .transpose()
     }
 
     /// Sets the value that the instances share under this name; it expires after `life`, if that
@@ -31,7 +33,11 @@ impl Fleet {
         life: Option<Duration>,
     ) -> Result<(), FleetError> {
         let mut call = redis::cmd("SET");
-        let sealed = self.store.seal.seal(name.as_bytes(), value).ok_or(FleetError::Random)?;
+        let sealed = self
+            .store
+            .seal
+            .seal(name.as_bytes(), value)
+            .ok_or(FleetError::Random)?;
         call.arg(self.store.key_of(name)).arg(sealed);
         if let Some(life) = life {
             call.arg("PX").arg(millis(life));
@@ -44,7 +50,9 @@ impl Fleet {
     /// # Errors
     /// The store does not answer.
     pub async fn remove_value(&self, name: &str) -> Result<(), FleetError> {
-        self.store.call(redis::cmd("DEL").arg(self.store.key_of(name))).await
+        self.store
+            .call(redis::cmd("DEL").arg(self.store.key_of(name)))
+            .await
     }
 
     /// Takes or extends the lock `name` for `life` from now on; `false` if another instance holds

@@ -132,9 +132,9 @@ impl Lookup<'_> {
     pub fn position(&self) -> Option<ChainPosition> {
         match self {
             Self::Cached(_, position) => *position,
-            Self::Pending(PendingRead { view, caller, pin, .. }) => {
-                pinned(view.position(), *pin).max(caller.position)
-            }
+            Self::Pending(PendingRead {
+                view, caller, pin, ..
+            }) => pinned(view.position(), *pin).max(caller.position),
         }
     }
 }
@@ -160,13 +160,20 @@ pub struct PendingRead<'a> {
 /// The position of an answer from a pinned block, which may be behind the newest one.
 fn pinned(position: Option<ChainPosition>, pin: Option<u64>) -> Option<ChainPosition> {
     let at = position?;
-    Some(ChainPosition { height: pin.map_or(at.height, |pin| pin.min(at.height)), ..at })
+    Some(ChainPosition {
+        height: pin.map_or(at.height, |pin| pin.min(at.height)),
+        ..at
+    })
 }
 
 impl Gateway {
     /// Creates a gateway in front of `node`. Cached answers take their memory from `memory`.
     pub fn new(config: &GatewayConfig, node: Arc<NodeClient>, memory: Arc<MemoryPool>) -> Self {
-        let latest = if node.shared().is_group() { Latest::Pinnable } else { Latest::OfNode };
+        let latest = if node.shared().is_group() {
+            Latest::Pinnable
+        } else {
+            Latest::OfNode
+        };
         Self {
             running: Running::new(Settings::from(config), &config.clients),
             node,
@@ -188,7 +195,14 @@ impl Gateway {
     ) -> Watcher {
         let interval = config.cache.watch_interval;
         let shared = self.node.shared();
-        Watcher::new(Arc::clone(&self.cache), interval, shared, node, metrics, fleet)
+        Watcher::new(
+            Arc::clone(&self.cache),
+            interval,
+            shared,
+            node,
+            metrics,
+            fleet,
+        )
     }
 
     /// Applies other settings to later requests.
@@ -225,7 +239,11 @@ impl Gateway {
         }
         let permit = settings.policy.inspect(body)?;
         let id = permit.id();
-        let request = Arc::new(ReadRequest::new(permit.into_read(), &self.keys, self.latest));
+        let request = Arc::new(ReadRequest::new(
+            permit.into_read(),
+            &self.keys,
+            self.latest,
+        ));
         if let Some(key) = key {
             self.bodies.insert(&key, id, &request);
         }
@@ -267,7 +285,9 @@ impl Gateway {
         };
         let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
         let share = self.running.clients().answers_of(client);
-        let call = Call::new(write, deadline).by(Route::HeadOfPrimary).for_client(share);
+        let call = Call::new(write, deadline)
+            .by(Route::HeadOfPrimary)
+            .for_client(share);
         let answer = self.node.fetch(call).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))
@@ -282,8 +302,12 @@ impl Gateway {
     ) -> Lookup<'a> {
         let view = self.cache.view();
         // if the view is behind the required position, the cache is skipped
-        let is_far = caller.position.is_none_or(|position| view.reaches(position));
-        let class = request.class.filter(|_| settings.cache && view.in_use && is_far);
+        let is_far = caller
+            .position
+            .is_none_or(|position| view.reaches(position));
+        let class = request
+            .class
+            .filter(|_| settings.cache && view.in_use && is_far);
         let cached = || class.and_then(|_| self.cache.get(request.cached_under(), &view));
         if let Some(answer) = cached() {
             return Lookup::Cached(answer, view.position());
@@ -326,7 +350,11 @@ impl Gateway {
     /// The block that `latest` is pinned to, if it has reached `position`; otherwise the primary is
     /// queried, which has.
     fn pin(&self, view: &View, position: Option<ChainPosition>) -> Option<u64> {
-        let head = self.node.shared().pinned_head().filter(|_| self.latest == Latest::Pinnable)?;
+        let head = self
+            .node
+            .shared()
+            .pinned_head()
+            .filter(|_| self.latest == Latest::Pinnable)?;
         let is_far = |wanted| pinned(view.position(), Some(head)).is_some_and(|own| own >= wanted);
         position.is_none_or(is_far).then_some(head)
     }
@@ -343,11 +371,15 @@ impl Gateway {
         // beyond the pin: read from the primary, for this client only
         let is_beyond =
             pin.is_none() && route.is_at_head() && self.node.shared().pinned_head().is_some();
-        (Arc::clone(&request.key), if is_beyond { Route::Primary } else { route })
+        (
+            Arc::clone(&request.key),
+            if is_beyond { Route::Primary } else { route },
+        )
     }
 
     fn join(&self, view: &View, call: &Arc<CacheKey>) -> Role<Result<Answer, NodeError>> {
-        self.flights.join((view.epoch, view.position()), Arc::clone(call))
+        self.flights
+            .join((view.epoch, view.position()), Arc::clone(call))
     }
 }
 
@@ -421,9 +453,15 @@ impl PendingRead<'_> {
         deadline: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
-        let share = self.gateway.running.clients().answers_of(self.caller.client);
+        let share = self
+            .gateway
+            .running
+            .clients()
+            .answers_of(self.caller.client);
         let call = Call::new(write, deadline).by(route).for_client(share);
-        self.gateway.node.fetch(call.traced(self.caller.traceparent))
+        self.gateway
+            .node
+            .fetch(call.traced(self.caller.traceparent))
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

@@ -96,15 +96,25 @@ impl ParsedBodyCache {
             .expect("both capacities are set");
         let lifecycle = DefaultLifecycle::default();
         let entries = Entries::with_options(options, Weight, RandomState::new(), lifecycle);
-        let once = std::iter::repeat_with(AtomicU32::default).take(ONCE).collect();
-        Self { entries, once, keys: RandomState::new() }
+        let once = std::iter::repeat_with(AtomicU32::default)
+            .take(ONCE)
+            .collect();
+        Self {
+            entries,
+            once,
+            keys: RandomState::new(),
+        }
     }
 
     /// The key of a body that is short and holds a number that may be its id.
     pub(super) fn key<'a>(&self, body: &'a [u8]) -> Option<BodyKey<'a>> {
-        let body =
-            Some(body).filter(|body| body.len() <= MAX_BODY).and_then(BodyWithoutId::find)?;
-        Some(BodyKey { body, hash: self.keys.hash_one(body) })
+        let body = Some(body)
+            .filter(|body| body.len() <= MAX_BODY)
+            .and_then(BodyWithoutId::find)?;
+        Some(BodyKey {
+            body,
+            hash: self.keys.hash_one(body),
+        })
     }
 
     pub(super) fn get(&self, key: &BodyKey<'_>) -> Option<Arc<ReadRequest>> {
@@ -119,7 +129,11 @@ impl ParsedBodyCache {
         }
         let [before, after] = body.parts();
         let parts = [before, after].concat().into();
-        let stored = StoredBody { parts, at: before.len(), hash: *hash };
+        let stored = StoredBody {
+            parts,
+            at: before.len(),
+            hash: *hash,
+        };
         self.entries.insert(stored, Arc::clone(request));
     }
 
@@ -149,8 +163,11 @@ mod tests {
     fn insert(bodies: &ParsedBodyCache, body: &str) {
         let permit = permitted(body);
         let id = permit.id();
-        let request =
-            ReadRequest::new(permit.into_read(), &RandomState::with_seed(0), Latest::OfNode);
+        let request = ReadRequest::new(
+            permit.into_read(),
+            &RandomState::with_seed(0),
+            Latest::OfNode,
+        );
         if let Some(key) = bodies.key(body.as_bytes()) {
             bodies.insert(&key, id, &Arc::new(request));
         }
@@ -206,6 +223,10 @@ mod tests {
             insert(&bodies, &sent);
         }
         assert!(bodies.entries.len() > SHARDS, "{}", bodies.entries.len());
-        assert!(bodies.entries.weight() <= SIZE as u64, "{}", bodies.entries.weight());
+        assert!(
+            bodies.entries.weight() <= SIZE as u64,
+            "{}",
+            bodies.entries.weight()
+        );
     }
 }

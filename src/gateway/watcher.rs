@@ -85,7 +85,13 @@ impl Watcher {
         };
         let client = NodeClient::new(&config, node, memory).with_patience(PATIENCE);
         let chain = Chain(client);
-        Self { cache, interval, chain, metrics, fleet }
+        Self {
+            cache,
+            interval,
+            chain,
+            metrics,
+            fleet,
+        }
     }
 
     async fn run(&self) {
@@ -167,7 +173,11 @@ impl Watcher {
             Some(_) => Membership::Member,
         };
         let instances = self.fleet.as_ref().map_or(1, |fleet| fleet.instances());
-        Facts { now: Instant::now(), fleet, instances }
+        Facts {
+            now: Instant::now(),
+            fleet,
+            instances,
+        }
     }
 
     fn perform(&self, turns: &mut Turns, effect: Effect, now: Instant) {
@@ -192,21 +202,33 @@ impl Watcher {
 
     /// Reports the mode, and the age of the newest published state.
     fn enter(&self, mode: Mode, age: Duration) {
-        self.cache.follows.store(mode == Mode::Following, Ordering::Relaxed);
-        self.metrics.fleet.is_watcher.set(i64::from(mode == Mode::Leading));
+        self.cache
+            .follows
+            .store(mode == Mode::Following, Ordering::Relaxed);
+        self.metrics
+            .fleet
+            .is_watcher
+            .set(i64::from(mode == Mode::Leading));
         self.metrics.fleet.state_age.set(as_gauge(age.as_secs()));
     }
 
     /// Publishes the chain's state. `None` if the store does not answer.
     async fn publish(&self, turns: &Turns, seen: Observation) -> Option<Published> {
         let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
-        let published = self.fleet.as_ref()?.publish(&text, seen.polled, self.interval, newest);
+        let published = self
+            .fleet
+            .as_ref()?
+            .publish(&text, seen.polled, self.interval, newest);
         published.await.ok()
     }
 
     /// Reads the published state. `None` if the store does not answer.
     async fn follow(&self, turns: &Turns, candidate: Option<Duration>) -> Option<Published> {
-        self.fleet.as_ref()?.follow(candidate, turns.watch.newest()).await.ok()
+        self.fleet
+            .as_ref()?
+            .follow(candidate, turns.watch.newest())
+            .await
+            .ok()
     }
 
     /// Polls the chain. `None` if that took too long to prove anything.
@@ -226,10 +248,16 @@ impl Watcher {
         };
         let poll = poll.map_err(cause);
         let outcome = poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok");
-        let head = poll.as_ref().map(|poll| poll.head.number).unwrap_or_default();
+        let head = poll
+            .as_ref()
+            .map(|poll| poll.head.number)
+            .unwrap_or_default();
         log::debug!(outcome, head, took:? = polled - start; "chain polled");
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Some(Observation { step: watch.step(poll, polled, millis(since_1970)), polled })
+        Some(Observation {
+            step: watch.step(poll, polled, millis(since_1970)),
+            polled,
+        })
     }
 
     fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Instant>) {
@@ -253,7 +281,11 @@ impl Watcher {
     /// Fetches the newest block, then all others concurrently.
     async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
         let (settled, candidate) = (watch.settled(), watch.candidate());
-        let head = self.chain.fetch_latest().await?.ok_or(RpcError::MalformedAnswer)?;
+        let head = self
+            .chain
+            .fetch_latest()
+            .await?
+            .ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.shared().anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
             self.chain.fetch_anchor(),
@@ -263,7 +295,13 @@ impl Watcher {
             self.chain.fetch_l1_head(),
         );
         let genesis = genesis?.ok_or(RpcError::MalformedAnswer)?;
-        let or_genesis = |number, block| if number == Some(anchor) { Some(genesis) } else { block };
+        let or_genesis = |number, block| {
+            if number == Some(anchor) {
+                Some(genesis)
+            } else {
+                block
+            }
+        };
         Ok(Poll {
             head,
             genesis,
@@ -279,7 +317,9 @@ impl Watcher {
 
     /// The block at this number; `None` without a number or a block.
     async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
-        let Some(number) = number else { return Ok(None) };
+        let Some(number) = number else {
+            return Ok(None);
+        };
         let block = self.chain.fetch_block(number).await?;
         // not another block than the requested one
         Ok(block.filter(|block| block.number == number))

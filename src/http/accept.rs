@@ -51,7 +51,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
 
     /// Refuses a client over the cap.
     async fn turn_away(&self, mut stream: Stream, peer: Option<IpAddr>) {
-        let refusal = self.errors.respond(Reason::Overloaded, peer, Version::HTTP_11);
+        let refusal = self
+            .errors
+            .respond(Reason::Overloaded, peer, Version::HTTP_11);
         // a handshake would cost more than it saves
         if self.tls.is_secured(self.surface) {
             return;
@@ -75,7 +77,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
     ) -> Option<(Option<ConnectionPermit>, Option<IpAddr>)> {
         let count = |outcome| self.process.metrics.proxy_header(self.surface, outcome);
         let read = if self.trusts(peer) {
-            let Some(permit) = self.acquire(None) else { return Some((None, peer)) };
+            let Some(permit) = self.acquire(None) else {
+                return Some((None, peer));
+            };
             let client = read_client(stream, self.limits.header_timeout).await;
             client.map(|client| (permit, client))
         } else {
@@ -91,9 +95,16 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
                 }
             })
             .ok()?;
-        count(if client.is_some() { ProxyHeader::Ok } else { ProxyHeader::Local });
+        count(if client.is_some() {
+            ProxyHeader::Ok
+        } else {
+            ProxyHeader::Local
+        });
         let client = client.or(peer);
-        Some((permit.counted_as(self.client(client), self.max_per_client), client))
+        Some((
+            permit.counted_as(self.client(client), self.max_per_client),
+            client,
+        ))
     }
 
     /// Performs the TLS handshake, then serves the protocol that the client chose.
@@ -124,7 +135,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             }
         };
         if challenges::is_challenge(stream.protocol()) {
-            self.process.metrics.handshake(self.surface, Handshake::Challenge);
+            self.process
+                .metrics
+                .handshake(self.surface, Handshake::Challenge);
             // RFC 8737, section 3: the handshake itself is the answer
             return Shutdown::shutdown(&mut stream).await;
         }
@@ -134,7 +147,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
         if is_http2 {
             http2::serve(self, stream, peer, sender, drain, shutdown).await;
         } else {
-            self.serve_http1(self.connection(stream, peer, drain), shutdown).await;
+            self.serve_http1(self.connection(stream, peer, drain), shutdown)
+                .await;
         }
     }
 
@@ -151,7 +165,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             let waiting = connection.waits_for_body().then(|| {
                 let raw = connection.head().len();
                 let connected = connection.memory();
-                self.process.waiting.request(connected, client(), &header.headers, raw)
+                self.process
+                    .waiting
+                    .request(connected, client(), &header.headers, raw)
             });
             let Ok(waiting) = waiting.transpose() else {
                 let client = client().address();
@@ -162,7 +178,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Gate<A> {
             self.app.process_new_http(session, shutdown).await;
             drop(waiting);
             let (request, header) = handoff.take_back();
-            let Some(Request(Transport::Http1(answered))) = request else { return };
+            let Some(Request(Transport::Http1(answered))) = request else {
+                return;
+            };
             connection = answered;
             if !connection.finish(header).await {
                 return;
@@ -180,7 +198,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> ServerApp for Gate<A> {
     ) -> Option<Stream> {
         let digest = stream.get_socket_digest();
         let address = digest.as_ref().and_then(|digest| digest.peer_addr());
-        let peer = address.and_then(|address| address.as_inet()).map(std::net::SocketAddr::ip);
+        let peer = address
+            .and_then(|address| address.as_inet())
+            .map(std::net::SocketAddr::ip);
         let is_reserved =
             self.surface != Surface::Admin && DescriptorUse::Client.is_reserved(stream.id());
         let (permit, peer) = match &self.proxied {

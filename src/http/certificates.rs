@@ -41,9 +41,14 @@ impl Certificates {
     /// Replaces the certificates for all later handshakes, and returns the surfaces whose
     /// certificate changed. An ordered certificate replaces its predecessor once it is there.
     pub fn change(&self, identities: &Identities) -> Vec<(Surface, Arc<Identity>)> {
-        let places = Surface::ALL.into_iter().zip(self.presented.iter()).zip(&identities.0);
+        let places = Surface::ALL
+            .into_iter()
+            .zip(self.presented.iter())
+            .zip(&identities.0);
         let changed = places.filter_map(|((surface, place), presented)| {
-            let presented = presented.or_previous(&place.load()).sealed_by(self.sealer(surface));
+            let presented = presented
+                .or_previous(&place.load())
+                .sealed_by(self.sealer(surface));
             let before = place.swap(Arc::clone(&presented));
             let identity = presented.identity()?;
             (!presented.is_same(&before)).then(|| (surface, Arc::clone(identity)))
@@ -73,13 +78,23 @@ impl Certificates {
     pub(crate) fn order(&self, surface: Surface) -> Option<OrderStatus> {
         let presented = self.presented(surface);
         let config = presented.config().filter(|config| config.is_ordered())?;
-        Some(self.orders.lock().get(&config.certificate_file).cloned().unwrap_or_default())
+        Some(
+            self.orders
+                .lock()
+                .get(&config.certificate_file)
+                .cloned()
+                .unwrap_or_default(),
+        )
     }
 
     /// The listeners whose certificates are ordered, each with its configuration.
     pub fn ordered(&self) -> Vec<(Surface, TlsConfig)> {
         let all = Surface::ALL.into_iter().filter_map(|surface| {
-            let config = self.presented(surface).config().filter(|of| of.is_ordered()).cloned();
+            let config = self
+                .presented(surface)
+                .config()
+                .filter(|of| of.is_ordered())
+                .cloned();
             Some((surface, config?))
         });
         all.collect()
@@ -120,7 +135,9 @@ impl Certificates {
     /// certificate; `None` if it has one or needs none.
     pub(crate) fn retry(&self, surface: Surface) -> Option<String> {
         let presented = self.presented(surface);
-        let Presented::Unusable(config) = &*presented else { return None };
+        let Presented::Unusable(config) = &*presented else {
+            return None;
+        };
         match Presented::load(surface, config) {
             (Presented::Unusable(_), errors) => Some(TlsError::join(&errors)),
             (usable, _) => {

@@ -67,13 +67,15 @@ impl Pending {
         let certified = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
         let mut config = tls::builder()?.with_cert_resolver(Arc::new(certified));
         config.alpn_protocols = vec![ACME_TLS_1.to_vec()];
-        self.tls.insert(domain.to_ascii_lowercase(), Arc::new(config));
+        self.tls
+            .insert(domain.to_ascii_lowercase(), Arc::new(config));
         Ok(())
     }
 
     /// Adds a challenge `http-01` with its key authorization.
     pub fn add_http(&mut self, token: &str, key_authorization: &str) {
-        self.http.insert(token.to_owned(), key_authorization.to_owned());
+        self.http
+            .insert(token.to_owned(), key_authorization.to_owned());
     }
 
     /// Returns the answer to a handshake that is a challenge: it offers no other protocol (RFC

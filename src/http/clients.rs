@@ -44,7 +44,10 @@ impl<S: Settings> Running<S> {
     /// Creates the state of a surface with these settings.
     pub fn new(settings: S, config: &ClientsConfig) -> Self {
         let clients = Clients::new(settings.limits(), config);
-        Self { settings: ArcSwap::from_pointee(settings), clients }
+        Self {
+            settings: ArcSwap::from_pointee(settings),
+            clients,
+        }
     }
 
     /// The settings in force.
@@ -55,7 +58,9 @@ impl<S: Settings> Running<S> {
     /// Applies other settings to later requests.
     pub(crate) fn change(&self, settings: S) {
         let requests = &self.clients.requests;
-        requests.window().set_quota(settings.limits().quota, requests.millis(Instant::now()));
+        requests
+            .window()
+            .set_quota(settings.limits().quota, requests.millis(Instant::now()));
         self.settings.store(Arc::new(settings));
     }
 
@@ -158,12 +163,15 @@ impl Clients {
 
     /// The peer's rate-limit status, read-only.
     pub fn standing(&self, peer: Client) -> RateLimitStatus {
-        self.requests.peek(peer.key, self.requests.millis(Instant::now()))
+        self.requests
+            .peek(peer.key, self.requests.millis(Instant::now()))
     }
 
     /// The clients with the most requests in the last minute, busiest first; at most `most`.
     pub fn busiest(&self, most: usize) -> Vec<Busy> {
-        self.requests.window().busiest(self.requests.millis(Instant::now()), most)
+        self.requests
+            .window()
+            .busiest(self.requests.millis(Instant::now()), most)
     }
 
     /// The number of clients that the limiter tracks, and of those that it evicted because it was
@@ -185,8 +193,17 @@ pub struct Rate {
 
 impl Rate {
     fn new(counted: Counted, quota: Quota, capacity: NonZeroU32) -> Self {
-        let window = Arc::new(RateLimiter::with_values(quota, capacity, RandomState::new()));
-        Self { counted, window, shared: OnceLock::new(), started: Instant::now() }
+        let window = Arc::new(RateLimiter::with_values(
+            quota,
+            capacity,
+            RandomState::new(),
+        ));
+        Self {
+            counted,
+            window,
+            shared: OnceLock::new(),
+            started: Instant::now(),
+        }
     }
 
     /// The window of this instance.
@@ -196,7 +213,12 @@ impl Rate {
 
     /// Limits the clients over all instances of the fleet.
     fn share(&self, fleet: &Arc<Fleet>, surface: Surface) {
-        let limit = fleet.limit(surface, self.counted, Arc::clone(&self.window), self.started);
+        let limit = fleet.limit(
+            surface,
+            self.counted,
+            Arc::clone(&self.window),
+            self.started,
+        );
         // called once, before the surface serves
         let _ = self.shared.set(limit);
     }
@@ -215,18 +237,31 @@ impl Rate {
         let decision = shared.decide_now(client, quota);
         match decision.and_then(|decision| self.apply(shared, decision, client, now)) {
             Some(status) => RateCheck::Decided(status),
-            None => RateCheck::Pending(Ticket { rate: self, shared, client, quota }),
+            None => RateCheck::Pending(Ticket {
+                rate: self,
+                shared,
+                client,
+                quota,
+            }),
         }
     }
 
     /// The client's status, read-only.
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         let own = self.window.peek(client, now);
-        let Some(left) = self.shared.get().and_then(|shared| shared.remaining(client)) else {
+        let Some(left) = self
+            .shared
+            .get()
+            .and_then(|shared| shared.remaining(client))
+        else {
             return own;
         };
         let remaining = own.remaining.min(left);
-        RateLimitStatus { admitted: remaining > 0, remaining, ..own }
+        RateLimitStatus {
+            admitted: remaining > 0,
+            remaining,
+            ..own
+        }
     }
 
     /// Applies the decision, and counts in this instance's window if it admits. `None` if the store
@@ -240,14 +275,21 @@ impl Rate {
     ) -> Option<RateLimitStatus> {
         let admit = |remaining: u32| {
             let own = self.window.check(client, now);
-            RateLimitStatus { remaining: own.remaining.min(remaining), ..own }
+            RateLimitStatus {
+                remaining: own.remaining.min(remaining),
+                ..own
+            }
         };
         Some(match decision {
             Decision::Admitted(remaining) => admit(remaining),
             Decision::Refused(retry) => {
                 let seconds = u32::try_from(retry.as_millis().div_ceil(1000));
                 let reset_seconds = seconds.unwrap_or(WINDOW_SECONDS).clamp(1, WINDOW_SECONDS);
-                RateLimitStatus { admitted: false, remaining: 0, reset_seconds }
+                RateLimitStatus {
+                    admitted: false,
+                    remaining: 0,
+                    reset_seconds,
+                }
             }
             Decision::Alone(most) => {
                 let own = self.window.check_within(client, now, most);
@@ -271,7 +313,11 @@ pub struct RequestLimiter<'a> {
 impl<'a> RequestLimiter<'a> {
     /// The limits of a request that arrived at `now`.
     pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
-        Self { clients, quota: limits.per_minute(), now }
+        Self {
+            clients,
+            quota: limits.per_minute(),
+            now,
+        }
     }
 
     /// When the request arrived.
@@ -306,7 +352,10 @@ impl<L: Limiter> Limiter for Uncounted<'_, L> {
 
     /// Admits the request, even if other addresses with the client's key have used up the quota.
     fn check(&self, client: ClientKey, now: Millis) -> RateCheck<L::Ticket> {
-        RateCheck::Decided(RateLimitStatus { admitted: true, ..self.peek(client, now) })
+        RateCheck::Decided(RateLimitStatus {
+            admitted: true,
+            ..self.peek(client, now)
+        })
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
@@ -327,7 +376,12 @@ impl Ticket<'_> {
     /// status, if requests are counted, and a refusal if the client is over the limit, or if the
     /// store is down and nothing is admitted without it.
     pub(crate) async fn settle(self) -> (Option<RateLimitStatus>, Result<(), Refusal>) {
-        let Self { rate, shared, client, quota } = self;
+        let Self {
+            rate,
+            shared,
+            client,
+            quota,
+        } = self;
         let decision = shared.decide(client, quota).await;
         let now = rate.millis(Instant::now());
         let status = rate.apply(shared, decision, client, now);

@@ -152,7 +152,10 @@ impl Drain {
         open.next += 1;
         open.tasks.insert(key, task);
         drop(open);
-        ConnectionGuard { drain: Arc::clone(self), key }
+        ConnectionGuard {
+            drain: Arc::clone(self),
+            key,
+        }
     }
 
     /// Begins the drain: every response is now the last on its connection, and idle connections end
@@ -268,12 +271,17 @@ impl RequestIds {
         let mut process = ArrayString::new();
         push_hex(&mut process, RandomState::new().hash_one(0));
         process.push('-');
-        Self { process, next: AtomicU64::new(0) }
+        Self {
+            process,
+            next: AtomicU64::new(0),
+        }
     }
 
     /// The client's own id if it is well-formed, else a new one.
     pub fn accept_or_mint(&self, given: Option<&HeaderValue>) -> RequestId {
-        given.and_then(|given| RequestId::new(given.as_bytes())).unwrap_or_else(|| self.mint())
+        given
+            .and_then(|given| RequestId::new(given.as_bytes()))
+            .unwrap_or_else(|| self.mint())
     }
 
     /// A new id.
@@ -309,7 +317,11 @@ mod tests {
             ("\"quoted-id\"", false),
         ] {
             let value = HeaderValue::from_str(given).expect("a header value");
-            assert_eq!(ids.accept_or_mint(Some(&value)).as_str() == given, is_accepted, "{given}");
+            assert_eq!(
+                ids.accept_or_mint(Some(&value)).as_str() == given,
+                is_accepted,
+                "{given}"
+            );
         }
     }
 
@@ -317,8 +329,15 @@ mod tests {
     fn minted_ids_are_well_formed_and_unique() {
         let ids = RequestIds::new();
         let (one, two) = (ids.mint(), ids.mint());
-        assert!(RequestId::new(one.as_str().as_bytes()) == Some(one), "{}", one.as_str());
+        assert!(
+            RequestId::new(one.as_str().as_bytes()) == Some(one),
+            "{}",
+            one.as_str()
+        );
         assert_ne!(one.as_str(), two.as_str());
-        assert_ne!(RequestIds::new().mint().as_str(), RequestIds::new().mint().as_str());
+        assert_ne!(
+            RequestIds::new().mint().as_str(),
+            RequestIds::new().mint().as_str()
+        );
     }
 }

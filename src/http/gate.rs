@@ -58,7 +58,11 @@ pub(super) struct ClientPlace {
 
 impl Connections {
     fn new(waiting: &Arc<WaitingRequests>) -> Self {
-        Self { all: 0, by_client: HashMap::new(), waiting: Arc::clone(waiting) }
+        Self {
+            all: 0,
+            by_client: HashMap::new(),
+            waiting: Arc::clone(waiting),
+        }
     }
 
     /// Counts a connection, unless there are `max` or its client has `max_per_client`.
@@ -84,13 +88,20 @@ impl Connections {
         let of_client = self
             .by_client
             .entry(client)
-            .or_insert_with(|| ClientConnections { open: 0, memory: self.waiting.connected() });
+            .or_insert_with(|| ClientConnections {
+                open: 0,
+                memory: self.waiting.connected(),
+            });
         if of_client.open >= max_per_client {
             return None;
         }
         of_client.open += 1;
         let memory = Arc::clone(&of_client.memory);
-        Some(ClientPlace { client, connections: of_client.open, memory })
+        Some(ClientPlace {
+            client,
+            connections: of_client.open,
+            memory,
+        })
     }
 
     fn remove(&mut self, client: Option<ClientKey>) {
@@ -149,7 +160,10 @@ impl<A> Gate<A> {
     /// Makes the gate expect a PROXY header at the start of each connection.
     #[must_use]
     pub fn behind_balancer(self) -> Self {
-        Self { proxied: Some(ClosedLog::default()), ..self }
+        Self {
+            proxied: Some(ClosedLog::default()),
+            ..self
+        }
     }
 
     /// Whether many clients may come through this peer.
@@ -168,11 +182,18 @@ impl<A> Gate<A> {
     }
 
     pub(super) fn acquire(&self, client: Option<ClientKey>) -> Option<ConnectionPermit> {
-        let place = self.connections.lock().add(client, self.max, self.max_per_client)?;
+        let place = self
+            .connections
+            .lock()
+            .add(client, self.max, self.max_per_client)?;
         let gauge = self.process.metrics.connections[self.surface as usize].clone();
         gauge.inc();
         let connections = Arc::clone(&self.connections);
-        Some(ConnectionPermit { connections, place, gauge })
+        Some(ConnectionPermit {
+            connections,
+            place,
+            gauge,
+        })
     }
 }
 
@@ -201,7 +222,9 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gauge.dec();
-        self.connections.lock().remove(self.place.as_ref().map(|place| place.client));
+        self.connections
+            .lock()
+            .remove(self.place.as_ref().map(|place| place.client));
     }
 }
 
@@ -226,6 +249,10 @@ mod tests {
         }
         connections.remove(client("2001:db8::2"));
         let added = connections.add(client("2001:db8::3"), 9, 2).flatten();
-        assert_eq!(added.map(|place| place.connections), Some(2), "a place was left");
+        assert_eq!(
+            added.map(|place| place.connections),
+            Some(2),
+            "a place was left"
+        );
     }
 }

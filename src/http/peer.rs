@@ -75,9 +75,19 @@ impl Peer {
             let name = surface.name();
             log::debug!(surface = name, client; "connection accepted");
             let (opened, cause) = (Instant::now(), "the client left");
-            Box::new(Trace { surface, client, opened, requests: 0, cause })
+            Box::new(Trace {
+                surface,
+                client,
+                opened,
+                requests: 0,
+                cause,
+            })
         });
-        Self { address, memory, trace }
+        Self {
+            address,
+            memory,
+            trace,
+        }
     }
 
     /// Counts a request, for the debug log.
@@ -111,7 +121,12 @@ pub(super) fn shown(address: Option<IpAddr>, log: &Log) -> String {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        let Self { client, requests, cause, .. } = &*self;
+        let Self {
+            client,
+            requests,
+            cause,
+            ..
+        } = &*self;
         let (surface, lasted) = (self.surface.name(), self.opened.elapsed());
         log::debug!(surface, client, cause, requests, lasted:?; "connection closed");
     }

@@ -60,7 +60,10 @@ impl WriteClock {
     /// Creates the clock of a response with this `timeout`. A client that keeps up [`PACE`] gets
     /// all of the response.
     pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout, mark: None }
+        Self {
+            timeout,
+            mark: None,
+        }
     }
 
     /// Ready when the response is given up.
@@ -82,17 +85,38 @@ impl WriteClock {
 
     /// Compares with the last mark, and sets the next one unless the response is given up.
     fn judge(&mut self, progress: Progress, now: Instant) {
-        let Some(Mark { deadline, progress: before, until }) = self.mark.take() else {
+        let Some(Mark {
+            deadline,
+            progress: before,
+            until,
+        }) = self.mark.take()
+        else {
             let deadline = now + self.timeout;
-            self.mark = Some(Mark { deadline, progress, until: deadline.min(now + STALL) });
+            self.mark = Some(Mark {
+                deadline,
+                progress,
+                until: deadline.min(now + STALL),
+            });
             return;
         };
         let is_overdue = until > deadline;
-        let goes_on = if is_overdue { progress.since(before) >= PACE } else { progress != before };
+        let goes_on = if is_overdue {
+            progress.since(before) >= PACE
+        } else {
+            progress != before
+        };
         if goes_on {
             let is_late = now >= deadline;
-            let until = if is_late { now + PACE_WINDOW } else { deadline.min(now + STALL) };
-            self.mark = Some(Mark { deadline, progress, until });
+            let until = if is_late {
+                now + PACE_WINDOW
+            } else {
+                deadline.min(now + STALL)
+            };
+            self.mark = Some(Mark {
+                deadline,
+                progress,
+                until,
+            });
         }
     }
 }
@@ -118,11 +142,17 @@ mod tests {
     }
 
     fn acked(bytes: u64) -> Progress {
-        Progress { acknowledged: Some(bytes), left: 4 << 20 }
+        Progress {
+            acknowledged: Some(bytes),
+            left: 4 << 20,
+        }
     }
 
     fn unread(left: u64) -> Progress {
-        Progress { acknowledged: None, left: usize::try_from(left).expect("it is small") }
+        Progress {
+            acknowledged: None,
+            left: usize::try_from(left).expect("it is small"),
+        }
     }
 
     #[test]
@@ -132,15 +162,48 @@ mod tests {
         type Taken = fn(u64) -> Progress;
         let cases: [(&str, Duration, Taken, Option<u64>); 10] = [
             ("nothing", MINUTE, |_| acked(0), Some(10)),
-            ("nothing, over a Unix socket", MINUTE, |_| unread(9), Some(10)),
-            ("nothing after 15 s", MINUTE, |at| acked(at.min(15)), Some(30)),
+            (
+                "nothing, over a Unix socket",
+                MINUTE,
+                |_| unread(9),
+                Some(10),
+            ),
+            (
+                "nothing after 15 s",
+                MINUTE,
+                |at| acked(at.min(15)),
+                Some(30),
+            ),
             ("nothing, in a short time", second, |_| acked(0), Some(1)),
             ("a byte per second", MINUTE, |at| acked(at), Some(62)),
-            ("a byte per second, in a short time", second, |at| acked(at), Some(3)),
+            (
+                "a byte per second, in a short time",
+                second,
+                |at| acked(at),
+                Some(3),
+            ),
             ("8 KiB per second", MINUTE, |at| acked(at * 8 * KIB), None),
-            ("24 KiB in steps of a window", MINUTE, |at| unread((600 - at) / 2 * 48 * KIB), None),
-            ("24 KiB until 90 s", MINUTE, |at| acked(at.min(90) * 24 * KIB), Some(92)),
-            ("what others take", MINUTE, |_| Progress { acknowledged: None, left: 7 }, Some(10)),
+            (
+                "24 KiB in steps of a window",
+                MINUTE,
+                |at| unread((600 - at) / 2 * 48 * KIB),
+                None,
+            ),
+            (
+                "24 KiB until 90 s",
+                MINUTE,
+                |at| acked(at.min(90) * 24 * KIB),
+                Some(92),
+            ),
+            (
+                "what others take",
+                MINUTE,
+                |_| Progress {
+                    acknowledged: None,
+                    left: 7,
+                },
+                Some(10),
+            ),
         ];
         for (what, timeout, taken, expected) in cases {
             assert_eq!(given_up(timeout, taken), expected, "{what}");

@@ -23,7 +23,9 @@ pub(super) async fn read_client(
     stream: &mut (impl AsyncRead + Unpin),
     timeout: Duration,
 ) -> Result<Option<IpAddr>, ProxyHeader> {
-    within(timeout, pin!(read(stream))).await.unwrap_or(Err(ProxyHeader::Timeout))
+    within(timeout, pin!(read(stream)))
+        .await
+        .unwrap_or(Err(ProxyHeader::Timeout))
 }
 
 async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<IpAddr>, ProxyHeader> {
@@ -40,7 +42,10 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<IpAddr>, P
     }
     let prelude = Prelude::parse(&prelude).map_err(outcome)?;
     let mut block = vec![0; prelude.block()];
-    stream.read_exact(&mut block).await.map_err(|_| ProxyHeader::Truncated)?;
+    stream
+        .read_exact(&mut block)
+        .await
+        .map_err(|_| ProxyHeader::Truncated)?;
     prelude.client(&block).map_err(outcome)
 }
 
@@ -68,12 +73,22 @@ struct Window {
 impl ClosedLog {
     pub(super) fn log(&self, surface: Surface, peer: &str, why: ProxyHeader, now: Instant) {
         let mut window = self.0.lock();
-        if window.since.is_some_and(|since| now.duration_since(since) < WINDOW) {
+        if window
+            .since
+            .is_some_and(|since| now.duration_since(since) < WINDOW)
+        {
             window.unlogged += 1;
             return;
         }
-        let Window { unlogged: others, .. } =
-            std::mem::replace(&mut *window, Window { since: Some(now), unlogged: 0 });
+        let Window {
+            unlogged: others, ..
+        } = std::mem::replace(
+            &mut *window,
+            Window {
+                since: Some(now),
+                unlogged: 0,
+            },
+        );
         drop(window);
         let surface = surface.name();
         let outcome = why.name();

@@ -38,8 +38,16 @@ impl Rendered {
         }
         let head = reply::http2_head(reply, context);
         let has_body = !context.without_body;
-        let body = if has_body { reply.body.in_few_pieces() } else { Default::default() };
+        let body = if has_body {
+            reply.body.in_few_pieces()
+        } else {
+            Default::default()
+        };
         let is_streamed = reply.rest.is_some() && has_body;
-        Self::Http2(Box::new(H2Response { head, body, is_streamed }))
+        Self::Http2(Box::new(H2Response {
+            head,
+            body,
+            is_streamed,
+        }))
     }
 }

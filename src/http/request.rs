@@ -102,7 +102,10 @@ impl Request {
     ) -> Result<Bytes, Incomplete> {
         match within(timeout, cold(self.collect_body(max))).await {
             Some(result) => result,
-            None => Err(refused(Reason::RequestTimeout, "the body did not arrive in time")),
+            None => Err(refused(
+                Reason::RequestTimeout,
+                "the body did not arrive in time",
+            )),
         }
     }
 
@@ -220,7 +223,10 @@ impl Request {
         let without_body = context.without_body;
         async move {
             let mut bytes = reply.body.length();
-            let mut result = self.write(&mut rendered, timeout).await.map_err(Unsent::from);
+            let mut result = self
+                .write(&mut rendered, timeout)
+                .await
+                .map_err(Unsent::from);
             if result.is_ok()
                 && let Some(rest) = reply.rest.take().filter(|_| !without_body)
             {
@@ -259,11 +265,13 @@ impl Request {
         match &mut self.0 {
             Transport::Http2(stream) => stream.write_piece(piece, timeout).await,
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(&mut chunk(piece).into_pieces(), timeout).await?)
+                Ok(connection
+                    .write(&mut chunk(piece).into_pieces(), timeout)
+                    .await?)
             }
-            Transport::Http1(connection) => {
-                Ok(connection.write(&mut Body::from(piece).into_pieces(), timeout).await?)
-            }
+            Transport::Http1(connection) => Ok(connection
+                .write(&mut Body::from(piece).into_pieces(), timeout)
+                .await?),
         }
     }
 
@@ -272,7 +280,9 @@ impl Request {
         match &mut self.0 {
             Transport::Http2(stream) => stream.end(),
             Transport::Http1(connection) if connection.version() == Version::HTTP_11 => {
-                Ok(connection.write(&mut Body::from(LAST_CHUNK).into_pieces(), timeout).await?)
+                Ok(connection
+                    .write(&mut Body::from(LAST_CHUNK).into_pieces(), timeout)
+                    .await?)
             }
             Transport::Http1(_) => Ok(()),
         }

@@ -53,7 +53,9 @@ impl Secured {
         let handshake = async {
             let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
             let config = pending.answer(&start.client_hello()).or(config);
-            let config = config.ok_or(Error::NoCertificatesPresented).map_err(io::Error::other)?;
+            let config = config
+                .ok_or(Error::NoCertificatesPresented)
+                .map_err(io::Error::other)?;
             start.into_stream(config).await
         };
         Self::completed(handshake, timeout).await
@@ -78,7 +80,9 @@ impl Secured {
 
 /// Classifies a failed handshake.
 fn outcome(error: &io::Error) -> Handshake {
-    let why = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    let why = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>());
     match why {
         None if error.kind() == ErrorKind::InvalidData => Handshake::Broken,
         None => Handshake::Gone,

@@ -85,17 +85,24 @@ struct LentSession {
 }
 
 fn not_for_pingora<T>() -> Result<T> {
-    Error::e_explain(ErrorType::InternalError, "the request filter reads and writes")
+    Error::e_explain(
+        ErrorType::InternalError,
+        "the request filter reads and writes",
+    )
 }
 
 #[async_trait]
 impl Session for LentSession {
     fn req_header(&self) -> &RequestHeader {
-        self.header.as_ref().expect("the head is there until the session is finished")
+        self.header
+            .as_ref()
+            .expect("the head is there until the session is finished")
     }
 
     fn req_header_mut(&mut self) -> &mut RequestHeader {
-        self.header.as_mut().expect("the head is there until the session is finished")
+        self.header
+            .as_mut()
+            .expect("the head is there until the session is finished")
     }
 
     async fn finish(&mut self) -> Result<()> {

@@ -67,8 +67,15 @@ impl Presented {
             Ok(identity) => (Self::Identity(Arc::new(identity)), Vec::new()),
             Err(all) => {
                 let is_ordered = config.is_ordered();
-                let error = |why| TlsError { surface, is_ordered, why };
-                (Self::Unusable(config.clone()), all.into_iter().map(error).collect())
+                let error = |why| TlsError {
+                    surface,
+                    is_ordered,
+                    why,
+                };
+                (
+                    Self::Unusable(config.clone()),
+                    all.into_iter().map(error).collect(),
+                )
             }
         }
     }
@@ -85,7 +92,9 @@ impl Presented {
 
     /// Whether both have the same certificate.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.identity().zip(other.identity()).is_some_and(|(one, other)| one.is_same(other))
+        self.identity()
+            .zip(other.identity())
+            .is_some_and(|(one, other)| one.is_same(other))
     }
 
     pub(super) fn identity(&self) -> Option<&Arc<Identity>> {
@@ -108,7 +117,10 @@ impl Presented {
     pub(super) fn or_previous(self: &Arc<Self>, before: &Self) -> Arc<Self> {
         match (&**self, before.identity()) {
             (Self::Unusable(config), Some(identity)) if config.is_ordered() => {
-                let identity = Identity { tls: config.clone(), ..(**identity).clone() };
+                let identity = Identity {
+                    tls: config.clone(),
+                    ..(**identity).clone()
+                };
                 Arc::new(Self::Identity(Arc::new(identity)))
             }
             _ => Arc::clone(self),
@@ -162,8 +174,10 @@ impl TlsError {
 
     /// Joins the errors on one line.
     pub(super) fn join(all: &[Self]) -> String {
-        let all: Vec<_> =
-            all.iter().map(|one| format!("{}: {}", one.key(), one.message())).collect();
+        let all: Vec<_> = all
+            .iter()
+            .map(|one| format!("{}: {}", one.key(), one.message()))
+            .collect();
         all.join("; ")
     }
 
@@ -196,10 +210,22 @@ pub struct Identities(pub(super) BySurface<Arc<Presented>>);
 /// The surfaces with TLS, each with its configuration.
 pub(crate) fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
     [
-        (Surface::Gateway, config.gateway.as_ref().map(|gateway| &gateway.tls)),
-        (Surface::Relay, config.relay.as_ref().map(|relay| &relay.tls)),
-        (Surface::Sidecar, config.sidecar.as_ref().map(|sidecar| &sidecar.tls)),
-        (Surface::Admin, config.admin.as_ref().map(|admin| &admin.tls)),
+        (
+            Surface::Gateway,
+            config.gateway.as_ref().map(|gateway| &gateway.tls),
+        ),
+        (
+            Surface::Relay,
+            config.relay.as_ref().map(|relay| &relay.tls),
+        ),
+        (
+            Surface::Sidecar,
+            config.sidecar.as_ref().map(|sidecar| &sidecar.tls),
+        ),
+        (
+            Surface::Admin,
+            config.admin.as_ref().map(|admin| &admin.tls),
+        ),
     ]
     .into_iter()
     .filter_map(|(surface, tls)| Some((surface, tls?.as_ref()?)))
@@ -213,7 +239,11 @@ impl Identities {
     /// Returns every error in the files.
     pub fn load(config: &Config) -> Result<Self, Vec<TlsError>> {
         let (identities, errors) = Self::load_usable(config);
-        if errors.is_empty() { Ok(identities) } else { Err(errors) }
+        if errors.is_empty() {
+            Ok(identities)
+        } else {
+            Err(errors)
+        }
     }
 
     /// Reads the files at the start: a listener whose files are unusable stays closed while another
@@ -232,7 +262,11 @@ impl Identities {
         .any(|(surface, is_on)| {
             is_on && !matches!(*identities.0[surface as usize], Presented::Unusable(_))
         });
-        if errors.is_empty() || serves { Ok((identities, errors)) } else { Err(errors) }
+        if errors.is_empty() || serves {
+            Ok((identities, errors))
+        } else {
+            Err(errors)
+        }
     }
 
     fn load_usable(config: &Config) -> (Self, Vec<TlsError>) {
@@ -248,34 +282,45 @@ impl Identities {
 
     /// Whether no listener has TLS.
     pub fn are_none(&self) -> bool {
-        self.0.iter().all(|presented| matches!(**presented, Presented::Nothing))
+        self.0
+            .iter()
+            .all(|presented| matches!(**presented, Presented::Nothing))
     }
 
     /// One warning for each usable certificate that clients reject at `now`, because it has expired
     /// or is not valid yet.
     pub fn warnings(&self, now: SystemTime) -> Vec<String> {
         let now = clock::since_1970(now).as_secs();
-        let found = Surface::ALL.into_iter().zip(&self.0).filter_map(|(surface, identity)| {
-            let identity = identity.identity()?;
-            let key = if identity.tls.is_ordered() { "domains" } else { "certificate_file" };
-            let key = format!("{}.tls.{key}", surface.name());
-            if identity.not_after < now {
-                return Some(format!(
-                    "{key}: the certificate ended on {}",
-                    shown(identity.not_after)
-                ));
-            }
-            let begins = shown(identity.not_before);
-            (identity.not_before > now)
-                .then(|| format!("{key}: the certificate does not hold before {begins}"))
-        });
+        let found = Surface::ALL
+            .into_iter()
+            .zip(&self.0)
+            .filter_map(|(surface, identity)| {
+                let identity = identity.identity()?;
+                let key = if identity.tls.is_ordered() {
+                    "domains"
+                } else {
+                    "certificate_file"
+                };
+                let key = format!("{}.tls.{key}", surface.name());
+                if identity.not_after < now {
+                    return Some(format!(
+                        "{key}: the certificate ended on {}",
+                        shown(identity.not_after)
+                    ));
+                }
+                let begins = shown(identity.not_before);
+                (identity.not_before > now)
+                    .then(|| format!("{key}: the certificate does not hold before {begins}"))
+            });
         found.collect()
     }
 }
 
 /// Seconds since 1970 as a date.
 fn shown(seconds: u64) -> String {
-    let within = i64::try_from(seconds).ok().filter(|_| seconds <= LAST_SECOND);
+    let within = i64::try_from(seconds)
+        .ok()
+        .filter(|_| seconds <= LAST_SECOND);
     within.map_or_else(|| seconds.to_string(), clock::rfc3339_of)
 }
 
@@ -283,7 +328,11 @@ impl Identity {
     fn load(tls: &TlsConfig) -> Result<Self, Vec<Why>> {
         let chain = chain(&tls.certificate_file);
         // one file has both, if the certificate is ordered
-        let max = if tls.is_ordered() { MAX_CERTIFICATES } else { MAX_KEY };
+        let max = if tls.is_ordered() {
+            MAX_CERTIFICATES
+        } else {
+            MAX_KEY
+        };
         let key = key(&tls.key_file, max).map_err(Why::Key);
         match (chain, key) {
             (Ok((chain, validity)), Ok(key)) => {
@@ -301,7 +350,10 @@ impl Identity {
     ) -> Result<Self, Why> {
         let [not_before, not_after] =
             [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
-        let certificate = chain.first().cloned().expect("a chain begins with a certificate");
+        let certificate = chain
+            .first()
+            .cloned()
+            .expect("a chain begins with a certificate");
         let mut server = server(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 Why::Mismatch(tls.key_file.clone(), tls.certificate_file.clone())
@@ -313,7 +365,13 @@ impl Identity {
         }
         server.alpn_protocols.push(HTTP_1_1.to_vec());
         let config = Arc::new(server);
-        Ok(Self { config, not_before, not_after, certificate, tls: tls.clone() })
+        Ok(Self {
+            config,
+            not_before,
+            not_after,
+            certificate,
+            tls: tls.clone(),
+        })
     }
 
     /// Loads an ordered certificate from the file that holds it with its key.
@@ -346,7 +404,10 @@ impl Identity {
     fn sealed_by(&self, tickets: Arc<dyn ProducesTickets>) -> Self {
         let mut server = (*self.config).clone();
         server.ticketer = tickets;
-        Self { config: Arc::new(server), ..self.clone() }
+        Self {
+            config: Arc::new(server),
+            ..self.clone()
+        }
     }
 
     /// Whether both have the same certificate.
@@ -370,7 +431,9 @@ impl Identity {
 pub(super) fn builder() -> Result<ConfigBuilder<ServerConfig, WantsServerCert>, rustls::Error> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_details(provider, Arc::new(TlsClock));
-    Ok(builder.with_safe_default_protocol_versions()?.with_no_client_auth())
+    Ok(builder
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth())
 }
 
 fn server(
@@ -390,11 +453,15 @@ fn chain(path: &Path) -> Result<(Vec<CertificateDer<'static>>, Validity), Why> {
 /// The validity of the first certificate of a file.
 fn validity(chain: &[CertificateDer<'_>], path: &Path) -> Result<Validity, Why> {
     let unusable = |why| Why::First(path.to_owned(), why);
-    let first = chain.first().and_then(|first| x509_cert::Certificate::from_der(first).ok());
+    let first = chain
+        .first()
+        .and_then(|first| x509_cert::Certificate::from_der(first).ok());
     let first = first.ok_or_else(|| unusable(WhyUnusable::NotX509))?;
     if first.tbs_certificate.version != Version::V3 {
         // v1 is the number 0: RFC 5280, section 4.1
-        return Err(unusable(WhyUnusable::OldVersion(first.tbs_certificate.version as u8 + 1)));
+        return Err(unusable(WhyUnusable::OldVersion(
+            first.tbs_certificate.version as u8 + 1,
+        )));
     }
     Ok(first.tbs_certificate.validity)
 }

@@ -61,14 +61,20 @@ pub(super) enum WaitingPermit {
 impl Default for WaitingRequests {
     fn default() -> Self {
         let pool = MemoryPool::in_shares(WAITING_MEMORY, SHARES);
-        Self { pool, forwarded: Arc::new(Inflight::new()) }
+        Self {
+            pool,
+            forwarded: Arc::new(Inflight::new()),
+        }
     }
 }
 
 impl WaitingRequests {
     /// The memory of a client that connects.
     pub(super) fn connected(&self) -> Arc<ClientMemory> {
-        Arc::new(ClientMemory { pool: Arc::clone(&self.pool), held: AtomicUsize::new(0) })
+        Arc::new(ClientMemory {
+            pool: Arc::clone(&self.pool),
+            held: AtomicUsize::new(0),
+        })
     }
 
     /// Reserves the memory of a request with this head, of which `raw` bytes are also stored as
@@ -90,10 +96,15 @@ impl WaitingRequests {
             return Ok(WaitingPermit::Connected(permit));
         }
         let share = ClientShare::of(client, &self.forwarded);
-        let share = share.hold(bytes, bytes, &self.pool).ok_or(Exhausted::Share)?;
+        let share = share
+            .hold(bytes, bytes, &self.pool)
+            .ok_or(Exhausted::Share)?;
         let mut permit = MemoryPermit::of(&self.pool);
         permit.reserve(bytes)?;
-        Ok(WaitingPermit::Forwarded { permit, _share: share })
+        Ok(WaitingPermit::Forwarded {
+            permit,
+            _share: share,
+        })
     }
 }
 
@@ -116,7 +127,11 @@ impl ClientMemory {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // a single one fits, however small the pool is
         let fits = held <= self.pool.share() || held == bytes;
-        let taken = if fits { self.pool.take(bytes) } else { Err(Exhausted::Share) };
+        let taken = if fits {
+            self.pool.take(bytes)
+        } else {
+            Err(Exhausted::Share)
+        };
         taken.inspect_err(|_| {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
         })
@@ -126,7 +141,10 @@ impl ClientMemory {
 impl ClientPermit {
     /// An empty permit.
     pub(super) fn of(memory: &Arc<ClientMemory>) -> Self {
-        Self { memory: Arc::clone(memory), bytes: 0 }
+        Self {
+            memory: Arc::clone(memory),
+            bytes: 0,
+        }
     }
 
     /// Reserves `bytes`; `None` for zero bytes, or without a client's memory.
@@ -137,7 +155,9 @@ impl ClientPermit {
         memory: Option<&Arc<ClientMemory>>,
         bytes: usize,
     ) -> Result<Option<Self>, Exhausted> {
-        let Some(memory) = memory.filter(|_| bytes > 0) else { return Ok(None) };
+        let Some(memory) = memory.filter(|_| bytes > 0) else {
+            return Ok(None);
+        };
         let mut permit = Self::of(memory);
         permit.resize(bytes)?;
         Ok(Some(permit))
@@ -169,7 +189,9 @@ impl Drop for ClientPermit {
 /// Bytes of memory of a head; each value of a repeated field counts, such as each crumb of a
 /// `cookie`.
 fn size_of_head(head: &HeaderMap) -> usize {
-    head.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum()
+    head.iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + FIELD)
+        .sum()
 }
 
 #[cfg(test)]
@@ -189,7 +211,11 @@ mod tests {
         assert_eq!(second.resize(101), Err(Exhausted::Share));
         assert_eq!(second.resize(100), Ok(()), "what is refused is not held");
         assert_eq!(first.resize(SHARE - 99), Err(Exhausted::Share));
-        assert_eq!(ClientPermit::of(&other).resize(SHARE), Ok(()), "another client's");
+        assert_eq!(
+            ClientPermit::of(&other).resize(SHARE),
+            Ok(()),
+            "another client's"
+        );
         assert_eq!(first.resize(1), Ok(()));
         drop(second);
         let held = (one.held.load(Ordering::Relaxed), waiting.pool.taken());
@@ -202,13 +228,21 @@ mod tests {
         let [one, other] = [1, 2].map(|n| ClientKey::of(IpAddr::V4(Ipv4Addr::new(192, 0, 2, n))));
         let connected = waiting.connected();
         let request = |connected, client, raw| {
-            waiting.request(connected, client, &HeaderMap::new(), raw).map(drop)
+            waiting
+                .request(connected, client, &HeaderMap::new(), raw)
+                .map(drop)
         };
         let head = HeaderMap::new();
-        let held = waiting.request(None, one, &head, SHARE - REQUEST).expect("its share");
+        let held = waiting
+            .request(None, one, &head, SHARE - REQUEST)
+            .expect("its share");
         assert_eq!(request(None, one, 0), Err(Exhausted::Share));
         assert_eq!(request(None, other, 0), Ok(()));
-        assert_eq!(request(Some(&connected), one, 0), Ok(()), "it is not the proxy's");
+        assert_eq!(
+            request(Some(&connected), one, 0),
+            Ok(()),
+            "it is not the proxy's"
+        );
         drop(held);
         assert_eq!(request(None, one, 0), Ok(()));
     }
@@ -219,7 +253,9 @@ mod tests {
         let client = ClientKey::of(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let connected = waiting.connected();
         for connected in [Some(&connected), None] {
-            let mut permit = waiting.request(connected, client, &head, 900).expect("its share");
+            let mut permit = waiting
+                .request(connected, client, &head, 900)
+                .expect("its share");
             assert_eq!(waiting.pool.taken(), REQUEST + 900);
             permit.shrink_to_response(4 << 10);
             assert_eq!(waiting.pool.taken(), RESPONSE + (4 << 10));

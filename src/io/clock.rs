@@ -15,8 +15,9 @@ const FIRST_SECOND: i64 = -62_167_219_200;
 
 /// The days of a week and the months of a year as HTTP abbreviates them: RFC 9110, section 5.6.7.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// The current time in microseconds since 1970.
 pub fn now_us() -> i64 {
@@ -25,7 +26,8 @@ pub fn now_us() -> i64 {
 
 /// The time since 1970; zero before.
 pub fn since_1970(time: SystemTime) -> Duration {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 /// The time that is this many microseconds after 1970, or the nearest one that has a date.
@@ -78,7 +80,11 @@ pub fn rfc3339_of(seconds: i64) -> String {
     let at = date(seconds);
     let month = u8::from(at.month());
     let (hour, minute, second) = at.to_hms();
-    format!("{:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", at.year(), at.day())
+    format!(
+        "{:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z",
+        at.year(),
+        at.day()
+    )
 }
 
 /// A date in RFC 3339, in milliseconds: `2026-11-24T17:46:49.012Z`.
@@ -149,15 +155,51 @@ mod tests {
         for (seconds, rfc3339, http) in [
             (0, "1970-01-01T00:00:00Z", "Thu, 01 Jan 1970 00:00:00 GMT"),
             (-1, "1969-12-31T23:59:59Z", "Wed, 31 Dec 1969 23:59:59 GMT"),
-            (951_782_400, "2000-02-29T00:00:00Z", "Tue, 29 Feb 2000 00:00:00 GMT"),
-            (1_795_542_409, "2026-11-24T17:46:49Z", "Tue, 24 Nov 2026 17:46:49 GMT"),
-            (4_354_819_200, "2108-01-01T00:00:00Z", "Sun, 01 Jan 2108 00:00:00 GMT"),
-            (9_223_372_037, "2262-04-11T23:47:17Z", "Fri, 11 Apr 2262 23:47:17 GMT"),
-            (253_402_300_799, "9999-12-31T23:59:59Z", "Fri, 31 Dec 9999 23:59:59 GMT"),
-            (253_402_300_800, "9999-12-31T23:59:59Z", "Fri, 31 Dec 9999 23:59:59 GMT"),
-            (i64::MAX, "9999-12-31T23:59:59Z", "Fri, 31 Dec 9999 23:59:59 GMT"),
-            (-62_167_219_200, "0000-01-01T00:00:00Z", "Sat, 01 Jan 0000 00:00:00 GMT"),
-            (i64::MIN, "0000-01-01T00:00:00Z", "Sat, 01 Jan 0000 00:00:00 GMT"),
+            (
+                951_782_400,
+                "2000-02-29T00:00:00Z",
+                "Tue, 29 Feb 2000 00:00:00 GMT",
+            ),
+            (
+                1_795_542_409,
+                "2026-11-24T17:46:49Z",
+                "Tue, 24 Nov 2026 17:46:49 GMT",
+            ),
+            (
+                4_354_819_200,
+                "2108-01-01T00:00:00Z",
+                "Sun, 01 Jan 2108 00:00:00 GMT",
+            ),
+            (
+                9_223_372_037,
+                "2262-04-11T23:47:17Z",
+                "Fri, 11 Apr 2262 23:47:17 GMT",
+            ),
+            (
+                253_402_300_799,
+                "9999-12-31T23:59:59Z",
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+            ),
+            (
+                253_402_300_800,
+                "9999-12-31T23:59:59Z",
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+            ),
+            (
+                i64::MAX,
+                "9999-12-31T23:59:59Z",
+                "Fri, 31 Dec 9999 23:59:59 GMT",
+            ),
+            (
+                -62_167_219_200,
+                "0000-01-01T00:00:00Z",
+                "Sat, 01 Jan 0000 00:00:00 GMT",
+            ),
+            (
+                i64::MIN,
+                "0000-01-01T00:00:00Z",
+                "Sat, 01 Jan 0000 00:00:00 GMT",
+            ),
         ] {
             assert_eq!(rfc3339_of(seconds), rfc3339, "{seconds}");
             assert_eq!(http_date(seconds), http, "{seconds}");
@@ -173,7 +215,10 @@ mod tests {
             let seconds = step * 1_209_607;
             let time = at_second(seconds);
             let date = OffsetDateTime::from(time);
-            assert_eq!(rfc3339(time), date.format(&Rfc3339).expect("it has four digits of year"));
+            assert_eq!(
+                rfc3339(time),
+                date.format(&Rfc3339).expect("it has four digits of year")
+            );
             assert_eq!(http_date(seconds), httpdate::fmt_http_date(time));
         }
     }
@@ -182,10 +227,26 @@ mod tests {
     fn a_fraction_of_a_second_counts_forward_before_1970_too() {
         let millis = Duration::from_millis;
         for (time, seconds, text) in [
-            (SystemTime::UNIX_EPOCH + millis(1), 0, "1970-01-01T00:00:00.001Z"),
-            (SystemTime::UNIX_EPOCH - millis(1), -1, "1969-12-31T23:59:59.999Z"),
-            (SystemTime::UNIX_EPOCH - millis(1_000), -1, "1969-12-31T23:59:59.000Z"),
-            (SystemTime::UNIX_EPOCH - millis(1_001), -2, "1969-12-31T23:59:58.999Z"),
+            (
+                SystemTime::UNIX_EPOCH + millis(1),
+                0,
+                "1970-01-01T00:00:00.001Z",
+            ),
+            (
+                SystemTime::UNIX_EPOCH - millis(1),
+                -1,
+                "1969-12-31T23:59:59.999Z",
+            ),
+            (
+                SystemTime::UNIX_EPOCH - millis(1_000),
+                -1,
+                "1969-12-31T23:59:59.000Z",
+            ),
+            (
+                SystemTime::UNIX_EPOCH - millis(1_001),
+                -2,
+                "1969-12-31T23:59:58.999Z",
+            ),
         ] {
             assert_eq!(unix(time).0, seconds, "{text}");
             assert_eq!(rfc3339_millis(time), text);

@@ -85,7 +85,9 @@ impl GzipForm {
     /// Makes the form once. Returns whether this call made it; it does not if the form would not be
     /// smaller, or if no memory or core is free.
     pub async fn make(&self, payload: &Bytes, memory: Option<&Arc<MemoryPool>>) -> bool {
-        let Some(cell) = self.0.as_ref().filter(|cell| !cell.initialized()) else { return false };
+        let Some(cell) = self.0.as_ref().filter(|cell| !cell.initialized()) else {
+            return false;
+        };
         let (mut is_made, deadline) = (false, Instant::now() + MAX_WAIT);
         let make = async {
             let deflated = make(payload, memory, deadline).await?;
@@ -112,16 +114,24 @@ async fn make(
     let deflated = if payload.len() <= INLINE {
         deflate(payload)
     } else {
-        let core = timeout_at(deadline, CORES.acquire()).await.map_err(|_| Busy)?;
+        let core = timeout_at(deadline, CORES.acquire())
+            .await
+            .map_err(|_| Busy)?;
         let payload = payload.clone();
-        on_core(core.map_err(|_| Busy)?, move || deflate(&payload)).await.ok_or(Busy)?
+        on_core(core.map_err(|_| Busy)?, move || deflate(&payload))
+            .await
+            .ok_or(Busy)?
     };
     Ok(deflated.map(|(blocks, crc)| {
         let memory = permit.map(|mut permit| {
             permit.shrink(blocks.len());
             Arc::new(permit)
         });
-        Deflated { blocks, crc, memory }
+        Deflated {
+            blocks,
+            crc,
+            memory,
+        }
     }))
 }
 
@@ -172,7 +182,9 @@ impl Deflated {
         crc.update(end);
         let mut head = Vec::with_capacity(HEADER.len() + start.len() + 16);
         head.extend_from_slice(&HEADER);
-        start.chunks(MAX_STORED).for_each(|piece| store(piece, 0, &mut head));
+        start
+            .chunks(MAX_STORED)
+            .for_each(|piece| store(piece, 0, &mut head));
         let mut tail = Vec::with_capacity(end.len() + 16);
         store(end, 1, &mut tail);
         tail.extend_from_slice(&crc.sum().to_le_bytes());
@@ -201,7 +213,9 @@ mod tests {
     fn unzip(pieces: [Bytes; 3]) -> Vec<u8> {
         let whole = pieces.concat();
         let (mut decoder, mut text) = (GzDecoder::new(&whole[..]), Vec::new());
-        decoder.read_to_end(&mut text).expect("it is one whole member");
+        decoder
+            .read_to_end(&mut text)
+            .expect("it is one whole member");
         let rest = decoder.into_inner();
         assert!(rest.is_empty(), "nothing follows: {} bytes", rest.len());
         text
@@ -226,11 +240,22 @@ mod tests {
             let form = GzipForm::of(payload.len());
             assert!(form.make(&payload, None).await, "{length}");
             let long = "i".repeat(2 * MAX_STORED + 1);
-            for (start, end) in [("", ""), ("{\"id\":1,\"result\":", "}"), (&long, "}"), ("", "}")]
-            {
-                let pieces = form.get().expect("it is smaller").frame(start.as_ref(), end.as_ref());
+            for (start, end) in [
+                ("", ""),
+                ("{\"id\":1,\"result\":", "}"),
+                (&long, "}"),
+                ("", "}"),
+            ] {
+                let pieces = form
+                    .get()
+                    .expect("it is smaller")
+                    .frame(start.as_ref(), end.as_ref());
                 let expected = [start.as_bytes(), &payload, end.as_bytes()].concat();
-                assert!(unzip(pieces) == expected, "{length}, {} before", start.len());
+                assert!(
+                    unzip(pieces) == expected,
+                    "{length}, {} before",
+                    start.len()
+                );
             }
         }
     }
@@ -242,7 +267,11 @@ mod tests {
         assert!(!form.make(&payload, None).await);
         assert!(form.get().is_none());
         let small = GzipForm::of(MIN_PAYLOAD - 1);
-        assert!(!small.make(&Bytes::from(vec![0; MIN_PAYLOAD - 1]), None).await);
+        assert!(
+            !small
+                .make(&Bytes::from(vec![0; MIN_PAYLOAD - 1]), None)
+                .await
+        );
         assert!(small.get().is_none(), "too small");
     }
 
@@ -252,7 +281,11 @@ mod tests {
         let form = GzipForm::of(payload.len());
         let makes = (0..50).map(|_| form.make(&payload, None));
         let made = futures_util::future::join_all(makes).await;
-        assert_eq!(made.iter().filter(|made| **made).count(), 1, "one of them made it");
+        assert_eq!(
+            made.iter().filter(|made| **made).count(),
+            1,
+            "one of them made it"
+        );
     }
 
     #[tokio::test]
@@ -261,12 +294,22 @@ mod tests {
         let pool = MemoryPool::new(payload.len());
         let form = GzipForm::of(payload.len());
         assert!(form.make(&payload, Some(&pool)).await);
-        assert_eq!(pool.taken(), form.length(), "what it reserved at first is free again");
+        assert_eq!(
+            pool.taken(),
+            form.length(),
+            "what it reserved at first is free again"
+        );
         let other = GzipForm::of(payload.len());
-        assert!(!other.make(&payload, Some(&pool)).await, "there is no room for the worst case");
+        assert!(
+            !other.make(&payload, Some(&pool)).await,
+            "there is no room for the worst case"
+        );
         drop(form);
         assert_eq!(pool.taken(), 0);
-        assert!(other.make(&payload, Some(&pool)).await, "a later request makes it");
+        assert!(
+            other.make(&payload, Some(&pool)).await,
+            "a later request makes it"
+        );
     }
 
     #[tokio::test]
@@ -274,7 +317,10 @@ mod tests {
         let payload = Bytes::from(vec![b'7'; 256 << 10]);
         let form = GzipForm::of(payload.len());
         let mut first = Box::pin(form.make(&payload, None));
-        assert!((&mut first).now_or_never().is_none(), "another thread compresses");
+        assert!(
+            (&mut first).now_or_never().is_none(),
+            "another thread compresses"
+        );
         drop(first);
         assert!(form.make(&payload, None).await, "the next one makes it");
     }

@@ -107,7 +107,10 @@ pub async fn lifetime<T>(limit: Duration, life: impl Future<Output = T>) -> Opti
     let mut life = pin!(life);
     let mut limit = pin!(tokio::time::sleep(limit));
     // first, because a task whose budget is spent would not be registered
-    if poll_fn(|cx| Poll::Ready(limit.as_mut().poll(cx))).await.is_ready() {
+    if poll_fn(|cx| Poll::Ready(limit.as_mut().poll(cx)))
+        .await
+        .is_ready()
+    {
         return None;
     }
     poll_fn(|cx| match life.as_mut().poll(cx) {
@@ -128,7 +131,9 @@ pub struct LazyTimer(Option<Pin<Box<Sleep>>>);
 impl LazyTimer {
     /// Ready at `until`.
     pub fn poll_until(&mut self, until: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let sleep = self.0.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        let sleep = self
+            .0
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if sleep.deadline() > until {
             sleep.as_mut().reset(until);
         }
@@ -174,7 +179,11 @@ impl MemoryPool {
 
     /// A pool of `size` bytes, of which one client holds at most one of `shares` equal parts.
     pub fn in_shares(size: usize, shares: usize) -> Arc<Self> {
-        Arc::new(Self { free: AtomicUsize::new(size), size, share: size / shares })
+        Arc::new(Self {
+            free: AtomicUsize::new(size),
+            size,
+            share: size / shares,
+        })
     }
 
     /// Bytes in all.
@@ -193,7 +202,9 @@ impl MemoryPool {
     /// Returns [`Exhausted::Pool`] if fewer are left, and reserves nothing.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Exhausted> {
         let take = |free: usize| free.checked_sub(bytes);
-        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        let taken = self
+            .free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.map(drop).map_err(|_| Exhausted::Pool)
     }
 
@@ -236,7 +247,10 @@ pub type Held = Arc<Vec<Guard>>;
 impl ClientShare {
     /// The share of `client`; `held` counts what each client holds of the same pool.
     pub fn of(client: ClientKey, held: &Arc<Inflight>) -> Self {
-        Self { client, held: Arc::clone(held) }
+        Self {
+            client,
+            held: Arc::clone(held),
+        }
     }
 
     /// Charges `more` bytes of a `bytes`-byte object to the client. `None` when the client would
@@ -277,7 +291,12 @@ struct Readers {
 impl MemoryPermit {
     /// Creates an empty permit that is charged to no client.
     pub fn of(memory: &Arc<MemoryPool>) -> Self {
-        Self { memory: Arc::clone(memory), bytes: 0, share: None, readers: Mutex::default() }
+        Self {
+            memory: Arc::clone(memory),
+            bytes: 0,
+            share: None,
+            readers: Mutex::default(),
+        }
     }
 
     /// Creates an empty permit. Its memory is charged to the client once it is large.
@@ -297,8 +316,15 @@ impl MemoryPermit {
         if let Some(held) = known.and_then(|(_, held)| held.upgrade()) {
             return Some(held);
         }
-        let is_own = self.share.as_ref().is_some_and(|own| own.client == share.client);
-        let counted = if is_own { std::mem::take(fetched) } else { Vec::new() };
+        let is_own = self
+            .share
+            .as_ref()
+            .is_some_and(|own| own.client == share.client);
+        let counted = if is_own {
+            std::mem::take(fetched)
+        } else {
+            Vec::new()
+        };
         let held = if counted.is_empty() {
             vec![share.hold(bytes, bytes, &self.memory)?]
         } else {
@@ -316,7 +342,9 @@ impl MemoryPermit {
     pub fn reserve(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = bytes.saturating_sub(self.bytes);
         self.memory.take(more)?;
-        let counted = self.count(bytes).inspect_err(|_| self.memory.give_back(more))?;
+        let counted = self
+            .count(bytes)
+            .inspect_err(|_| self.memory.give_back(more))?;
         self.bytes += more;
         self.readers.get_mut().fetched.extend(counted);
         Ok(())
@@ -332,7 +360,11 @@ impl MemoryPermit {
     /// Charges bytes that are not charged yet, if the permit is large and has a client.
     fn count(&self, bytes: usize) -> Result<Option<Guard>, Exhausted> {
         let counted = if self.bytes < LARGE { 0 } else { self.bytes };
-        let Some(share) = self.share.as_ref().filter(|_| bytes >= LARGE && bytes > counted) else {
+        let Some(share) = self
+            .share
+            .as_ref()
+            .filter(|_| bytes >= LARGE && bytes > counted)
+        else {
             return Ok(None);
         };
         let guard = share.hold(bytes - counted, bytes, &self.memory);
@@ -363,7 +395,9 @@ mod tests {
         let here = (&raw const cx).addr();
         let mut stack = vec![0; 2 * AROUND];
         let memory = File::open("/proc/self/mem").expect("it is this process");
-        let length = memory.read_at(&mut stack, (here - AROUND) as u64).expect("it is mapped");
+        let length = memory
+            .read_at(&mut stack, (here - AROUND) as u64)
+            .expect("it is mapped");
         assert!(length > AROUND, "{length}");
         assert_eq!(memchr::memmem::find(&stack[..length], &token), None);
     }

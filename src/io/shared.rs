@@ -58,7 +58,13 @@ where
     /// value weighs 1, that is their number.
     pub fn new(capacity: usize, weigh: fn(&V) -> usize) -> Self {
         let entries = HashMap::new();
-        Self(Arc::new(Mutex::new(Table { entries, running: 0, capacity, weight: 0, weigh })))
+        Self(Arc::new(Mutex::new(Table {
+            entries,
+            running: 0,
+            capacity,
+            weight: 0,
+            weigh,
+        })))
     }
 
     /// Returns the cached value, or the result of the computation that is running, or runs
@@ -83,14 +89,19 @@ where
                 _ => {
                     let (sender, result) = watch::channel(None);
                     table.remove(&key);
-                    table.entries.insert(key.clone(), Entry::Running(result.clone()));
+                    table
+                        .entries
+                        .insert(key.clone(), Entry::Running(result.clone()));
                     table.running += 1;
                     tokio::spawn(run(Arc::clone(&self.0), key, sender, compute));
                     result
                 }
             }
         };
-        let value = result.wait_for(Option::is_some).await.map_err(|_| Aborted)?;
+        let value = result
+            .wait_for(Option::is_some)
+            .await
+            .map_err(|_| Aborted)?;
         value.clone().ok_or(Aborted)
     }
 
@@ -150,7 +161,8 @@ impl<K: Eq + Hash, V> Table<K, V> {
     fn cache(&mut self, key: K, value: V, until: Instant) {
         let weight = (self.weigh)(&value);
         if self.weight + weight > self.capacity {
-            self.entries.retain(|_, entry| matches!(entry, Entry::Running(_)));
+            self.entries
+                .retain(|_, entry| matches!(entry, Entry::Running(_)));
             self.weight = 0;
         }
         if weight <= self.capacity {

@@ -59,28 +59,43 @@ impl NodeClient {
 
     /// Polls the head of the only URL. Returns whether the chain went back.
     async fn poll_head(&self) -> bool {
-        let head = self.ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]").await;
-        let result = head.as_ref().and_then(Value::as_u64).map(|head| PollResult {
-            head,
-            version: None,
-            keeps_history: false,
-            block: None,
-        });
+        let head = self
+            .ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]")
+            .await;
+        let result = head
+            .as_ref()
+            .and_then(Value::as_u64)
+            .map(|head| PollResult {
+                head,
+                version: None,
+                keeps_history: false,
+                block: None,
+            });
         self.node.group.end_round(&[result])
     }
 
     /// Checks the block that the transaction's receipt named. Returns whether the transaction is
     /// known to be gone from it.
     async fn is_gone(&self, hash: Felt) -> bool {
-        let Some(number) = self.node.group.read(|state| state.block_of(hash)) else { return false };
-        let (route, method) = (Route::BlockOfPrimary(number), "starknet_getBlockWithTxHashes");
+        let Some(number) = self.node.group.read(|state| state.block_of(hash)) else {
+            return false;
+        };
+        let (route, method) = (
+            Route::BlockOfPrimary(number),
+            "starknet_getBlockWithTxHashes",
+        );
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
-        let Some(block) = self.ask_raw(route, method, &params).await else { return false };
+        let Some(block) = self.ask_raw(route, method, &params).await else {
+            return false;
+        };
         if !lacks(&block, hash) {
             return false;
         }
         let now = Instant::now();
-        let is_gone = self.node.group.change(|state| state.missed_in(number, hash, now));
+        let is_gone = self
+            .node
+            .group
+            .change(|state| state.missed_in(number, hash, now));
         if is_gone {
             log::warn!(block = number; "a transaction is gone from the block that it was in");
         }
@@ -102,7 +117,9 @@ impl NodeClient {
             }
             _ => Box::pin(self.attempt(&call, &mut permit)).await.ok()?.0,
         };
-        (payload.0 == RESULT).then(|| serde_json::from_slice(&payload.1).ok()).flatten()
+        (payload.0 == RESULT)
+            .then(|| serde_json::from_slice(&payload.1).ok())
+            .flatten()
     }
 }
 

@@ -81,7 +81,11 @@ impl Breaker {
             }
             Some(_) => return None,
         };
-        Some(Attempt { breaker: self, is_probe, answers: state.answers })
+        Some(Attempt {
+            breaker: self,
+            is_probe,
+            answers: state.answers,
+        })
     }
 
     /// Calls that were answered so far.

@@ -57,12 +57,18 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
     /// Sends this `traceparent` with the call; it must be well-formed.
     #[must_use]
     pub fn traced(self, traceparent: Option<&'a [u8]>) -> Self {
-        Self { traceparent, ..self }
+        Self {
+            traceparent,
+            ..self
+        }
     }
 
     /// Charges a large answer to the client with this share.
     #[must_use]
     pub fn for_client(self, share: ClientShare) -> Self {
-        Self { share: Some(share), ..self }
+        Self {
+            share: Some(share),
+            ..self
+        }
     }
 }

@@ -77,12 +77,17 @@ fn system_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+    chars.next().map_or_else(String::new, |first| {
+        first.to_lowercase().chain(chars).collect()
+    })
 }
 
 /// A TLS error in words, such as `certificate of the node: unknown issuer`.
 fn tls_reason(error: &io::Error) -> String {
-    let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
+    let Some(error) = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<Error>())
+    else {
         return format!("TLS: {}", system_reason(error));
     };
     match error {
@@ -157,13 +162,19 @@ pub(super) struct FailedAttempt {
 impl FailedAttempt {
     /// No connection: nothing was sent.
     pub(super) fn connect(cause: Cause) -> Self {
-        Self { failure: CallFailure::Connect, cause }
+        Self {
+            failure: CallFailure::Connect,
+            cause,
+        }
     }
 }
 
 impl From<NodeError> for FailedAttempt {
     fn from(error: NodeError) -> Self {
-        Self { failure: CallFailure::After(error), cause: Cause::Fault(error) }
+        Self {
+            failure: CallFailure::After(error),
+            cause: Cause::Fault(error),
+        }
     }
 }
 

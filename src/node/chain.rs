@@ -41,8 +41,13 @@ impl BlockIdentity {
     /// # Errors
     /// Returns [`RpcError::MalformedAnswer`] if it has no number.
     pub fn read(block: &Value) -> Result<Self, RpcError> {
-        const FIELDS: [&str; 5] =
-            ["block_hash", "block_number", "parent_hash", "new_root", "timestamp"];
+        const FIELDS: [&str; 5] = [
+            "block_hash",
+            "block_number",
+            "parent_hash",
+            "new_root",
+            "timestamp",
+        ];
         let fields = FIELDS.iter().map(|name| &block[*name]);
         let transactions = block["transactions"].as_array().into_iter().flatten();
         let mut digest = Sha256::new();
@@ -51,7 +56,10 @@ impl BlockIdentity {
             digest.update(felt.map_or_else(|| value.to_string(), |felt| felt.to_string()));
             digest.update("\n");
         }
-        Ok(Self { number: integer(&block["block_number"])?, fingerprint: digest.finalize().into() })
+        Ok(Self {
+            number: integer(&block["block_number"])?,
+            fingerprint: digest.finalize().into(),
+        })
     }
 }
 
@@ -89,16 +97,22 @@ impl Chain {
     /// The version of the API that the node serves.
     pub async fn spec_version(&self) -> Result<String, RpcError> {
         let version = self.ask("starknet_specVersion", "[]").await?;
-        version.as_str().map(str::to_owned).ok_or(RpcError::MalformedAnswer)
+        version
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(RpcError::MalformedAnswer)
     }
 
     /// The class hash of the contract at `address`, if there is one.
     pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, RpcError> {
         let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{address}"}}"#);
-        found(self.ask("starknet_getClassHashAt", &params).await, code::CONTRACT_NOT_FOUND)?
-            .as_ref()
-            .map(felt)
-            .transpose()
+        found(
+            self.ask("starknet_getClassHashAt", &params).await,
+            code::CONTRACT_NOT_FOUND,
+        )?
+        .as_ref()
+        .map(felt)
+        .transpose()
     }
 
     /// Calls a view function of a contract.
@@ -114,7 +128,12 @@ impl Chain {
             args.join(",")
         );
         let result = self.ask("starknet_call", &params).await?;
-        result.as_array().ok_or(RpcError::MalformedAnswer)?.iter().map(felt).collect()
+        result
+            .as_array()
+            .ok_or(RpcError::MalformedAnswer)?
+            .iter()
+            .map(felt)
+            .collect()
     }
 
     /// The next nonce of an account.
@@ -144,7 +163,9 @@ impl Chain {
 
     async fn block(&self, id: &str, route: Route) -> Result<Block, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
-        let block = self.ask_by(route, "starknet_getBlockWithTxHashes", &params).await?;
+        let block = self
+            .ask_by(route, "starknet_getBlockWithTxHashes", &params)
+            .await?;
         Ok(Block {
             number: integer(&block["block_number"])?,
             hash: felt(&block["block_hash"])?,
@@ -154,20 +175,27 @@ impl Chain {
 
     /// The newest accepted block, if there is one.
     pub async fn fetch_latest(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status("\"latest\"", Route::HeadOfPrimary, &["ACCEPTED_ON_L2", ON_L1]).await
+        self.block_of_status(
+            "\"latest\"",
+            Route::HeadOfPrimary,
+            &["ACCEPTED_ON_L2", ON_L1],
+        )
+        .await
     }
 
     /// The accepted block of the anchor's number, if there is one.
     pub async fn fetch_anchor(&self) -> Result<Option<BlockIdentity>, RpcError> {
         let id = format!(r#"{{"block_number":{}}}"#, self.0.shared().anchor());
-        self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1]).await
+        self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1])
+            .await
     }
 
     /// The accepted block of this number, which existed before; `None` if it is gone.
     pub async fn fetch_block(&self, number: u64) -> Result<Option<BlockIdentity>, RpcError> {
         let id = format!(r#"{{"block_number":{number}}}"#);
         let route = Route::BlockOfPrimary(number);
-        self.block_of_status(&id, route, &["ACCEPTED_ON_L2", ON_L1]).await
+        self.block_of_status(&id, route, &["ACCEPTED_ON_L2", ON_L1])
+            .await
     }
 
     /// The newest block that is accepted on L1, if there is one.
@@ -177,7 +205,8 @@ impl Chain {
     /// `starknet-devnet` keeps the hash of such a block when it aborts it, and reuses the hash for
     /// the block that replaces it.
     pub async fn fetch_l1_head(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status("\"l1_accepted\"", Route::Primary, &[ON_L1]).await
+        self.block_of_status("\"l1_accepted\"", Route::Primary, &[ON_L1])
+            .await
     }
 
     async fn block_of_status(
@@ -187,8 +216,12 @@ impl Chain {
         expected: &[&str],
     ) -> Result<Option<BlockIdentity>, RpcError> {
         let params = format!(r#"{{"block_id":{id}}}"#);
-        let block = self.ask_by(route, "starknet_getBlockWithTxHashes", &params).await;
-        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        let block = self
+            .ask_by(route, "starknet_getBlockWithTxHashes", &params)
+            .await;
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else {
+            return Ok(None);
+        };
         match block["status"].as_str() {
             Some(status) if expected.contains(&status) => BlockIdentity::read(&block).map(Some),
             _ => Err(RpcError::MalformedAnswer),
@@ -205,9 +238,16 @@ impl Chain {
         let of = |resource: &str| {
             let amount = wide(&estimates[0][format!("{resource}_consumed")])?;
             let price = wide(&estimates[0][format!("{resource}_price")])?;
-            Ok((u64::try_from(amount).map_err(|_| RpcError::MalformedAnswer)?, price))
+            Ok((
+                u64::try_from(amount).map_err(|_| RpcError::MalformedAnswer)?,
+                price,
+            ))
         };
-        Ok(Bounds { l1_gas: of("l1_gas")?, l1_data_gas: of("l1_data_gas")?, l2_gas: of("l2_gas")? })
+        Ok(Bounds {
+            l1_gas: of("l1_gas")?,
+            l1_data_gas: of("l1_data_gas")?,
+            l2_gas: of("l2_gas")?,
+        })
     }
 
     /// Submits a transaction with the named `params` of `method`. Returns its hash, and writes to
@@ -222,8 +262,16 @@ impl Chain {
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail because the first used the nonce
         let connection = ConnectionChoice::New;
-        let result =
-            self.ask_in(method, params, Route::Primary, connection, traceparent, trace).await;
+        let result = self
+            .ask_in(
+                method,
+                params,
+                Route::Primary,
+                connection,
+                traceparent,
+                trace,
+            )
+            .await;
         if let Err(RpcError::Returned(error)) = &result
             && error.code == code::DEVNET
             && self.ask("devnet_getConfig", "[]").await.is_err()
@@ -241,7 +289,10 @@ impl Chain {
     pub async fn receipt(&self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let route = Route::Transaction(hash);
-        read_receipt(self.ask_by(route, "starknet_getTransactionReceipt", &params).await)
+        read_receipt(
+            self.ask_by(route, "starknet_getTransactionReceipt", &params)
+                .await,
+        )
     }
 
     /// Calls one URL only.
@@ -256,7 +307,15 @@ impl Chain {
 
     async fn ask_by(&self, route: Route, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut trace = CallTrace::default();
-        self.ask_in(method, params, route, ConnectionChoice::Pooled, None, &mut trace).await
+        self.ask_in(
+            method,
+            params,
+            route,
+            ConnectionChoice::Pooled,
+            None,
+            &mut trace,
+        )
+        .await
     }
 
     async fn ask_in(
@@ -271,13 +330,20 @@ impl Chain {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let start = Instant::now();
         let call = Call::new(write, start + self.0.timeout());
-        let answer = self.0.fetch(call.by(route).over(connection).traced(traceparent)).await;
+        let answer = self
+            .0
+            .fetch(call.by(route).over(connection).traced(traceparent))
+            .await;
         trace.took = start.elapsed();
         trace.node = answer.as_ref().ok().and_then(|answer| answer.node);
         let answer = answer.map_err(RpcError::Node)?;
         let value =
             serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;
-        if answer.is_result() { Ok(value) } else { Err(RpcError::Returned(read_error(&value))) }
+        if answer.is_result() {
+            Ok(value)
+        } else {
+            Err(RpcError::Returned(read_error(&value)))
+        }
     }
 }
 
@@ -287,7 +353,9 @@ impl UrlOf<'_> {
     /// # Errors
     /// Returns an [`RpcError`], as every call does.
     pub async fn head(self) -> Result<u64, RpcError> {
-        let block = self.ask("starknet_getBlockWithTxHashes", r#"{"block_id":"latest"}"#).await?;
+        let block = self
+            .ask("starknet_getBlockWithTxHashes", r#"{"block_id":"latest"}"#)
+            .await?;
         integer(&block["block_number"])
     }
 
@@ -295,7 +363,9 @@ impl UrlOf<'_> {
     pub async fn block(self, number: u64) -> Result<Option<ListedBlock>, RpcError> {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await;
-        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else {
+            return Ok(None);
+        };
         let status = block["status"].as_str().ok_or(RpcError::MalformedAnswer)?;
         if !is_accepted(status) {
             // a block that is being built has the number of the next accepted one
@@ -304,9 +374,14 @@ impl UrlOf<'_> {
         if integer(&block["block_number"])? != number {
             return Err(RpcError::MalformedAnswer);
         }
-        let transactions = block["transactions"].as_array().ok_or(RpcError::MalformedAnswer)?;
+        let transactions = block["transactions"]
+            .as_array()
+            .ok_or(RpcError::MalformedAnswer)?;
         let transactions = transactions.iter().map(felt).collect::<Result<_, _>>()?;
-        Ok(Some(ListedBlock { hash: felt(&block["block_hash"])?, transactions }))
+        Ok(Some(ListedBlock {
+            hash: felt(&block["block_hash"])?,
+            transactions,
+        }))
     }
 
     /// The hash of the account's transaction with this nonce in the block of this number; `None` if
@@ -319,8 +394,12 @@ impl UrlOf<'_> {
     ) -> Result<Option<Felt>, RpcError> {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithReceipts", &params).await;
-        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else { return Ok(None) };
-        let listed = block["transactions"].as_array().ok_or(RpcError::MalformedAnswer)?;
+        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else {
+            return Ok(None);
+        };
+        let listed = block["transactions"]
+            .as_array()
+            .ok_or(RpcError::MalformedAnswer)?;
         let stated = |value: &Value| value.as_str().and_then(Felt::parse);
         let is_it = |listed: &&Value| {
             let (transaction, receipt) = (&listed["transaction"], &listed["receipt"]);
@@ -330,7 +409,9 @@ impl UrlOf<'_> {
             sender == Some(account) && stated(&transaction["nonce"]) == Some(Felt::from(nonce))
         };
         let found = listed.iter().find(is_it);
-        found.map(|listed| felt(&listed["receipt"]["transaction_hash"])).transpose()
+        found
+            .map(|listed| felt(&listed["receipt"]["transaction_hash"]))
+            .transpose()
     }
 
     /// The receipt of a transaction, if the URL returns one.
@@ -342,16 +423,31 @@ impl UrlOf<'_> {
     async fn ask(self, method: &str, params: &str) -> Result<Value, RpcError> {
         let mut trace = CallTrace::default();
         let route = Route::Url(self.url);
-        self.chain.ask_in(method, params, route, ConnectionChoice::Pooled, None, &mut trace).await
+        self.chain
+            .ask_in(
+                method,
+                params,
+                route,
+                ConnectionChoice::Pooled,
+                None,
+                &mut trace,
+            )
+            .await
     }
 }
 
 fn read_error(error: &Value) -> ErrorObject {
-    let texts = [&error["data"]["revert_error"], &error["data"]["execution_error"]];
+    let texts = [
+        &error["data"]["revert_error"],
+        &error["data"]["execution_error"],
+    ];
     let text = texts.into_iter().chain([&error["data"], &error["message"]]);
     let text = text.map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
     let short_reason = text.filter_map(|text| short_reason(&text)).next();
-    ErrorObject { code: error["code"].as_i64().unwrap_or_default(), short_reason }
+    ErrorObject {
+        code: error["code"].as_i64().unwrap_or_default(),
+        short_reason,
+    }
 }
 
 /// The text with which a contract panicked: the last Cairo short string in the node's report, which
@@ -364,7 +460,11 @@ pub fn short_reason(report: &str) -> Option<String> {
     };
     // the frame of the entry point only states that an inner call failed
     let is_frame = |text: &&str| *text == "ENTRYPOINT_FAILED";
-    quoted.map(|(text, _)| text).filter(is_short).find(|text| !is_frame(text)).map(str::to_owned)
+    quoted
+        .map(|(text, _)| text)
+        .filter(is_short)
+        .find(|text| !is_frame(text))
+        .map(str::to_owned)
 }
 
 /// Writes the request for `method` with these parameters in JSON.
@@ -379,18 +479,31 @@ pub(super) fn is_accepted(status: &str) -> bool {
 }
 
 fn read_receipt(answer: Result<Value, RpcError>) -> Result<Option<Receipt>, RpcError> {
-    let Some(receipt) = found(answer, code::TRANSACTION_NOT_FOUND)? else { return Ok(None) };
-    let finality = receipt["finality_status"].as_str().ok_or(RpcError::MalformedAnswer)?;
+    let Some(receipt) = found(answer, code::TRANSACTION_NOT_FOUND)? else {
+        return Ok(None);
+    };
+    let finality = receipt["finality_status"]
+        .as_str()
+        .ok_or(RpcError::MalformedAnswer)?;
     let outcome = match receipt["execution_status"].as_str() {
         Some("SUCCEEDED") => Ok(()),
         Some("REVERTED") => Err(receipt["revert_reason"].as_str().and_then(short_reason)),
         _ => return Err(RpcError::MalformedAnswer),
     };
     let fee = &receipt["actual_fee"];
-    let fee = (fee["unit"] == "FRI").then(|| wide(&fee["amount"]).ok()).flatten();
+    let fee = (fee["unit"] == "FRI")
+        .then(|| wide(&fee["amount"]).ok())
+        .flatten();
     let accepted = is_accepted(finality);
-    let block = receipt["block_number"].as_u64().zip(felt(&receipt["block_hash"]).ok());
-    Ok(Some(Receipt { accepted, outcome, fee, block: block.filter(|_| accepted) }))
+    let block = receipt["block_number"]
+        .as_u64()
+        .zip(felt(&receipt["block_hash"]).ok());
+    Ok(Some(Receipt {
+        accepted,
+        outcome,
+        fee,
+        block: block.filter(|_| accepted),
+    }))
 }
 
 /// Converts an error with the code `missing` to `None`.
@@ -403,7 +516,10 @@ fn found(result: Result<Value, RpcError>, missing: i64) -> Result<Option<Value>,
 }
 
 fn felt(value: &Value) -> Result<Felt, RpcError> {
-    value.as_str().and_then(Felt::parse).ok_or(RpcError::MalformedAnswer)
+    value
+        .as_str()
+        .and_then(Felt::parse)
+        .ok_or(RpcError::MalformedAnswer)
 }
 
 fn integer(value: &Value) -> Result<u64, RpcError> {

@@ -64,7 +64,10 @@ impl NodeClient {
 
     /// The status of the URLs over the connections of this client.
     pub fn status(&self) -> NodeStatus {
-        NodeStatus { node: Arc::clone(&self.node), targets: Arc::clone(&self.targets) }
+        NodeStatus {
+            node: Arc::clone(&self.node),
+            targets: Arc::clone(&self.targets),
+        }
     }
 
     /// The probes of the URLs that this client calls.
@@ -110,7 +113,13 @@ impl NodeClient {
             let mut wait = FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if let Err(failed @ Unanswered { error: NodeError::Lagging, .. }) = answered {
+                if let Err(
+                    failed @ Unanswered {
+                        error: NodeError::Lagging,
+                        ..
+                    },
+                ) = answered
+                {
                     let until = call.deadline.min(call.start + self.patience);
                     // boxed, because few calls wait
                     if Box::pin(self.catch_up(call.route, failed, &mut wait, until)).await {
@@ -123,7 +132,13 @@ impl NodeClient {
             self.node.metrics.node_call(error, call.start.elapsed());
             let ((member, payload), node) = answered?;
             let gzip = GzipForm::of(payload.len());
-            Ok(Answer { member, payload, memory: Arc::new(permit), gzip, node: Some(node) })
+            Ok(Answer {
+                member,
+                payload,
+                memory: Arc::new(permit),
+                gzip,
+                node: Some(node),
+            })
         }
     }
 
@@ -138,11 +153,15 @@ impl NodeClient {
         let mut is_behind = false;
         let choice = self.choose(call);
         for index in choice.order(self.targets.len()) {
-            let Some(target) = self.targets.get(index) else { continue };
+            let Some(target) = self.targets.get(index) else {
+                continue;
+            };
             if !choice.admits(index) {
                 continue;
             }
-            let Some(result) = target.attempt(call, permit).await else { continue };
+            let Some(result) = target.attempt(call, permit).await else {
+                continue;
+            };
             match result {
                 Ok(payload) if choice.passes_on(index, call.route, &payload) => {
                     if choice.is_of_primary() {
@@ -153,7 +172,10 @@ impl NodeClient {
                 // try the next URL: this answer is older than what clients have seen
                 Ok(_) => is_behind = true,
                 Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
-                    return Err(Unanswered { error: failure.error(), is_behind: false });
+                    return Err(Unanswered {
+                        error: failure.error(),
+                        is_behind: false,
+                    });
                 }
                 // try the next URL
                 Err(CallFailure::Connect) => {}
@@ -165,7 +187,14 @@ impl NodeClient {
             }
         }
         let is_lagging = is_behind || choice.holds_back();
-        Err(Unanswered { error: if is_lagging { NodeError::Lagging } else { error }, is_behind })
+        Err(Unanswered {
+            error: if is_lagging {
+                NodeError::Lagging
+            } else {
+                error
+            },
+            is_behind,
+        })
     }
 
     fn choose<W>(&self, call: &Call<'_, W>) -> Choice<'_> {

@@ -72,7 +72,9 @@ impl CredentialsError {
 
     /// The errors on one line, each with its key.
     pub(super) fn join(errors: &[Self]) -> String {
-        let errors = errors.iter().map(|error| format!("{}: {error}", error.key()));
+        let errors = errors
+            .iter()
+            .map(|error| format!("{}: {error}", error.key()));
         errors.collect::<Vec<_>>().join("; ")
     }
 }
@@ -123,13 +125,19 @@ fn system_roots() -> Result<RootCertStore, CredentialsError> {
     let mut roots = RootCertStore::empty();
     // some may have an unsupported form; the others suffice
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err(CredentialsError::NoRoots) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(CredentialsError::NoRoots)
+    } else {
+        Ok(roots)
+    }
 }
 
 fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates::read(path, MAX_ROOTS)? {
-        roots.add(certificate).map_err(|_| CertificatesError::not_x509(path))?;
+        roots
+            .add(certificate)
+            .map_err(|_| CertificatesError::not_x509(path))?;
     }
     Ok(roots)
 }
@@ -139,12 +147,17 @@ fn read_header(path: &Path) -> Result<Secret, SecretError> {
     let malformed = || SecretError::not(path, HEADER_FORM);
     let secret = secrets::read(path)?;
     let line = secret.expose().trim_ascii();
-    let colon = line.iter().position(|byte| *byte == b':').ok_or_else(malformed)?;
+    let colon = line
+        .iter()
+        .position(|byte| *byte == b':')
+        .ok_or_else(malformed)?;
     let (name, value) = line.split_at(colon);
     let value = value.get(1..).unwrap_or_default().trim_ascii();
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     let is_value = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
-    let is_own = OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
+    let is_own = OWN_HEADERS
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
     if name.is_empty() || value.is_empty() || is_own {
         return Err(malformed());
     }

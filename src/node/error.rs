@@ -50,6 +50,9 @@ impl NodeError {
 
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
-        matches!(self, Self::Unreachable | Self::WrongChain | Self::Lagging | Self::Starting)
+        matches!(
+            self,
+            Self::Unreachable | Self::WrongChain | Self::Lagging | Self::Starting
+        )
     }
 }

@@ -45,8 +45,15 @@ impl Poll<'_> {
         method: &str,
         params: &str,
     ) -> Result<Result<Value, i64>, FailedAttempt> {
-        let Self { target, connection, deadline, memory } = self;
-        target.ask_over(connection, method, params, *deadline, memory).await
+        let Self {
+            target,
+            connection,
+            deadline,
+            memory,
+        } = self;
+        target
+            .ask_over(connection, method, params, *deadline, memory)
+            .await
     }
 
     /// Polls the URL's head and, for replicas, its version and history.
@@ -56,8 +63,15 @@ impl Poll<'_> {
         max_lag: u64,
     ) -> Result<Option<PollResult>, FailedAttempt> {
         let head = self.ask("starknet_blockNumber", "[]").await?;
-        let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else { return Ok(None) };
-        let mut result = PollResult { head, version: None, keeps_history: false, block: None };
+        let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else {
+            return Ok(None);
+        };
+        let mut result = PollResult {
+            head,
+            version: None,
+            keeps_history: false,
+            block: None,
+        };
         if mode == NodeMode::Replicas {
             let version = self.ask("starknet_specVersion", "[]").await?.ok();
             result.version = version.as_ref().and_then(Value::as_str).map(minor_version);
@@ -79,7 +93,9 @@ impl Poll<'_> {
     async fn block(&mut self, number: u64) -> Result<Option<BlockIdentity>, FailedAttempt> {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
-        Ok(block.ok().and_then(|block| BlockIdentity::read(&block).ok()))
+        Ok(block
+            .ok()
+            .and_then(|block| BlockIdentity::read(&block).ok()))
     }
 }
 
@@ -106,7 +122,9 @@ impl ChainGuard {
     /// # Errors
     /// Returns in words why not; an unreachable URL is one of the reasons.
     pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
-        let Some(target) = self.targets.get(index) else { return Ok(()) };
+        let Some(target) = self.targets.get(index) else {
+            return Ok(());
+        };
         let checked = self.begin(target, Instant::now() + limit).await;
         checked.map(drop).map_err(|failed| match failed {
             Stopped::Excluded(why) => why,
@@ -154,7 +172,12 @@ impl ChainGuard {
         let begun = timeout_at(deadline, begun).await;
         let connection =
             begun.unwrap_or_else(|_| Err(Stopped::Failed(NodeError::Timeout.into())))?;
-        Ok(Poll { target, connection, deadline, memory })
+        Ok(Poll {
+            target,
+            connection,
+            deadline,
+            memory,
+        })
     }
 
     /// Polls the chain of a URL, and its head if that chain is the served one.
@@ -183,18 +206,25 @@ impl ChainGuard {
             }
             seen
         };
-        let mut results: Vec<_> =
-            seen.iter().map(|seen| seen.as_ref().map(|(_, result)| result.clone())).collect();
+        let mut results: Vec<_> = seen
+            .iter()
+            .map(|seen| seen.as_ref().map(|(_, result)| result.clone()))
+            .collect();
         if let Some(number) = group.read(|state| state.common_height(&results)) {
             let blocks = seen.iter_mut().map(|seen| async move {
                 let (poll, _) = seen.as_mut()?;
                 poll.deadline = Instant::now() + limit;
-                timeout_at(poll.deadline, poll.block(number)).await.ok()?.ok()
+                timeout_at(poll.deadline, poll.block(number))
+                    .await
+                    .ok()?
+                    .ok()
             });
             for (result, block) in results.iter_mut().zip(join_all(blocks).await) {
                 // without an answer, nothing is known about the URL
-                *result =
-                    result.take().zip(block).map(|(result, block)| PollResult { block, ..result });
+                *result = result
+                    .take()
+                    .zip(block)
+                    .map(|(result, block)| PollResult { block, ..result });
             }
         }
         group.end_round(&results);

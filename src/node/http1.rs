@@ -81,7 +81,14 @@ const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 impl Connection {
     pub(super) fn new(stream: NodeStream) -> Self {
         let (buffer, timer) = (BytesMut::new(), LazyTimer::default());
-        Self { stream, buffer, reusable: false, chain_epoch: 0, opened: Instant::now(), timer }
+        Self {
+            stream,
+            buffer,
+            reusable: false,
+            chain_epoch: 0,
+            opened: Instant::now(),
+            timer,
+        }
     }
 
     /// Whether the last exchange left the connection ready for another.
@@ -102,7 +109,9 @@ impl Connection {
         permit: &mut MemoryPermit,
     ) -> Result<Bytes, ExchangeError> {
         let mut timer = std::mem::take(&mut self.timer);
-        let answer = timer.within(deadline, pin!(self.ask(request, permit))).await;
+        let answer = timer
+            .within(deadline, pin!(self.ask(request, permit)))
+            .await;
         self.timer = timer;
         answer.unwrap_or(Err(ExchangeError::Answer(NodeError::Timeout)))
     }
@@ -162,7 +171,9 @@ impl Connection {
             let parsed = parser
                 .parse_response_with_uninit_headers(&mut response, &self.buffer, &mut fields)
                 .map_err(|_| INVALID)?;
-            let Status::Complete(length) = parsed else { return Ok(None) };
+            let Status::Complete(length) = parsed else {
+                return Ok(None);
+            };
             if length > MAX_HEAD {
                 return Err(INVALID);
             }
@@ -188,7 +199,8 @@ impl Connection {
         permit: &mut MemoryPermit,
     ) -> Result<Bytes, ExchangeError> {
         permit.reserve(length)?;
-        self.buffer.reserve(length.saturating_sub(self.buffer.len()));
+        self.buffer
+            .reserve(length.saturating_sub(self.buffer.len()));
         while self.buffer.len() < length {
             self.read_more().await?;
         }
@@ -238,7 +250,11 @@ impl Connection {
 
     async fn read_chunk_size(&mut self) -> Result<u64, ExchangeError> {
         loop {
-            if self.buffer.first().is_some_and(|digit| !digit.is_ascii_hexdigit()) {
+            if self
+                .buffer
+                .first()
+                .is_some_and(|digit| !digit.is_ascii_hexdigit())
+            {
                 // `httparse` takes a line without digits for the last chunk
                 return Err(INVALID);
             }
@@ -326,19 +342,32 @@ impl Head {
                 Some(1) => !has_token(connection, b"close"),
                 _ => has_token(connection, b"keep-alive"),
             };
-        Ok(Self { framing, keep_alive })
+        Ok(Self {
+            framing,
+            keep_alive,
+        })
     }
 }
 
 fn within_bound(bytes: usize) -> Result<(), ExchangeError> {
-    if bytes > MAX_ANSWER { Err(NodeError::Oversized.into()) } else { Ok(()) }
+    if bytes > MAX_ANSWER {
+        Err(NodeError::Oversized.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// The value of a field that may occur at most once.
 fn single<'a>(fields: &[Header<'a>], name: &str) -> Result<Option<&'a [u8]>, ExchangeError> {
-    let mut named = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+    let mut named = fields
+        .iter()
+        .filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = named.next().map(|field| field.value.trim_ascii());
-    if named.next().is_some() { Err(INVALID) } else { Ok(value) }
+    if named.next().is_some() {
+        Err(INVALID)
+    } else {
+        Ok(value)
+    }
 }
 
 fn parse_length(text: &[u8]) -> Result<usize, ExchangeError> {
@@ -351,7 +380,8 @@ fn parse_length(text: &[u8]) -> Result<usize, ExchangeError> {
 }
 
 fn has_token(list: &[u8], token: &[u8]) -> bool {
-    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+    list.split(|byte| *byte == b',')
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
 
 /// The bytes of a connection.
@@ -375,7 +405,9 @@ impl NodeStream {
                 let mut byte = [0];
                 let mut buffer = ReadBuf::new(&mut byte);
                 let mut cx = Context::from_waker(Waker::noop());
-                Pin::new(&mut **stream).poll_read(&mut cx, &mut buffer).is_pending()
+                Pin::new(&mut **stream)
+                    .poll_read(&mut cx, &mut buffer)
+                    .is_pending()
             }
         }
     }
@@ -430,7 +462,9 @@ mod tests {
     #[tokio::test]
     async fn an_idle_connection_holds_no_large_answer() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
         let (mut node, _) = listener.accept().await.unwrap();
         let answering = tokio::spawn(async move {
             for size in [1 << 20, 2] {
@@ -448,7 +482,11 @@ mod tests {
             assert_eq!(body.len(), size);
         }
         assert!(connection.is_reusable());
-        assert!(connection.buffer.capacity() <= 2 * READ_SIZE, "{}", connection.buffer.capacity());
+        assert!(
+            connection.buffer.capacity() <= 2 * READ_SIZE,
+            "{}",
+            connection.buffer.capacity()
+        );
         answering.await.unwrap();
     }
 }

@@ -58,6 +58,9 @@ impl Probes {
             chain::write_request(id, "starknet_specVersion", "[]", out);
         };
         let call = Call::new(write, Instant::now() + limit).over(ConnectionChoice::New);
-        target.ask(&call, &mut MemoryPermit::of(&self.memory)).await.map(drop)
+        target
+            .ask(&call, &mut MemoryPermit::of(&self.memory))
+            .await
+            .map(drop)
     }
 }

@@ -121,7 +121,9 @@ impl<'a> Named<'a> {
 
     /// Whether it is a block that is being built.
     fn is_open(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| !is_accepted(status))
+        self.status
+            .as_ref()
+            .is_some_and(|status| !is_accepted(status))
     }
 }
 
@@ -147,7 +149,12 @@ impl<'a> Choice<'a> {
     ) -> Self {
         let floor = group.floor();
         if let Route::Url(only) = route {
-            return Self { group, replica: None, only: Some(only), floor };
+            return Self {
+                group,
+                replica: None,
+                only: Some(only),
+                floor,
+            };
         }
         let replica = match route {
             Route::Block(number) if group.has_several() => {
@@ -155,14 +162,21 @@ impl<'a> Choice<'a> {
             }
             _ => None,
         };
-        Self { group, replica, only: None, floor }
+        Self {
+            group,
+            replica,
+            only: None,
+            floor,
+        }
     }
 
     /// The indices of the URLs, in the order in which they are tried.
     pub(super) fn order(&self, urls: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.replica.map(|(_, first)| first).or(self.only);
         let others = if self.only.is_some() { 0..0 } else { 0..urls };
-        first.into_iter().chain(others.filter(move |index| Some(*index) != first))
+        first
+            .into_iter()
+            .chain(others.filter(move |index| Some(*index) != first))
     }
 
     /// Whether the call may be sent to the URL. A single URL always gets it, and its answers are
@@ -190,7 +204,12 @@ impl<'a> Choice<'a> {
         };
         // without a lock
         (source == Source::Any && shows == Shows::Nothing)
-            || self.group.answered(index, Evidence { source, shows }, self.floor, Instant::now())
+            || self.group.answered(
+                index,
+                Evidence { source, shows },
+                self.floor,
+                Instant::now(),
+            )
     }
 
     /// Whether the call is for the primary.

@@ -23,11 +23,16 @@ impl ChainIdentity {
     /// Reads the results of `starknet_chainId` and of the request for the anchor block.
     pub(super) fn read(id: Option<&Value>, anchor: Option<&Value>) -> Self {
         let id = id.and_then(Value::as_str).and_then(Felt::parse);
-        Self { id, anchor: anchor.and_then(|block| BlockIdentity::read(block).ok()) }
+        Self {
+            id,
+            anchor: anchor.and_then(|block| BlockIdentity::read(block).ok()),
+        }
     }
 
     fn id(self) -> String {
-        let text = self.id.map(|id| id.to_short_string().unwrap_or_else(|| id.to_string()));
+        let text = self
+            .id
+            .map(|id| id.to_short_string().unwrap_or_else(|| id.to_string()));
         text.unwrap_or_else(|| "none".to_owned())
     }
 }
@@ -99,8 +104,14 @@ impl ServedChain {
     ) -> Result<(), String> {
         let mut state = self.state.lock();
         let verdict = self.compare(&mut state, index, found);
-        let status = if verdict.is_ok() { UrlStatus::Serves } else { UrlStatus::Excluded };
-        let Some(known) = state.urls.get_mut(index) else { return verdict };
+        let status = if verdict.is_ok() {
+            UrlStatus::Serves
+        } else {
+            UrlStatus::Excluded
+        };
+        let Some(known) = state.urls.get_mut(index) else {
+            return verdict;
+        };
         let before = std::mem::replace(known, status);
         match &verdict {
             Ok(()) if before == UrlStatus::Excluded => log::info!(url; "node URL is used again"),
@@ -118,7 +129,11 @@ impl ServedChain {
         let id = self.chain_id.or(pin.and_then(|pin| pin.id));
         if (pin.is_some() || id.is_some()) && found.id != id {
             let served = ChainIdentity { id, anchor: None };
-            return Err(format!("its chain is {}, the served one is {}", found.id(), served.id()));
+            return Err(format!(
+                "its chain is {}, the served one is {}",
+                found.id(),
+                served.id()
+            ));
         }
         if pin.is_none_or(|pin| pin == found) {
             *pin = Some(found);
@@ -133,6 +148,8 @@ impl ServedChain {
             return Ok(());
         }
         let (anchor, id) = (self.anchor, found.id());
-        Err(format!("its chain is {id}, but its block {anchor} differs from the served one's"))
+        Err(format!(
+            "its chain is {id}, but its block {anchor} differs from the served one's"
+        ))
     }
 }

@@ -37,7 +37,11 @@ impl Serving {
             let cause = from.left_out_cause.as_ref().or(from.cause.as_ref());
             cause.map_or_else(|| "its head is behind".to_owned(), String::clone)
         });
-        Some(Switch { from: from.url.clone(), to: to.url.clone(), cause })
+        Some(Switch {
+            from: from.url.clone(),
+            to: to.url.clone(),
+            cause,
+        })
     }
 }
 
@@ -77,8 +81,9 @@ mod tests {
                 left_out_cause: None,
             });
             let found = serving.update(&urls.collect::<Vec<_>>());
-            let found =
-                found.as_ref().map(|found| (&*found.from, &*found.to, found.cause.as_deref()));
+            let found = found
+                .as_ref()
+                .map(|found| (&*found.from, &*found.to, found.cause.as_deref()));
             assert_eq!(found, switch, "{answers:?}");
         }
     }

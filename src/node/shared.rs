@@ -61,13 +61,19 @@ impl Node {
 
     /// The indices of the URLs that may serve: all that are not left out.
     pub fn serving_urls(&self) -> Vec<usize> {
-        self.group
-            .read(|state| (0..self.records.len()).filter(|url| state.may_serve(*url)).collect())
+        self.group.read(|state| {
+            (0..self.records.len())
+                .filter(|url| state.may_serve(*url))
+                .collect()
+        })
     }
 
     /// The block to which reads at `latest` are pinned; `None` if each node has its own.
     pub fn pinned_head(&self) -> Option<u64> {
-        self.group.has_several().then(|| self.group.read(GroupState::pinned)).flatten()
+        self.group
+            .has_several()
+            .then(|| self.group.read(GroupState::pinned))
+            .flatten()
     }
 
     /// Records that clients have seen a block of this number: no older answer is passed on, until

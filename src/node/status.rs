@@ -69,7 +69,8 @@ impl NodeStatus {
                 failure: starting.or(open),
                 cause: start.as_deref().cloned().or_else(|| {
                     let failures = target.record.failures();
-                    open.and_then(|error| failures.cause_of(error)).or_else(|| failures.newest())
+                    open.and_then(|error| failures.cause_of(error))
+                        .or_else(|| failures.newest())
                 }),
                 answers: target.record.answers(),
                 is_latest: target.record.is_latest(),

@@ -48,7 +48,10 @@ struct AttemptLine {
 impl AttemptLine {
     fn begin() -> Self {
         let start = log::log_enabled!(log::Level::Debug).then(Instant::now);
-        Self { start, connection: "none" }
+        Self {
+            start,
+            connection: "none",
+        }
     }
 
     fn log(
@@ -72,7 +75,9 @@ impl AttemptLine {
         let url = &record.url;
         let connection = self.connection;
         let outcome = failed.map_or("ok", |failed| failed.failure.error().name());
-        let cause = failed.map(|failed| failed.cause.to_string()).unwrap_or_default();
+        let cause = failed
+            .map(|failed| failed.cause.to_string())
+            .unwrap_or_default();
         let took = start.elapsed();
         log::debug!(node, url, method, outcome, cause, connection, took:?; "node attempt");
     }
@@ -108,7 +113,8 @@ impl Target {
     /// Creates a target for each URL of the node, with connections of its own.
     pub(super) fn all(node: &Arc<Node>, config: &NodeConfig) -> Arc<[Self]> {
         let urls = node.records.iter().zip(config.url.iter());
-        urls.map(|(record, url)| Self::new(node, record, url, config)).collect()
+        urls.map(|(record, url)| Self::new(node, record, url, config))
+            .collect()
     }
 
     fn new(node: &Arc<Node>, record: &Arc<UrlRecord>, url: &NodeUrl, config: &NodeConfig) -> Self {
@@ -189,10 +195,13 @@ impl Target {
             self.put_idle(connection, Instant::now());
             Ok(payload)
         });
-        self.record.count(verified.as_ref().err().map(|failed| failed.failure));
+        self.record
+            .count(verified.as_ref().err().map(|failed| failed.failure));
         line.log(&self.record, call, verified.as_ref().err());
         verified.map_err(|failed| {
-            self.record.failures().note(failed.failure.error(), failed.cause, Instant::now());
+            self.record
+                .failures()
+                .note(failed.failure.error(), failed.cause, Instant::now());
             failed.failure
         })
     }
@@ -211,7 +220,10 @@ impl Target {
             && let Some(mut connection) = self.take_idle(call.start)
         {
             line.connection = "reused";
-            match connection.exchange(self.request(call), call.deadline, permit).await {
+            match connection
+                .exchange(self.request(call), call.deadline, permit)
+                .await
+            {
                 Ok(body) => return Ok((connection, body)),
                 Err(ExchangeError::BeforeAnswer) => self.node.metrics.node_retries.inc(),
                 Err(error) => return Err(error.into()),
@@ -231,7 +243,9 @@ impl Target {
             }
             failed
         })?;
-        let body = connection.exchange(self.request(call), call.deadline, permit).await?;
+        let body = connection
+            .exchange(self.request(call), call.deadline, permit)
+            .await?;
         Ok((connection, body))
     }
 
@@ -262,15 +276,27 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Result<(), String>, FailedAttempt> {
-        let anchor = format!(r#"{{"block_id":{{"block_number":{}}}}}"#, self.node.chain.anchor);
-        let calls = [("starknet_chainId", "[]"), ("starknet_getBlockWithTxHashes", &*anchor)];
+        let anchor = format!(
+            r#"{{"block_id":{{"block_number":{}}}}}"#,
+            self.node.chain.anchor
+        );
+        let calls = [
+            ("starknet_chainId", "[]"),
+            ("starknet_getBlockWithTxHashes", &*anchor),
+        ];
         let mut results = [None, None];
         for ((method, params), result) in calls.into_iter().zip(&mut results) {
-            *result = self.ask_over(connection, method, params, deadline, permit).await?.ok();
+            *result = self
+                .ask_over(connection, method, params, deadline, permit)
+                .await?
+                .ok();
         }
         let [id, anchor] = results;
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
-        Ok(self.node.chain.judge(self.record.index, &self.record.url, found))
+        Ok(self
+            .node
+            .chain
+            .judge(self.record.index, &self.record.url, found))
     }
 
     /// Calls a method with these parameters over `connection`, which is replaced if the node closes
@@ -285,7 +311,9 @@ impl Target {
     ) -> Result<Result<Value, i64>, FailedAttempt> {
         let write = |id, out: &mut Vec<u8>| chain::write_request(id, method, params, out);
         let call = Call::new(write, deadline);
-        let answer = connection.exchange(self.request(&call), deadline, permit).await;
+        let answer = connection
+            .exchange(self.request(&call), deadline, permit)
+            .await;
         let body = answer.map_err(|error| match error {
             ExchangeError::BeforeAnswer => FailedAttempt::connect(Cause::Fault(NodeError::Cut)),
             error => error.into(),
@@ -296,9 +324,9 @@ impl Target {
         let parse = |text| serde_json::from_slice::<Value>(text).ok();
         Ok(match Outcome::verify(&body, call.id) {
             Some(Outcome::Result(text)) => parse(text).ok_or(0),
-            Some(Outcome::Error(text)) => {
-                Err(parse(text).and_then(|error| error["code"].as_i64()).unwrap_or(0))
-            }
+            Some(Outcome::Error(text)) => Err(parse(text)
+                .and_then(|error| error["code"].as_i64())
+                .unwrap_or(0)),
             None => Err(0),
         })
     }
@@ -320,20 +348,28 @@ impl Target {
             }
         };
         let connected = tokio::time::timeout(self.connect_timeout, connect).await;
-        Ok(Box::new(Connection::new(connected.map_err(|_| Cause::ConnectTimeout)??)))
+        Ok(Box::new(Connection::new(
+            connected.map_err(|_| Cause::ConnectTimeout)??,
+        )))
     }
 
     /// Performs the TLS handshake; the node's certificate must be for the host of the URL.
     async fn secure(&self, tls: &TlsConnector, stream: TcpStream) -> io::Result<NodeStream> {
         let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-        Ok(NodeStream::Secured(Box::new(tls.connect(name, stream).await?)))
+        Ok(NodeStream::Secured(Box::new(
+            tls.connect(name, stream).await?,
+        )))
     }
 
     /// Takes the connection that was used last, unless it expired or is old, the node closed it, or
     /// its chain has to be checked again.
     fn take_idle(&self, now: Instant) -> Option<Box<Connection>> {
         let mut idle = self.idle.lock();
-        while let Some(Idle { mut connection, since }) = idle.pop_back() {
+        while let Some(Idle {
+            mut connection,
+            since,
+        }) = idle.pop_back()
+        {
             let is_known = connection.chain_epoch == self.node.chain.epoch();
             let is_fresh = now.duration_since(since) < self.idle_timeout
                 && now.duration_since(connection.opened) < self.lifetime;
@@ -391,15 +427,27 @@ impl UrlRecord {
         let latest = Arc::new(AtomicUsize::new(0));
         let record = |(index, url): (usize, &String)| {
             let is_unique = shown.iter().filter(|other| *other == url).count() == 1;
-            let url = if is_unique { url.clone() } else { format!("{url} ({index})") };
+            let url = if is_unique {
+                url.clone()
+            } else {
+                format!("{url} ({index})")
+            };
             let label = index.to_string();
             let attempts = std::array::from_fn(|outcome| {
-                let error = outcome.checked_sub(1).and_then(|error| NodeError::ALL.get(error));
+                let error = outcome
+                    .checked_sub(1)
+                    .and_then(|error| NodeError::ALL.get(error));
                 let outcome = error.map_or("ok", |error| error.name());
                 metrics.node_attempts.with_label_values(&[&*label, outcome])
             });
             let latest = Arc::clone(&latest);
-            Arc::new(Self { index, url, attempts, latest, failures: Mutex::default() })
+            Arc::new(Self {
+                index,
+                url,
+                attempts,
+                latest,
+                failures: Mutex::default(),
+            })
         };
         shown.iter().enumerate().map(record).collect()
     }

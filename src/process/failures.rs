@@ -38,11 +38,18 @@ impl Failures {
         present: &[Trouble],
         cause_of: impl FnOnce(&str) -> Option<String>,
     ) -> Option<Finding> {
-        let counted = requests.unanswered().filter(|(reason, _)| is_fault(*reason));
-        let now: BTreeMap<_, _> = counted.map(|(reason, count)| (reason.name(), count)).collect();
+        let counted = requests
+            .unanswered()
+            .filter(|(reason, _)| is_fault(*reason));
+        let now: BTreeMap<_, _> = counted
+            .map(|(reason, count)| (reason.name(), count))
+            .collect();
         let before = std::mem::replace(&mut self.failed, now);
         let new = |(reason, count): (&&'static str, &u64)| {
-            (count - before.get(reason).copied().unwrap_or_default(), *reason)
+            (
+                count - before.get(reason).copied().unwrap_or_default(),
+                *reason,
+            )
         };
         let (most, reason) = self.failed.iter().map(new).max()?;
         let failed: u64 = self.failed.iter().map(new).map(|(count, _)| count).sum();
@@ -53,7 +60,11 @@ impl Failures {
             .any(|trouble| trouble.finding.is_failing && trouble.condition != Condition::Requests);
         let is_bad = failed >= FEW && failed * TOLERATED >= all;
         let is_new = self.bad < LASTING;
-        self.bad = if is_bad && !(is_explained && is_new) { self.bad + 1 } else { 0 };
+        self.bad = if is_bad && !(is_explained && is_new) {
+            self.bad + 1
+        } else {
+            0
+        };
         (self.bad >= LASTING).then(|| {
             let mut cause = format!("{failed} of {all} within {WINDOW:?}, {most} of them {reason}");
             if let Some(why) = cause_of(reason) {
@@ -75,9 +86,15 @@ pub(super) fn node_cause<'a>(reason: &str, failures: &'a [UrlFailure]) -> Option
     let belongs = |failure: &&UrlFailure| {
         let own = Refusal::from(failure.error).reason;
         let of_stopped = failure.stops_calls.then_some(Reason::UpstreamUnreachable);
-        [Some(own), of_stopped].into_iter().flatten().any(|of| of.name() == reason)
+        [Some(own), of_stopped]
+            .into_iter()
+            .flatten()
+            .any(|of| of.name() == reason)
     };
-    let newest = failures.iter().filter(belongs).max_by_key(|failure| failure.at)?;
+    let newest = failures
+        .iter()
+        .filter(belongs)
+        .max_by_key(|failure| failure.at)?;
     Some(&newest.cause)
 }
 
@@ -104,22 +121,51 @@ mod tests {
         let refused = (NodeError::Unreachable, "connection refused", 1, true);
         let broken = (NodeError::Status, "500 Internal Server Error", 2, false);
         let slow = (NodeError::Timeout, "no answer in time", 3, true);
-        let cut = (NodeError::Cut, "the connection ended before the answer", 4, false);
+        let cut = (
+            NodeError::Cut,
+            "the connection ended before the answer",
+            4,
+            false,
+        );
         let busy = (NodeError::Status, "503 Service Unavailable", 5, true);
         for (reason, failures, expected) in [
-            (Reason::UpstreamUnreachable, vec![refused, broken], Some(refused.1)),
-            (Reason::UpstreamStatus, vec![refused, broken], Some(broken.1)),
+            (
+                Reason::UpstreamUnreachable,
+                vec![refused, broken],
+                Some(refused.1),
+            ),
+            (
+                Reason::UpstreamStatus,
+                vec![refused, broken],
+                Some(broken.1),
+            ),
             (Reason::UpstreamUnreachable, vec![broken], None),
             (Reason::UpstreamUnreachable, vec![refused, cut], Some(cut.1)),
-            (Reason::UpstreamTimeout, vec![refused, slow, cut], Some(slow.1)),
+            (
+                Reason::UpstreamTimeout,
+                vec![refused, slow, cut],
+                Some(slow.1),
+            ),
             // a URL that hung gets no calls
-            (Reason::UpstreamUnreachable, vec![broken, slow], Some(slow.1)),
+            (
+                Reason::UpstreamUnreachable,
+                vec![broken, slow],
+                Some(slow.1),
+            ),
             (Reason::UpstreamUnreachable, vec![slow, busy], Some(busy.1)),
-            (Reason::UpstreamInvalid, vec![refused, broken, slow, cut, busy], None),
+            (
+                Reason::UpstreamInvalid,
+                vec![refused, broken, slow, cut, busy],
+                None,
+            ),
             (Reason::UpstreamTimeout, vec![], None),
         ] {
             let failures: Vec<_> = failures.into_iter().map(failure).collect();
-            assert_eq!(node_cause(reason.name(), &failures), expected, "{reason:?} {failures:?}");
+            assert_eq!(
+                node_cause(reason.name(), &failures),
+                expected,
+                "{reason:?} {failures:?}"
+            );
         }
     }
 }

@@ -76,15 +76,23 @@ struct Reserved {
 /// # Errors
 /// Fails if the limit is too low for any connection.
 pub(crate) fn raise_limit(needs: FileNeeds) -> Result<(), TooFewFiles> {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return Ok(());
+    };
     let limit = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,
     };
-    let Reserved { from_clients, from_node } = reserve(limit, needs)?;
+    let Reserved {
+        from_clients,
+        from_node,
+    } = reserve(limit, needs)?;
     DescriptorUse::Client.reserve(from_clients);
     DescriptorUse::Node.reserve(from_node);
-    let needed = needs.clients.saturating_add(needs.node).saturating_add(OTHERS);
+    let needed = needs
+        .clients
+        .saturating_add(needs.node)
+        .saturating_add(OTHERS);
     if limit < needed {
         log::warn!(
             "at most {limit} open files, but all connections take {needed}: raise LimitNOFILE or \
@@ -100,9 +108,16 @@ fn reserve(limit: u64, needs: FileNeeds) -> Result<Reserved, TooFewFiles> {
     let own = needs.own;
     let free = limit.checked_sub(own).filter(|free| *free >= FEWEST);
     let free = free.ok_or(TooFewFiles { limit, own })?;
-    let for_both = needs.node.saturating_add(OTHERS).min(limit / 4).min(free / 2);
+    let for_both = needs
+        .node
+        .saturating_add(OTHERS)
+        .min(limit / 4)
+        .min(free / 2);
     let for_operator = RESERVED.min(limit / 8).min(free / 4);
-    Ok(Reserved { from_clients: limit - for_both, from_node: limit - for_operator })
+    Ok(Reserved {
+        from_clients: limit - for_both,
+        from_node: limit - for_operator,
+    })
 }
 
 #[cfg(test)]
@@ -123,8 +138,20 @@ mod tests {
             (64, 34, Ok((49, 57))),
             (20, 34, Err(())),
         ] {
-            let found = reserve(limit, FileNeeds { own, clients: 20_000, node: 1_024 });
-            let found = found.map(|Reserved { from_clients, from_node }| (from_clients, from_node));
+            let found = reserve(
+                limit,
+                FileNeeds {
+                    own,
+                    clients: 20_000,
+                    node: 1_024,
+                },
+            );
+            let found = found.map(
+                |Reserved {
+                     from_clients,
+                     from_node,
+                 }| (from_clients, from_node),
+            );
             assert_eq!(found.map_err(|_| ()), expected, "{limit}, {own}");
             if let Ok((from_clients, from_node)) = found {
                 assert!(from_clients >= own + FEWEST / 2, "{limit}: clients");
@@ -136,8 +163,14 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_limit_that_suffices() {
-        let needs = |own| FileNeeds { own, clients: 1, node: 1 };
-        let refusal = reserve(64, needs(56)).expect_err("12 are needed").to_string();
+        let needs = |own| FileNeeds {
+            own,
+            clients: 1,
+            node: 1,
+        };
+        let refusal = reserve(64, needs(56))
+            .expect_err("12 are needed")
+            .to_string();
         assert!(refusal.ends_with("to at least 68"), "{refusal}");
         assert!(reserve(68, needs(56)).is_ok());
     }

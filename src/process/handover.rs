@@ -39,7 +39,10 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 const SPAWN: &str = r#""$0" "$@" >&2 & echo $!"#;
 
 /// How long to wait for a failed successor to exit.
-const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const EXIT_TIMEOUT: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 const READY: u8 = b'r';
 const RELEASE: u8 = b'g';
@@ -74,7 +77,10 @@ impl Program {
             Some(path) => std::path::absolute(path)?,
             None => std::env::current_exe()?,
         };
-        Ok(Self { path, arguments: arguments.collect() })
+        Ok(Self {
+            path,
+            arguments: arguments.collect(),
+        })
     }
 
     /// Starts the program with these sockets, and waits until it is ready to serve.
@@ -101,7 +107,12 @@ impl Program {
     fn start(&self, sockets: &[ListenerFd], stream: UnixStream) -> io::Result<Pid> {
         let mut names = Vec::new();
         let mut fds = Vec::new();
-        for ListenerFd { surface, fd, is_held } in sockets {
+        for ListenerFd {
+            surface,
+            fd,
+            is_held,
+        } in sockets
+        {
             let held = if *is_held { HELD } else { "" };
             names.push(format!("{}{held}", surface.name()));
             fds.push(fd.try_clone()?);
@@ -110,16 +121,28 @@ impl Program {
         fds.push(stream.into_std()?.into());
         let count = fds.len().to_string();
         let mappings = (FIRST_FD..).zip(fds);
-        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
+        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping {
+            parent_fd,
+            child_fd,
+        });
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SPAWN]).arg(&self.path).args(&self.arguments);
+        command
+            .args(["-c", SPAWN])
+            .arg(&self.path)
+            .args(&self.arguments);
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
-        command.env("LISTEN_FDS", count).env("LISTEN_FDNAMES", names.join(":"));
+        command
+            .env("LISTEN_FDS", count)
+            .env("LISTEN_FDNAMES", names.join(":"));
         // these name this process; without them, the variables above apply to any process
         command.env_remove("LISTEN_PID").env_remove("WATCHDOG_PID");
-        command.fd_mappings(mappings.collect()).map_err(io::Error::other)?;
+        command
+            .fd_mappings(mappings.collect())
+            .map_err(io::Error::other)?;
         let output = command.output()?.stdout;
-        let process = str::from_utf8(&output).ok().and_then(|text| text.trim().parse().ok());
+        let process = str::from_utf8(&output)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         let process = process.and_then(Pid::from_raw);
         process.ok_or_else(|| io::Error::other("the shell started nothing"))
     }
@@ -137,7 +160,11 @@ pub(crate) struct Successor {
 
 impl Successor {
     fn of(id: Pid, stream: UnixStream) -> io::Result<Self> {
-        Ok(Self { id, process: Some(pidfd_open(id, PidfdFlags::empty())?), stream })
+        Ok(Self {
+            id,
+            process: Some(pidfd_open(id, PidfdFlags::empty())?),
+            stream,
+        })
     }
 
     pub(crate) fn process_id(&self) -> u32 {
@@ -147,8 +174,15 @@ impl Successor {
     /// Waits up to [`EXIT_TIMEOUT`] for a successor that closed the socket, so that its errors are
     /// logged first.
     async fn exits(&self) {
-        let Some(Ok(process)) = self.process.as_ref().map(OwnedFd::try_clone) else { return };
-        let wait = move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT));
+        let Some(Ok(process)) = self.process.as_ref().map(OwnedFd::try_clone) else {
+            return;
+        };
+        let wait = move || {
+            poll(
+                &mut [PollFd::new(&process, PollFlags::IN)],
+                Some(&EXIT_TIMEOUT),
+            )
+        };
         // whether it has exited or not, it is dropped next
         let _ = tokio::task::spawn_blocking(wait).await;
     }

@@ -92,7 +92,9 @@ impl Health {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
             if let Some(Switch { from, to, cause }) = serving.update(&self.node.urls()) {
-                self.metrics.conditions.node_switched(&from, &to, cause.as_deref());
+                self.metrics
+                    .conditions
+                    .node_switched(&from, &to, cause.as_deref());
             }
             // a bypass of less than an interval, as at the start, is not reported
             let was_bypassed = std::mem::replace(&mut bypassed, self.is_cache_bypassed());
@@ -126,9 +128,18 @@ impl Health {
     }
 
     fn requests(&self) -> [(Surface, &Requests); 3] {
-        let Metrics { requests, relay, sidecar, .. } = &*self.metrics;
+        let Metrics {
+            requests,
+            relay,
+            sidecar,
+            ..
+        } = &*self.metrics;
         let [relay, sidecar] = [&relay.requests, &sidecar.requests];
-        [(Surface::Gateway, requests), (Surface::Relay, relay), (Surface::Sidecar, sidecar)]
+        [
+            (Surface::Gateway, requests),
+            (Surface::Relay, relay),
+            (Surface::Sidecar, sidecar),
+        ]
     }
 
     /// How the node failed, if `reason` is a failure of the node.
@@ -144,7 +155,9 @@ impl Health {
         let Some(storage) = &self.storage else { return };
         let mut watch = StoreWatch::default();
         loop {
-            let failures = self.store_refusals().saturating_add(storage.store.failures());
+            let failures = self
+                .store_refusals()
+                .saturating_add(storage.store.failures());
             let failed = probe_store(storage, watch.next(failures, Instant::now())).await;
             let cause = watch.after(failed, Instant::now());
             self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
@@ -154,13 +167,19 @@ impl Health {
 
     /// Checks how far the replica of the store is behind.
     async fn compare_replica(&self) {
-        let Some(Storage { store, runtime }) = &self.storage else { return };
+        let Some(Storage { store, runtime }) = &self.storage else {
+            return;
+        };
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
             ticks.tick().await;
             let store = Arc::clone(store);
-            let checked = runtime.spawn(async move { store.check_replica().await }).await;
-            let Ok(Some(ReplicaStatus { lag, cause })) = checked else { return };
+            let checked = runtime
+                .spawn(async move { store.check_replica().await })
+                .await;
+            let Ok(Some(ReplicaStatus { lag, cause })) = checked else {
+                return;
+            };
             self.metrics.sidecar.replica(lag, cause.as_deref());
             self.report(Condition::Replica, cause.map(|cause| finding("", &cause)));
         }
@@ -168,7 +187,9 @@ impl Health {
 
     /// Reads when old rows were last deleted. The metric keeps its value while that cannot be read.
     async fn read_pruned(&self) {
-        let Some(Storage { store, runtime }) = &self.storage else { return };
+        let Some(Storage { store, runtime }) = &self.storage else {
+            return;
+        };
         let mut ticks = tokio::time::interval(PRUNED_INTERVAL);
         loop {
             ticks.tick().await;
@@ -184,13 +205,21 @@ impl Health {
     fn store_refusals(&self) -> u64 {
         let all = [&self.metrics.relay.requests, &self.metrics.sidecar.requests];
         let all = all.into_iter().flat_map(Requests::unanswered);
-        all.filter(|(reason, _)| *reason == Reason::StoreUnavailable).map(|(_, count)| count).sum()
+        all.filter(|(reason, _)| *reason == Reason::StoreUnavailable)
+            .map(|(_, count)| count)
+            .sum()
     }
 
     /// Probes the URLs that failed, even if there are no requests.
     async fn probe(&self) {
-        let of_relay = self.surfaces.relay.as_ref().map(|relay| relay.node().probes());
-        let all = [Some(&self.probes), of_relay.as_ref()].into_iter().flatten();
+        let of_relay = self
+            .surfaces
+            .relay
+            .as_ref()
+            .map(|relay| relay.node().probes());
+        let all = [Some(&self.probes), of_relay.as_ref()]
+            .into_iter()
+            .flatten();
         join_all(all.map(|probes| probes.run(INTERVAL))).await;
     }
 
@@ -208,13 +237,19 @@ impl Health {
     }
 
     fn nodes(&self) -> impl Iterator<Item = NodeStatus> {
-        let of_relay = self.surfaces.relay.as_ref().map(|relay| relay.node().status());
+        let of_relay = self
+            .surfaces
+            .relay
+            .as_ref()
+            .map(|relay| relay.node().status());
         [Some(self.node.clone()), of_relay].into_iter().flatten()
     }
 
     fn report(&self, condition: Condition, found: impl IntoIterator<Item = Finding>) {
         let found = found.into_iter().collect();
-        self.metrics.conditions.update(condition, found, SystemTime::now());
+        self.metrics
+            .conditions
+            .update(condition, found, SystemTime::now());
     }
 
     /// The URLs that do not answer or are left out; if that is all of them, requests fail.
@@ -222,25 +257,42 @@ impl Health {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
         for url in self.nodes().flat_map(|node| node.urls()) {
             let known = failures.entry(url.url).or_default();
-            let cause =
-                url.failure.map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
+            let cause = url
+                .failure
+                .map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
             let cause = cause.or(url.left_out_cause);
             *known = known.take().or(cause);
         }
         for (url, cause) in self.silent.lock().iter() {
-            failures.entry(url.clone()).or_default().get_or_insert_with(|| cause.clone());
+            failures
+                .entry(url.clone())
+                .or_default()
+                .get_or_insert_with(|| cause.clone());
         }
         let is_failing = failures.values().all(Option::is_some);
-        let down = failures.into_iter().filter_map(|(url, failure)| Some((url, failure?)));
-        down.map(|(url, cause)| Finding { is_failing, ..finding(&url, &cause) }).collect()
+        let down = failures
+            .into_iter()
+            .filter_map(|(url, failure)| Some((url, failure?)));
+        down.map(|(url, cause)| Finding {
+            is_failing,
+            ..finding(&url, &cause)
+        })
+        .collect()
     }
 
     fn is_starting(&self) -> bool {
-        self.node.urls().iter().all(|url| url.failure == Some(NodeError::Starting))
+        self.node
+            .urls()
+            .iter()
+            .all(|url| url.failure == Some(NodeError::Starting))
     }
 
     fn is_cache_bypassed(&self) -> bool {
-        let cache = self.surfaces.gateway.as_ref().map(|gateway| gateway.cache());
+        let cache = self
+            .surfaces
+            .gateway
+            .as_ref()
+            .map(|gateway| gateway.cache());
         cache.is_some_and(|cache| cache.enabled && cache.suspended)
     }
 
@@ -253,20 +305,29 @@ impl Health {
             Some(fleet) if fleet.failure().is_some() => return None,
             Some(_) => "neither the fleet nor the node reports the chain's position in time",
         };
-        Some(Finding { needs_node: true, ..finding("", cause) })
+        Some(Finding {
+            needs_node: true,
+            ..finding("", cause)
+        })
     }
 
     /// A file that the last reload refused: what is applied is older, and a restart would fail.
     fn configuration(&self) -> Option<Finding> {
         let cause =
             "the last reload failed, and so would a restart: see the log, then reload again";
-        self.in_force.last_reload().failed.then(|| finding("", cause))
+        self.in_force
+            .last_reload()
+            .failed
+            .then(|| finding("", cause))
     }
 
     fn fleet(&self) -> Option<Finding> {
         let fleet = self.fleet.as_ref()?;
         let is_failing = fleet.refuses_without_store();
-        fleet.failure().map(|cause| Finding { is_failing, ..finding("", &cause) })
+        fleet.failure().map(|cause| Finding {
+            is_failing,
+            ..finding("", &cause)
+        })
     }
 
     /// The pins that do not match; `None` while the node starts, since its URL then has a
@@ -287,19 +348,30 @@ impl Health {
         if needs_node {
             cause += ", unreadable";
         }
-        Some(Finding { needs_node, ..failure("", &cause) })
+        Some(Finding {
+            needs_node,
+            ..failure("", &cause)
+        })
     }
 }
 
 /// A finding that does not make requests fail.
 fn finding(subject: &str, cause: &str) -> Finding {
     let (subject, cause) = (subject.to_owned(), cause.to_owned());
-    Finding { subject, cause, is_failing: false, needs_node: false }
+    Finding {
+        subject,
+        cause,
+        is_failing: false,
+        needs_node: false,
+    }
 }
 
 /// A finding that makes requests fail.
 fn failure(subject: &str, cause: &str) -> Finding {
-    Finding { is_failing: true, ..finding(subject, cause) }
+    Finding {
+        is_failing: true,
+        ..finding(subject, cause)
+    }
 }
 
 fn certificates(certificates: &Certificates) -> Vec<Finding> {
@@ -330,7 +402,10 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
             if let Some(order) = order.filter(|order| !order.words.is_empty()) {
                 cause = format!("{cause}: {}", order.words);
             }
-            Finding { is_failing: left.is_zero(), ..finding(surface.name(), &cause) }
+            Finding {
+                is_failing: left.is_zero(),
+                ..finding(surface.name(), &cause)
+            }
         })
     });
     found.collect()
@@ -347,7 +422,10 @@ fn open_files() -> Option<Finding> {
     let is_scarce = is_failing || taken.saturating_mul(10) > limit.saturating_mul(9);
     is_scarce.then(|| {
         let cause = format!("about {taken} of {limit} are in use");
-        Finding { is_failing, ..finding("", &cause) }
+        Finding {
+            is_failing,
+            ..finding("", &cause)
+        }
     })
 }
 

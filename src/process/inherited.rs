@@ -35,7 +35,9 @@ impl Socket {
             Self::Tcp(listener) => listener.local_addr().map(Listen::Tcp),
             Self::Unix(listener) => {
                 let address = listener.local_addr()?;
-                let path = address.as_pathname().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                let path = address
+                    .as_pathname()
+                    .ok_or(io::ErrorKind::AddrNotAvailable)?;
                 Ok(Listen::Unix(path.to_owned()))
             }
         }
@@ -71,7 +73,11 @@ impl BoundSocket {
     /// # Errors
     /// Fails if the address cannot be read.
     pub(crate) fn new(socket: Socket) -> io::Result<Self> {
-        Ok(Self { listen: socket.listen()?, socket, is_held: false })
+        Ok(Self {
+            listen: socket.listen()?,
+            socket,
+            is_held: false,
+        })
     }
 }
 
@@ -118,9 +124,14 @@ impl Inherited {
         let mut fds = ListenFd::from_env();
         let mut inherited = Self::default();
         for at in 0..fds.len() {
-            let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown");
-            let none =
-                || InheritError::NoListener { fd: FIRST_FD as usize + at, name: name.to_owned() };
+            let name = names
+                .next()
+                .filter(|name| !name.is_empty())
+                .unwrap_or("unknown");
+            let none = || InheritError::NoListener {
+                fd: FIRST_FD as usize + at,
+                name: name.to_owned(),
+            };
             if name == HANDOVER {
                 let stream = fds.take_custom(at, AF_UNIX, SOCK_STREAM, "stream socket");
                 inherited.predecessor = stream.ok().flatten().map(Predecessor::new);
@@ -130,18 +141,26 @@ impl Inherited {
             let held_name = name.strip_suffix(HELD);
             let mut socket = BoundSocket::new(socket).map_err(|_| none())?;
             socket.is_held = held_name.is_some();
-            inherited.sockets.push((held_name.unwrap_or(name).to_owned(), socket));
+            inherited
+                .sockets
+                .push((held_name.unwrap_or(name).to_owned(), socket));
         }
         if inherited.predecessor.is_none() {
             // the service manager keeps the sockets that it passes
-            inherited.sockets.iter_mut().for_each(|(_, socket)| socket.is_held = true);
+            inherited
+                .sockets
+                .iter_mut()
+                .for_each(|(_, socket)| socket.is_held = true);
         }
         Ok(inherited)
     }
 
     /// Sockets that this process bound before it built the server, each with its surface's name.
     pub(crate) fn bound(sockets: Vec<(String, BoundSocket)>) -> Self {
-        Self { sockets, predecessor: None }
+        Self {
+            sockets,
+            predecessor: None,
+        }
     }
 
     /// The socket for the surface `name` that is configured to listen on `listen`.
@@ -167,8 +186,16 @@ impl Inherited {
     /// # Errors
     /// Fails if the service manager passed a socket that no surface uses.
     pub(crate) fn finish(self) -> Result<Option<Predecessor>, InheritError> {
-        match self.sockets.into_iter().next().filter(|_| self.predecessor.is_none()) {
-            Some((name, socket)) => Err(InheritError::Unclaimed { name, listen: socket.listen }),
+        match self
+            .sockets
+            .into_iter()
+            .next()
+            .filter(|_| self.predecessor.is_none())
+        {
+            Some((name, socket)) => Err(InheritError::Unclaimed {
+                name,
+                listen: socket.listen,
+            }),
             None => Ok(self.predecessor),
         }
     }
@@ -177,7 +204,9 @@ impl Inherited {
 fn listener(fds: &mut ListenFd, at: usize) -> Option<Socket> {
     let tcp = fds.take_tcp_listener(at).ok().flatten().map(Socket::Tcp);
     let socket = tcp.or_else(|| fds.take_unix_listener(at).ok().flatten().map(Socket::Unix))?;
-    getsockopt(&socket, AcceptConn).unwrap_or(false).then_some(socket)
+    getsockopt(&socket, AcceptConn)
+        .unwrap_or(false)
+        .then_some(socket)
 }
 
 /// Whether a socket at `actual` matches the configured address; port 0 matches any port.

@@ -153,13 +153,24 @@ impl Lifecycle {
 
     fn status(&self, state: &str) -> String {
         let name = |at: &Listener| format!("{} {}", at.surface.name(), at.listen);
-        format!("{state}; {}", self.listeners.iter().map(name).collect::<Vec<_>>().join(", "))
+        format!(
+            "{state}; {}",
+            self.listeners
+                .iter()
+                .map(name)
+                .collect::<Vec<_>>()
+                .join(", ")
+        )
     }
 
     /// The owner of the sockets after a stop signal: the service manager, if it holds those of all
     /// surfaces.
     fn socket_owner(&self) -> SocketOwner {
-        let surfaces = || self.sockets.iter().filter(|socket| socket.surface != Surface::Admin);
+        let surfaces = || {
+            self.sockets
+                .iter()
+                .filter(|socket| socket.surface != Surface::Admin)
+        };
         let all_are_held = surfaces().all(|socket| socket.is_held);
         if all_are_held && surfaces().count() > 0 {
             SocketOwner::Manager

@@ -52,7 +52,11 @@ pub(crate) fn bind(
         None => BoundSocket::new(bind_new(listen)?)?,
     };
     bound.socket.set_nonblocking()?;
-    let holder = if bound.is_held { "service manager" } else { "portcullis" };
+    let holder = if bound.is_held {
+        "service manager"
+    } else {
+        "portcullis"
+    };
     let (name, address) = (surface.name(), bound.listen.to_string());
     log::info!(surface = name, address = address, holder = holder; "listening");
     Ok(bound)
@@ -92,7 +96,9 @@ fn bind_new(listen: &Listen) -> io::Result<Socket> {
 
 /// Binds a Unix socket, replacing the file that a dead process left behind.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let is_socket = path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket());
+    let is_socket = path
+        .symlink_metadata()
+        .is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
         std::fs::remove_file(path)?;
     }
@@ -112,8 +118,15 @@ pub(crate) struct Listening<A> {
 }
 
 enum Acceptor<A> {
-    Tcp { service: Box<ListeningService<A>>, address: String, listener: TcpListener },
-    Unix { app: A, listener: UnixListener },
+    Tcp {
+        service: Box<ListeningService<A>>,
+        address: String,
+        listener: TcpListener,
+    },
+    Unix {
+        app: A,
+        listener: UnixListener,
+    },
 }
 
 impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
@@ -133,13 +146,23 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
                 // the kernel reads into Pingora's own buffers, and writes from them
                 let unbuffered = L4BufferSettings::unbuffered();
                 service.add_listener(ListenerConfig::tcp(&address).l4_buffer(unbuffered));
-                Acceptor::Tcp { service: Box::new(service), address, listener }
+                Acceptor::Tcp {
+                    service: Box::new(service),
+                    address,
+                    listener,
+                }
             }
             Socket::Unix(listener) => Acceptor::Unix { app, listener },
         };
         let runtimes = Arc::clone(runtimes);
         let shutdown = drain.listener();
-        Ok(Self { name: surface.name(), threads, acceptor: Some(acceptor), shutdown, runtimes })
+        Ok(Self {
+            name: surface.name(),
+            threads,
+            acceptor: Some(acceptor),
+            shutdown,
+            runtimes,
+        })
     }
 }
 
@@ -151,11 +174,17 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
         _: ShutdownWatch,
         listeners_per_fd: usize,
     ) {
-        let Some(acceptor) = self.acceptor.take() else { return };
+        let Some(acceptor) = self.acceptor.take() else {
+            return;
+        };
         let shutdown = self.shutdown.clone();
         let accepts = async move {
             match acceptor {
-                Acceptor::Tcp { mut service, address, listener } => {
+                Acceptor::Tcp {
+                    mut service,
+                    address,
+                    listener,
+                } => {
                     if let Some(fds) = &fds {
                         fds.lock().add(address, listener.into_raw_fd());
                     }

@@ -55,31 +55,46 @@ pub struct FileErrors(pub Vec<FileError>);
 
 impl From<SecretError> for FileError {
     fn from(error: SecretError) -> Self {
-        Self { key: error.key().to_owned(), message: error.to_string() }
+        Self {
+            key: error.key().to_owned(),
+            message: error.to_string(),
+        }
     }
 }
 
 impl From<CredentialsError> for FileError {
     fn from(error: CredentialsError) -> Self {
-        Self { key: error.key().to_owned(), message: error.to_string() }
+        Self {
+            key: error.key().to_owned(),
+            message: error.to_string(),
+        }
     }
 }
 
 impl From<fleet::CredentialsError> for FileError {
     fn from(fleet::CredentialsError(key, message): fleet::CredentialsError) -> Self {
-        Self { key: key.to_owned(), message }
+        Self {
+            key: key.to_owned(),
+            message,
+        }
     }
 }
 
 impl From<AcmeFileError> for FileError {
     fn from(error: AcmeFileError) -> Self {
-        Self { key: error.key().to_owned(), message: error.to_string() }
+        Self {
+            key: error.key().to_owned(),
+            message: error.to_string(),
+        }
     }
 }
 
 impl From<TlsError> for FileError {
     fn from(error: TlsError) -> Self {
-        Self { key: error.key(), message: error.message() }
+        Self {
+            key: error.key(),
+            message: error.message(),
+        }
     }
 }
 
@@ -108,13 +123,21 @@ impl Loaded {
             hardening::no_core_files();
         }
         let relay = config.relay.as_ref().map(Settings::load).transpose();
-        let sidecar = config.sidecar.as_ref().map(sidecar::Settings::load).transpose();
+        let sidecar = config
+            .sidecar
+            .as_ref()
+            .map(sidecar::Settings::load)
+            .transpose();
         let admin = config.admin.as_ref().map(Access::load).transpose();
         let credentials = Credentials::load(&config.node);
         match (identities, relay, sidecar, admin, credentials) {
-            (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin), Ok(credentials)) => {
-                Ok(Self { identities, relay, sidecar, admin, credentials })
-            }
+            (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin), Ok(credentials)) => Ok(Self {
+                identities,
+                relay,
+                sidecar,
+                admin,
+                credentials,
+            }),
             (identities, relay, sidecar, admin, credentials) => {
                 let mut errors = FileErrors(Vec::new());
                 errors.add(credentials.err().into_iter().flatten());
@@ -155,14 +178,27 @@ impl Loaded {
     ) -> Result<(Self, StartSecrets), FileErrors> {
         let loaded = Self::load_with(config, identities);
         let keys = config.relay.as_ref().map(load_keys).transpose();
-        let store = config.store.as_ref().and_then(|store| store.password_file.as_deref());
+        let store = config
+            .store
+            .as_ref()
+            .and_then(|store| store.password_file.as_deref());
         let store_password = secrets::read_optional("store.password_file", store);
-        let fleet = config.fleet.as_ref().map(fleet::Credentials::load).transpose();
+        let fleet = config
+            .fleet
+            .as_ref()
+            .map(fleet::Credentials::load)
+            .transpose();
         let acme = config.acme.as_ref().map(acme::load).transpose();
         match (loaded, keys, store_password, fleet, acme) {
-            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet), Ok(acme)) => {
-                Ok((loaded, StartSecrets { keys, store_password, fleet, acme }))
-            }
+            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet), Ok(acme)) => Ok((
+                loaded,
+                StartSecrets {
+                    keys,
+                    store_password,
+                    fleet,
+                    acme,
+                },
+            )),
             (loaded, keys, store_password, fleet, acme) => {
                 let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
                 errors.add(keys.err().into_iter().flat_map(|errors| errors.0));

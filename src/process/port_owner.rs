@@ -45,7 +45,10 @@ impl PortOwner {
 
     fn process(id: u32) -> Self {
         let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
-        let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        let words: Vec<_> = line
+            .split(|byte| *byte == 0)
+            .map(String::from_utf8_lossy)
+            .collect();
         Self::Process(id, words.join(" ").trim_end().to_owned())
     }
 
@@ -56,7 +59,9 @@ impl PortOwner {
             Self::Process(id, line) => {
                 let mut words = line.split(' ');
                 let is_ours = words.next().is_some_and(|program| {
-                    Path::new(program).file_name().is_some_and(|name| name == "portcullis")
+                    Path::new(program)
+                        .file_name()
+                        .is_some_and(|name| name == "portcullis")
                 });
                 *id == 1 || is_ours && words.next() == Some("serve")
             }
@@ -83,16 +88,26 @@ impl fmt::Display for PortOwner {
 /// The user and the inode of the socket in a line, if it collides with `listen`.
 fn socket_at(line: &str, listen: &Listen) -> Option<(u32, String)> {
     let columns: Vec<_> = line.split_whitespace().collect();
-    let &[_, local, _, LISTENING, _, _, _, user, _, inode, ..] = &*columns else { return None };
+    let &[_, local, _, LISTENING, _, _, _, user, _, inode, ..] = &*columns else {
+        return None;
+    };
     let (address, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let found = Listen::Tcp(SocketAddr::new(parse_address(address)?, port));
-    listen.collides(&found).then(|| Some((user.parse().ok()?, inode.to_owned())))?
+    listen
+        .collides(&found)
+        .then(|| Some((user.parse().ok()?, inode.to_owned())))?
 }
 
 /// An address in hexadecimal: words of 32 bits in the byte order of the machine.
 fn parse_address(text: &str) -> Option<IpAddr> {
-    let word = |at| Some(u32::from_str_radix(text.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
+    let word = |at| {
+        Some(
+            u32::from_str_radix(text.get(at..at + 8)?, 16)
+                .ok()?
+                .to_ne_bytes(),
+        )
+    };
     if text.len() == 8 {
         return Some(Ipv4Addr::from(word(0)?).into());
     }
@@ -107,11 +122,17 @@ fn parse_address(text: &str) -> Option<IpAddr> {
 fn process_with(inode: &str) -> Option<u32> {
     let wanted = format!("socket:[{inode}]");
     let has_it = |id: &u32| {
-        let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+        let files = fs::read_dir(format!("/proc/{id}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
         let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
         targets.any(|target| target.as_os_str() == &*wanted)
     };
-    let names = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.file_name());
+    let names = fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .map(|entry| entry.file_name());
     let ids = names.filter_map(|name| name.to_str()?.parse().ok());
     // a service that inherited its socket, rather than the service manager that passed it
     ids.filter(has_it).max()

@@ -60,7 +60,12 @@ impl Reload {
         let new = self.apply(new, loaded);
         let changes = current.values.changes(&new.values);
         for change in &changes {
-            let Change { key, from, to, live } = change;
+            let Change {
+                key,
+                from,
+                to,
+                live,
+            } = change;
             let when = if *live { "now" } else { "after a restart" };
             log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
         }
@@ -76,13 +81,20 @@ impl Reload {
 
     /// Applies what can change, and returns the configuration.
     fn apply(&self, config: Config, loaded: Loaded) -> Config {
-        let Surfaces { gateway, relay, sidecar, .. } = &self.parts.surfaces;
+        let Surfaces {
+            gateway,
+            relay,
+            sidecar,
+            ..
+        } = &self.parts.surfaces;
         if let (Some(gateway), Some(config)) = (gateway, &config.gateway) {
             gateway.change(gateway::Settings::from(config));
         }
         if let (Some(relay), Some(settings)) = (relay, loaded.relay) {
             // tokens may differ although their file names do not
-            relay.running.change(settings.applied_to(&relay.running.settings()));
+            relay
+                .running
+                .change(settings.applied_to(&relay.running.settings()));
             log::info!("the relay's tokens were reloaded");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {

@@ -40,8 +40,19 @@ pub fn bind(config: &Config, log: Log, inherited: Inherited) -> Result<Bound, St
 #[inline(never)]
 fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, StartError> {
     let (loaded, secrets) = load(config)?;
-    let Loaded { identities, relay, sidecar, admin, credentials } = loaded;
-    let StartSecrets { keys, store_password, fleet, acme } = secrets;
+    let Loaded {
+        identities,
+        relay,
+        sidecar,
+        admin,
+        credentials,
+    } = loaded;
+    let StartSecrets {
+        keys,
+        store_password,
+        fleet,
+        acme,
+    } = secrets;
 
     // the order is that of the log lines, and decides which error is reported
     let (shared, shared_part) = Shared::new(config, log, &identities, credentials, fleet)?;
@@ -55,7 +66,13 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let (sidecar, sidecar_part) =
         parts::sidecar::build(config, sidecar, storage, &shared, &mut inherited)?;
     let (tls, trusted) = (shared.tls.clone(), shared.trusted.clone());
-    let surfaces = Surfaces { gateway, relay, sidecar, tls, trusted };
+    let surfaces = Surfaces {
+        gateway,
+        relay,
+        sidecar,
+        tls,
+        trusted,
+    };
     let health = Health::new(&shared, &surfaces, storage);
     let shown = shared_part
         .and(certificates_part)
@@ -72,10 +89,21 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         &shared,
         &mut inherited,
     )?;
-    let Part { services, listeners, sockets } = shown.and(admin_part);
+    let Part {
+        services,
+        listeners,
+        sockets,
+    } = shown.and(admin_part);
 
     files::raise_limit(file_needs(config, services.len(), &listeners))?;
-    let Shared { process, exporter, in_force, node, runtimes, .. } = shared;
+    let Shared {
+        process,
+        exporter,
+        in_force,
+        node,
+        runtimes,
+        ..
+    } = shared;
     let metrics = Arc::clone(&process.metrics);
     let lifecycle = Lifecycle {
         draining: metrics.draining.clone(),
@@ -93,8 +121,19 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     };
     let mut server = Server::new_with_opt_and_conf(None, server_conf(config));
     server.add_services(services);
-    let parts = Reloadable { surfaces, access, node, in_force, metrics };
-    Ok(Bound { server, lifecycle, store_workers, parts })
+    let parts = Reloadable {
+        surfaces,
+        access,
+        node,
+        in_force,
+        metrics,
+    };
+    Ok(Bound {
+        server,
+        lifecycle,
+        store_workers,
+        parts,
+    })
 }
 
 /// Loads the files, and logs warnings about suspicious values.
@@ -102,7 +141,10 @@ fn load(config: &Config) -> Result<(Loaded, StartSecrets), FileErrors> {
     let (loaded, secrets) = Loaded::load_to_start(config)?;
     let now = SystemTime::now();
     let warnings = config.warnings.iter().map(ToString::to_string);
-    for warning in warnings.chain(loaded.identities.warnings(now)).chain(clock::warning(now)) {
+    for warning in warnings
+        .chain(loaded.identities.warnings(now))
+        .chain(clock::warning(now))
+    {
         log::warn!("{warning}");
     }
     Ok((loaded, secrets))
@@ -110,14 +152,23 @@ fn load(config: &Config) -> Result<(Loaded, StartSecrets), FileErrors> {
 
 /// The files that the process needs.
 fn file_needs(config: &Config, services: usize, listeners: &[Listener]) -> FileNeeds {
-    let clients: usize = listeners.iter().map(|listener| listener.max_connections).sum();
+    let clients: usize = listeners
+        .iter()
+        .map(|listener| listener.max_connections)
+        .sum();
     // the relay has connections of its own
-    let has_relay = listeners.iter().any(|listener| listener.surface == Surface::Relay);
+    let has_relay = listeners
+        .iter()
+        .any(|listener| listener.surface == Surface::Relay);
     let node = (1 + usize::from(has_relay)) * config.node.url.iter().count();
     let node = node * config.node.max_connections;
     // one runtime for each service, and one for the lifecycle
     let own = FileNeeds::own(services as u64 + 1, config.store.as_ref());
-    FileNeeds { own, clients: clients as u64, node: node as u64 }
+    FileNeeds {
+        own,
+        clients: clients as u64,
+        node: node as u64,
+    }
 }
 
 fn server_conf(config: &Config) -> ServerConf {
@@ -146,9 +197,17 @@ pub struct Bound {
 impl Bound {
     /// The origin of a surface, with the actual port; `None` if the surface is off.
     pub fn origin(&self, surface: Surface) -> Option<String> {
-        let listener = self.lifecycle.listeners.iter().find(|at| at.surface == surface)?;
+        let listener = self
+            .lifecycle
+            .listeners
+            .iter()
+            .find(|at| at.surface == surface)?;
         let is_secured = self.parts.surfaces.tls.is_secured(surface);
-        Some(format!("{}://{}", if is_secured { "https" } else { "http" }, listener.listen))
+        Some(format!(
+            "{}://{}",
+            if is_secured { "https" } else { "http" },
+            listener.listen
+        ))
     }
 
     /// The node, as all parts see it.
@@ -159,7 +218,11 @@ impl Bound {
     /// Reloads `path` on SIGHUP; `config` was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
         let (current, parts) = (Mutex::new(config), self.parts.clone());
-        self.lifecycle.reload = Some(Reload { path, current, parts });
+        self.lifecycle.reload = Some(Reload {
+            path,
+            current,
+            parts,
+        });
     }
 
     /// Hands over to another process of this `program` on SIGUSR2.
@@ -179,7 +242,12 @@ impl Bound {
 
     /// Runs until one of these signals has stopped it, including one that has already arrived.
     pub(crate) fn run_until(self, signals: StopSignals) {
-        let Self { server, lifecycle, store_workers, .. } = self;
+        let Self {
+            server,
+            lifecycle,
+            store_workers,
+            ..
+        } = self;
         let shutdown_signal = Box::new(ShutdownSignal(Mutex::new(Some((lifecycle, signals)))));
         server.run(RunArgs { shutdown_signal });
         if let Some(workers) = store_workers {

@@ -31,15 +31,17 @@ impl StopSignals {
     pub(crate) fn install() -> io::Result<Self> {
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let (sender, received) = watch::channel(0);
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for number in (1..).zip(signals.forever()).map(|(number, _)| number) {
-                if number > 1 {
-                    end_at_once();
+        thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for number in (1..).zip(signals.forever()).map(|(number, _)| number) {
+                    if number > 1 {
+                        end_at_once();
+                    }
+                    // this works with or without a receiver that waits
+                    sender.send_replace(number);
                 }
-                // this works with or without a receiver that waits
-                sender.send_replace(number);
-            }
-        })?;
+            })?;
         Ok(Self(received))
     }
 

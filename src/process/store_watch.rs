@@ -50,7 +50,11 @@ impl StoreWatch {
             self.is_suspect = true;
         }
         self.failures = failures;
-        if self.is_suspect { Probe::Write } else { Probe::Read }
+        if self.is_suspect {
+            Probe::Write
+        } else {
+            Probe::Read
+        }
     }
 
     /// Why the store is failing, if it is; `failure` is the cause if the probe failed.
@@ -71,7 +75,11 @@ impl StoreWatch {
 
     /// How long to wait for the next probe.
     pub(super) fn interval(&self) -> Duration {
-        if self.is_suspect { SUSPECT_INTERVAL } else { INTERVAL }
+        if self.is_suspect {
+            SUSPECT_INTERVAL
+        } else {
+            INTERVAL
+        }
     }
 }
 
@@ -97,7 +105,10 @@ mod tests {
             let probe = watch.next(failures(at), now);
             let [reads, writes] = works(at);
             let is_well = reads && (writes || probe == Probe::Read);
-            if watch.after((!is_well).then(|| "full".to_owned()), now).is_some() {
+            if watch
+                .after((!is_well).then(|| "full".to_owned()), now)
+                .is_some()
+            {
                 found.push(at);
             }
             at += watch.interval().as_secs();
@@ -123,8 +134,11 @@ mod tests {
     #[test]
     fn a_full_disk_is_reported_until_a_write_succeeds() {
         // one event every 20 s, from the first second on; the disk is full until 60
-        let found =
-            failing(100, |second| second.min(60).div_ceil(20), |second| [true, second >= 60]);
+        let found = failing(
+            100,
+            |second| second.min(60).div_ceil(20),
+            |second| [true, second >= 60],
+        );
         let first = found.first().copied();
         assert_eq!(first, Some(5), "the first probe after the first failure");
         let expected: Vec<u64> = (5..60).step_by(2).collect();
@@ -134,7 +148,11 @@ mod tests {
     #[test]
     fn a_store_that_was_away_must_write_again() {
         let found = failing(60, |_| 0, |second| [second >= 20, second >= 30]);
-        assert_eq!(found, (0..30).step_by(2).collect::<Vec<_>>(), "also while it only reads");
+        assert_eq!(
+            found,
+            (0..30).step_by(2).collect::<Vec<_>>(),
+            "also while it only reads"
+        );
     }
 
     #[test]
@@ -148,8 +166,13 @@ mod tests {
         let found = failing(120, |second| every(6)(second.min(60)), |_| [true, true]);
         let (first, last) = (found.first().copied(), found.last().copied());
         assert!(first.is_some_and(|first| first <= 20), "{found:?}");
-        assert!(last.is_some_and(|last| (60..70).contains(&last)), "{found:?}");
-        let gaps = found.windows(2).filter(|pair| pair[1] - pair[0] > SUSPECT_INTERVAL.as_secs());
+        assert!(
+            last.is_some_and(|last| (60..70).contains(&last)),
+            "{found:?}"
+        );
+        let gaps = found
+            .windows(2)
+            .filter(|pair| pair[1] - pair[0] > SUSPECT_INTERVAL.as_secs());
         assert_eq!(gaps.count(), 0, "without a gap: {found:?}");
     }
 

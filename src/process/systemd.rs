@@ -19,7 +19,10 @@ pub(crate) fn ready(status: &str) {
 pub(crate) fn reloading() {
     // the service manager compares this clock, which Linux always has
     let now = NotifyState::monotonic_usec_now().ok();
-    let states = [NotifyState::Reloading, NotifyState::Status("reloading the configuration")];
+    let states = [
+        NotifyState::Reloading,
+        NotifyState::Status("reloading the configuration"),
+    ];
     notify(&states.into_iter().chain(now).collect::<Vec<_>>());
 }
 
@@ -73,7 +76,10 @@ impl Runtimes {
         let handles = self.handles.lock().clone();
         // created on the runtime, so that it uses the runtime's own timer
         let probe = || async { tokio::time::sleep(MOMENT).await };
-        let probes: Vec<_> = handles.iter().map(|runtime| runtime.spawn(probe())).collect();
+        let probes: Vec<_> = handles
+            .iter()
+            .map(|runtime| runtime.spawn(probe()))
+            .collect();
         for probe in probes {
             if probe.await.is_err() {
                 return false;

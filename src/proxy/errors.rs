@@ -36,7 +36,11 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
         let mut refusal = Refusal::new(reason, message_of(reason));
         if reason == Reason::WrongHttpMethod {
             let is_rpc = S::STYLE == ErrorFormat::JsonRpc;
-            refusal.allow = Some(if is_rpc { policy::RPC_METHODS } else { "GET, HEAD, POST" });
+            refusal.allow = Some(if is_rpc {
+                policy::RPC_METHODS
+            } else {
+                "GET, HEAD, POST"
+            });
         }
         let reply = Reply::refusal(S::STYLE, &refusal, request_id);
         self.process.log_request(&RequestLine {

@@ -59,7 +59,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         context: &'a mut Context,
     ) -> Self {
         let head = HeadInfo::of(header, &request, &*server.surface);
-        Self { server, request, header, head, context }
+        Self {
+            server,
+            request,
+            header,
+            head,
+            context,
+        }
     }
 
     /// Answers the request; returns whether the response was sent.
@@ -69,7 +75,11 @@ impl<'a, S: Surface> Exchange<'a, S> {
             let is_trusted = || self.server.trusted.contain(S::NAME, peer);
             self.context.trace = tracer.begin(self.head.traceparent(self.header), is_trusted);
         }
-        let Admission { client, rate_limit, mut verdict } = self.admit();
+        let Admission {
+            client,
+            rate_limit,
+            mut verdict,
+        } = self.admit();
         let rate = match rate_limit {
             None => None,
             Some(RateCheck::Decided(status)) => Some(status),
@@ -94,12 +104,16 @@ impl<'a, S: Surface> Exchange<'a, S> {
 
     /// Admits the head.
     fn admit(&mut self) -> Admission<S::Call, Guard, Ticket<'a>> {
-        let Server { surface, process, .. } = self.server;
+        let Server {
+            surface, process, ..
+        } = self.server;
         if let Some(id) = self.head.request_id(self.header) {
             self.context.request_id = process.request_ids.accept_or_mint(Some(id));
         }
         let head = self.request.head(self.header);
-        let HeadInfo { settings, judged, .. } = &*self.head;
+        let HeadInfo {
+            settings, judged, ..
+        } = &*self.head;
         let clients = surface.running().clients();
         let limiter = RequestLimiter::new(clients, settings.limits(), self.context.started);
         let mut admission = surface.admit(settings, judged, &head, &limiter);
@@ -119,18 +133,30 @@ impl<'a, S: Surface> Exchange<'a, S> {
         pending: PendingCall<S::Call, Guard>,
         caller: &Caller,
     ) -> Option<Reply> {
-        let PendingCall { call, slot, expects_continue, max_body } = pending;
+        let PendingCall {
+            call,
+            slot,
+            expects_continue,
+            max_body,
+        } = pending;
         self.context.slot = Some(slot);
         let timeout = self.server.connections.body_timeout;
         if expects_continue {
-            within(timeout, cold(self.request.write_continue())).await?.ok()?;
+            within(timeout, cold(self.request.write_continue()))
+                .await?
+                .ok()?;
         }
         let (body, _upload) = match self.read_body(timeout, max_body, caller).await {
             Ok(body) => body,
             Err(Incomplete::Refused(refusal)) => return Some(self.refused(&refusal)),
             Err(Incomplete::Gone) => return None,
         };
-        let Context { request_id, record, trace, .. } = &mut *self.context;
+        let Context {
+            request_id,
+            record,
+            trace,
+            ..
+        } = &mut *self.context;
         let own = trace.as_ref().map(|trace| trace.traceparent.as_bytes());
         let context = RequestContext {
             request_id: request_id.as_str(),
@@ -161,7 +187,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
             policy::within_size(body.len(), max).map_err(Incomplete::Refused)?;
             return Ok((body, None));
         }
-        let length = policy::declared_length(&self.header.headers).unwrap_or(max).min(max);
+        let length = policy::declared_length(&self.header.headers)
+            .unwrap_or(max)
+            .min(max);
         let pool = &self.server.process.uploads;
         let refused = |reason, message| Incomplete::Refused(Refusal::new(reason, message));
         let share = self.clients().uploads_of(caller.client.key);
@@ -176,7 +204,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
             .reserve(length)
             .map_err(|_| refused(Reason::Overloaded, "too many concurrent request bodies"))?;
         let body = self.request.read_whole_body(timeout, max).await?;
-        Ok((body, Some(Box::new(Upload { _permit: permit, _share: share }))))
+        Ok((
+            body,
+            Some(Box::new(Upload {
+                _permit: permit,
+                _share: share,
+            })),
+        ))
     }
 
     /// Charges a large answer to the client until it is read.
@@ -185,7 +219,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
     /// Returns a refusal if the client already holds its share of the memory for answers.
     fn hold(&mut self, reply: &Reply, caller: &Caller) -> Result<(), Refusal> {
         let length = reply.body.length();
-        let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else { return Ok(()) };
+        let Some(memory) = reply.memory.as_ref().filter(|_| length >= LARGE) else {
+            return Ok(());
+        };
         let share = self.clients().answers_of(caller.client.key);
         let held = memory.read_by(&share, length).ok_or(NodeError::OverShare)?;
         self.context.unread = Some(held);
@@ -214,7 +250,9 @@ impl<'a, S: Surface> Exchange<'a, S> {
             let origin = self.head.origin(self.header);
             let response = ResponseContext {
                 request_id: self.context.request_id.as_str(),
-                quota: caller.rate.map(|rate| (&settings.limits().quota_header, rate)),
+                quota: caller
+                    .rate
+                    .map(|rate| (&settings.limits().quota_header, rate)),
                 // a shared cache stores one response for requests with and without an origin
                 cross_origin: S::cors(settings, self.header.raw_path())
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())
@@ -231,7 +269,13 @@ impl<'a, S: Surface> Exchange<'a, S> {
         }
         let (client, bytes) = (caller.client, sent.bytes);
         let cache = reply.cache.unwrap_or_default();
-        self.context.outcome = Some(Outcome { client, reason, status, bytes, cache });
+        self.context.outcome = Some(Outcome {
+            client,
+            reason,
+            status,
+            bytes,
+            cache,
+        });
         sent.result.is_ok()
     }
 
@@ -315,12 +359,20 @@ impl<S: Surface> HeadInfo<S> {
 
     /// The client's own id for its request, well-formed or not.
     fn request_id<'a>(&self, header: &'a RequestHeader) -> Option<&'a HeaderValue> {
-        if self.has_request_id { header.headers.get(&X_REQUEST_ID) } else { None }
+        if self.has_request_id {
+            header.headers.get(&X_REQUEST_ID)
+        } else {
+            None
+        }
     }
 
     /// The trace context to pass on.
     fn traceparent<'a>(&self, header: &'a RequestHeader) -> Option<&'a [u8]> {
-        if self.has_traceparent { traceparent(&header.headers) } else { None }
+        if self.has_traceparent {
+            traceparent(&header.headers)
+        } else {
+            None
+        }
     }
 
     /// The position that the client requires.
@@ -328,11 +380,19 @@ impl<S: Surface> HeadInfo<S> {
         &self,
         header: &RequestHeader,
     ) -> Result<Option<ChainPosition>, MalformedPosition> {
-        if self.has_chain_position { ChainPosition::of(&header.headers) } else { Ok(None) }
+        if self.has_chain_position {
+            ChainPosition::of(&header.headers)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The origin of the web page that sent the request.
     fn origin<'a>(&self, header: &'a RequestHeader) -> Option<&'a HeaderValue> {
-        if self.has_origin { header.headers.get(ORIGIN) } else { None }
+        if self.has_origin {
+            header.headers.get(ORIGIN)
+        } else {
+            None
+        }
     }
 }

@@ -49,7 +49,12 @@ impl Surface for Gateway {
         let headers = "Content-Type, Traceparent, X-Chain-Position, X-Request-Id";
         let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Chain-Position, \
                        X-Request-Id";
-        Some(Cors { origins: &settings.cors, methods: "POST", headers, exposed })
+        Some(Cors {
+            origins: &settings.cors,
+            methods: "POST",
+            headers,
+            exposed,
+        })
     }
 
     fn knows(target: &[u8]) -> bool {
@@ -59,8 +64,15 @@ impl Surface for Gateway {
     fn judge(&self, settings: &Settings, head: &Head<'_>) -> Self::Judged {
         let (judged, exempt) = (settings.policy.judge(head), &settings.exempt);
         let is_exempt = !exempt.is_empty() && exempt.contains(judged.client().address);
-        let counting = if is_exempt { Counting::Exempt } else { Counting::Limited };
-        JudgedClient { head: judged, counting }
+        let counting = if is_exempt {
+            Counting::Exempt
+        } else {
+            Counting::Limited
+        };
+        JudgedClient {
+            head: judged,
+            counting,
+        }
     }
 
     fn admit<'a>(
@@ -73,9 +85,13 @@ impl Surface for Gateway {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         match judged.counting {
-            Counting::Limited => settings.policy.admit(&judged.head, limiter, limiter.now(), enter),
+            Counting::Limited => settings
+                .policy
+                .admit(&judged.head, limiter, limiter.now(), enter),
             Counting::Exempt => {
-                settings.policy.admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
+                settings
+                    .policy
+                    .admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
             }
         }
     }
@@ -108,9 +124,21 @@ impl Surface for Gateway {
         {
             return reply;
         }
-        let RequestContext { client, traceparent, .. } = *context;
+        let RequestContext {
+            client,
+            traceparent,
+            ..
+        } = *context;
         let position = context.chain_position.unwrap_or_default();
-        let lookup = self.lookup(settings, &request, Caller { client, traceparent, position });
+        let lookup = self.lookup(
+            settings,
+            &request,
+            Caller {
+                client,
+                traceparent,
+                position,
+            },
+        );
         let (cache, position) = (lookup.cache(), lookup.position());
         context.metrics.call(request.method(), cache, body.len());
         let answer = match lookup {
@@ -121,8 +149,16 @@ impl Surface for Gateway {
                 let answer = Box::pin(pending.answer(&mut record.upstream)).await;
                 if let Some(start) = start {
                     let is_call = cache != CacheUse::Shared;
-                    let name = if is_call { record.method } else { "shared call" };
-                    record.add(Stage { name, is_call, time: [start, Instant::now()] });
+                    let name = if is_call {
+                        record.method
+                    } else {
+                        "shared call"
+                    };
+                    record.add(Stage {
+                        name,
+                        is_call,
+                        time: [start, Instant::now()],
+                    });
                 }
                 record.node = answer.as_ref().ok().and_then(|answer| answer.node);
                 answer
@@ -169,12 +205,16 @@ async fn reach_position(
             ),
             Err(fault) => fault.into(),
         },
-        Err(MalformedPosition) => {
-            Refusal::new(Reason::InvalidRequest, "X-Chain-Position must be one EPOCH.HEIGHT")
-        }
+        Err(MalformedPosition) => Refusal::new(
+            Reason::InvalidRequest,
+            "X-Chain-Position must be one EPOCH.HEIGHT",
+        ),
     };
     let is_behind = refusal.reason == Reason::ChainPositionBehind;
-    let refusal = Refusal { id: Some(id.into()), ..refusal };
+    let refusal = Refusal {
+        id: Some(id.into()),
+        ..refusal
+    };
     let mut reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
     reply.chain_position = gateway.position().filter(|_| is_behind);
     Err(reply)

@@ -165,8 +165,18 @@ impl Proxy {
         errors: Arc<dyn ErrorResponder>,
     ) -> Arc<HttpProxy<Self>> {
         let write_timeout = connections.write_timeout;
-        let server = Server { surface, connections, process: process.clone(), trusted };
-        let proxy = Self { server: Box::new(server), write_timeout, process, errors };
+        let server = Server {
+            surface,
+            connections,
+            process: process.clone(),
+            trusted,
+        };
+        let proxy = Self {
+            server: Box::new(server),
+            write_timeout,
+            process,
+            errors,
+        };
         Arc::new(http_proxy(&Arc::new(ServerConf::default()), proxy))
     }
 }
@@ -221,7 +231,10 @@ impl ProxyHttp for Proxy {
     }
 
     async fn upstream_peer(&self, _: &mut Session, _: &mut Self::CTX) -> Result<Box<HttpPeer>> {
-        Error::e_explain(ErrorType::InternalError, "nothing is forwarded without a permit")
+        Error::e_explain(
+            ErrorType::InternalError,
+            "nothing is forwarded without a permit",
+        )
     }
 
     async fn fail_to_proxy(
@@ -240,7 +253,10 @@ impl ProxyHttp for Proxy {
             let response = self.errors.respond(reason, peer, request.version());
             request.send_and_close(response, self.write_timeout).await;
         }
-        FailToProxy { error_code: status_and_code(reason).0, can_reuse_downstream: false }
+        FailToProxy {
+            error_code: status_and_code(reason).0,
+            can_reuse_downstream: false,
+        }
     }
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
@@ -283,7 +299,10 @@ impl Outcome {
     /// The log line's fields about the head and the cache, without any text of the client's own.
     fn http<'a, S: Surface>(&self, header: &'a RequestHeader) -> HttpLine<'a> {
         let target = header.raw_path();
-        let path = target.split(|byte| *byte == b'?').next().filter(|_| S::knows(target));
+        let path = target
+            .split(|byte| *byte == b'?')
+            .next()
+            .filter(|_| S::knows(target));
         // version, trace id, parent id and flags: the id is the second field
         let trace_id = traceparent(&header.headers).and_then(|context| context.get(3..35));
         let text = |bytes: Option<&'a [u8]>| bytes.and_then(|bytes| str::from_utf8(bytes).ok());
@@ -298,9 +317,13 @@ impl Outcome {
 
 /// The name of a method of RFC 9110, section 9.3, or of `PATCH`; empty for any other.
 fn standard_method(method: &Method) -> &'static str {
-    const NAMES: [&str; 9] =
-        ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
-    NAMES.into_iter().find(|name| method == name).unwrap_or_default()
+    const NAMES: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+    ];
+    NAMES
+        .into_iter()
+        .find(|name| method == name)
+        .unwrap_or_default()
 }
 
 impl Context {
@@ -309,7 +332,10 @@ impl Context {
         Self {
             started: Instant::now(),
             request_id: process.request_ids.mint(),
-            record: RequestRecord { stages, ..RequestRecord::default() },
+            record: RequestRecord {
+                stages,
+                ..RequestRecord::default()
+            },
             trace: None,
             slot: None,
             unread: None,
@@ -331,7 +357,11 @@ impl Context {
             request_id: self.request_id.as_str(),
             client: outcome.client,
             record: &self.record,
-            http: if is_shown { outcome.http::<S>(header) } else { HttpLine::default() },
+            http: if is_shown {
+                outcome.http::<S>(header)
+            } else {
+                HttpLine::default()
+            },
             reason: outcome.reason,
             status: outcome.status,
             bytes: outcome.bytes,
@@ -368,7 +398,16 @@ impl Surfaces {
         fn of<S: Surface>(surface: Option<&S>) -> (telemetry::Surface, Option<&Clients>) {
             (S::NAME, surface.map(|surface| surface.running().clients()))
         }
-        let Self { gateway, relay, sidecar, .. } = self;
-        [of(gateway.as_deref()), of(relay.as_deref()), of(sidecar.as_deref())]
+        let Self {
+            gateway,
+            relay,
+            sidecar,
+            ..
+        } = self;
+        [
+            of(gateway.as_deref()),
+            of(relay.as_deref()),
+            of(sidecar.as_deref()),
+        ]
     }
 }

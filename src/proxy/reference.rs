@@ -11,8 +11,10 @@ use portcullis_filters::policy::PublicDocument;
 use std::sync::LazyLock;
 
 const PAGE: &str = include_str!(concat!(env!("OUT_DIR"), "/gateway.html"));
-const STYLE: &str =
-    concat!(include_str!("../admin/palette.css"), include_str!("../admin/documents/style.css"));
+const STYLE: &str = concat!(
+    include_str!("../admin/palette.css"),
+    include_str!("../admin/documents/style.css")
+);
 
 /// The compressed form of each document.
 static GZIP: LazyLock<[GzipForm; PublicDocument::ALL.len()]> =
@@ -32,7 +34,11 @@ pub(super) fn reply(document: PublicDocument) -> Reply {
         }
     };
     let gzip = GZIP[document as usize].clone();
-    Reply { coding: Coding::Negotiable, gzip, ..plain }
+    Reply {
+        coding: Coding::Negotiable,
+        gzip,
+        ..plain
+    }
 }
 
 fn text(document: PublicDocument) -> &'static str {

@@ -51,7 +51,9 @@ impl Surface for Relay {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
         let failed_token = |client| limiter.check_failed_token(client);
-        settings.policy.admit(head, limiter, limiter.now(), failed_token, enter)
+        settings
+            .policy
+            .admit(head, limiter, limiter.now(), failed_token, enter)
     }
 
     async fn answer(
@@ -64,7 +66,10 @@ impl Surface for Relay {
     ) -> Reply {
         // the task, which may outlive the request, has the record meanwhile
         let trace = Arc::new(Trace::new(context.traceparent, mem::take(record)));
-        let RelayCall { endpoint, idempotency_key } = call;
+        let RelayCall {
+            endpoint,
+            idempotency_key,
+        } = call;
         let request = Request {
             settings: Arc::clone(settings),
             endpoint,
@@ -74,7 +79,10 @@ impl Surface for Relay {
             request_id: context.request_id.to_owned(),
         };
         let (method, reply) = self.respond(request).await;
-        *record = RequestRecord { method, ..trace.take_record() };
+        *record = RequestRecord {
+            method,
+            ..trace.take_record()
+        };
         reply
     }
 

@@ -81,7 +81,11 @@ impl Surface for Sidecar {
                 }
                 reply
             }
-            Err(Refused { refusal, retry_after, is_personal }) => {
+            Err(Refused {
+                refusal,
+                retry_after,
+                is_personal,
+            }) => {
                 let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
                 reply.retry_after = retry_after.or(reply.retry_after);
                 if is_personal { reply.personal() } else { reply }

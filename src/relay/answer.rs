@@ -61,21 +61,37 @@ struct Readiness<'a> {
 
 /// The error format of an endpoint.
 pub(crate) fn format(endpoint: Option<Endpoint>) -> ErrorFormat {
-    if endpoint == Some(Endpoint::Rpc) { ErrorFormat::JsonRpc } else { ErrorFormat::Plain }
+    if endpoint == Some(Endpoint::Rpc) {
+        ErrorFormat::JsonRpc
+    } else {
+        ErrorFormat::Plain
+    }
 }
 
 /// The response to a user's transaction.
 pub(super) fn transaction(outcome: &Outcome, call: RpcCall, request_id: &str) -> Reply {
     let RpcCall { id, deployed } = call;
     if let Status::Refused(refusal) = &outcome.status {
-        let refusal = Refusal { id: Some(id), ..Refusal::clone(refusal) };
+        let refusal = Refusal {
+            id: Some(id),
+            ..Refusal::clone(refusal)
+        };
         return failure(ErrorFormat::JsonRpc, outcome, &refusal, request_id);
     }
     let contract_address = deployed.map(|address| address.to_string());
-    let result =
-        Submitted { transaction_hash: hash(outcome).unwrap_or_default(), contract_address };
+    let result = Submitted {
+        transaction_hash: hash(outcome).unwrap_or_default(),
+        contract_address,
+    };
     let id = serde_json::from_str(&id).unwrap_or(RawValue::NULL);
-    Reply::serialize(200, &RpcResponse { jsonrpc: "2.0", id, result })
+    Reply::serialize(
+        200,
+        &RpcResponse {
+            jsonrpc: "2.0",
+            id,
+            result,
+        },
+    )
 }
 
 /// The response to an operation.
@@ -95,7 +111,10 @@ pub(super) fn operation(outcome: &Outcome, request_id: &str) -> Reply {
 }
 
 fn failure(format: ErrorFormat, outcome: &Outcome, refusal: &Refusal, request_id: &str) -> Reply {
-    let details = FailureDetails { details: &outcome.details, transaction_hash: hash(outcome) };
+    let details = FailureDetails {
+        details: &outcome.details,
+        transaction_hash: hash(outcome),
+    };
     let mut reply = Reply::error(format, refusal, details, request_id);
     reply.retry_after = outcome.retry_after.or(reply.retry_after);
     reply
@@ -110,7 +129,14 @@ pub(super) fn readiness(proof: &Proof) -> Reply {
     let ready = proof.is_ready();
     let checked_at = clock::rfc3339_millis(proof.checked_at);
     let status = if ready { 200 } else { 503 };
-    let mut reply = Reply::serialize(status, &Readiness { ready, checked_at, pins: &proof.pins });
+    let mut reply = Reply::serialize(
+        status,
+        &Readiness {
+            ready,
+            checked_at,
+            pins: &proof.pins,
+        },
+    );
     reply.retry_after = (!ready).then_some(1);
     reply
 }

@@ -46,13 +46,20 @@ pub(super) async fn run(driver: Arc<Driver>) {
 async fn report_open(driver: &Driver, epoch: &str) {
     if let Ok(open) = driver.store.intents().unresolved(epoch, None).await {
         let oldest = open.first().map(|intent| intent.created_us);
-        driver.metrics.relay.reconciled(driver.store.now_us(), oldest);
+        driver
+            .metrics
+            .relay
+            .reconciled(driver.store.now_us(), oldest);
     }
 }
 
 async fn report_budgets(driver: &Driver, epoch: &str) {
     let (budgets, now_us) = (driver.running.settings().budgets(), driver.store.now_us());
-    let used = driver.store.intents().budgets_used(&budgets, epoch, now_us).await;
+    let used = driver
+        .store
+        .intents()
+        .budgets_used(&budgets, epoch, now_us)
+        .await;
     for (budget, used) in used.into_iter().flatten() {
         driver.metrics.relay.budget_used(budget.name(), used);
     }

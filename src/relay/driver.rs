@@ -143,7 +143,11 @@ impl NodeIo for Driver {
         account: Felt,
         nonce: u64,
     ) -> Called<Option<Felt>> {
-        Ok(self.chain.url(url).transaction_of(number, account, nonce).await?)
+        Ok(self
+            .chain
+            .url(url)
+            .transaction_of(number, account, nonce)
+            .await?)
     }
 
     async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
@@ -169,7 +173,12 @@ impl JournalIo for Driver {
     }
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
-        self.stored(self.store.intents().apply(id, change, self.store.now_us()).await)
+        self.stored(
+            self.store
+                .intents()
+                .apply(id, change, self.store.now_us())
+                .await,
+        )
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
@@ -213,7 +222,12 @@ impl JournalIo for Driver {
         epoch: &str,
         cooldown: Window,
     ) -> Stored<Option<Intent>> {
-        self.stored(self.store.intents().last_of(operation, subject, epoch, cooldown).await)
+        self.stored(
+            self.store
+                .intents()
+                .last_of(operation, subject, epoch, cooldown)
+                .await,
+        )
     }
 
     async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
@@ -221,14 +235,34 @@ impl JournalIo for Driver {
     }
 
     async fn claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
-        let KeyOf { epoch, key, operation, digest } = of;
+        let KeyOf {
+            epoch,
+            key,
+            operation,
+            digest,
+        } = of;
         let now_us = self.store.now_us();
-        self.stored(self.store.keys(epoch).claim(key, operation, digest, token, now_us).await)
+        self.stored(
+            self.store
+                .keys(epoch)
+                .claim(key, operation, digest, token, now_us)
+                .await,
+        )
     }
 
     async fn link(&self, of: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
-        let KeyOf { epoch, key, operation, digest } = of;
-        self.stored(self.store.keys(epoch).link(key, operation, digest, intent).await)
+        let KeyOf {
+            epoch,
+            key,
+            operation,
+            digest,
+        } = of;
+        self.stored(
+            self.store
+                .keys(epoch)
+                .link(key, operation, digest, intent)
+                .await,
+        )
     }
 
     async fn answer(
@@ -238,12 +272,20 @@ impl JournalIo for Driver {
         outcome: &Outcome,
         request_id: &str,
     ) -> Stored<bool> {
-        let KeyOf { epoch, key, operation, digest } = of;
+        let KeyOf {
+            epoch,
+            key,
+            operation,
+            digest,
+        } = of;
         let reply = answer::operation(outcome, request_id);
         let [body, ..] = reply.body.pieces();
         let body = String::from_utf8_lossy(body);
         let keys = self.store.keys(epoch);
-        self.stored(keys.answer(key, operation, digest, intent, reply.status, &body).await)
+        self.stored(
+            keys.answer(key, operation, digest, intent, reply.status, &body)
+                .await,
+        )
     }
 
     async fn release_claim(&self, of: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
@@ -317,7 +359,10 @@ impl Io for Driver {
         let (start, mut call) = (Instant::now(), CallTrace::default());
         let traceparent = trace.and_then(Trace::traceparent);
         let method = method_of(operation);
-        let added = self.chain.add(method, transaction, traceparent, &mut call).await;
+        let added = self
+            .chain
+            .add(method, transaction, traceparent, &mut call)
+            .await;
         if let Some(trace) = trace {
             trace.note_call(start, call);
         }
@@ -339,10 +384,13 @@ impl Io for Driver {
         write: impl Future<Output = Outcome> + Send + 'static,
     ) -> Outcome {
         let write = async { (write.await, Duration::ZERO) };
-        self.in_flight.get(flight, write).await.unwrap_or_else(|Aborted| {
-            let message = "the write was interrupted: repeat the request; it is not sent twice";
-            Outcome::refused(Reason::OutcomeUnknown, message)
-        })
+        self.in_flight
+            .get(flight, write)
+            .await
+            .unwrap_or_else(|Aborted| {
+                let message = "the write was interrupted: repeat the request; it is not sent twice";
+                Outcome::refused(Reason::OutcomeUnknown, message)
+            })
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {

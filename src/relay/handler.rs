@@ -34,9 +34,18 @@ pub(super) struct Handler(pub(super) Arc<Driver>);
 impl Handler {
     /// Inspects the body and responds. Also returns the name for the log.
     pub(super) async fn handle(self: Arc<Self>, request: Request) -> (&'static str, Reply) {
-        let Request { settings, endpoint, body, request_id, .. } = &request;
+        let Request {
+            settings,
+            endpoint,
+            body,
+            request_id,
+            ..
+        } = &request;
         if *endpoint == Endpoint::Ready {
-            return (endpoint.name(), answer::readiness(&*self.0.prover.prove().await));
+            return (
+                endpoint.name(),
+                answer::readiness(&*self.0.prover.prove().await),
+            );
         }
         match settings.policy.inspect(*endpoint, body, now()) {
             Ok(Inspected::Transaction(unverified)) => {
@@ -46,19 +55,27 @@ impl Handler {
                 (endpoint.name(), self.operate(&permit, &request).await)
             }
             Err(refusal) => {
-                self.record(endpoint.name(), refusal.reason, request_id).await;
+                self.record(endpoint.name(), refusal.reason, request_id)
+                    .await;
                 let format = error_format(Some(*endpoint));
-                (endpoint.name(), Reply::refusal(format, &refusal, request_id))
+                (
+                    endpoint.name(),
+                    Reply::refusal(format, &refusal, request_id),
+                )
             }
         }
     }
 
     /// Responds to a user's transaction.
     async fn transact(&self, unverified: Unverified<'_>, request: &Request) -> Reply {
-        let call = RpcCall { id: unverified.id().as_str().into(), deployed: unverified.deployed() };
+        let call = RpcCall {
+            id: unverified.id().as_str().into(),
+            deployed: unverified.deployed(),
+        };
         let (kind, policy) = (unverified.kind(), &request.settings.policy);
         let outcome = Outcome::merge(self.try_transact(unverified, policy, &request.trace).await);
-        self.report(kind, Endpoint::Rpc.name(), &outcome, &request.request_id).await;
+        self.report(kind, Endpoint::Rpc.name(), &outcome, &request.request_id)
+            .await;
         answer::transaction(&outcome, call, &request.request_id)
     }
 
@@ -78,8 +95,12 @@ impl Handler {
     /// Responds to an operation. A repeat under the same idempotency key gets the same response.
     async fn operate(&self, permit: &OperationPermit, request: &Request) -> Reply {
         let request_id = request.request_id.as_str();
-        let task =
-            Task::new(permit, request.idempotency_key.as_deref(), &request.trace, request_id);
+        let task = Task::new(
+            permit,
+            request.idempotency_key.as_deref(),
+            &request.trace,
+            request_id,
+        );
         let kind = permit.operation().kind().name();
         match operate(&self.0, &task).await {
             Answer::First(status, body) => {
@@ -124,5 +145,8 @@ impl Handler {
 
 /// Seconds since 1970.
 fn now() -> u64 {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
+    SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default()
+        .as_secs()
 }

@@ -55,9 +55,18 @@ pub(crate) struct Parts {
 impl Relay {
     /// Builds the parts, and starts to settle the open intents of earlier processes.
     pub(crate) fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
-        let Parts { settings, keys, chain, store, metrics, runtime } = parts;
+        let Parts {
+            settings,
+            keys,
+            chain,
+            store,
+            metrics,
+            runtime,
+        } = parts;
         let pins = Arc::new(Pins::new(config, &keys));
-        metrics.relay.minimum_balance(pins.config.minimum_balance.fri());
+        metrics
+            .relay
+            .minimum_balance(pins.config.minimum_balance.fri());
         let chain = Arc::new(chain);
         let running = Arc::new(Running::new(settings, &config.clients));
         let signers = signers::new(&pins, keys, &store);
@@ -69,17 +78,27 @@ impl Relay {
             Arc::clone(&metrics),
         );
         let pins = pins.for_writes();
-        let driver =
-            Arc::new(Driver::new(pins, &chain, store, &prover, signers, &running, &metrics));
+        let driver = Arc::new(Driver::new(
+            pins, &chain, store, &prover, signers, &running, &metrics,
+        ));
         runtime.spawn(background::run(Arc::clone(&driver)));
         let handler = Arc::new(Handler(Arc::clone(&driver)));
-        Arc::new(Self { running, driver, handler, runtime })
+        Arc::new(Self {
+            running,
+            driver,
+            handler,
+            runtime,
+        })
     }
 
     /// Responds to a request, in a task that does not end with the caller. Also returns the name
     /// for the log.
     pub(crate) async fn respond(&self, request: Request) -> (&'static str, Reply) {
-        match self.runtime.spawn(Arc::clone(&self.handler).handle(request)).await {
+        match self
+            .runtime
+            .spawn(Arc::clone(&self.handler).handle(request))
+            .await
+        {
             Ok(done) => done,
             // a panic ends this request as well
             Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -88,7 +107,10 @@ impl Relay {
 
     /// The accounts that sign, each with the number of operations in its queue.
     pub(crate) fn signers(&self) -> impl Iterator<Item = (Account, usize)> {
-        self.driver.signers.iter().map(|signer| (signer.account, signer.waiting()))
+        self.driver
+            .signers
+            .iter()
+            .map(|signer| (signer.account, signer.waiting()))
     }
 
     /// The newest proof of the pins, valid or not. Does not start another one.

@@ -31,7 +31,10 @@ impl Settings {
     /// A token's file is unusable.
     pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretErrors> {
         Ok(Self {
-            policy: policy(config, secrets::tokens("relay.token_files", &config.token_files)?),
+            policy: policy(
+                config,
+                secrets::tokens("relay.token_files", &config.token_files)?,
+            ),
             limits: ClientLimits::new(&config.clients),
             config: config.clone(),
         })
@@ -44,13 +47,25 @@ impl Settings {
 
     /// The most that operations may spend within 24 hours.
     pub(crate) fn budgets(&self) -> Budgets {
-        let RelayConfig { faucet_per_day, fees_per_day, .. } = &self.config;
-        Budgets { drips: *faucet_per_day, fees: fees_per_day.map(Amount::fri) }
+        let RelayConfig {
+            faucet_per_day,
+            fees_per_day,
+            ..
+        } = &self.config;
+        Budgets {
+            drips: *faucet_per_day,
+            fees: fees_per_day.map(Amount::fri),
+        }
     }
 
     /// The bounds of writes.
     pub(super) fn bounds(&self) -> txm::settings::Settings {
-        let RelayConfig { policy, receipt_timeout, confirmations, .. } = &self.config;
+        let RelayConfig {
+            policy,
+            receipt_timeout,
+            confirmations,
+            ..
+        } = &self.config;
         txm::settings::Settings {
             faucet_amount: policy.faucet_amount.fri(),
             faucet_cooldown: policy.faucet_cooldown,
@@ -66,8 +81,18 @@ impl Settings {
     /// Takes the chain, the contracts and the class of accounts from the running relay: its pins
     /// cover these, and do not change.
     pub(crate) fn applied_to(mut self, running: &Self) -> Self {
-        let RelayPolicy { chain_id, account_class, contracts, .. } = running.policy.clone();
-        self.policy = RelayPolicy { chain_id, account_class, contracts, ..self.policy };
+        let RelayPolicy {
+            chain_id,
+            account_class,
+            contracts,
+            ..
+        } = running.policy.clone();
+        self.policy = RelayPolicy {
+            chain_id,
+            account_class,
+            contracts,
+            ..self.policy
+        };
         self
     }
 }
@@ -131,13 +156,23 @@ pub(crate) type Keys = Accounts<SecretKey>;
 /// # Errors
 /// A key's file is unusable.
 pub(crate) fn load_keys(config: &RelayConfig) -> Result<Keys, SecretErrors> {
-    let KeysConfig { owner_file, verifier_file, faucet_file } = &config.keys;
+    let KeysConfig {
+        owner_file,
+        verifier_file,
+        faucet_file,
+    } = &config.keys;
     let owner = private_key("relay.keys.owner_file", owner_file);
     let verifier = private_key("relay.keys.verifier_file", verifier_file);
     let faucet = faucet_file.as_deref();
-    let faucet = faucet.map(|file| private_key("relay.keys.faucet_file", file)).transpose();
+    let faucet = faucet
+        .map(|file| private_key("relay.keys.faucet_file", file))
+        .transpose();
     match (owner, verifier, faucet) {
-        (Ok(owner), Ok(verifier), Ok(faucet)) => Ok(Keys { owner, verifier, faucet }),
+        (Ok(owner), Ok(verifier), Ok(faucet)) => Ok(Keys {
+            owner,
+            verifier,
+            faucet,
+        }),
         (owner, verifier, faucet) => {
             let errors = [owner.err(), verifier.err(), faucet.err()];
             Err(SecretErrors(errors.into_iter().flatten().collect()))
@@ -175,7 +210,10 @@ impl Pins {
             accounts: Accounts {
                 owner: account("owner", pins.owner, &keys.owner),
                 verifier: account("verifier", pins.verifier, &keys.verifier),
-                faucet: keys.faucet.as_ref().map(|key| account("faucet", pins.faucet, key)),
+                faucet: keys
+                    .faucet
+                    .as_ref()
+                    .map(|key| account("faucet", pins.faucet, key)),
             },
             config: pins.clone(),
         }
@@ -183,7 +221,11 @@ impl Pins {
 
     /// The pins as the write path uses them.
     pub(super) fn for_writes(&self) -> txm::settings::Pins {
-        let Accounts { owner, verifier, faucet } = self.accounts;
+        let Accounts {
+            owner,
+            verifier,
+            faucet,
+        } = self.accounts;
         txm::settings::Pins {
             chain_id: self.chain_id,
             contracts: contracts(&self.config),

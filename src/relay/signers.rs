@@ -100,11 +100,17 @@ pub(super) fn new(pins: &Pins, keys: Keys, store: &Arc<Store>) -> Signers {
         })),
         waiting: Arc::new(Semaphore::new(MAX_WAITING)),
     };
-    let Accounts { owner, verifier, faucet } = pins.accounts;
+    let Accounts {
+        owner,
+        verifier,
+        faucet,
+    } = pins.accounts;
     Signers {
         owner: signer(owner, keys.owner),
         verifier: signer(verifier, keys.verifier),
-        faucet: faucet.zip(keys.faucet).map(|(account, key)| signer(account, key)),
+        faucet: faucet
+            .zip(keys.faucet)
+            .map(|(account, key)| signer(account, key)),
     }
 }
 
@@ -115,7 +121,9 @@ impl Signer {
     /// The queue is full or `deadline` is over; another process holds the account; the store is
     /// unavailable.
     pub(super) async fn lock(&self, deadline: Instant) -> Result<SignerGuard, LockError> {
-        let Ok(waiting) = self.waiting.try_acquire() else { return Err(LockError::QueueFull) };
+        let Ok(waiting) = self.waiting.try_acquire() else {
+            return Err(LockError::QueueFull);
+        };
         let queue = || Arc::clone(&self.queue).lock_owned();
         let Ok(mut queue) = timeout_at(deadline, queue()).await else {
             drop(waiting);
@@ -137,7 +145,11 @@ impl Signer {
                 }
                 queue.turn.begin_write();
                 let waiting = Arc::clone(&self.waiting);
-                Ok(SignerGuard { queue, waiting, is_passed_on: false })
+                Ok(SignerGuard {
+                    queue,
+                    waiting,
+                    is_passed_on: false,
+                })
             }
             Err(StoreError::SignerHeld) => {
                 queue.turn.waited_in_vain();

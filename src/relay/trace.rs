@@ -17,7 +17,10 @@ pub(crate) struct Trace {
 impl Trace {
     /// Creates a trace that adds to `record`.
     pub(crate) fn new(traceparent: Option<&[u8]>, record: RequestRecord) -> Self {
-        Self { traceparent: traceparent.map(<[u8]>::to_vec), record: Mutex::new(record) }
+        Self {
+            traceparent: traceparent.map(<[u8]>::to_vec),
+            record: Mutex::new(record),
+        }
     }
 
     /// Takes the record so far; later stages are not reported.
@@ -35,7 +38,11 @@ impl Trace {
         async move {
             let start = Instant::now();
             let done = work.await;
-            let stage = Stage { name, is_call: false, time: [start, Instant::now()] };
+            let stage = Stage {
+                name,
+                is_call: false,
+                time: [start, Instant::now()],
+            };
             self.record.lock().add(stage);
             done
         }
@@ -43,7 +50,11 @@ impl Trace {
 
     /// Records a call that submitted the transaction.
     pub(super) fn note_call(&self, start: Instant, call: CallTrace) {
-        let stage = Stage { name: "send", is_call: true, time: [start, Instant::now()] };
+        let stage = Stage {
+            name: "send",
+            is_call: true,
+            time: [start, Instant::now()],
+        };
         let mut record = self.record.lock();
         record.add(stage);
         record.upstream += call.took;

@@ -31,7 +31,10 @@ pub enum Coding {
 /// Makes a public reply negotiable, if it is large enough. Shared caches may store a public reply,
 /// so it contains no secret that its length could reveal.
 pub fn offer(reply: &mut Reply) {
-    let is_public = reply.cache_control.as_deref().is_some_and(|text| text.starts_with("public"));
+    let is_public = reply
+        .cache_control
+        .as_deref()
+        .is_some_and(|text| text.starts_with("public"));
     // a 304 has no body; its coding is set where it is made
     if is_public && (reply.rest.is_some() || reply.body.length() >= MIN_BODY) {
         reply.coding = Coding::Negotiable;
@@ -83,7 +86,13 @@ pub fn payload(body: &Body) -> &Bytes {
 /// because another one may compress to other bytes.
 pub fn gzip_etag(etag: &[u8]) -> String {
     let version = concat!("gzip ", env!("CARGO_PKG_VERSION"));
-    format!("\"{:x}\"", Sha256::new().chain_update(etag).chain_update(version).finalize())
+    format!(
+        "\"{:x}\"",
+        Sha256::new()
+            .chain_update(etag)
+            .chain_update(version)
+            .finalize()
+    )
 }
 
 /// Replaces the `ETag` with that of the gzip form.
@@ -99,11 +108,16 @@ fn retag(reply: &mut Reply) {
 /// Compresses a body while it is streamed. If the body is aborted, so is the result.
 fn zip(rest: BodyStream) -> BodyStream {
     let zipped = stream::try_unfold(Some((rest, None)), |state| async move {
-        let Some((mut rest, encoder)) = state else { return Ok(None) };
+        let Some((mut rest, encoder)) = state else {
+            return Ok(None);
+        };
         // not before the body is polled: a HEAD never polls it
         let mut encoder = encoder.unwrap_or_else(|| GzEncoder::new(Vec::new(), LEVEL));
         let Some(piece) = rest.0.next().await.transpose()? else {
-            return encoder.finish().map(|end| Some((end.into(), None))).map_err(|_| StreamAborted);
+            return encoder
+                .finish()
+                .map(|end| Some((end.into(), None)))
+                .map_err(|_| StreamAborted);
         };
         let length = piece.len();
         let work = move || {

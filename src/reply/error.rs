@@ -81,7 +81,10 @@ impl Reply {
         id: Option<&str>,
         request_id: &str,
     ) -> Self {
-        let refusal = Refusal { id: id.map(Box::from), ..Refusal::from(fault) };
+        let refusal = Refusal {
+            id: id.map(Box::from),
+            ..Refusal::from(fault)
+        };
         Self::refusal(format, &refusal, request_id)
     }
 
@@ -93,24 +96,60 @@ impl Reply {
         details: impl Serialize,
         request_id: &str,
     ) -> Self {
-        let Refusal { reason, message, id, allow, hint, retry_after } = refusal;
+        let Refusal {
+            reason,
+            message,
+            id,
+            allow,
+            hint,
+            retry_after,
+        } = refusal;
         let (status, code) = status_and_code(*reason);
         let reason_name = reason.name();
         let mut reply = match format {
             ErrorFormat::JsonRpc => {
                 let id = id.as_deref().and_then(|id| serde_json::from_str(id).ok());
-                let data = Data { reason: reason_name, request_id, hint: hint.as_deref(), details };
-                let error = ErrorObject { code, message, data };
+                let data = Data {
+                    reason: reason_name,
+                    request_id,
+                    hint: hint.as_deref(),
+                    details,
+                };
+                let error = ErrorObject {
+                    code,
+                    message,
+                    data,
+                };
                 let id = id.unwrap_or(RawValue::NULL);
-                Self::serialize(status, &JsonRpc { jsonrpc: "2.0", id, error })
+                Self::serialize(
+                    status,
+                    &JsonRpc {
+                        jsonrpc: "2.0",
+                        id,
+                        error,
+                    },
+                )
             }
             ErrorFormat::Plain => {
-                let error = PlainError { reason: reason_name, message, request_id, details };
+                let error = PlainError {
+                    reason: reason_name,
+                    message,
+                    request_id,
+                    details,
+                };
                 Self::serialize(status, &Plain { ok: false, error })
             }
             ErrorFormat::Xrpc => {
                 let error = xrpc_name(*reason);
-                Self::serialize(status, &Xrpc { error, message, request_id, details })
+                Self::serialize(
+                    status,
+                    &Xrpc {
+                        error,
+                        message,
+                        request_id,
+                        details,
+                    },
+                )
             }
         };
         reply.reason = Some(*reason);
@@ -131,29 +170,41 @@ impl From<NodeError> for Refusal {
             NodeError::Unreachable | NodeError::Cut => {
                 (Reason::UpstreamUnreachable, "the node cannot be reached")
             }
-            NodeError::WrongChain => {
-                (Reason::UpstreamUnreachable, "the node has another chain than the served one")
-            }
+            NodeError::WrongChain => (
+                Reason::UpstreamUnreachable,
+                "the node has another chain than the served one",
+            ),
             NodeError::Lagging => {
                 let message = "lagging: every node that answers is behind an earlier answer";
                 (Reason::UpstreamUnreachable, message)
             }
-            NodeError::Starting => {
-                (Reason::NodeStarting, "the node is being built or started: retry later")
-            }
-            NodeError::Redirect => (Reason::UpstreamRedirect, "the node answered with a redirect"),
-            NodeError::Status => (Reason::UpstreamStatus, "the node answered with an error status"),
+            NodeError::Starting => (
+                Reason::NodeStarting,
+                "the node is being built or started: retry later",
+            ),
+            NodeError::Redirect => (
+                Reason::UpstreamRedirect,
+                "the node answered with a redirect",
+            ),
+            NodeError::Status => (
+                Reason::UpstreamStatus,
+                "the node answered with an error status",
+            ),
             NodeError::Oversized => (Reason::UpstreamOversized, "the node's answer is over 4 MiB"),
             NodeError::Invalid => (Reason::UpstreamInvalid, "the node's answer is not valid"),
             NodeError::OverShare => {
                 let message = "too many large answers at once: read them before you send more";
                 (Reason::TooManyInFlight, message)
             }
-            NodeError::Overloaded => {
-                (Reason::Overloaded, "too many requests are in flight: retry soon")
-            }
+            NodeError::Overloaded => (
+                Reason::Overloaded,
+                "too many requests are in flight: retry soon",
+            ),
         };
         let retry_after = (fault == NodeError::Starting).then_some(NODE_START);
-        Self { retry_after, ..Self::new(reason, message) }
+        Self {
+            retry_after,
+            ..Self::new(reason, message)
+        }
     }
 }

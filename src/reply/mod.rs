@@ -79,7 +79,12 @@ pub struct Reply {
 impl Reply {
     /// A response with a body of this media type.
     pub fn new(status: u16, media_type: &'static str, body: impl Into<Body>) -> Self {
-        Self { status, media_type: Some(media_type), body: body.into(), ..Self::default() }
+        Self {
+            status,
+            media_type: Some(media_type),
+            body: body.into(),
+            ..Self::default()
+        }
     }
 
     /// The response to a liveness probe.
@@ -106,16 +111,29 @@ impl Reply {
 
     /// A response without a body.
     pub fn no_content() -> Self {
-        Self { status: 204, ..Self::default() }
+        Self {
+            status: 204,
+            ..Self::default()
+        }
     }
 
     /// The node's answer to the request with this id, with its payload byte for byte.
     pub fn answer(id: &str, answer: Answer) -> Self {
-        let Answer { member, payload, memory, gzip, .. } = answer;
+        let Answer {
+            member,
+            payload,
+            memory,
+            gzip,
+            ..
+        } = answer;
         // of its exact size, because `Bytes` allocates again to share a vector with spare capacity
         let start = [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"].concat();
         let body = Body::framed(start, payload, b"}");
-        Self { memory: Some(memory), gzip, ..Self::new(200, JSON, body) }
+        Self {
+            memory: Some(memory),
+            gzip,
+            ..Self::new(200, JSON, body)
+        }
     }
 
     /// A response with `body` as JSON.
@@ -328,7 +346,10 @@ fn head(out: &mut impl Fields, reply: &Reply, context: &ResponseContext<'_>, len
     if let Some(ChainPosition { epoch, height }) = reply.chain_position {
         let (mut of_epoch, mut of_height) = (itoa::Buffer::new(), itoa::Buffer::new());
         let [epoch, height] = [of_epoch.format(epoch), of_height.format(height)];
-        out.pieces("x-chain-position", [epoch.as_bytes(), b".", height.as_bytes()]);
+        out.pieces(
+            "x-chain-position",
+            [epoch.as_bytes(), b".", height.as_bytes()],
+        );
     }
     if let Some((policy, standing)) = context.quota {
         out.value("ratelimit-policy", policy);
@@ -395,7 +416,8 @@ impl Text {
         self.0.extend_from_slice(b"HTTP/1.1 ");
         self.0.extend_from_slice(code.as_str().as_bytes());
         self.0.push(b' ');
-        self.0.extend_from_slice(code.canonical_reason().unwrap_or_default().as_bytes());
+        self.0
+            .extend_from_slice(code.canonical_reason().unwrap_or_default().as_bytes());
         self.0.extend_from_slice(b"\r\n");
     }
 }
@@ -425,7 +447,10 @@ impl Fields for HeaderMap {
     }
 
     fn literal(&mut self, name: &'static str, value: &'static str) {
-        self.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        self.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
     }
 
     fn value(&mut self, name: &'static str, value: &HeaderValue) {

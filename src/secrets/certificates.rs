@@ -52,7 +52,10 @@ enum Cause {
 impl CertificatesError {
     /// The error for the file at `path`, in which a certificate is not X.509.
     pub fn not_x509(path: &Path) -> Self {
-        Self { path: path.to_owned(), cause: Cause::NotX509 }
+        Self {
+            path: path.to_owned(),
+            cause: Cause::NotX509,
+        }
     }
 }
 
@@ -114,7 +117,10 @@ fn read_with_text(
     path: &Path,
     max: u64,
 ) -> Result<(Vec<CertificateDer<'static>>, Vec<u8>), CertificatesError> {
-    let failed = |cause| CertificatesError { path: path.to_owned(), cause };
+    let failed = |cause| CertificatesError {
+        path: path.to_owned(),
+        cause,
+    };
     let mut text = Vec::new();
     File::open(locate(path))
         .and_then(|file| file.take(max + 1).read_to_end(&mut text))

@@ -77,7 +77,12 @@ impl From<SecretError> for SecretErrors {
 impl SecretErrors {
     /// Joins the errors of several parts.
     pub(crate) fn join(all: impl IntoIterator<Item = Option<Self>>) -> Self {
-        Self(all.into_iter().flatten().flat_map(|errors| errors.0).collect())
+        Self(
+            all.into_iter()
+                .flatten()
+                .flat_map(|errors| errors.0)
+                .collect(),
+        )
     }
 }
 
@@ -113,13 +118,20 @@ fn remedy(mode: u32) -> &'static str {
 impl SecretError {
     /// The error for the file at `path`, which must contain `what`.
     pub fn not(path: &Path, what: &'static str) -> Self {
-        Self { key: None, path: path.to_owned(), cause: Cause::Malformed(what) }
+        Self {
+            key: None,
+            path: path.to_owned(),
+            cause: Cause::Malformed(what),
+        }
     }
 
     /// Adds the configuration key that names the file to the error.
     #[must_use]
     pub fn of(self, key: &'static str) -> Self {
-        Self { key: Some(key), ..self }
+        Self {
+            key: Some(key),
+            ..self
+        }
     }
 
     /// The configuration key that names the file.
@@ -142,7 +154,11 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
 /// Fails as [`read`] does.
 pub fn read_at_most(path: &Path, max: u64) -> Result<Secret, SecretError> {
     let (path, others) = found(path);
-    let failed = |cause| SecretError { key: None, path: path.clone(), cause };
+    let failed = |cause| SecretError {
+        key: None,
+        path: path.clone(),
+        cause,
+    };
     let unreadable = |error| failed(Cause::Unreadable(error));
     let file = File::open(&path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o7777;
@@ -199,7 +215,9 @@ pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErro
     }
     Tokens::new(&tokens).ok_or_else(|| {
         let first = files.first().map_or(Path::new(""), PathBuf::as_path);
-        SecretError::not(first, "a token that no other file holds").of(key).into()
+        SecretError::not(first, "a token that no other file holds")
+            .of(key)
+            .into()
     })
 }
 

@@ -23,7 +23,9 @@ impl Seal {
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = text.to_vec();
         let unique = Nonce::assume_unique_for_key(nonce);
-        self.0.seal_in_place_append_tag(unique, Aad::from(context), &mut sealed).ok()?;
+        self.0
+            .seal_in_place_append_tag(unique, Aad::from(context), &mut sealed)
+            .ok()?;
         Some([&nonce[..], &sealed].concat())
     }
 
@@ -32,7 +34,11 @@ impl Seal {
         let (nonce, sealed) = sealed.split_first_chunk()?;
         let mut text = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let length = self.0.open_in_place(nonce, Aad::from(context), &mut text).ok()?.len();
+        let length = self
+            .0
+            .open_in_place(nonce, Aad::from(context), &mut text)
+            .ok()?
+            .len();
         text.truncate(length);
         Some(text)
     }
@@ -47,7 +53,11 @@ mod tests {
         let [one, other] = [1, 2].map(|byte| Seal::new(&[byte; Seal::KEY_LEN]));
         let sealed = one.seal(b"a", b"text").unwrap();
         assert_eq!(one.open(b"a", &sealed).unwrap(), b"text");
-        assert_ne!(one.seal(b"a", b"text").unwrap(), sealed, "a nonce is used once");
+        assert_ne!(
+            one.seal(b"a", b"text").unwrap(),
+            sealed,
+            "a nonce is used once"
+        );
         let mut changed = sealed.clone();
         changed[NONCE_LEN] ^= 1;
         for (why, opened) in [

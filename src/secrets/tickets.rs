@@ -28,7 +28,10 @@ impl TicketKey {
     pub fn new(bytes: &[u8; Self::LEN]) -> Self {
         let (name, key) = bytes.split_first_chunk().expect("a name comes first");
         let key = key.try_into().expect("the rest is a key");
-        Self { name: *name, seal: Seal::new(key) }
+        Self {
+            name: *name,
+            seal: Seal::new(key),
+        }
     }
 
     fn seal(&self, listener: &str, session: &[u8]) -> Option<Vec<u8>> {
@@ -37,7 +40,8 @@ impl TicketKey {
     }
 
     fn open(&self, listener: &str, ticket: &[u8]) -> Option<Vec<u8>> {
-        self.seal.open(listener.as_bytes(), ticket.strip_prefix(&self.name)?)
+        self.seal
+            .open(listener.as_bytes(), ticket.strip_prefix(&self.name)?)
     }
 }
 
@@ -58,7 +62,10 @@ impl SharedTickets {
         let mut keys = self.0.write();
         let [present, previous] = &mut *keys;
         match key {
-            Some(key) if present.as_ref().is_some_and(|present| present.name == key.name) => {}
+            Some(key)
+                if present
+                    .as_ref()
+                    .is_some_and(|present| present.name == key.name) => {}
             Some(key) => *previous = present.replace(Arc::new(key)),
             None => *keys = Default::default(),
         }
@@ -81,7 +88,11 @@ pub(crate) struct Tickets {
 impl Tickets {
     /// Seals for the listener of this name.
     pub(crate) fn new(listener: &'static str, shared: SharedTickets) -> Self {
-        Self { listener, shared, own: OnceLock::new() }
+        Self {
+            listener,
+            shared,
+            own: OnceLock::new(),
+        }
     }
 
     fn own(&self) -> Option<&dyn ProducesTickets> {
@@ -129,7 +140,11 @@ mod tests {
     fn instances_with_one_key_open_each_other_s_tickets() {
         let [one, other] = [SharedTickets::default(), SharedTickets::default()];
         let alone = tickets(&one).encrypt(b"session").unwrap();
-        assert_eq!(tickets(&other).decrypt(&alone), None, "each has keys of its own");
+        assert_eq!(
+            tickets(&other).decrypt(&alone),
+            None,
+            "each has keys of its own"
+        );
         for shared in [&one, &other] {
             shared.share(Some(key(1)));
         }
@@ -151,12 +166,20 @@ mod tests {
         shared.share(Some(key(1)));
         shared.share(Some(key(2)));
         shared.share(Some(key(2)));
-        assert_eq!(of_one.decrypt(&sealed).unwrap(), b"session", "the key before");
+        assert_eq!(
+            of_one.decrypt(&sealed).unwrap(),
+            b"session",
+            "the key before"
+        );
         shared.share(Some(key(3)));
         assert_eq!(of_one.decrypt(&sealed), None);
         let sealed = of_one.encrypt(b"session").unwrap();
         shared.share(None);
-        assert_eq!(of_one.decrypt(&sealed), None, "the fleet's store was away for long");
+        assert_eq!(
+            of_one.decrypt(&sealed),
+            None,
+            "the fleet's store was away for long"
+        );
         let own = of_one.encrypt(b"session").unwrap();
         assert_eq!(of_one.decrypt(&own).unwrap(), b"session");
     }

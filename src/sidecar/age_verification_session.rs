@@ -25,7 +25,10 @@ pub(super) async fn answer(
     request: &RequestParts,
     body: &[u8],
 ) -> Result<Reply, Refused> {
-    let user = settings.auth.user(&request.authorization, SystemTime::now()).await?;
+    let user = settings
+        .auth
+        .user(&request.authorization, SystemTime::now())
+        .await?;
     let account = store.accounts().by_user(&user.id).await?;
     if account.is_some_and(|account| account.status == AccountStatus::Banned) {
         return Err(refused(Reason::Forbidden, "this user may not do this"));
@@ -43,11 +46,18 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     let now = now_us();
     let expires = now.saturating_add(micros(age.session_lifetime));
     let reference = reference()?;
-    match store.ages().open_session(&user.id, &reference, now, expires).await? {
+    match store
+        .ages()
+        .open_session(&user.id, &reference, now, expires)
+        .await?
+    {
         Opening::TooMany { retry_at_us } => {
             let message = "this user has too many sessions: wait for Retry-After seconds";
             let retry_after = Some(seconds_until(retry_at_us, now).unwrap_or(1));
-            Err(Refused { retry_after, ..refused(Reason::RateLimited, message) })
+            Err(Refused {
+                retry_after,
+                ..refused(Reason::RateLimited, message)
+            })
         }
         Opening::Opened => {
             let mut body = json!({
@@ -69,9 +79,15 @@ fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
         return Reply::serialize(200, &json!({ "status": "unverified" }));
     };
     let validity = micros(settings.config.age.validity);
-    let end = user.expires_us.or(user.verified_us.map(|at| at.saturating_add(validity)));
+    let end = user
+        .expires_us
+        .or(user.verified_us.map(|at| at.saturating_add(validity)));
     let is_over = user.status == AgeStatus::Verified && end.is_some_and(|end| end <= now_us());
-    let status = if is_over { AgeStatus::Expired } else { user.status };
+    let status = if is_over {
+        AgeStatus::Expired
+    } else {
+        user.status
+    };
     let mut body = json!({ "status": status.name() });
     if status == AgeStatus::Verified {
         body["age_band"] = user.age_band.as_deref().into();
@@ -85,7 +101,10 @@ fn reference() -> Result<String, Refused> {
     let mut random = [0; REFERENCE_BYTES];
     SystemRandom::new().fill(&mut random).map_err(|_| {
         log::error!("the kernel returned no random bytes");
-        refused(Reason::Overloaded, "no reference can be generated now: try again")
+        refused(
+            Reason::Overloaded,
+            "no reference can be generated now: try again",
+        )
     })?;
     Ok(hex::encode(random))
 }

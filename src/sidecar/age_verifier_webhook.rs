@@ -30,7 +30,11 @@ impl Recorder<'_> {
         body: &[u8],
     ) -> Result<Reply, Refused> {
         let not_configured = || refused(Reason::NotConfigured, "no secret is configured");
-        let policy = settings.policy.webhook.as_ref().ok_or_else(not_configured)?;
+        let policy = settings
+            .policy
+            .webhook
+            .as_ref()
+            .ok_or_else(not_configured)?;
         let now = now_us();
         let event = policy.inspect(request.signature, request.media_type, body, now)?;
         // the ledger no longer holds such events: a repeated one would look new
@@ -41,7 +45,10 @@ impl Recorder<'_> {
         let recording = async move { store.ages().record_event(&event, now).await };
         let outcome = self.runtime.spawn(recording).await.map_err(|_| {
             log::error!("the recording of an event was aborted");
-            refused(Reason::StoreUnavailable, "the event was not recorded: send it again")
+            refused(
+                Reason::StoreUnavailable,
+                "the event was not recorded: send it again",
+            )
         })??;
         let (label, reply) = described(&outcome);
         self.metrics.sidecar.event(label);
@@ -54,26 +61,33 @@ fn described(outcome: &EventOutcome) -> (&'static str, Result<Reply, Refused>) {
     let done = |body: &Value| Ok(Reply::serialize(200, body));
     let refuse = |reason, message| Err(refused(reason, message));
     match outcome {
-        EventOutcome::Applied(state) => {
-            ("applied", done(&json!({ "status": "applied", "state": state.name() })))
-        }
+        EventOutcome::Applied(state) => (
+            "applied",
+            done(&json!({ "status": "applied", "state": state.name() })),
+        ),
         EventOutcome::Duplicate { outcome, state } => {
             let (outcome, state) = (outcome.name(), state.name());
             let body = json!({ "status": "duplicate", "outcome": outcome, "state": state });
             ("duplicate", done(&body))
         }
-        EventOutcome::Stale => {
-            ("stale", refuse(Reason::StaleTransition, "the subject has a newer event"))
-        }
+        EventOutcome::Stale => (
+            "stale",
+            refuse(Reason::StaleTransition, "the subject has a newer event"),
+        ),
         EventOutcome::Invalid => {
             let message = "the subject cannot change to this status";
             ("invalid", refuse(Reason::InvalidTransition, message))
         }
-        EventOutcome::Conflict => {
-            ("conflict", refuse(Reason::EventConflict, "the event's id was used for another event"))
-        }
-        EventOutcome::UnknownSubject => {
-            ("unknown", refuse(Reason::UnknownSubject, "no session has this subject_ref"))
-        }
+        EventOutcome::Conflict => (
+            "conflict",
+            refuse(
+                Reason::EventConflict,
+                "the event's id was used for another event",
+            ),
+        ),
+        EventOutcome::UnknownSubject => (
+            "unknown",
+            refuse(Reason::UnknownSubject, "no session has this subject_ref"),
+        ),
     }
 }

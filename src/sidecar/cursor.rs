@@ -18,9 +18,14 @@ pub(super) type Fingerprint = [u8; 8];
 /// The fingerprint of these texts, in order.
 pub(super) fn fingerprint<'a>(texts: impl IntoIterator<Item = &'a str>) -> Fingerprint {
     let digest = texts.into_iter().fold(Sha256::new(), |digest, text| {
-        digest.chain_update(text.len().to_be_bytes()).chain_update(text)
+        digest
+            .chain_update(text.len().to_be_bytes())
+            .chain_update(text)
     });
-    *digest.finalize().first_chunk().expect("a digest has 32 bytes")
+    *digest
+        .finalize()
+        .first_chunk()
+        .expect("a digest has 32 bytes")
 }
 
 /// Encodes a position.
@@ -40,5 +45,8 @@ pub(super) fn read(fingerprint: Fingerprint, cursor: &str) -> Option<(i64, Strin
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let rest = bytes.strip_prefix(&[VERSION])?.strip_prefix(&fingerprint)?;
     let (number, text) = rest.split_first_chunk()?;
-    Some((i64::from_be_bytes(*number), str::from_utf8(text).ok()?.to_owned()))
+    Some((
+        i64::from_be_bytes(*number),
+        str::from_utf8(text).ok()?.to_owned(),
+    ))
 }

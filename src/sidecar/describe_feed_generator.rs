@@ -11,8 +11,14 @@ use serde_json::{Value, json};
 /// The collection of the records that publish feeds.
 pub(super) const COLLECTION: &str = "app.bsky.feed.generator";
 /// Feeds that need no authentication.
-pub(super) const PUBLIC: [&str; 6] =
-    ["trade-listings", "collection-posts", "fresh-pulls", "showcase", "journals", "card-reviews"];
+pub(super) const PUBLIC: [&str; 6] = [
+    "trade-listings",
+    "collection-posts",
+    "fresh-pulls",
+    "showcase",
+    "journals",
+    "card-reviews",
+];
 /// The feed of an authenticated reader.
 pub(super) const PERSONAL: &str = "whoto-follow";
 
@@ -24,8 +30,10 @@ pub(super) fn answer(settings: &Settings) -> Reply {
         .chain([PERSONAL])
         .map(|name| json!({ "uri": format!("at://{}/{COLLECTION}/{name}", feeds.publisher_did) }));
     let mut body = json!({ "did": feeds.service_did, "feeds": listed.collect::<Vec<_>>() });
-    let links =
-        [("privacyPolicy", &feeds.privacy_policy), ("termsOfService", &feeds.terms_of_service)];
+    let links = [
+        ("privacyPolicy", &feeds.privacy_policy),
+        ("termsOfService", &feeds.terms_of_service),
+    ];
     for (name, link) in links {
         if let Some(link) = link {
             body["links"][name] = link.as_str().into();
@@ -36,7 +44,10 @@ pub(super) fn answer(settings: &Settings) -> Reply {
 
 /// The DID document of the feed generator, if its DID belongs to this origin.
 pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
-    let (did, origin) = (&settings.config.feeds.service_did, &settings.config.base_url);
+    let (did, origin) = (
+        &settings.config.feeds.service_did,
+        &settings.config.base_url,
+    );
     let host = origin.split_once("://").map_or("", |(_, host)| host);
     if *did != format!("did:web:{}", host.replace(':', "%3A")) {
         return Err(refused(Reason::NotFound, "this origin is not a DID"));
@@ -53,5 +64,8 @@ pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
 }
 
 fn lasting(body: &Value) -> Reply {
-    Reply { cache_control: Some(HOUR.into()), ..Reply::serialize(200, body) }
+    Reply {
+        cache_control: Some(HOUR.into()),
+        ..Reply::serialize(200, body)
+    }
 }

@@ -31,9 +31,20 @@ pub struct Document {
 /// The gzip form is derived from the body, so it is not compared.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
-        let Self { body, media_type, etag, modified_us, gzip: _ } = self;
+        let Self {
+            body,
+            media_type,
+            etag,
+            modified_us,
+            gzip: _,
+        } = self;
         (body, media_type, etag, modified_us)
-            == (&other.body, &other.media_type, &other.etag, &other.modified_us)
+            == (
+                &other.body,
+                &other.media_type,
+                &other.etag,
+                &other.modified_us,
+            )
     }
 }
 
@@ -41,7 +52,13 @@ impl Document {
     pub(super) fn new(body: Bytes, media_type: &'static str, modified_us: Option<i64>) -> Self {
         let etag = etag(&[&body]);
         let gzip = GzipForm::of(body.len());
-        Self { body, media_type, etag, modified_us, gzip }
+        Self {
+            body,
+            media_type,
+            etag,
+            modified_us,
+            gzip,
+        }
     }
 
     /// The response: the document, or 304 if the client has it.
@@ -51,7 +68,11 @@ impl Document {
         cache_control: impl Into<Cow<'static, str>>,
     ) -> Reply {
         let is_large = self.body.len() >= MIN_BODY;
-        let coding = if is_large { Coding::Negotiable } else { Coding::Only };
+        let coding = if is_large {
+            Coding::Negotiable
+        } else {
+            Coding::Only
+        };
         let mut reply = validated(request, cache_control, &self.etag, self.modified_us, coding);
         if reply.status == 200 {
             reply.gzip = self.gzip.clone();
@@ -71,17 +92,28 @@ pub(super) fn validated(
     modified_us: Option<i64>,
     coding: Coding,
 ) -> Reply {
-    let [if_none_match, since] = [&request.if_none_match, &request.if_modified_since]
-        .map(|field| field.as_deref().and_then(|value| str::from_utf8(value).ok()));
-    let named = if_none_match.filter(|_| coding == Coding::Negotiable).and_then(|list| {
-        let tags = [etag.to_owned(), gzip_etag(etag.as_bytes())];
-        tags.into_iter().find(|tag| list.trim() != "*" && lists(list, tag))
-    });
+    let [if_none_match, since] =
+        [&request.if_none_match, &request.if_modified_since].map(|field| {
+            field
+                .as_deref()
+                .and_then(|value| str::from_utf8(value).ok())
+        });
+    let named = if_none_match
+        .filter(|_| coding == Coding::Negotiable)
+        .and_then(|list| {
+            let tags = [etag.to_owned(), gzip_etag(etag.as_bytes())];
+            tags.into_iter()
+                .find(|tag| list.trim() != "*" && lists(list, tag))
+        });
     let unchanged = named.is_some() || is_unchanged(if_none_match, since, etag, modified_us);
     let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },
         cache_control: Some(cache_control.into()),
-        coding: if named.is_some() { Coding::Selected } else { coding },
+        coding: if named.is_some() {
+            Coding::Selected
+        } else {
+            coding
+        },
         ..Reply::default()
     };
     reply.field("etag", named.as_deref().unwrap_or(etag));
@@ -93,7 +125,9 @@ pub(super) fn validated(
 
 /// A strong `ETag` of some bytes.
 pub fn etag(parts: &[&[u8]]) -> String {
-    let digest = parts.iter().fold(Sha256::new(), |digest, part| digest.chain_update(part));
+    let digest = parts
+        .iter()
+        .fold(Sha256::new(), |digest, part| digest.chain_update(part));
     format!("\"{:x}\"", digest.finalize())
 }
 
@@ -122,7 +156,9 @@ fn lists(list: &str, etag: &str) -> bool {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let tag = rest.strip_prefix("W/").unwrap_or(rest);
         // a tag may contain a comma, but not a quote
-        let Some(end) = tag.strip_prefix('"').and_then(|tag| tag.find('"')) else { return false };
+        let Some(end) = tag.strip_prefix('"').and_then(|tag| tag.find('"')) else {
+            return false;
+        };
         let (tag, after) = tag.split_at(end + 2);
         if tag == etag {
             return true;

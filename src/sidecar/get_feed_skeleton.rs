@@ -59,11 +59,21 @@ pub(super) async fn answer(
     let feed = feed(&query, feeds)?;
     if feed == PERSONAL {
         let reply = personal_feed(store, metrics, settings, request, &query).await;
-        return reply.map_err(|refused| Refused { is_personal: true, ..refused });
+        return reply.map_err(|refused| Refused {
+            is_personal: true,
+            ..refused
+        });
     }
-    let Page { limit, cursor, set, labels } = page(&query)?;
+    let Page {
+        limit,
+        cursor,
+        set,
+        labels,
+    } = page(&query)?;
     let set_text = set.as_deref().unwrap_or_default();
-    let texts = [feed, set_text].into_iter().chain(labels.iter().map(String::as_str));
+    let texts = [feed, set_text]
+        .into_iter()
+        .chain(labels.iter().map(String::as_str));
     let fingerprint = cursor::fingerprint(texts);
     let after = position(fingerprint, cursor.as_deref())?;
     let query = FeedQuery {
@@ -71,7 +81,9 @@ pub(super) async fn answer(
         set: set.as_deref(),
         labels: &labels,
         blocked: &feeds.blocked_labels,
-        after: after.as_ref().map(|(sort_us, uri)| (*sort_us, uri.as_str())),
+        after: after
+            .as_ref()
+            .map(|(sort_us, uri)| (*sort_us, uri.as_str())),
         limit: limit + 1,
     };
     let mut skipped = Skipped::default();
@@ -79,8 +91,14 @@ pub(super) async fn answer(
     skipped.report(metrics, Function::GetFeedSkeleton);
     let end = cut(&mut items, limit);
     let end = end.map(|item| cursor::write(fingerprint, item.sort_us, &item.post_uri));
-    let items = items.into_iter().map(|item| json!({ "post": item.post_uri })).collect();
-    Ok(Reply { cache_control: Some(PUBLIC_CACHE.into()), ..skeleton(items, end) })
+    let items = items
+        .into_iter()
+        .map(|item| json!({ "post": item.post_uri }))
+        .collect();
+    Ok(Reply {
+        cache_control: Some(PUBLIC_CACHE.into()),
+        ..skeleton(items, end)
+    })
 }
 
 async fn personal_feed(
@@ -95,9 +113,11 @@ async fn personal_feed(
     let fingerprint = cursor::fingerprint([PERSONAL, &did]);
     let after = match position(fingerprint, cursor.as_deref())? {
         None => None,
-        Some((snapshot, rank)) => {
-            Some((snapshot, rank.parse().map_err(|_| invalid("cursor is not of this feed"))?))
-        }
+        Some((snapshot, rank)) => Some((
+            snapshot,
+            rank.parse()
+                .map_err(|_| invalid("cursor is not of this feed"))?,
+        )),
     };
     let query = SuggestionQuery {
         viewer_did: &did,
@@ -127,11 +147,22 @@ async fn posts(
     skipped: &mut Skipped,
 ) -> Result<Vec<FeedItem>, StoreError> {
     let mut items = Vec::new();
-    let (mut position, mut limit) =
-        (query.after.map(|(at, uri)| (at, uri.to_owned())), query.limit);
+    let (mut position, mut limit) = (
+        query.after.map(|(at, uri)| (at, uri.to_owned())),
+        query.limit,
+    );
     loop {
-        let after = position.as_ref().map(|(sort_us, uri)| (*sort_us, uri.as_str()));
-        let rows = store.feeds().posts(&FeedQuery { after, limit, ..query }).await?;
+        let after = position
+            .as_ref()
+            .map(|(sort_us, uri)| (*sort_us, uri.as_str()));
+        let rows = store
+            .feeds()
+            .posts(&FeedQuery {
+                after,
+                limit,
+                ..query
+            })
+            .await?;
         let is_end = rows.len() < limit as usize;
         position = rows.last().map(|row| (row.sort_us, row.post_uri.clone()));
         for row in rows {
@@ -156,7 +187,9 @@ async fn suggestions(
 ) -> Result<(i64, Vec<Suggestion>), StoreError> {
     let (mut items, wanted) = (Vec::new(), query.limit as usize);
     loop {
-        let Some(page) = store.feeds().suggestions(&query).await? else { return Ok((0, items)) };
+        let Some(page) = store.feeds().suggestions(&query).await? else {
+            return Ok((0, items));
+        };
         let is_end = page.items.len() < query.limit as usize;
         query.after = page.items.last().map(|row| (page.snapshot_id, row.rank));
         for row in page.items {
@@ -187,8 +220,15 @@ async fn viewer(
     settings: &Settings,
     request: &RequestParts,
 ) -> Result<String, Refused> {
-    let RequestParts { authorization, client, .. } = request;
-    let viewer = settings.auth.viewer(authorization, LXM, *client, SystemTime::now()).await?;
+    let RequestParts {
+        authorization,
+        client,
+        ..
+    } = request;
+    let viewer = settings
+        .auth
+        .viewer(authorization, LXM, *client, SystemTime::now())
+        .await?;
     let viewer = match viewer {
         // an account may be unknown here, but a known one must be active
         Viewer::Did(did) => match store.accounts().by_did(&did).await? {
@@ -215,11 +255,16 @@ fn skeleton(items: Vec<Value>, cursor: Option<String>) -> Reply {
 
 /// The name of the feed, which must be one that this service generates.
 fn feed(query: &Query, feeds: &FeedsConfig) -> Result<&'static str, Refused> {
-    let uri = query.one("feed")?.ok_or_else(|| invalid("feed is missing"))?;
+    let uri = query
+        .one("feed")?
+        .ok_or_else(|| invalid("feed is missing"))?;
     let malformed = || invalid("feed is not the at-uri of a record");
     let mut segments = uri.strip_prefix("at://").ok_or_else(malformed)?.split('/');
     let mut segment = |is_well_formed: fn(&str) -> bool| {
-        segments.next().filter(|text| is_well_formed(text)).ok_or_else(malformed)
+        segments
+            .next()
+            .filter(|text| is_well_formed(text))
+            .ok_or_else(malformed)
     };
     let authority = segment(is_authority)?;
     let collection = segment(is_collection)?;
@@ -227,10 +272,20 @@ fn feed(query: &Query, feeds: &FeedsConfig) -> Result<&'static str, Refused> {
     if segments.next().is_some() || uri.len() > MAX_URI {
         return Err(malformed());
     }
-    let is_ours = [&feeds.publisher_did, &feeds.service_did].iter().any(|did| *did == authority);
-    let known = PUBLIC.into_iter().chain([PERSONAL]).find(|known| *known == name);
+    let is_ours = [&feeds.publisher_did, &feeds.service_did]
+        .iter()
+        .any(|did| *did == authority);
+    let known = PUBLIC
+        .into_iter()
+        .chain([PERSONAL])
+        .find(|known| *known == name);
     let known = known.filter(|_| is_ours && collection == COLLECTION);
-    known.ok_or_else(|| refused(Reason::UnknownFeed, "this service does not generate that feed"))
+    known.ok_or_else(|| {
+        refused(
+            Reason::UnknownFeed,
+            "this service does not generate that feed",
+        )
+    })
 }
 
 /// Whether a text has only characters of DIDs and handles; the caller compares it with ours.
@@ -252,30 +307,57 @@ fn page(query: &Query) -> Result<Page, Refused> {
         None => DEFAULT_LIMIT,
         Some(text) => {
             let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-            let limit = text.parse().ok().filter(|limit| (1..=MAX_LIMIT).contains(limit));
-            limit.filter(|_| is_number).ok_or_else(|| invalid("limit must be 1 to 100"))?
+            let limit = text
+                .parse()
+                .ok()
+                .filter(|limit| (1..=MAX_LIMIT).contains(limit));
+            limit
+                .filter(|_| is_number)
+                .ok_or_else(|| invalid("limit must be 1 to 100"))?
         }
     };
-    let set = query.one("set")?.map(|set| set.trim().to_lowercase()).filter(|set| !set.is_empty());
-    if set.as_ref().is_some_and(|set| set.chars().count() > MAX_SET) {
+    let set = query
+        .one("set")?
+        .map(|set| set.trim().to_lowercase())
+        .filter(|set| !set.is_empty());
+    if set
+        .as_ref()
+        .is_some_and(|set| set.chars().count() > MAX_SET)
+    {
         return Err(invalid("set must have at most 64 characters"));
     }
-    let labels = query.all("labels").flat_map(|list| list.split(',')).map(str::trim);
-    let mut labels: Vec<_> =
-        labels.filter(|label| !label.is_empty()).map(str::to_lowercase).collect();
+    let labels = query
+        .all("labels")
+        .flat_map(|list| list.split(','))
+        .map(str::trim);
+    let mut labels: Vec<_> = labels
+        .filter(|label| !label.is_empty())
+        .map(str::to_lowercase)
+        .collect();
     labels.sort_unstable();
     labels.dedup();
     if labels.len() > MAX_LABELS || labels.iter().any(|label| label.len() > MAX_LABEL) {
-        return Err(invalid("labels must be at most 10, each of at most 128 bytes"));
+        return Err(invalid(
+            "labels must be at most 10, each of at most 128 bytes",
+        ));
     }
-    Ok(Page { limit, cursor: query.one("cursor")?.map(str::to_owned), set, labels })
+    Ok(Page {
+        limit,
+        cursor: query.one("cursor")?.map(str::to_owned),
+        set,
+        labels,
+    })
 }
 
 fn position(
     fingerprint: Fingerprint,
     cursor: Option<&str>,
 ) -> Result<Option<(i64, String)>, Refused> {
-    let Some(cursor) = cursor else { return Ok(None) };
+    let Some(cursor) = cursor else {
+        return Ok(None);
+    };
     let position = cursor::read(fingerprint, cursor);
-    position.map(Some).ok_or_else(|| invalid("cursor is not of this feed with these filters"))
+    position
+        .map(Some)
+        .ok_or_else(|| invalid("cursor is not of this feed with these filters"))
 }

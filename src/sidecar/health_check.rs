@@ -56,8 +56,19 @@ struct Finding {
 
 impl Health {
     pub(super) fn new(config: &HealthConfig) -> Self {
-        let HealthConfig { platform, card_data, pds, email, web_push, .. } = config;
-        let one = |kind, url: &Option<String>| Component { kind, name: None, url: url.clone() };
+        let HealthConfig {
+            platform,
+            card_data,
+            pds,
+            email,
+            web_push,
+            ..
+        } = config;
+        let one = |kind, url: &Option<String>| Component {
+            kind,
+            name: None,
+            url: url.clone(),
+        };
         let several = |kind, providers: &[Provider]| match providers {
             [] => vec![one(kind, &None)],
             _ => providers
@@ -73,12 +84,19 @@ impl Health {
         let components = [
             vec![one(PLATFORM, platform), one(DATABASE, &None)],
             several("card_data", card_data),
-            vec![one("pds", &pds), one("email", email), one("web_push", web_push)],
+            vec![
+                one("pds", &pds),
+                one("email", email),
+                one("web_push", web_push),
+            ],
             vec![one("podcast_syndication", &config.podcast_syndication)],
             several("payments", &config.payments),
         ];
         let components = components.into_iter().flatten().collect();
-        Self { components, round: Shared::new(1, |_| 1) }
+        Self {
+            components,
+            round: Shared::new(1, |_| 1),
+        }
     }
 
     pub(super) async fn answer(
@@ -88,14 +106,23 @@ impl Health {
         request: &RequestParts,
     ) -> Result<Reply, Refused> {
         let version = env!("CARGO_PKG_VERSION");
-        if Query::parse(&request.query).all("probe").any(|probe| probe == "live") {
-            return Ok(reply(200, &json!({ "status": "pass", "version": version }), request));
+        if Query::parse(&request.query)
+            .all("probe")
+            .any(|probe| probe == "live")
+        {
+            return Ok(reply(
+                200,
+                &json!({ "status": "pass", "version": version }),
+                request,
+            ));
         }
         let (components, store) = (Arc::clone(&self.components), Arc::clone(store));
         let conditions = Arc::clone(metrics);
         let check_all = async move {
             let conditions = &conditions.conditions;
-            let checks = components.iter().map(|component| component.check(&store, conditions));
+            let checks = components
+                .iter()
+                .map(|component| component.check(&store, conditions));
             (join_all(checks).await.into(), CACHED)
         };
         let findings = self.round.get((), check_all).await?;
@@ -110,13 +137,20 @@ impl Health {
                 // of several providers the worst counts
                 let mut same = found().filter(|(one, _)| one.kind == component.kind);
                 let is_healthy = same.all(|(_, finding)| finding.fault.is_none());
-                metrics.sidecar.component(component.kind).set(is_healthy.into());
+                metrics
+                    .sidecar
+                    .component(component.kind)
+                    .set(is_healthy.into());
             }
         }
         let is_any = |status: &&str| found().any(|(one, finding)| one.status(finding) == *status);
         let worst = ["fail", "warn"].into_iter().find(is_any).unwrap_or("pass");
         let body = json!({ "status": worst, "version": version, "checks": checks });
-        Ok(reply(if worst == "fail" { 503 } else { 200 }, &body, request))
+        Ok(reply(
+            if worst == "fail" { 503 } else { 200 },
+            &body,
+            request,
+        ))
     }
 }
 
@@ -126,7 +160,11 @@ impl Component {
         let at = SystemTime::now();
         let fault = within(ROUND_TIMEOUT, pin!(self.fault(store, conditions))).await;
         let fault = fault.unwrap_or(Some("timeout"));
-        Finding { fault, latency: started.elapsed(), at }
+        Finding {
+            fault,
+            latency: started.elapsed(),
+            at,
+        }
     }
 
     async fn fault(&self, store: &Store, conditions: &Conditions) -> Option<&'static str> {
@@ -192,7 +230,10 @@ impl Component {
 fn reply(status: u16, body: &Value, request: &RequestParts) -> Reply {
     const MEDIA_TYPE: &str = "application/health+json";
     let mut reply = Reply::serialize(status, body);
-    let accept = request.accept.as_deref().and_then(|accept| str::from_utf8(accept).ok());
+    let accept = request
+        .accept
+        .as_deref()
+        .and_then(|accept| str::from_utf8(accept).ok());
     if accept.is_some_and(|accept| accept.to_ascii_lowercase().contains(MEDIA_TYPE)) {
         reply.media_type = Some(MEDIA_TYPE);
     }

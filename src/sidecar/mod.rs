@@ -66,14 +66,21 @@ pub struct Refused {
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, retry_after: None, is_personal: false }
+        Self {
+            refusal,
+            retry_after: None,
+            is_personal: false,
+        }
     }
 }
 
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
         error.log();
-        refused(Reason::StoreUnavailable, "the store does not answer: try again")
+        refused(
+            Reason::StoreUnavailable,
+            "the store does not answer: try again",
+        )
     }
 }
 
@@ -121,7 +128,12 @@ impl Sidecar {
         request: &RequestParts,
         body: &[u8],
     ) -> Result<Reply, Refused> {
-        let Self { store, metrics, runtime, .. } = self;
+        let Self {
+            store,
+            metrics,
+            runtime,
+            ..
+        } = self;
         match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
@@ -131,10 +143,17 @@ impl Sidecar {
             Function::SeoRobots => Ok(settings.robots.reply(request, HOUR)),
             Function::HealthCheck => settings.health.answer(store, metrics, request).await,
             Function::AgeVerificationSession => {
-                cold(age_verification_session::answer(store, settings, request, body)).await
+                cold(age_verification_session::answer(
+                    store, settings, request, body,
+                ))
+                .await
             }
             Function::AgeVerifierWebhook => {
-                let recorder = Recorder { store, metrics, runtime };
+                let recorder = Recorder {
+                    store,
+                    metrics,
+                    runtime,
+                };
                 recorder.answer(settings, request, body).await
             }
         }
@@ -167,7 +186,9 @@ impl Sidecar {
                 get_feed_skeleton::answer(store, metrics, settings, request).await
             }
             Function::PodcastRssFeed => {
-                self.podcasts.answer(store, metrics, settings, request).await
+                self.podcasts
+                    .answer(store, metrics, settings, request)
+                    .await
             }
             // boxed, since its future would enlarge that of every request
             _ => cold(seo_sitemap::answer(store, metrics, settings, request)).await,

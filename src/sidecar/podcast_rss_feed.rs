@@ -67,7 +67,11 @@ impl Podcasts {
             (None, None) => return Err(invalid("did or handle is missing")),
             (Some(did), None) => did.to_owned(),
             (did, Some(handle)) => {
-                let account = store.accounts().by_handle(&handle).await?.ok_or_else(unknown)?;
+                let account = store
+                    .accounts()
+                    .by_handle(&handle)
+                    .await?
+                    .ok_or_else(unknown)?;
                 let own = account.did.ok_or_else(unknown)?;
                 if did.is_some_and(|did| did != own) {
                     return Err(invalid("did and handle belong to two creators"));
@@ -96,8 +100,13 @@ impl Podcasts {
 
 /// The number of the requested page. Only one spelling is accepted: `01` is refused.
 fn page(query: &Query) -> Result<u32, Refused> {
-    let Some(text) = query.one("page")? else { return Ok(1) };
-    let page = text.parse().ok().filter(|page: &u64| *page > 0 && page.to_string() == text);
+    let Some(text) = query.one("page")? else {
+        return Ok(1);
+    };
+    let page = text
+        .parse()
+        .ok()
+        .filter(|page: &u64| *page > 0 && page.to_string() == text);
     let page = page.map(|page| u32::try_from(page).unwrap_or(u32::MAX));
     page.ok_or_else(|| invalid("page must be 1 or more, as the feed's links name it"))
 }
@@ -130,7 +139,10 @@ async fn render(
     let now = now_us();
     let next_publication_us = store.podcasts().next_publication(did, now).await?;
     let published = store.podcasts().published(did, now).await?;
-    let pages = u32::try_from(published.count).unwrap_or(u32::MAX).div_ceil(PAGE).max(1);
+    let pages = u32::try_from(published.count)
+        .unwrap_or(u32::MAX)
+        .div_ceil(PAGE)
+        .max(1);
     if page > pages {
         return Err(refused(Reason::NotFound, "this feed has no such page"));
     }
@@ -142,10 +154,16 @@ async fn render(
         episodes: &episodes,
         pages: (page, pages),
         changed_us: published.changed_us,
-        handle: account.as_ref().and_then(|account| account.handle.as_deref()),
+        handle: account
+            .as_ref()
+            .and_then(|account| account.handle.as_deref()),
         base_url,
     };
-    Ok(Rendered { document: podcast::render(&feed), url: feed.url(), next_publication_us })
+    Ok(Rendered {
+        document: podcast::render(&feed),
+        url: feed.url(),
+        next_publication_us,
+    })
 }
 
 /// Removes the episodes that no app could play. Returns them and the malformed members.
@@ -156,7 +174,11 @@ fn skip_malformed(podcast: &Podcast, episodes: &mut Vec<Episode>) -> Skipped {
     }
     episodes.retain(|episode| {
         let is_playable = is_url(&url(&episode.enclosure_url), &["https://", "http://"]);
-        let lost = if is_playable { &*episode.malformed } else { &["enclosure_url"] };
+        let lost = if is_playable {
+            &*episode.malformed
+        } else {
+            &["enclosure_url"]
+        };
         for column in lost {
             skipped.add(format_args!("episode {} {column}", episode.id));
         }
@@ -172,7 +194,9 @@ fn unknown() -> Refused {
 /// `max-age` in seconds: until the next episode appears at the latest.
 fn max_age(now_us: i64, next_publication_us: Option<i64>) -> u32 {
     let next = next_publication_us.map_or(MAX_AGE, |next| {
-        next.saturating_sub(now_us).saturating_add(999_999).div_euclid(1_000_000)
+        next.saturating_sub(now_us)
+            .saturating_add(999_999)
+            .div_euclid(1_000_000)
     });
     u32::try_from(next.clamp(1, MAX_AGE)).expect("it is 1 to 300")
 }

@@ -23,9 +23,16 @@ pub(super) fn robots(base_url: &str, config: &RobotsConfig) -> Document {
             rules.push_str("Disallow: /\n\n");
         }
         field(&mut rules, "User-agent", "*");
-        ALLOWED.iter().for_each(|path| field(&mut rules, "Allow", path));
-        DISALLOWED.iter().for_each(|path| field(&mut rules, "Disallow", path));
-        config.disallow.iter().for_each(|path| field(&mut rules, "Disallow", path));
+        ALLOWED
+            .iter()
+            .for_each(|path| field(&mut rules, "Allow", path));
+        DISALLOWED
+            .iter()
+            .for_each(|path| field(&mut rules, "Disallow", path));
+        config
+            .disallow
+            .iter()
+            .for_each(|path| field(&mut rules, "Disallow", path));
         rules.push('\n');
         field(&mut rules, "Sitemap", &format!("{base_url}/sitemap.xml"));
     } else {

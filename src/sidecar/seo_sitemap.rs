@@ -38,8 +38,13 @@ const SCHEMES: &[&str] = &["https://", "http://"];
 const MAX_IMAGES: usize = 1000;
 
 const PROTOCOL: (&str, &str) = ("xmlns", "http://www.sitemaps.org/schemas/sitemap/0.9");
-const URLSET: Attributes<'_> =
-    &[PROTOCOL, ("xmlns:image", "http://www.google.com/schemas/sitemap-image/1.1")];
+const URLSET: Attributes<'_> = &[
+    PROTOCOL,
+    (
+        "xmlns:image",
+        "http://www.google.com/schemas/sitemap-image/1.1",
+    ),
+];
 
 pub(super) async fn answer(
     store: &Arc<Store>,
@@ -108,7 +113,13 @@ fn sitemap(xml: &mut Xml, base_url: &str, number: SitemapNumber, lastmod_us: Opt
 /// The `ETag` of a file, derived from its stamp without rendering it.
 pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapStamp>) -> String {
     let state = stamp.map_or([0; 5], |stamp| {
-        [stamp.first_id, stamp.last_id, stamp.urls, stamp.checksum, stamp.lastmod_us]
+        [
+            stamp.first_id,
+            stamp.last_id,
+            stamp.urls,
+            stamp.checksum,
+            stamp.lastmod_us,
+        ]
     });
     let (number, state) = (number.to_string(), state.map(i64::to_be_bytes).concat());
     etag(&[number.as_bytes(), &state, base_url.as_bytes()])
@@ -120,26 +131,31 @@ pub fn chunks(
     metrics: Arc<Metrics>,
     file: Urlset,
 ) -> impl Stream<Item = Result<Bytes, StreamAborted>> + Send {
-    stream::try_unfold((reader, metrics, file), |(mut reader, metrics, mut file)| async move {
-        if file.is_ended {
-            return Ok(None);
-        }
-        let chunk = match chunk(&mut reader, &mut file).await {
-            Ok(Some(chunk)) => chunk,
-            Ok(None) => {
-                log::info!("seo-sitemap: a page is cut off, as its URLs changed while it was sent");
-                return Err(StreamAborted);
+    stream::try_unfold(
+        (reader, metrics, file),
+        |(mut reader, metrics, mut file)| async move {
+            if file.is_ended {
+                return Ok(None);
             }
-            Err(error) => {
-                error.log();
-                return Err(StreamAborted);
+            let chunk = match chunk(&mut reader, &mut file).await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => {
+                    log::info!(
+                        "seo-sitemap: a page is cut off, as its URLs changed while it was sent"
+                    );
+                    return Err(StreamAborted);
+                }
+                Err(error) => {
+                    error.log();
+                    return Err(StreamAborted);
+                }
+            };
+            if file.is_ended {
+                file.skipped.report(&metrics, Function::SeoSitemap);
             }
-        };
-        if file.is_ended {
-            file.skipped.report(&metrics, Function::SeoSitemap);
-        }
-        Ok(Some((chunk, (reader, metrics, file))))
-    })
+            Ok(Some((chunk, (reader, metrics, file))))
+        },
+    )
 }
 
 /// Reads the next chunk of a file. Returns `None` instead of the last one if the tables have
@@ -150,7 +166,11 @@ async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<B
     if is_last && !reader.is_snapshot() && reader.stamp(file.number).await? != file.stamp {
         return Ok(None);
     }
-    Ok(Some(if is_last { file.last(rows) } else { file.next(rows) }))
+    Ok(Some(if is_last {
+        file.last(rows)
+    } else {
+        file.next(rows)
+    }))
 }
 
 /// A file being written.
@@ -180,7 +200,16 @@ impl Urlset {
         let (after_id, last_id) = stamp.map_or((0, 0), |stamp| (stamp.first_id - 1, stamp.last_id));
         let (base_url, skipped) = (base_url.to_owned(), Skipped::default());
         let stamp = stamp.copied();
-        Self { number, stamp, base_url, xml, after_id, last_id, is_ended: false, skipped }
+        Self {
+            number,
+            stamp,
+            base_url,
+            xml,
+            after_id,
+            last_id,
+            is_ended: false,
+            skipped,
+        }
     }
 
     /// Writes the next URLs.
@@ -222,7 +251,8 @@ impl Urlset {
             self.xml.truncate(before);
             self.skipped.add(format_args!("sitemap_url {}", row.id));
         } else if !row.malformed.is_empty() || images.len() < row.images.len() {
-            self.skipped.add(format_args!("sitemap_url {} images", row.id));
+            self.skipped
+                .add(format_args!("sitemap_url {} images", row.id));
         }
     }
 }
@@ -242,5 +272,7 @@ fn entry(xml: &mut Xml, loc: &str, lastmod_us: Option<i64>, images: &[String]) {
 fn lastmod(us: i64) -> String {
     let instant = OffsetDateTime::from_unix_timestamp(seconds(us));
     let instant = instant.expect("the seconds are within four-digit years");
-    instant.format(&Rfc3339).expect("years of four digits can be written")
+    instant
+        .format(&Rfc3339)
+        .expect("years of four digits can be written")
 }

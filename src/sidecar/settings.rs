@@ -40,13 +40,27 @@ impl Settings {
     /// # Errors
     /// Returns an error for every secret file that cannot be used.
     pub fn load(config: &SidecarConfig) -> Result<Self, SecretErrors> {
-        let SidecarConfig { age, clients, session, .. } = config;
+        let SidecarConfig {
+            age,
+            clients,
+            session,
+            ..
+        } = config;
         let operator_token =
             |file| secrets::tokens("sidecar.operator_token_file", slice::from_ref(file));
-        let operator = config.operator_token_file.as_ref().map(operator_token).transpose();
-        let webhook = read_secrets("sidecar.age.webhook_secret_files", &age.webhook_secret_files);
-        let sessions =
-            read_secrets("sidecar.session.hs256_secret_files", &session.hs256_secret_files);
+        let operator = config
+            .operator_token_file
+            .as_ref()
+            .map(operator_token)
+            .transpose();
+        let webhook = read_secrets(
+            "sidecar.age.webhook_secret_files",
+            &age.webhook_secret_files,
+        );
+        let sessions = read_secrets(
+            "sidecar.session.hs256_secret_files",
+            &session.hs256_secret_files,
+        );
         let (operator, webhook, sessions) = match (operator, webhook, sessions) {
             (Ok(operator), Ok(webhook), Ok(sessions)) => (operator, webhook, sessions),
             (operator, webhook, sessions) => {
@@ -54,8 +68,10 @@ impl Settings {
                 return Err(SecretErrors::join(errors));
             }
         };
-        let webhook = Secrets::new(webhook)
-            .map(|secrets| WebhookPolicy { secrets, age_bands: age.age_bands.clone() });
+        let webhook = Secrets::new(webhook).map(|secrets| WebhookPolicy {
+            secrets,
+            age_bands: age.age_bands.clone(),
+        });
         let auth = Auth::new(session, sessions, config.feeds.service_did.clone());
         Ok(Self {
             policy: SidecarPolicy {
@@ -81,12 +97,18 @@ impl clients::Settings for Settings {
 
 /// Reads the HMAC secrets of `key` and checks each one, so that an error names the file at fault.
 fn read_secrets(key: &'static str, files: &[PathBuf]) -> Result<Vec<Secret>, SecretErrors> {
-    let checked = files.iter().enumerate().map(|(at, file)| read_secret(file, &files[..at]));
+    let checked = files
+        .iter()
+        .enumerate()
+        .map(|(at, file)| read_secret(file, &files[..at]));
     let (secrets, errors): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
     if errors.is_empty() {
         return Ok(secrets.into_iter().flatten().collect());
     }
-    let errors = errors.into_iter().filter_map(Result::err).map(|error| error.of(key));
+    let errors = errors
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| error.of(key));
     Err(SecretErrors(errors.collect()))
 }
 
@@ -97,7 +119,9 @@ fn read_secret(file: &Path, others: &[PathBuf]) -> Result<Secret, SecretError> {
     }
     for other in others {
         // an unusable file is reported on its own
-        let Ok(other) = secrets::read(other) else { continue };
+        let Ok(other) = secrets::read(other) else {
+            continue;
+        };
         if Secrets::new(vec![secrets::read(file)?, other]).is_none() {
             return Err(SecretError::not(file, "a secret that no other file holds"));
         }

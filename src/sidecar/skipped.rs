@@ -25,7 +25,8 @@ impl Skipped {
     pub(super) fn add(&mut self, key: impl Display) {
         self.count += 1;
         if self.keys.len() < MAX_KEYS {
-            self.keys.push(key.to_string().chars().take(MAX_KEY).collect());
+            self.keys
+                .push(key.to_string().chars().take(MAX_KEY).collect());
         }
     }
 
@@ -34,7 +35,10 @@ impl Skipped {
         if self.count > 0 {
             let (name, keys) = (function.name(), self.keys.join(", "));
             metrics.sidecar.skip(function, self.count);
-            log::warn!("{name}: {} malformed rows or members are left out: {keys}", self.count);
+            log::warn!(
+                "{name}: {} malformed rows or members are left out: {keys}",
+                self.count
+            );
         }
     }
 }

@@ -130,8 +130,14 @@ pub fn shortened(text: &str, max_bytes: usize) -> String {
 /// A URL in ASCII: bytes that a URL cannot contain are percent-encoded, existing escapes stay.
 pub fn url(text: &str) -> String {
     let bytes = text.trim().as_bytes();
-    let is_escape =
-        |at: usize| bytes[at + 1..].iter().take(2).filter(|b| b.is_ascii_hexdigit()).count() == 2;
+    let is_escape = |at: usize| {
+        bytes[at + 1..]
+            .iter()
+            .take(2)
+            .filter(|b| b.is_ascii_hexdigit())
+            .count()
+            == 2
+    };
     percent_encoded(text.trim(), |at, byte| match byte {
         b'%' => is_escape(at),
         _ => byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte),

@@ -32,13 +32,22 @@ impl Ages<'_> {
         let mut tx = self.db.begin().await?;
         tx.lock(user_id).await?;
         let minute = Opening::minute(now_us);
-        let args =
-            [user_id.into(), minute.after_us().into(), minute.until_us().into(), now_us.into()];
+        let args = [
+            user_id.into(),
+            minute.after_us().into(),
+            minute.until_us().into(),
+            now_us.into(),
+        ];
         let rows = tx.rows(sql::AGE_SESSIONS, &args).await?;
         let sessions = rows.iter().map(session).collect::<Result<Vec<_>, _>>()?;
         let opening = Opening::decide(&sessions, now_us, expires_us);
         if opening == Opening::Opened {
-            let args = [subject_ref.into(), user_id.into(), now_us.into(), expires_us.into()];
+            let args = [
+                subject_ref.into(),
+                user_id.into(),
+                now_us.into(),
+                expires_us.into(),
+            ];
             tx.run(sql::AGE_SESSION_ADD, &args).await?;
             tx.commit().await?;
         }
@@ -47,7 +56,10 @@ impl Ages<'_> {
 
     /// The age status of a user: pending while only an open session is known, `None` without one.
     pub async fn user(&self, user_id: &str, now_us: i64) -> Result<Option<AgeUser>, StoreError> {
-        let rows = self.db.rows(sql::AGE_USER, &[user_id.into(), now_us.into()]).await?;
+        let rows = self
+            .db
+            .rows(sql::AGE_USER, &[user_id.into(), now_us.into()])
+            .await?;
         let stored = rows.first().map(user).transpose()?.flatten();
         let sessions = rows.iter().filter_map(|row| waiting(row).transpose());
         let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
@@ -63,15 +75,23 @@ impl Ages<'_> {
         let mut tx = self.db.begin().await?;
         // serializes the events of one id, even if they are about two users
         tx.lock(&format!("age event {}", event.event_id())).await?;
-        let user_id = tx.row(sql::AGE_SUBJECT, &[event.subject_ref().into()]).await?;
+        let user_id = tx
+            .row(sql::AGE_SUBJECT, &[event.subject_ref().into()])
+            .await?;
         let user_id: Option<String> = user_id.map(|row| row.get("user_id")).transpose()?;
         if let Some(user_id) = &user_id {
             tx.lock(user_id).await?;
         }
         let facts = facts(&mut tx, event, user_id.as_deref()).await?;
         let recording = record(event, &facts);
-        let (Recording::Store { verdict, status_after, moves_user }, Some(user_id)) =
-            (recording, &user_id)
+        let (
+            Recording::Store {
+                verdict,
+                status_after,
+                moves_user,
+            },
+            Some(user_id),
+        ) = (recording, &user_id)
         else {
             return Ok(recording.outcome());
         };
@@ -94,15 +114,25 @@ fn session(row: &Row) -> Result<AgeSession, StoreError> {
 
 /// Reads the user from a row of [`sql::AGE_USER`].
 fn user(row: &Row) -> Result<Option<AgeUser>, StoreError> {
-    let Some(status) = parsed(row, "status", AgeStatus::parse)? else { return Ok(None) };
-    Ok(Some(from_row!(AgeUser, row; get: age_band verified_us expires_us; { status })))
+    let Some(status) = parsed(row, "status", AgeStatus::parse)? else {
+        return Ok(None);
+    };
+    Ok(Some(
+        from_row!(AgeUser, row; get: age_band verified_us expires_us; { status }),
+    ))
 }
 
 /// Reads the open session from a row of [`sql::AGE_USER`].
 fn waiting(row: &Row) -> Result<Option<AgeSession>, StoreError> {
-    let Some(created_us) = row.get("session_created_us")? else { return Ok(None) };
+    let Some(created_us) = row.get("session_created_us")? else {
+        return Ok(None);
+    };
     let expires_us = row.get("session_expires_us")?;
-    Ok(Some(AgeSession { created_us, expires_us, last_occurred_us: None }))
+    Ok(Some(AgeSession {
+        created_us,
+        expires_us,
+        last_occurred_us: None,
+    }))
 }
 
 /// Parses a text column that may be NULL.
@@ -121,14 +151,22 @@ async fn facts(
     event: &SignedEvent,
     user_id: Option<&str>,
 ) -> Result<EventFacts, StoreError> {
-    let args = [event.event_id().into(), event.subject_ref().into(), user_id.into()];
+    let args = [
+        event.event_id().into(),
+        event.subject_ref().into(),
+        user_id.into(),
+    ];
     let row = tx.row(sql::AGE_EVENT_FACTS, &args).await?;
     let row = row.ok_or(StoreError::Corrupt("facts"))?;
     let digest = parsed(&row, "digest", |text| <[u8; 32]>::from_hex(text).ok())?;
     let stored = |digest| {
         let outcome = row.parsed("outcome", Verdict::parse)?;
         let status_after = row.parsed("status_after", AgeStatus::parse)?;
-        Ok::<_, StoreError>(StoredEvent { digest, outcome, status_after })
+        Ok::<_, StoreError>(StoredEvent {
+            digest,
+            outcome,
+            status_after,
+        })
     };
     Ok(EventFacts {
         stored: digest.map(stored).transpose()?,
@@ -142,8 +180,13 @@ fn age_record(
     status: &'static str,
     occurred: &'static str,
 ) -> Result<Option<AgeRecord>, StoreError> {
-    let Some(status) = parsed(row, status, AgeStatus::parse)? else { return Ok(None) };
-    Ok(Some(AgeRecord { status, last_occurred_us: row.get(occurred)? }))
+    let Some(status) = parsed(row, status, AgeStatus::parse)? else {
+        return Ok(None);
+    };
+    Ok(Some(AgeRecord {
+        status,
+        last_occurred_us: row.get(occurred)?,
+    }))
 }
 
 /// Stores an event.
@@ -167,13 +210,20 @@ async fn insert(
         outcome.name().into(),
         after.name().into(),
     ];
-    tx.run(sql::AGE_EVENT_ADD, &args).await.map(drop).map_err(StoreError::of_decided)
+    tx.run(sql::AGE_EVENT_ADD, &args)
+        .await
+        .map(drop)
+        .map_err(StoreError::of_decided)
 }
 
 /// Updates the session; false if it was deleted.
 async fn move_subject(tx: &mut Tx, event: &SignedEvent) -> Result<bool, StoreError> {
     let (status, occurred_us) = (event.status(), event.occurred_us());
-    let args = [event.subject_ref().into(), status.name().into(), occurred_us.into()];
+    let args = [
+        event.subject_ref().into(),
+        status.name().into(),
+        occurred_us.into(),
+    ];
     Ok(tx.run(sql::AGE_SESSION_MOVE, &args).await? == 1)
 }
 

@@ -17,7 +17,9 @@ impl Store {
         let Location::Sqlite(file) = Location::parse(config, None)? else {
             return Err(StoreError::Url("only a SQLite file can be copied"));
         };
-        let to = to.to_str().ok_or(StoreError::Url("the name of the copy is not UTF-8"))?;
+        let to = to
+            .to_str()
+            .ok_or(StoreError::Url("the name of the copy is not UTF-8"))?;
         open::sqlite_copy(&file, sql::COPY, to).await
     }
 }

@@ -121,14 +121,20 @@ fn is_outage(error: &StoreError, state: &State) -> bool {
 
 impl Default for ConnectBreaker {
     fn default() -> Self {
-        Self { state: Mutex::new(State::Closed(None)), trial: tokio::sync::Mutex::default() }
+        Self {
+            state: Mutex::new(State::Closed(None)),
+            trial: tokio::sync::Mutex::default(),
+        }
     }
 }
 
 impl ConnectBreaker {
     /// Refuses every call for this cause, until the store is [prepared](Self::prepare).
     pub(super) fn unprepared(cause: Arc<str>) -> Self {
-        Self { state: Mutex::new(State::Unprepared(cause)), trial: tokio::sync::Mutex::default() }
+        Self {
+            state: Mutex::new(State::Unprepared(cause)),
+            trial: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Admits calls if the store is prepared now; otherwise refuses them for the new cause.
@@ -215,7 +221,10 @@ mod tests {
     }
 
     fn busy(code: &str) -> StoreError {
-        StoreError::Unavailable(Cause::Busy { code: code.to_owned(), message: String::new() })
+        StoreError::Unavailable(Cause::Busy {
+            code: code.to_owned(),
+            message: String::new(),
+        })
     }
 
     #[test]
@@ -225,12 +234,22 @@ mod tests {
         assert_eq!(closed.admit(start), Admission::Granted);
         let refusal = Err(io(io::ErrorKind::ConnectionRefused));
         let (open, error) = closed.after(refusal, start);
-        assert!(error.unwrap_err().to_string().ends_with(": connection refused"));
-        let Admission::Refused(cause) = open.admit(start) else { panic!("{open:?}") };
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .ends_with(": connection refused")
+        );
+        let Admission::Refused(cause) = open.admit(start) else {
+            panic!("{open:?}")
+        };
         assert_eq!(&*cause, "connection refused", "the cause alone");
         assert_eq!(open.admit(start + RECHECK), Admission::Trial);
         let (still, _) = open.after(Err(busy("57P03")), start + RECHECK);
-        assert!(matches!(still.admit(start + RECHECK), Admission::Refused(_)), "{still:?}");
+        assert!(
+            matches!(still.admit(start + RECHECK), Admission::Refused(_)),
+            "{still:?}"
+        );
         let (again, error) = still.after(Ok(()), start + 2 * RECHECK);
         assert_eq!(again.admit(start + 2 * RECHECK), Admission::Granted);
         assert!(error.is_ok());
@@ -241,12 +260,20 @@ mod tests {
         let start = Instant::now();
         assert_eq!(State::Closed(None).admit_waiting(start), Admission::Trial);
         let tried = State::Closed(Some(start));
-        assert_eq!(tried.admit_waiting(start), Admission::Granted, "it works, so the pool is busy");
+        assert_eq!(
+            tried.admit_waiting(start),
+            Admission::Granted,
+            "it works, so the pool is busy"
+        );
         assert_eq!(tried.admit_waiting(start + RECHECK), Admission::Trial);
         assert_eq!(tried.during_trial(), Admission::Granted);
         let refused = || Admission::Refused("connection refused".into());
         let open = State::Open("connection refused".into(), start);
-        assert_eq!(open.admit_waiting(start + RECHECK), refused(), "others try again");
+        assert_eq!(
+            open.admit_waiting(start + RECHECK),
+            refused(),
+            "others try again"
+        );
         assert_eq!(open.during_trial(), refused());
     }
 
@@ -256,19 +283,45 @@ mod tests {
         let later = Instant::now() + 10 * RECHECK;
         let refused = Admission::Refused("timeout".into());
         let found = [unprepared.admit(later), unprepared.admit_waiting(later)];
-        assert_eq!([&found[0], &found[1], &unprepared.during_trial()], [&refused; 3]);
+        assert_eq!(
+            [&found[0], &found[1], &unprepared.during_trial()],
+            [&refused; 3]
+        );
     }
 
     #[test]
     fn only_a_proof_refuses_everybody() {
         let timeout = || StoreError::Unavailable(Cause::Timeout);
-        let password = || StoreError::Failed { code: "28P01".to_owned(), message: String::new() };
+        let password = || StoreError::Failed {
+            code: "28P01".to_owned(),
+            message: String::new(),
+        };
         for (error, is_open, refuses, why) in [
-            (io(io::ErrorKind::ConnectionRefused), false, true, "it does not run"),
-            (io(io::ErrorKind::NotFound), false, true, "there is no socket"),
+            (
+                io(io::ErrorKind::ConnectionRefused),
+                false,
+                true,
+                "it does not run",
+            ),
+            (
+                io(io::ErrorKind::NotFound),
+                false,
+                true,
+                "there is no socket",
+            ),
             (busy("57P03"), false, true, "it starts"),
-            (busy("53300"), false, false, "it has no room for another connection"),
-            (timeout(), false, false, "it is slow, and connections of the pool may work"),
+            (
+                busy("53300"),
+                false,
+                false,
+                "it has no room for another connection",
+            ),
+            (
+                timeout(),
+                false,
+                false,
+                "it is slow, and connections of the pool may work",
+            ),
             (timeout(), true, true, "no proof that it works again"),
             (password(), false, false, "the pool says so itself"),
             (password(), true, false, "it runs"),

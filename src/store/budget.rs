@@ -24,7 +24,10 @@ impl Intents<'_> {
             _ => Ok(0.0),
         };
         Ok([
-            (Budget::Faucet, part(drips, "drips", budgets.drips.map(i64::from))?),
+            (
+                Budget::Faucet,
+                part(drips, "drips", budgets.drips.map(i64::from))?,
+            ),
             (Budget::Fees, part(fees, "fees_gfri", budgets.fees_gfri())?),
         ])
     }

@@ -11,7 +11,10 @@ impl FromRow for Agreement {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let candidate: Option<String> = row.get("candidate")?;
         let since_us: Option<i64> = row.get("candidate_us")?;
-        Ok(Self { epoch: row.get("epoch")?, candidate: candidate.zip(since_us) })
+        Ok(Self {
+            epoch: row.get("epoch")?,
+            candidate: candidate.zip(since_us),
+        })
     }
 }
 
@@ -32,7 +35,11 @@ impl Store {
         let last = tx.row(sql::CHAIN_EPOCH, &[]).await?;
         let last = last.as_ref().map(Agreement::read).transpose()?;
         let next = Agreement::after(last, epoch, self.now_us(), micros(patience));
-        let (candidate, since) = next.candidate.as_ref().map(|(epoch, us)| (epoch, *us)).unzip();
+        let (candidate, since) = next
+            .candidate
+            .as_ref()
+            .map(|(epoch, us)| (epoch, *us))
+            .unzip();
         let candidate = candidate.map(String::as_str);
         let args = [(&next.epoch).into(), candidate.into(), since.into()];
         tx.run(sql::CHAIN_EPOCH_SET, &args).await?;

@@ -17,7 +17,9 @@ impl Clock {
 
     fn now_us(&self) -> i64 {
         let set = *self.0.lock();
-        set.map_or_else(now_us, |(then, at)| then.saturating_add(micros(at.elapsed())))
+        set.map_or_else(now_us, |(then, at)| {
+            then.saturating_add(micros(at.elapsed()))
+        })
     }
 }
 
@@ -42,7 +44,8 @@ impl Store {
         let start = Instant::now();
         if let Some(row) = db.row(sql::NOW, &[]).await? {
             // assumed to be read half-way between request and response
-            self.clock.set(row.get("now_us")?, start + start.elapsed() / 2);
+            self.clock
+                .set(row.get("now_us")?, start + start.elapsed() / 2);
         }
         Ok(())
     }
@@ -56,9 +59,14 @@ mod tests {
     #[test]
     fn the_time_is_that_of_the_database_and_goes_on() {
         let clock = Clock::default();
-        assert!(clock.now_us() > 1_700_000_000_000_000, "this machine's before it is known");
+        assert!(
+            clock.now_us() > 1_700_000_000_000_000,
+            "this machine's before it is known"
+        );
         let hour = Duration::from_secs(3_600);
-        let long_ago = Instant::now().checked_sub(hour).unwrap_or_else(Instant::now);
+        let long_ago = Instant::now()
+            .checked_sub(hour)
+            .unwrap_or_else(Instant::now);
         clock.set(5, long_ago);
         let passed = clock.now_us();
         assert!((5..2 * micros(hour)).contains(&passed), "{passed}");

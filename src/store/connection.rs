@@ -29,7 +29,10 @@ pub(super) struct PgPooled {
 
 impl From<PoolConnection<Postgres>> for PgPooled {
     fn from(connection: PoolConnection<Postgres>) -> Self {
-        Self { connection, is_usable: true }
+        Self {
+            connection,
+            is_usable: true,
+        }
     }
 }
 
@@ -46,10 +49,12 @@ impl Drop for PgPooled {
 /// A statement with its arguments, for the driver that type inference finds.
 macro_rules! query {
     ($sql:expr, $args:expr) => {
-        $args.iter().fold(sqlx::query($sql), |query, arg| match arg {
-            Arg::Text(text) => query.bind(text.as_deref()),
-            Arg::Int(number) => query.bind(*number),
-        })
+        $args
+            .iter()
+            .fold(sqlx::query($sql), |query, arg| match arg {
+                Arg::Text(text) => query.bind(text.as_deref()),
+                Arg::Int(number) => query.bind(*number),
+            })
     };
 }
 
@@ -79,12 +84,14 @@ impl Connection {
         args: &[Arg<'_>],
     ) -> Result<u64, sqlx::Error> {
         Ok(match self {
-            Self::Sqlite(connection) => {
-                query!(sql, args).execute(&mut **connection).await?.rows_affected()
-            }
-            Self::Postgres(pooled) => {
-                query!(sql, args).execute(&mut *pooled.connection).await?.rows_affected()
-            }
+            Self::Sqlite(connection) => query!(sql, args)
+                .execute(&mut **connection)
+                .await?
+                .rows_affected(),
+            Self::Postgres(pooled) => query!(sql, args)
+                .execute(&mut *pooled.connection)
+                .await?
+                .rows_affected(),
         })
     }
 

@@ -41,10 +41,27 @@ pub struct Entry {
 impl Entry {
     /// The entry that follows the one with `prev_hash`.
     pub(super) fn after(prev_hash: String, seq: i64, at_us: i64, event: Event<'_>) -> Self {
-        let Event { kind, intent, operation, detail } = event;
+        let Event {
+            kind,
+            intent,
+            operation,
+            detail,
+        } = event;
         let (operation, hash) = (operation.to_owned(), String::new());
-        let entry = Self { seq, at_us, kind, intent, operation, detail, prev_hash, hash };
-        Self { hash: entry.computed_hash(), ..entry }
+        let entry = Self {
+            seq,
+            at_us,
+            kind,
+            intent,
+            operation,
+            detail,
+            prev_hash,
+            hash,
+        };
+        Self {
+            hash: entry.computed_hash(),
+            ..entry
+        }
     }
 
     /// Computes the hash of the entry's content.
@@ -76,10 +93,12 @@ impl Entry {
 
 impl FromRow for Entry {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: seq at_us operation detail prev_hash hash; {
-            kind: row.parsed("kind", EntryKind::parse)?,
-            intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
-        }))
+        Ok(
+            from_row!(row; get: seq at_us operation detail prev_hash hash; {
+                kind: row.parsed("kind", EntryKind::parse)?,
+                intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
+            }),
+        )
     }
 }
 

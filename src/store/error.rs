@@ -149,8 +149,13 @@ const REMEDIES: Remedies = Remedies {
 
 /// The problem with a TLS session, and its remedy.
 fn tls_reason(error: &rustls::Error) -> String {
-    let rustls::Error::InvalidCertificate(error) = error else { return format!("TLS: {error}") };
-    format!("certificate of PostgreSQL: {}", certificates::refusal_with(error, &REMEDIES))
+    let rustls::Error::InvalidCertificate(error) = error else {
+        return format!("TLS: {error}");
+    };
+    format!(
+        "certificate of PostgreSQL: {}",
+        certificates::refusal_with(error, &REMEDIES)
+    )
 }
 
 /// Formats `connection refused` as for the node, and any other error in the words of the system.
@@ -172,7 +177,10 @@ impl From<MigrateError> for StoreError {
         match error {
             MigrateError::Execute(error) => Self::from(error),
             // a newer program migrated the tables: their newest version may be newer still
-            MigrateError::VersionMissing(found) => Self::Version { found, known: NEWEST },
+            MigrateError::VersionMissing(found) => Self::Version {
+                found,
+                known: NEWEST,
+            },
             error => Self::Migration(error),
         }
     }
@@ -183,7 +191,11 @@ impl StoreError {
     /// the process stops.
     pub fn log(&self) {
         let is_closed = matches!(self, Self::Unavailable(Cause::Closed));
-        let level = if is_closed { log::Level::Debug } else { log::Level::Error };
+        let level = if is_closed {
+            log::Level::Debug
+        } else {
+            log::Level::Error
+        };
         log::log!(level, "store: {self}");
     }
 
@@ -211,11 +223,16 @@ impl StoreError {
     /// SQLITE_MISMATCH, 25 SQLITE_RANGE. PostgreSQL: the classes 22 data exception, 23 constraint,
     /// 42 syntax or access rule, P0 raised by a function.
     pub(super) fn is_of_statement(&self) -> bool {
-        let Self::Failed { code, .. } = self else { return false };
+        let Self::Failed { code, .. } = self else {
+            return false;
+        };
         if code.len() == 5 {
-            return ["22", "23", "42", "P0"].iter().any(|class| code.starts_with(class));
+            return ["22", "23", "42", "P0"]
+                .iter()
+                .any(|class| code.starts_with(class));
         }
-        code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
+        code.parse()
+            .is_ok_and(|code: u32| matches!(code & 0xff, 1 | 18 | 19 | 20 | 25))
     }
 
     /// Whether a statement named a table that does not exist.
@@ -236,10 +253,16 @@ impl StoreError {
             return Self::Unconfirmed(Box::new(self));
         };
         let is_rolled_back = match code.len() {
-            5 => ["23", "40", "53"].iter().any(|class| code.starts_with(class)),
+            5 => ["23", "40", "53"]
+                .iter()
+                .any(|class| code.starts_with(class)),
             _ => code == "13",
         };
-        if is_rolled_back { self } else { Self::Unconfirmed(Box::new(self)) }
+        if is_rolled_back {
+            self
+        } else {
+            Self::Unconfirmed(Box::new(self))
+        }
     }
 
     /// Converts the failure of a decided change: a violated constraint contradicts the facts.
@@ -255,7 +278,9 @@ impl StoreError {
     ///
     /// SQLite: 19 SQLITE_CONSTRAINT in the low byte. PostgreSQL: class 23.
     pub(super) fn is_constraint_violation(&self) -> bool {
-        let Self::Failed { code, .. } = self else { return false };
+        let Self::Failed { code, .. } = self else {
+            return false;
+        };
         match code.len() {
             5 => code.starts_with("23"),
             _ => code.parse().is_ok_and(|code: u32| code & 0xff == 19),
@@ -271,9 +296,12 @@ impl StoreError {
 fn is_transient(code: &str) -> bool {
     if code.len() == 5 {
         return matches!(code, "55P03" | "25P03")
-            || ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class));
+            || ["08", "40", "53", "57"]
+                .iter()
+                .any(|class| code.starts_with(class));
     }
-    code.parse().is_ok_and(|code: u32| matches!(code & 0xff, 5 | 6))
+    code.parse()
+        .is_ok_and(|code: u32| matches!(code & 0xff, 5 | 6))
 }
 
 #[cfg(test)]
@@ -306,7 +334,10 @@ mod tests {
             ("58030", false, "PostgreSQL: the disk"),
             ("XX001", false, "PostgreSQL: damaged"),
         ] {
-            let error = StoreError::Failed { code: code.to_owned(), message: String::new() };
+            let error = StoreError::Failed {
+                code: code.to_owned(),
+                message: String::new(),
+            };
             assert_eq!(error.is_of_statement(), is_of_statement, "{why}");
         }
         let timeout = StoreError::Unavailable(Cause::Timeout);
@@ -324,15 +355,24 @@ mod tests {
             ("57P01", false, "PostgreSQL: stopping, perhaps after it"),
             ("08006", false, "PostgreSQL: the connection"),
         ] {
-            let failed = StoreError::Failed { code: code.to_owned(), message: String::new() };
-            let busy = Cause::Busy { code: code.to_owned(), message: String::new() };
+            let failed = StoreError::Failed {
+                code: code.to_owned(),
+                message: String::new(),
+            };
+            let busy = Cause::Busy {
+                code: code.to_owned(),
+                message: String::new(),
+            };
             for error in [failed, StoreError::Unavailable(busy)] {
                 let is_unconfirmed = matches!(error.of_commit(), StoreError::Unconfirmed(_));
                 assert_eq!(is_unconfirmed, !is_rolled_back, "{why}");
             }
         }
         let timeout = StoreError::Unavailable(Cause::Timeout).of_commit();
-        assert!(matches!(timeout, StoreError::Unconfirmed(_)), "what it did is unknown");
+        assert!(
+            matches!(timeout, StoreError::Unconfirmed(_)),
+            "what it did is unknown"
+        );
     }
 
     #[test]
@@ -342,9 +382,16 @@ mod tests {
             ("42P01", true, "PostgreSQL: undefined table"),
             ("13", false, "SQLite: the disk is full"),
             ("42501", false, "PostgreSQL: permission denied"),
-            ("XX000", false, "PostgreSQL: a session finds no room for its first file"),
+            (
+                "XX000",
+                false,
+                "PostgreSQL: a session finds no room for its first file",
+            ),
         ] {
-            let failed = StoreError::Failed { code: code.to_owned(), message: String::new() };
+            let failed = StoreError::Failed {
+                code: code.to_owned(),
+                message: String::new(),
+            };
             assert_eq!(failed.misses_table(), misses, "{why}");
         }
     }

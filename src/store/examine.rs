@@ -41,18 +41,30 @@ pub(super) async fn examine(
         Location::Sqlite(file) => {
             let is_new = file.metadata().map_or(0, |found| found.len()) == 0;
             check_permissions(&file)?;
-            let db = if is_new { None } else { Some(open::sqlite_to_read(&file).await?) };
-            Ok(Examined { tables: tables(db).await?, in_use: held_lock(&file)? })
+            let db = if is_new {
+                None
+            } else {
+                Some(open::sqlite_to_read(&file).await?)
+            };
+            Ok(Examined {
+                tables: tables(db).await?,
+                in_use: held_lock(&file)?,
+            })
         }
         Location::Postgres(server) => {
             let db = open::postgres_to_read(*server).await?;
-            Ok(Examined { tables: tables(Some(db)).await?, in_use: None })
+            Ok(Examined {
+                tables: tables(Some(db)).await?,
+                in_use: None,
+            })
         }
     }
 }
 
 async fn tables(db: Option<Db>) -> Result<Tables, StoreError> {
-    let Some(db) = db else { return Ok(Tables::None) };
+    let Some(db) = db else {
+        return Ok(Tables::None);
+    };
     let version = open::version(&db).await;
     db.close().await;
     match version {
@@ -61,7 +73,10 @@ async fn tables(db: Option<Db>) -> Result<Tables, StoreError> {
         Err(error) => Err(error),
         Ok(Some(version)) if version == NEWEST => Ok(Tables::UpToDate),
         Ok(Some(version)) if version < NEWEST => Ok(Tables::Older),
-        Ok(Some(found)) => Err(StoreError::Version { found, known: NEWEST }),
+        Ok(Some(found)) => Err(StoreError::Version {
+            found,
+            known: NEWEST,
+        }),
     }
 }
 

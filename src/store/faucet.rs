@@ -24,19 +24,29 @@ impl FaucetBindings<'_> {
     ) -> Result<Binding, StoreError> {
         let args = [epoch.into(), identity.into(), recipient.into()];
         let bound: Vec<Pair> = self.db.all(sql::PAIRS, &args).await?;
-        Ok(Pair { identity, recipient }.binding(bound))
+        Ok(Pair {
+            identity,
+            recipient,
+        }
+        .binding(bound))
     }
 }
 
 impl FromRow for Pair {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self { identity: row.felt("identity")?, recipient: row.felt("recipient")? })
+        Ok(Self {
+            identity: row.felt("identity")?,
+            recipient: row.felt("recipient")?,
+        })
     }
 }
 
 impl FromRow for Bound {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self { pair: Pair::read(row)?, is_held: row.flag("is_held")? })
+        Ok(Self {
+            pair: Pair::read(row)?,
+            is_held: row.flag("is_held")?,
+        })
     }
 }
 
@@ -51,8 +61,13 @@ pub(super) async fn bound(
 ) -> Result<Vec<Bound>, StoreError> {
     let mut all: Vec<Bound> = Vec::new();
     for (identity, recipient) in of {
-        let args =
-            [epoch.into(), (*identity).into(), (*recipient).into(), signer.into(), nonce.into()];
+        let args = [
+            epoch.into(),
+            (*identity).into(),
+            (*recipient).into(),
+            signer.into(),
+            nonce.into(),
+        ];
         for row in tx.rows(sql::BOUND, &args).await? {
             let bound = Bound::read(&row)?;
             if !all.contains(&bound) {
@@ -77,9 +92,15 @@ pub(super) async fn rebind(
                 tx.run(sql::UNBIND, &args).await?;
             }
             Rebinding::Bind(pair) => {
-                let args =
-                    [epoch.into(), pair.identity.into(), pair.recipient.into(), now_us.into()];
-                tx.run(sql::BIND, &args).await.map_err(StoreError::of_decided)?;
+                let args = [
+                    epoch.into(),
+                    pair.identity.into(),
+                    pair.recipient.into(),
+                    now_us.into(),
+                ];
+                tx.run(sql::BIND, &args)
+                    .await
+                    .map_err(StoreError::of_decided)?;
             }
         }
     }

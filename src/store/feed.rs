@@ -109,8 +109,12 @@ impl Feeds<'_> {
     pub async fn posts(&self, query: &FeedQuery<'_>) -> Result<Vec<FeedItem>, StoreError> {
         // nothing is newer than the first position
         let (sort_us, post_uri) = query.after.unwrap_or((i64::MAX, ""));
-        let mut args: Vec<Arg<'_>> =
-            vec![query.feed.into(), sort_us.into(), post_uri.into(), i64::from(query.limit).into()];
+        let mut args: Vec<Arg<'_>> = vec![
+            query.feed.into(),
+            sort_us.into(),
+            post_uri.into(),
+            i64::from(query.limit).into(),
+        ];
         args.extend(slots::<MAX_BLOCKED>(query.blocked)?);
         if !query.labels.is_empty() {
             args.extend(slots::<MAX_LABELS>(query.labels)?);
@@ -143,7 +147,10 @@ impl Feeds<'_> {
     /// The sets of moderation labels in a feed, each a JSON list.
     async fn moderations(&self, feed: &str) -> Result<Vec<String>, StoreError> {
         let bound = i64::try_from(MAX_MODERATIONS + 1).unwrap_or(i64::MAX);
-        let rows = self.db.rows(sql::FEED_MODERATIONS, &[feed.into(), bound.into()]).await?;
+        let rows = self
+            .db
+            .rows(sql::FEED_MODERATIONS, &[feed.into(), bound.into()])
+            .await?;
         if rows.len() > MAX_MODERATIONS {
             return Err(StoreError::TooLarge("the moderation labels of a feed"));
         }
@@ -157,11 +164,17 @@ impl Feeds<'_> {
         query: &SuggestionQuery<'_>,
     ) -> Result<Option<SuggestionPage>, StoreError> {
         for viewer in [query.viewer_did, ANYONE] {
-            let Some(snapshot_id) = self.snapshot_id(viewer, query).await? else { continue };
+            let Some(snapshot_id) = self.snapshot_id(viewer, query).await? else {
+                continue;
+            };
             let rank = query.after.map_or(0, |(_, rank)| rank);
             let limit = i64::from(query.limit);
-            let mut args: Vec<Arg<'_>> =
-                vec![query.viewer_did.into(), snapshot_id.into(), rank.into(), limit.into()];
+            let mut args: Vec<Arg<'_>> = vec![
+                query.viewer_did.into(),
+                snapshot_id.into(),
+                rank.into(),
+                limit.into(),
+            ];
             args.extend(slots::<MAX_BLOCKED>(query.blocked)?);
             args.push(viewer.into());
             let items = self.db.all(sql::SUGGESTIONS, &args).await?;
@@ -177,7 +190,10 @@ impl Feeds<'_> {
         query: &SuggestionQuery<'_>,
     ) -> Result<Option<i64>, StoreError> {
         if let Some((id, _)) = query.after {
-            let found = self.db.row(sql::SNAPSHOT_AT, &[viewer.into(), id.into()]).await?;
+            let found = self
+                .db
+                .row(sql::SNAPSHOT_AT, &[viewer.into(), id.into()])
+                .await?;
             return Ok(found.map(|_| id));
         }
         let Some(row) = self.db.row(sql::SNAPSHOT, &[viewer.into()]).await? else {

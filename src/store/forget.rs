@@ -38,10 +38,16 @@ impl Store {
     pub async fn forget(&self, user: &str) -> Result<Forgotten, StoreError> {
         let (user_id, did) = if is_did(user) {
             let account = self.accounts().by_did(user).await?;
-            (account.map(|account| account.user_id), Some(user.to_owned()))
+            (
+                account.map(|account| account.user_id),
+                Some(user.to_owned()),
+            )
         } else {
             let account = self.accounts().by_user(user).await?;
-            (Some(user.to_owned()), account.and_then(|account| account.did))
+            (
+                Some(user.to_owned()),
+                account.and_then(|account| account.did),
+            )
         };
         let mut forgotten = Forgotten::default();
         let mut tx = self.db.begin().await?;

@@ -21,9 +21,15 @@ pub struct Keys<'a> {
 impl FromRow for Key {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let token: Option<String> = row.get("claim_token")?;
-        let token = token.map(|text| <[u8; 16]>::from_hex(text).map(ClaimToken)).transpose();
-        let answer = row.get::<Option<i64>>("status")?.zip(row.get::<Option<String>>("body")?);
-        let answer = answer.map(|(status, body)| Ok((u16::try_from(status)?, body))).transpose();
+        let token = token
+            .map(|text| <[u8; 16]>::from_hex(text).map(ClaimToken))
+            .transpose();
+        let answer = row
+            .get::<Option<i64>>("status")?
+            .zip(row.get::<Option<String>>("body")?);
+        let answer = answer
+            .map(|(status, body)| Ok((u16::try_from(status)?, body)))
+            .transpose();
         let answer =
             answer.map_err(|_: std::num::TryFromIntError| StoreError::Corrupt("status"))?;
         Ok(from_row!(row; get: operation; {
@@ -59,7 +65,9 @@ impl Keys<'_> {
                 return Ok(Claim::New);
             }
             let row = [self.epoch.into(), key.into()];
-            let Some(stored) = self.db.one::<Key>(sql::KEY, &row).await? else { continue };
+            let Some(stored) = self.db.one::<Key>(sql::KEY, &row).await? else {
+                continue;
+            };
             let linked = match stored.intent {
                 Some(id) => journal::intent(self.db, id).await?,
                 None => None,
@@ -80,7 +88,9 @@ impl Keys<'_> {
     ) -> Result<bool, StoreError> {
         let (mut tx, _) = journal::begin(self.db).await?;
         let row = tx.row(sql::KEY, &[self.epoch.into(), key.into()]).await?;
-        let Some(stored) = row.as_ref().map(Key::read).transpose()? else { return Ok(false) };
+        let Some(stored) = row.as_ref().map(Key::read).transpose()? else {
+            return Ok(false);
+        };
         if !stored.is_of(operation, digest) {
             return Ok(false);
         }
@@ -91,7 +101,9 @@ impl Keys<'_> {
             Some(id) => intent_of(&mut tx, id).await?,
             None => None,
         };
-        let next = intent_of(&mut tx, intent).await?.ok_or(StoreError::UnknownIntent(intent))?;
+        let next = intent_of(&mut tx, intent)
+            .await?
+            .ok_or(StoreError::UnknownIntent(intent))?;
         if !stored.may_name(former.as_ref(), &next) {
             return Ok(false);
         }
@@ -132,7 +144,11 @@ impl Keys<'_> {
 }
 
 async fn intent_of(tx: &mut Tx, id: IntentId) -> Result<Option<Intent>, StoreError> {
-    tx.row(sql::INTENT, &[id.0.into()]).await?.as_ref().map(Intent::read).transpose()
+    tx.row(sql::INTENT, &[id.0.into()])
+        .await?
+        .as_ref()
+        .map(Intent::read)
+        .transpose()
 }
 
 /// Links the key of a request to an intent; claims the key if it is gone. Returns `false` if it was
@@ -146,7 +162,13 @@ pub(super) async fn link(
     intent: IntentId,
     now_us: i64,
 ) -> Result<bool, StoreError> {
-    let args =
-        [epoch.into(), key.into(), operation.into(), digest.into(), now_us.into(), intent.0.into()];
+    let args = [
+        epoch.into(),
+        key.into(),
+        operation.into(),
+        digest.into(),
+        now_us.into(),
+        intent.0.into(),
+    ];
     Ok(tx.run(sql::KEY_LINK, &args).await? == 1)
 }

@@ -52,9 +52,16 @@ fn number(column: &'static str, stored: i64) -> Result<u64, StoreError> {
 
 fn included(row: &Row) -> Result<Option<Inclusion>, StoreError> {
     let column = "included_number";
-    let Some(stored) = row.get::<Option<i64>>(column)? else { return Ok(None) };
-    let fingerprint = row.parsed("included_fingerprint", |text| <[u8; 32]>::from_hex(text).ok())?;
-    Ok(Some(Inclusion { number: number(column, stored)?, fingerprint }))
+    let Some(stored) = row.get::<Option<i64>>(column)? else {
+        return Ok(None);
+    };
+    let fingerprint = row.parsed("included_fingerprint", |text| {
+        <[u8; 32]>::from_hex(text).ok()
+    })?;
+    Ok(Some(Inclusion {
+        number: number(column, stored)?,
+        fingerprint,
+    }))
 }
 
 /// Converts a number to the type that both databases store.
@@ -79,7 +86,10 @@ impl Intents<'_> {
         let facts = facts(&mut tx, new, nonce, now_us).await?;
         match ledger::intend(new, &facts, now_us) {
             Intention::Refuse { reply, link: None } => Ok(reply),
-            Intention::Refuse { reply, link: Some(id) } => {
+            Intention::Refuse {
+                reply,
+                link: Some(id),
+            } => {
                 if !link(&mut tx, new, id, now_us).await? {
                     return Ok(Intended::KeyConflict);
                 }
@@ -109,14 +119,24 @@ impl Intents<'_> {
     ) -> Result<bool, StoreError> {
         let (mut tx, end) = journal::begin(self.db).await?;
         let rows = tx.rows(sql::CHANGE_INTENTS, &[id.0.into()]).await?;
-        let intents = rows.iter().map(Intent::read).collect::<Result<Vec<_>, _>>()?;
+        let intents = rows
+            .iter()
+            .map(Intent::read)
+            .collect::<Result<Vec<_>, _>>()?;
         let intent = intents.iter().find(|intent| intent.id == id);
         let intent = intent.ok_or(StoreError::UnknownIntent(id))?;
-        let Some(steps) = ledger::change(id, change, &intents, now_us) else { return Ok(false) };
+        let Some(steps) = ledger::change(id, change, &intents, now_us) else {
+            return Ok(false);
+        };
         for step in &steps.steps {
             write(&mut tx, step).await?;
         }
-        let events = steps.steps.iter().filter(|step| step.has_entry()).map(event).collect();
+        let events = steps
+            .steps
+            .iter()
+            .filter(|step| step.has_entry())
+            .map(event)
+            .collect();
         journal::append(&mut tx, end, events, now_us).await?;
         let of = steps.of_interest();
         if !of.is_empty() {
@@ -144,7 +164,12 @@ impl Intents<'_> {
             ("reason", Some(reason)),
             ("request_id", Some(request_id)),
         ]);
-        let event = Event { kind: EntryKind::Refused, intent: None, operation, detail };
+        let event = Event {
+            kind: EntryKind::Refused,
+            intent: None,
+            operation,
+            detail,
+        };
         journal::append(&mut tx, end, vec![event], now_us).await?;
         tx.commit().await
     }
@@ -156,7 +181,9 @@ impl Intents<'_> {
 
     /// The intent of this transaction, unless rejected or lost.
     pub async fn by_hash(&self, epoch: &str, hash: Felt) -> Result<Option<Intent>, StoreError> {
-        self.db.one(sql::INTENT_BY_HASH, &[epoch.into(), hash.into()]).await
+        self.db
+            .one(sql::INTENT_BY_HASH, &[epoch.into(), hash.into()])
+            .await
     }
 
     /// The intents that a request of this digest, key and operation may be about.
@@ -190,7 +217,9 @@ impl Intents<'_> {
         match signer {
             None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await,
             Some(signer) => {
-                self.db.all(sql::UNRESOLVED_OF_SIGNER, &[epoch.into(), signer.into()]).await
+                self.db
+                    .all(sql::UNRESOLVED_OF_SIGNER, &[epoch.into(), signer.into()])
+                    .await
             }
         }
     }
@@ -204,7 +233,9 @@ impl Intents<'_> {
         match signer {
             None => self.db.all(sql::DISPLACED, &[epoch.into()]).await,
             Some(signer) => {
-                self.db.all(sql::DISPLACED_OF_SIGNER, &[epoch.into(), signer.into()]).await
+                self.db
+                    .all(sql::DISPLACED_OF_SIGNER, &[epoch.into(), signer.into()])
+                    .await
             }
         }
     }
@@ -217,7 +248,12 @@ impl Intents<'_> {
         nonce: u64,
     ) -> Result<Vec<Intent>, StoreError> {
         let nonce = stored("nonce", nonce)?;
-        self.db.all(sql::INTENTS_OF_SLOT, &[epoch.into(), signer.into(), nonce.into()]).await
+        self.db
+            .all(
+                sql::INTENTS_OF_SLOT,
+                &[epoch.into(), signer.into(), nonce.into()],
+            )
+            .await
     }
 
     /// At most `limit` intents that succeeded or reverted, by block number and id, highest first.
@@ -227,12 +263,16 @@ impl Intents<'_> {
         epoch: &str,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        self.db.all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()]).await
+        self.db
+            .all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()])
+            .await
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.
     pub async fn floor(&self, epoch: &str) -> Result<Option<u64>, StoreError> {
-        let Some(row) = self.db.row(sql::FLOOR, &[epoch.into()]).await? else { return Ok(None) };
+        let Some(row) = self.db.row(sql::FLOOR, &[epoch.into()]).await? else {
+            return Ok(None);
+        };
         number("included_number", row.get("included_number")?).map(Some)
     }
 
@@ -258,8 +298,16 @@ impl Intents<'_> {
     /// The number of intents per state, without empty states.
     pub async fn counts_by_state(&self) -> Result<Vec<(IntentState, i64)>, StoreError> {
         let rows = self.db.rows(sql::COUNT_BY_STATE, &[]).await?;
-        let count = |row: &Row| Ok((row.parsed("state", IntentState::parse)?, row.get("intents")?));
-        let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
+        let count = |row: &Row| {
+            Ok((
+                row.parsed("state", IntentState::parse)?,
+                row.get("intents")?,
+            ))
+        };
+        let mut counts = rows
+            .iter()
+            .map(count)
+            .collect::<Result<Vec<_>, StoreError>>()?;
         counts.sort();
         Ok(counts)
     }
@@ -305,11 +353,17 @@ async fn facts(
         new.signer.into(),
         nonce.into(),
         (&new.digest).into(),
-        key.as_ref().and_then(|key| key.intent).map(|id| id.0).into(),
+        key.as_ref()
+            .and_then(|key| key.intent)
+            .map(|id| id.0)
+            .into(),
         last.into(),
     ];
     let rows = tx.rows(sql::INTEND_INTENTS, &args).await?;
-    let intents = rows.iter().map(Intent::read).collect::<Result<Vec<_>, _>>()?;
+    let intents = rows
+        .iter()
+        .map(Intent::read)
+        .collect::<Result<Vec<_>, _>>()?;
     let bound = match new.identity.zip(new.subject) {
         Some((identity, subject)) => {
             let of = [(Some(identity), subject)];
@@ -320,7 +374,10 @@ async fn facts(
     let mut facts = Facts {
         epoch: row.get("epoch")?,
         key,
-        last: intents.iter().find(|intent| Some(intent.id.0) == last).cloned(),
+        last: intents
+            .iter()
+            .find(|intent| Some(intent.id.0) == last)
+            .cloned(),
         intents,
         bound,
         drip_us: row.get("drip_us")?,
@@ -328,7 +385,9 @@ async fn facts(
         minutes: Vec::new(),
     };
     if facts.need_minutes(new, now_us) {
-        let rows = tx.rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day)).await?;
+        let rows = tx
+            .rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day))
+            .await?;
         let minute = |row: &Row| Ok((row.get("minute")?, row.get("fee_gfri")?));
         facts.minutes = rows.iter().map(minute).collect::<Result<_, StoreError>>()?;
     }
@@ -342,10 +401,18 @@ pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
 }
 
 fn key(row: &Row) -> Result<Option<Key>, StoreError> {
-    let Some(operation) = row.get::<Option<String>>("key_operation")? else { return Ok(None) };
+    let Some(operation) = row.get::<Option<String>>("key_operation")? else {
+        return Ok(None);
+    };
     let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
     let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
-    Ok(Some(Key { operation, digest, token: None, intent, answer: None }))
+    Ok(Some(Key {
+        operation,
+        digest,
+        token: None,
+        intent,
+        answer: None,
+    }))
 }
 
 /// Writes a new intent, its entries and its bindings.
@@ -374,7 +441,9 @@ async fn insert(
         new.identity.into(),
         stored("born", new.born)?.into(),
     ];
-    tx.run(sql::INTENT_ADD, &args).await.map_err(StoreError::of_decided)?;
+    tx.run(sql::INTENT_ADD, &args)
+        .await
+        .map_err(StoreError::of_decided)?;
     let event = |state, detail| Event {
         kind: EntryKind::Moved(state),
         intent: Some(id),
@@ -396,14 +465,18 @@ async fn link(
     id: IntentId,
     now_us: i64,
 ) -> Result<bool, StoreError> {
-    let Some(key) = new.idempotency_key else { return Ok(true) };
+    let Some(key) = new.idempotency_key else {
+        return Ok(true);
+    };
     idempotency::link(tx, new.epoch, key, new.operation, &new.digest, id, now_us).await
 }
 
 /// Writes a changed intent.
 async fn write(tx: &mut Tx, step: &Step) -> Result<(), StoreError> {
     let Step { intent, withdraws } = step;
-    let included = intent.included.map(|block| stored("included_number", block.number));
+    let included = intent
+        .included
+        .map(|block| stored("included_number", block.number));
     let fingerprint = intent.included.map(|block| hex::encode(block.fingerprint));
     let args = [
         intent.id.0.into(),
@@ -414,7 +487,9 @@ async fn write(tx: &mut Tx, step: &Step) -> Result<(), StoreError> {
         included.transpose()?.into(),
         fingerprint.as_deref().into(),
     ];
-    tx.run(sql::INTENT_MOVE, &args).await.map_err(StoreError::of_decided)?;
+    tx.run(sql::INTENT_MOVE, &args)
+        .await
+        .map_err(StoreError::of_decided)?;
     if *withdraws {
         tx.run(sql::KEY_WITHDRAW, &[intent.id.0.into()]).await?;
     }
@@ -426,7 +501,10 @@ fn event(step: &Step) -> Event<'_> {
     let intent = &step.intent;
     let block = intent.included.filter(|_| intent.state.is_included());
     let block = block.map(|block| block.number.to_string());
-    let detail = [("block", block.as_deref()), ("detail", intent.detail.as_deref())];
+    let detail = [
+        ("block", block.as_deref()),
+        ("detail", intent.detail.as_deref()),
+    ];
     Event {
         kind: EntryKind::Moved(intent.state),
         intent: Some(intent.id),
@@ -442,7 +520,10 @@ fn intended_detail(new: &NewIntent<'_>) -> String {
         ("epoch", Some(new.epoch)),
         ("nonce", Some(&new.nonce.to_string())),
         ("signer", Some(&new.signer.to_string())),
-        ("subject", new.subject.map(|felt| felt.to_string()).as_deref()),
+        (
+            "subject",
+            new.subject.map(|felt| felt.to_string()).as_deref(),
+        ),
         ("transaction_hash", Some(&new.transaction_hash.to_string())),
     ])
 }

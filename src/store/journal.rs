@@ -29,7 +29,10 @@ impl End {
     }
 
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(Self { seq: row.get("seq")?, hash: row.get("hash")? })
+        Ok(Self {
+            seq: row.get("seq")?,
+            hash: row.get("hash")?,
+        })
     }
 }
 
@@ -56,15 +59,23 @@ pub(super) async fn append(
     for event in events {
         let seq = end.next();
         let entry = Entry::after(end.hash, seq, now_us, event);
-        end = End { seq, hash: entry.hash.clone() };
+        end = End {
+            seq,
+            hash: entry.hash.clone(),
+        };
         entries.push(entry);
     }
     for entries in entries.chunks(2) {
         let args: Vec<Arg<'_>> = entries.iter().flat_map(columns).collect();
-        let add = if entries.len() == 2 { sql::ENTRIES_ADD } else { sql::ENTRY_ADD };
+        let add = if entries.len() == 2 {
+            sql::ENTRIES_ADD
+        } else {
+            sql::ENTRY_ADD
+        };
         tx.run(add, &args).await?;
     }
-    tx.run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()]).await?;
+    tx.run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()])
+        .await?;
     Ok(())
 }
 
@@ -105,9 +116,13 @@ impl Search {
     fn statement(&self) -> &'static str {
         match self {
             Self { hash: Some(_), .. } => sql::SEARCH_BY_HASH,
-            Self { subject: Some(_), .. } => sql::SEARCH_BY_SUBJECT,
+            Self {
+                subject: Some(_), ..
+            } => sql::SEARCH_BY_SUBJECT,
             Self { state: Some(_), .. } => sql::SEARCH_BY_STATE,
-            Self { operation: Some(_), .. } => sql::SEARCH_BY_OPERATION,
+            Self {
+                operation: Some(_), ..
+            } => sql::SEARCH_BY_OPERATION,
             _ => sql::SEARCH,
         }
     }
@@ -201,19 +216,29 @@ impl Journal {
         before: i64,
         limit: u32,
     ) -> Result<Vec<Entry>, StoreError> {
-        let args = [before.into(), i64::from(limit.min(PAGE)).into(), operation.into()];
+        let args = [
+            before.into(),
+            i64::from(limit.min(PAGE)).into(),
+            operation.into(),
+        ];
         self.db.all(sql::REFUSALS, &args).await
     }
 
     /// Verifies the whole chain, also while it grows. A broken chain is a result, not an error.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        let mut at = Verifier { seq: 0, hash: GENESIS.to_owned() };
+        let mut at = Verifier {
+            seq: 0,
+            hash: GENESIS.to_owned(),
+        };
         loop {
             let args = [(at.seq + 1).into(), i64::from(PAGE).into()];
             let rows = self.db.rows(sql::ENTRIES, &args).await?;
             for row in &rows {
                 if let Err(why) = at.step(row) {
-                    return Ok(Verified::Broken { seq: at.seq + 1, why });
+                    return Ok(Verified::Broken {
+                        seq: at.seq + 1,
+                        why,
+                    });
                 }
             }
             if !rows.is_empty() {
@@ -221,7 +246,10 @@ impl Journal {
             }
             // read after the rows, so the head is never behind them
             let Some(row) = self.db.row(sql::CHAIN_HEAD, &[]).await? else {
-                return Ok(Verified::Broken { seq: at.seq, why: Break::End });
+                return Ok(Verified::Broken {
+                    seq: at.seq,
+                    why: Break::End,
+                });
             };
             let end = End::read(&row)?;
             if end.seq > at.seq && !self.entries(at.seq + 1, 1).await?.is_empty() {
@@ -262,12 +290,21 @@ impl Verifier {
 
     fn ends_at(self, end: End) -> Verified {
         if end.seq > self.seq {
-            return Verified::Broken { seq: self.seq + 1, why: Break::Missing };
+            return Verified::Broken {
+                seq: self.seq + 1,
+                why: Break::Missing,
+            };
         }
         if end.seq < self.seq || end.hash != self.hash {
-            return Verified::Broken { seq: self.seq, why: Break::End };
+            return Verified::Broken {
+                seq: self.seq,
+                why: Break::End,
+            };
         }
-        Verified::Whole { entries: self.seq, head: self.hash }
+        Verified::Whole {
+            entries: self.seq,
+            head: self.hash,
+        }
     }
 }
 

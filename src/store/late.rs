@@ -44,12 +44,20 @@ impl Store {
         error: StoreError,
     ) -> Result<Arc<Self>, StoreError> {
         let location = Location::parse(config, password)?;
-        let Location::Postgres(server) = &location else { return Err(error) };
-        log::error!("starting without the store: store.url: {}: {error}", config.url);
+        let Location::Postgres(server) = &location else {
+            return Err(error);
+        };
+        log::error!(
+            "starting without the store: store.url: {}: {error}",
+            config.url
+        );
         let breaker = ConnectBreaker::unprepared(error.cause());
         let db = Db::Postgres(server.pool(), Arc::new(breaker));
         let replica = Replica::of(config, password)?;
-        let store = Arc::new(Self { replica, ..Self::on(db, location, config) });
+        let store = Arc::new(Self {
+            replica,
+            ..Self::on(db, location, config)
+        });
         tokio::spawn(prepare_later(Arc::clone(&store)));
         Ok(store)
     }
@@ -63,7 +71,8 @@ impl Store {
         let prepare = async {
             open::prepare_postgres(server).await?;
             // bypasses the breaker, which refuses all calls until then
-            self.read_clock_of(&Db::Postgres(pool.clone(), Arc::default())).await
+            self.read_clock_of(&Db::Postgres(pool.clone(), Arc::default()))
+                .await
         };
         let prepared = prepare.await;
         breaker.prepare(&prepared);
@@ -78,7 +87,10 @@ impl Store {
 /// Whether the database may become available without intervention.
 fn is_away(error: &StoreError) -> bool {
     use Cause::{Busy, Io, Outage, Timeout};
-    matches!(error, StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. }))
+    matches!(
+        error,
+        StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. })
+    )
 }
 
 async fn prepare_later(store: Arc<Store>) {

@@ -81,20 +81,30 @@ impl SessionLock {
     fn named(name: &str) -> Self {
         let digest = Sha256::digest(name);
         let (first, _) = digest.split_first_chunk().expect("SHA-256 has 32 bytes");
-        Self { key: i64::from_be_bytes(*first), session: None, is_held: false }
+        Self {
+            key: i64::from_be_bytes(*first),
+            session: None,
+            is_held: false,
+        }
     }
 
     /// Takes the lock, waiting at most `wait`: [`StoreError::SignerHeld`] after that. A lock that
     /// is held stays held if its connection answers.
     pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
-        let Location::Postgres(server) = &store.location else { return Ok(()) };
-        let Some(mut session) = self.unlocked(server).await? else { return Ok(()) };
+        let Location::Postgres(server) = &store.location else {
+            return Ok(());
+        };
+        let Some(mut session) = self.unlocked(server).await? else {
+            return Ok(());
+        };
         // zero would wait for ever
         let wait = wait.max(Duration::from_millis(1));
         let text = wait.as_millis().to_string();
         let limit = sqlx::query(sql::LOCK_WAIT).bind(text);
         bounded(limit.execute(&mut session.connection)).await?;
-        let locking = sqlx::query(sql::LOCK).bind(self.key).execute(&mut session.connection);
+        let locking = sqlx::query(sql::LOCK)
+            .bind(self.key)
+            .execute(&mut session.connection);
         let locked = within(wait + TIMEOUT, async { locking.await.map_err(held_or) }).await;
         if matches!(locked, Ok(_) | Err(StoreError::SignerHeld)) {
             self.is_held = locked.is_ok();
@@ -106,8 +116,12 @@ impl SessionLock {
     /// Takes the lock if it is free. A process that is silent for `idle` loses it; zero sets no
     /// limit.
     async fn try_acquire(&mut self, store: &Store, idle: Duration) -> Result<bool, StoreError> {
-        let Location::Postgres(server) = &store.location else { return Ok(true) };
-        let Some(mut session) = self.unlocked(server).await? else { return Ok(true) };
+        let Location::Postgres(server) = &store.location else {
+            return Ok(true);
+        };
+        let Some(mut session) = self.unlocked(server).await? else {
+            return Ok(true);
+        };
         let limit = sqlx::query(sql::SESSION_IDLE).bind(idle.as_millis().to_string());
         bounded(limit.execute(&mut session.connection)).await?;
         let locking = sqlx::query(sql::LOCK_IF_FREE).bind(self.key);
@@ -131,7 +145,10 @@ impl SessionLock {
             (self.session, self.is_held) = (Some(open), true);
             return Ok(None);
         }
-        Ok(Some(Session { connection: server.connect().await?, since: Instant::now() }))
+        Ok(Some(Session {
+            connection: server.connect().await?,
+            since: Instant::now(),
+        }))
     }
 
     /// Whether the lock is held, unless its connection broke since.
@@ -142,7 +159,9 @@ impl SessionLock {
     /// Checks that the lock is still held, that is, that its connection answers; otherwise closes
     /// it.
     pub async fn check(&mut self) -> Result<(), StoreError> {
-        let Some(mut session) = self.session.take() else { return Ok(()) };
+        let Some(mut session) = self.session.take() else {
+            return Ok(());
+        };
         let was_held = std::mem::take(&mut self.is_held);
         bounded(session.connection.ping()).await?;
         (self.session, self.is_held) = (Some(session), was_held);
@@ -154,7 +173,9 @@ impl SessionLock {
         if !std::mem::take(&mut self.is_held) {
             return Ok(());
         }
-        let Some(mut session) = self.session.take() else { return Ok(()) };
+        let Some(mut session) = self.session.take() else {
+            return Ok(());
+        };
         let unlocking = sqlx::query(sql::UNLOCK).bind(self.key);
         bounded(unlocking.execute(&mut session.connection)).await?;
         self.session = Some(session);
@@ -173,5 +194,9 @@ impl SessionLock {
 /// PostgreSQL's 55P03 lock_not_available means that the wait is over.
 fn held_or(error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|error| error.code());
-    if code.as_deref() == Some("55P03") { StoreError::SignerHeld } else { error.into() }
+    if code.as_deref() == Some("55P03") {
+        StoreError::SignerHeld
+    } else {
+        error.into()
+    }
 }

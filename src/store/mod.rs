@@ -146,7 +146,11 @@ impl Store {
             }
             Location::Postgres(server) => (open::postgres(server).await?, None),
         };
-        let store = Self { lock, replica, ..Self::on(db, location, config) };
+        let store = Self {
+            lock,
+            replica,
+            ..Self::on(db, location, config)
+        };
         store.read_clock().await?;
         Ok(store)
     }
@@ -200,7 +204,9 @@ impl Store {
 
     /// Reads the journal.
     pub fn journal(&self) -> Journal {
-        Journal { db: self.db.clone() }
+        Journal {
+            db: self.db.clone(),
+        }
     }
 
     /// Intents, and the refusals that the journal records next to them.
@@ -210,7 +216,10 @@ impl Store {
 
     /// The idempotency keys of an epoch of the chain.
     pub fn keys<'a>(&'a self, epoch: &'a str) -> Keys<'a> {
-        Keys { db: &self.db, epoch }
+        Keys {
+            db: &self.db,
+            epoch,
+        }
     }
 
     /// The faucet's bindings.
@@ -235,7 +244,10 @@ impl Store {
 
     /// The sitemap.
     pub fn sitemap(&self) -> Sitemap<'_> {
-        Sitemap { db: &self.db, snapshots: &self.snapshots }
+        Sitemap {
+            db: &self.db,
+            snapshots: &self.snapshots,
+        }
     }
 
     /// Age sessions, events and the status of users.
@@ -258,8 +270,13 @@ impl Store {
     /// Finds out why PostgreSQL cannot be connected to, if `failure` does not say: the pool only
     /// reports that it found no connection in time, and a connection only that it was cut.
     pub async fn explain(&self, failure: StoreError) -> StoreError {
-        let Location::Postgres(server) = &self.location else { return failure };
-        if !matches!(failure, StoreError::Unavailable(Cause::Timeout | Cause::Io(_))) {
+        let Location::Postgres(server) = &self.location else {
+            return failure;
+        };
+        if !matches!(
+            failure,
+            StoreError::Unavailable(Cause::Timeout | Cause::Io(_))
+        ) {
             return failure;
         }
         match within(EXPLAINING, server.connect()).await {
@@ -279,7 +296,9 @@ impl Store {
         tx.run(change, &[]).await?;
         tx.run(undo, &[]).await?;
         tx.commit().await?;
-        let Location::Sqlite(file) = &self.location else { return Ok(()) };
+        let Location::Sqlite(file) = &self.location else {
+            return Ok(());
+        };
         // a small write may fit into the `-wal` file as it is
         let file = file.clone();
         let checked = tokio::task::spawn_blocking(move || open::check_room(&file)).await;
@@ -319,7 +338,11 @@ impl Store {
 }
 
 fn snapshots(config: &StoreConfig) -> Arc<Semaphore> {
-    let connections = if config.is_for_one() { open::READERS } else { config.max_connections };
+    let connections = if config.is_for_one() {
+        open::READERS
+    } else {
+        config.max_connections
+    };
     Arc::new(Semaphore::new(connections as usize / 2))
 }
 

@@ -87,8 +87,13 @@ impl Server {
                 "expected sqlite:FILE or postgres://USER@HOST:PORT/DATABASE",
             ));
         };
-        if rest.split_once('@').is_some_and(|(user, _)| user.contains(':')) {
-            return Err(StoreError::Url("move the password to the file of store.password_file"));
+        if rest
+            .split_once('@')
+            .is_some_and(|(user, _)| user.contains(':'))
+        {
+            return Err(StoreError::Url(
+                "move the password to the file of store.password_file",
+            ));
         }
         let mut options: PgConnectOptions = url.parse()?;
         options = with_tls(options, config)?;
@@ -99,13 +104,20 @@ impl Server {
         }
         let options = options
             .application_name("portcullis")
-            .options([("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5")])
+            .options([
+                ("tcp_keepalives_idle", "10"),
+                ("tcp_keepalives_interval", "5"),
+            ])
             .options([("tcp_keepalives_count", "3"), ("synchronous_commit", "on")])
             // reads after waiting for the journal's lock must see the newest commits
             .options([("default_transaction_isolation", "read committed")])
             .disable_statement_logging();
         let (connections, lifetime) = (config.max_connections, config.connection_lifetime);
-        Ok(Self { options, connections, lifetime })
+        Ok(Self {
+            options,
+            connections,
+            lifetime,
+        })
     }
 }
 
@@ -119,9 +131,9 @@ fn with_tls(
     let is_off = matches!(mode, PgSslMode::Disable | PgSslMode::Allow);
     if config.tls == StoreTls::Off {
         return match mode {
-            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => {
-                Err(StoreError::Url("sslmode requires TLS; set store.tls = \"verify-full\""))
-            }
+            PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => Err(
+                StoreError::Url("sslmode requires TLS; set store.tls = \"verify-full\""),
+            ),
             _ => Ok(options.ssl_mode(PgSslMode::Disable)),
         };
     }
@@ -129,10 +141,14 @@ fn with_tls(
         return Err(StoreError::Url("store.tls requires TLS; leave sslmode out"));
     }
     if options.get_socket().is_some() || options.get_host().starts_with('/') {
-        return Err(StoreError::Url("a Unix socket has no TLS; set store.tls = \"off\""));
+        return Err(StoreError::Url(
+            "a Unix socket has no TLS; set store.tls = \"off\"",
+        ));
     }
     let options = options.ssl_mode(PgSslMode::VerifyFull);
-    let Some(path) = &config.ca_file else { return Ok(options) };
+    let Some(path) = &config.ca_file else {
+        return Ok(options);
+    };
     certificates::read(path, MAX_ROOTS)?;
     // read again for each connection, so that a renewed authority needs no restart
     Ok(options.ssl_root_cert(secrets::locate(path)))
@@ -142,8 +158,12 @@ fn with_tls(
 fn resolve(file: &Path) -> Result<PathBuf, StoreError> {
     match file.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let name = file.file_name().ok_or(StoreError::Url("no file name after sqlite:"))?;
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let name = file
+                .file_name()
+                .ok_or(StoreError::Url("no file name after sqlite:"))?;
+            let folder = file
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
             Ok(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
         }
         found => Ok(found?),
@@ -210,7 +230,11 @@ pub(super) async fn sqlite(file: &Path) -> Result<Db, StoreError> {
 async fn migrate_sqlite(writer: &SqlitePool) -> Result<(), StoreError> {
     // deferred: with nothing to apply it only reads, and waits for no other process that writes
     let mut creating = bounded(writer.begin()).await?;
-    within(MIGRATING, migrator(|version| version.sqlite).run(&mut *creating)).await?;
+    within(
+        MIGRATING,
+        migrator(|version| version.sqlite).run(&mut *creating),
+    )
+    .await?;
     within(MIGRATING, creating.commit()).await
 }
 
@@ -277,7 +301,10 @@ pub(super) async fn sqlite_read_only(file: &Path) -> Result<Db, StoreError> {
 pub(super) async fn sqlite_to_read(file: &Path) -> Result<Db, StoreError> {
     let options = sqlite_options(file).read_only(true);
     let readers = bounded(sqlite_pool(READERS).connect_with(options)).await?;
-    Ok(Db::Sqlite { writer: readers.clone(), readers })
+    Ok(Db::Sqlite {
+        writer: readers.clone(),
+        readers,
+    })
 }
 
 /// Runs the statement `copy` with the argument `to` on a connection of its own, which only reads.
@@ -293,7 +320,10 @@ pub(super) async fn sqlite_copy(
 }
 
 fn sqlite_options(file: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new().filename(file).busy_timeout(WAIT).disable_statement_logging()
+    SqliteConnectOptions::new()
+        .filename(file)
+        .busy_timeout(WAIT)
+        .disable_statement_logging()
 }
 
 fn sqlite_pool(connections: u32) -> SqlitePoolOptions {
@@ -318,7 +348,9 @@ pub(super) async fn prepare_postgres(server: &Server) -> Result<(), StoreError> 
     let migrating = async {
         connection.lock().await?;
         let mut creating = connection.begin().await?;
-        migrator(|version| version.postgres).run(&mut *creating).await?;
+        migrator(|version| version.postgres)
+            .run(&mut *creating)
+            .await?;
         creating.commit().await?;
         connection.unlock().await
     };
@@ -355,14 +387,24 @@ impl Server {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Option<Self>, StoreError> {
-        let parsed = config.read_url.as_deref().map(|url| Self::parse(url, config, password));
+        let parsed = config
+            .read_url
+            .as_deref()
+            .map(|url| Self::parse(url, config, password));
         parsed.transpose().map_err(StoreError::of_replica)
     }
 
     /// This server for reading, with this many connections.
     pub(super) fn to_read(&self, connections: u32) -> Self {
-        let options = self.options.clone().options([("default_transaction_read_only", "on")]);
-        Self { options, connections, lifetime: self.lifetime }
+        let options = self
+            .options
+            .clone()
+            .options([("default_transaction_read_only", "on")]);
+        Self {
+            options,
+            connections,
+            lifetime: self.lifetime,
+        }
     }
 
     /// A pool of connections to the server, opened when they are needed.
@@ -373,7 +415,12 @@ impl Server {
     pub(super) fn pool(&self) -> sqlx::PgPool {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
         let options = self.options.clone().options(
-            ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"].map(bound),
+            [
+                "statement_timeout",
+                "lock_timeout",
+                "idle_in_transaction_session_timeout",
+            ]
+            .map(bound),
         );
         PgPoolOptions::new()
             .max_connections(self.connections)
@@ -389,7 +436,10 @@ pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
         Ok(None) => Err(StoreError::NoTables),
         Err(error) if error.misses_table() => Err(StoreError::NoTables),
         Ok(Some(NEWEST)) => Ok(()),
-        Ok(Some(found)) => Err(StoreError::Version { found, known: NEWEST }),
+        Ok(Some(found)) => Err(StoreError::Version {
+            found,
+            known: NEWEST,
+        }),
         Err(error) => Err(error),
     }
 }
@@ -397,7 +447,8 @@ pub(super) async fn check_version(db: &Db) -> Result<(), StoreError> {
 /// The version of the tables.
 pub(super) async fn version(db: &Db) -> Result<Option<i64>, StoreError> {
     let row = db.row(sql::VERSION, &[]).await?;
-    row.and_then(|row| row.get::<Option<i64>>("version").transpose()).transpose()
+    row.and_then(|row| row.get::<Option<i64>>("version").transpose())
+        .transpose()
 }
 
 #[cfg(test)]
@@ -411,12 +462,17 @@ mod tests {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
         let db = sqlite(&folder.join("relay.db")).await.unwrap();
-        let Db::Sqlite { writer, .. } = &db else { panic!("it is SQLite") };
+        let Db::Sqlite { writer, .. } = &db else {
+            panic!("it is SQLite")
+        };
         for (pragma, expected) in [("PRAGMA synchronous", 2_i64), ("PRAGMA foreign_keys", 1)] {
             let row = sqlx::query(pragma).fetch_one(writer).await.unwrap();
             assert_eq!(row.get::<i64, _>(0), expected, "{pragma}");
         }
-        let row = sqlx::query("PRAGMA journal_mode").fetch_one(writer).await.unwrap();
+        let row = sqlx::query("PRAGMA journal_mode")
+            .fetch_one(writer)
+            .await
+            .unwrap();
         assert_eq!(row.get::<String, _>(0), "wal");
         db.close().await;
         std::fs::remove_dir_all(&folder).unwrap();

@@ -214,7 +214,10 @@ impl Podcasts<'_> {
 
     /// How many public episodes are published by `now_us`, and when one last changed.
     pub async fn published(&self, did: &str, now_us: i64) -> Result<Published, StoreError> {
-        let found = self.db.one(sql::EPISODES_PUBLISHED, &[did.into(), now_us.into()]).await?;
+        let found = self
+            .db
+            .one(sql::EPISODES_PUBLISHED, &[did.into(), now_us.into()])
+            .await?;
         Ok(found.unwrap_or_default())
     }
 
@@ -226,7 +229,12 @@ impl Podcasts<'_> {
         limit: u32,
         skip: u32,
     ) -> Result<Vec<Episode>, StoreError> {
-        let args = [did.into(), now_us.into(), i64::from(limit).into(), i64::from(skip).into()];
+        let args = [
+            did.into(),
+            now_us.into(),
+            i64::from(limit).into(),
+            i64::from(skip).into(),
+        ];
         self.db.all(sql::EPISODES, &args).await
     }
 
@@ -236,7 +244,10 @@ impl Podcasts<'_> {
         did: &str,
         now_us: i64,
     ) -> Result<Option<i64>, StoreError> {
-        let row = self.db.row(sql::NEXT_PUBLICATION, &[did.into(), now_us.into()]).await?;
+        let row = self
+            .db
+            .row(sql::NEXT_PUBLICATION, &[did.into(), now_us.into()])
+            .await?;
         row.map_or(Ok(None), |row| row.get("published_us"))
     }
 }

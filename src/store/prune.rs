@@ -53,15 +53,21 @@ impl Store {
         let pruned = Pruned {
             keys: self.prune_keys(before.keys_us).await?,
             suggestions: self.prune_suggestions(before.suggestions_us).await?,
-            age_sessions: self.in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us).await?,
-            age_events: self.in_steps(sql::AGE_EVENTS_PRUNE, before.age_events_us).await?,
+            age_sessions: self
+                .in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us)
+                .await?,
+            age_events: self
+                .in_steps(sql::AGE_EVENTS_PRUNE, before.age_events_us)
+                .await?,
             feed_items: match before.feed_items_us {
                 Some(before_us) => self.in_steps(sql::FEED_ITEMS_PRUNE, before_us).await?,
                 None => 0,
             },
         };
         self.read_clock().await?;
-        self.db.run(sql::PRUNED_SET, &[self.now_us().into()]).await?;
+        self.db
+            .run(sql::PRUNED_SET, &[self.now_us().into()])
+            .await?;
         Ok(pruned)
     }
 
@@ -96,7 +102,10 @@ impl Store {
     async fn prune_suggestions(&self, before_us: i64) -> Result<u64, StoreError> {
         let (mut from, mut deleted) = (String::new(), 0);
         while from != END {
-            let row = self.db.row(sql::SUGGESTION_VIEWER, &[(&from).into(), STEP.into()]).await?;
+            let row = self
+                .db
+                .row(sql::SUGGESTION_VIEWER, &[(&from).into(), STEP.into()])
+                .await?;
             let to = row.map(|row| row.get("viewer_did")).transpose()?;
             let to = to.unwrap_or_else(|| END.to_owned());
             let args = [(&from).into(), (&to).into(), before_us.into()];

@@ -63,7 +63,11 @@ impl FromRow for Position {
 impl Progress {
     /// Records that the replica had replayed this much, after the primary was queried.
     fn replayed(&mut self, bytes: i64) {
-        let covered = self.primary.iter().rev().find(|(_, written)| *written <= bytes);
+        let covered = self
+            .primary
+            .iter()
+            .rev()
+            .find(|(_, written)| *written <= bytes);
         self.recent_at = self.recent_at.max(covered.map(|(at, _)| *at));
         self.is_suspended = false;
     }
@@ -98,8 +102,14 @@ impl Replica {
     fn new(server: Server, config: &StoreConfig) -> Self {
         let db = server.to_read(config.max_connections).db();
         let location = Location::Postgres(Box::new(server));
-        let store = Arc::new(Store { is_replica: true, ..Store::on(db, location, config) });
-        Self { store, progress: Mutex::default() }
+        let store = Arc::new(Store {
+            is_replica: true,
+            ..Store::on(db, location, config)
+        });
+        Self {
+            store,
+            progress: Mutex::default(),
+        }
     }
 
     /// Compares the position of the replica with those of the primary.
@@ -109,7 +119,9 @@ impl Replica {
     async fn compare(&self, primary: &Db) -> Result<(), String> {
         let at = Instant::now();
         let written = primary_position(primary).await?;
-        self.progress.lock().written(at, written.bytes.unwrap_or(i64::MAX));
+        self.progress
+            .lock()
+            .written(at, written.bytes.unwrap_or(i64::MAX));
         let replayed = self.replayed(&written.database).await;
         let mut progress = self.progress.lock();
         match replayed {
@@ -127,7 +139,9 @@ impl Replica {
         if replayed.database != database {
             return Err("store.read_url is another database than store.url".to_owned());
         }
-        replayed.bytes.ok_or_else(|| "store.read_url is not a replica, or was promoted".to_owned())
+        replayed
+            .bytes
+            .ok_or_else(|| "store.read_url is not a replica, or was promoted".to_owned())
     }
 }
 
@@ -156,7 +170,11 @@ impl Store {
         let primary = server(&config.url)?.to_read(1).db();
         let written = primary_position(&primary).await?;
         let replayed = replica.replayed(&written.database).await?;
-        let behind = written.bytes.unwrap_or(replayed).saturating_sub(replayed).max(0);
+        let behind = written
+            .bytes
+            .unwrap_or(replayed)
+            .saturating_sub(replayed)
+            .max(0);
         Ok(format!("is a replica, {behind} bytes behind"))
     }
 
@@ -164,7 +182,11 @@ impl Store {
     /// 5 s.
     pub fn replica(&self) -> Option<&Arc<Store>> {
         let replica = self.replica.as_ref()?;
-        replica.progress.lock().serves(Instant::now()).then_some(&replica.store)
+        replica
+            .progress
+            .lock()
+            .serves(Instant::now())
+            .then_some(&replica.store)
     }
 
     /// Whether this is a replica.
@@ -209,7 +231,11 @@ mod tests {
         let mut progress = Progress::default();
         progress.written(at(0), 100);
         progress.replayed(99);
-        assert_eq!(progress.lag(at(1)), None, "it never had what the primary had");
+        assert_eq!(
+            progress.lag(at(1)),
+            None,
+            "it never had what the primary had"
+        );
         assert!(!progress.serves(at(1)));
         progress.replayed(100);
         assert!(progress.serves(at(4)));
@@ -217,13 +243,21 @@ mod tests {
         for second in 1..=20 {
             progress.written(at(second), 100);
             progress.replayed(100);
-            assert_eq!(progress.lag(at(second)), Some(Duration::ZERO), "an idle primary is no lag");
+            assert_eq!(
+                progress.lag(at(second)),
+                Some(Duration::ZERO),
+                "an idle primary is no lag"
+            );
         }
         for second in 21..=120 {
             progress.written(at(second), 100 + i64::try_from(second).unwrap());
             progress.replayed(100);
         }
-        assert_eq!(progress.lag(at(120)), Some(Duration::from_secs(100)), "it stands still");
+        assert_eq!(
+            progress.lag(at(120)),
+            Some(Duration::from_secs(100)),
+            "it stands still"
+        );
         progress.replayed(100 + 118);
         assert_eq!(progress.lag(at(120)), Some(Duration::from_secs(2)));
         assert!(progress.serves(at(120)));

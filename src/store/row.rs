@@ -84,7 +84,9 @@ pub(super) fn slots<const PLACES: usize>(
     if texts.len() > PLACES {
         return Err(StoreError::TooLarge("labels"));
     }
-    Ok(std::array::from_fn(|at| texts.get(at).map(String::as_str).into()))
+    Ok(std::array::from_fn(|at| {
+        texts.get(at).map(String::as_str).into()
+    }))
 }
 
 /// A type that can be read from a row of a query.
@@ -128,7 +130,9 @@ impl Row {
         let items: Option<Vec<serde_json::Value>> = serde_json::from_str(&text).ok();
         let length = items.as_ref().map(Vec::len);
         let items = items.into_iter().flatten();
-        let list: Vec<T> = items.filter_map(|item| serde_json::from_value(item).ok()).collect();
+        let list: Vec<T> = items
+            .filter_map(|item| serde_json::from_value(item).ok())
+            .collect();
         if length != Some(list.len()) {
             malformed.push(column);
         }

@@ -44,7 +44,10 @@ impl SitemapNumber {
     pub fn parse(text: &str) -> Option<Self> {
         let (page, part) = text.split_once('.').unwrap_or((text, "1"));
         let [page, part] = [page, part].map(|digits| digits.parse().ok().filter(|n| *n > 0));
-        let number = Self { page: page?, part: part? };
+        let number = Self {
+            page: page?,
+            part: part?,
+        };
         (number.to_string() == text).then_some(number)
     }
 }
@@ -134,25 +137,39 @@ impl Page {
         let by_urls = (self.urls + home - 1) / MAX_URLS + 1;
         let parts = by_weight.max(by_urls);
         if parts == 1 {
-            return Split { parts, settled: 0, middle: 0 };
+            return Split {
+                parts,
+                settled: 0,
+                middle: 0,
+            };
         }
         let settled = (parts - 2) * PART_WEIGHT;
         // the weight of the last id of page 1 is unknown, and usually small
         let last = if by_urls > by_weight { MAX_WEIGHT } else { 0 };
         let middle = settled + (self.weight - settled - last - 1) / 2 + 1;
-        Split { parts, settled, middle }
+        Split {
+            parts,
+            settled,
+            middle,
+        }
     }
 
     /// The page's only file, if it has one part.
     fn whole(self) -> Option<SitemapFile> {
-        let Self { page, lastmod_us, .. } = self;
+        let Self {
+            page, lastmod_us, ..
+        } = self;
         let number = SitemapNumber { page, part: 1 };
         (self.split().parts == 1).then_some(SitemapFile { number, lastmod_us })
     }
 
     /// The arguments of [`sql::SITEMAP_STAMPS`].
     fn stamps(self) -> [Arg<'static>; 6] {
-        let Split { parts, settled, middle } = self.split();
+        let Split {
+            parts,
+            settled,
+            middle,
+        } = self.split();
         [self.page, MAX_WEIGHT, PART_WEIGHT, settled, middle, parts].map(Arg::from)
     }
 }
@@ -201,7 +218,10 @@ impl SitemapReader {
         let page: Option<Page> = self.all(sql::SITEMAP_PAGE, &page).await?.pop();
         let Some(page) = page else { return Ok(None) };
         let parts: Vec<Part> = self.all(sql::SITEMAP_STAMPS, &page.stamps()).await?;
-        Ok(parts.into_iter().find(|part| part.part == number.part).map(|part| part.stamp))
+        Ok(parts
+            .into_iter()
+            .find(|part| part.part == number.part)
+            .map(|part| part.stamp))
     }
 
     /// URLs after an id, up to another, in order.
@@ -226,7 +246,8 @@ impl SitemapReader {
         sql: &'static str,
         args: &[Arg<'_>],
     ) -> Result<Vec<T>, StoreError> {
-        self.snapshot.take_if(|(_, since, _)| since.elapsed() > SNAPSHOT);
+        self.snapshot
+            .take_if(|(_, since, _)| since.elapsed() > SNAPSHOT);
         let Some((mut tx, since, permit)) = self.snapshot.take() else {
             return self.db.all(sql, args).await;
         };
@@ -266,8 +287,14 @@ impl Sitemap<'_> {
     async fn parts(&self, page: Page) -> Result<impl Iterator<Item = SitemapFile>, StoreError> {
         let parts: Vec<Part> = self.db.all(sql::SITEMAP_STAMPS, &page.stamps()).await?;
         Ok(parts.into_iter().map(move |Part { part, stamp }| {
-            let number = SitemapNumber { page: page.page, part };
-            SitemapFile { number, lastmod_us: stamp.lastmod_us }
+            let number = SitemapNumber {
+                page: page.page,
+                part,
+            };
+            SitemapFile {
+                number,
+                lastmod_us: stamp.lastmod_us,
+            }
         }))
     }
 
@@ -278,7 +305,10 @@ impl Sitemap<'_> {
             Some(permit) => Some((self.db.snapshot(SNAPSHOT).await?, Instant::now(), permit)),
             None => None,
         };
-        Ok(SitemapReader { db: self.db.clone(), snapshot })
+        Ok(SitemapReader {
+            db: self.db.clone(),
+            snapshot,
+        })
     }
 }
 
@@ -288,12 +318,21 @@ mod tests {
 
     fn page(page: i64, weights: &[i64]) -> Page {
         let (urls, weight) = (weights.len() as i64, weights.iter().sum());
-        Page { page, urls, weight, lastmod_us: 1 }
+        Page {
+            page,
+            urls,
+            weight,
+            lastmod_us: 1,
+        }
     }
 
     /// The URLs and the weight of each part, as the query places them.
     fn placed(page: Page, weights: &[i64]) -> Vec<(i64, i64)> {
-        let Split { parts, settled, middle } = page.split();
+        let Split {
+            parts,
+            settled,
+            middle,
+        } = page.split();
         let mut placed = vec![(0, 0); parts as usize];
         let mut end = 0;
         for weight in weights {
@@ -321,7 +360,10 @@ mod tests {
             (2, [vec![PART_WEIGHT / 64; 64], vec![1]].concat()),
             (2, [vec![1], vec![MAX_WEIGHT; 8], vec![1]].concat()),
             (1, [vec![light; 44_999], vec![MAX_WEIGHT]].concat()),
-            (1, [vec![MAX_WEIGHT], vec![265; 44_998], vec![MAX_WEIGHT]].concat()),
+            (
+                1,
+                [vec![MAX_WEIGHT], vec![265; 44_998], vec![MAX_WEIGHT]].concat(),
+            ),
             (1, [vec![700; 44_999], vec![MAX_WEIGHT]].concat()),
             (1, [vec![2_000; 44_999], vec![MAX_WEIGHT]].concat()),
             (2, vec![light; 45_000]),
@@ -329,7 +371,9 @@ mod tests {
         // pages of many sizes, from a fixed sequence
         let mut state = 1_u64;
         let mut next = |below: i64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 33) as i64 % below
         };
         for _ in 0..2_000 {
@@ -354,7 +398,9 @@ mod tests {
     #[test]
     fn a_full_first_page_has_equal_halves() {
         let weights = [vec![337; 44_999], vec![MAX_WEIGHT]].concat();
-        let urls = placed(page(1, &weights), &weights).into_iter().map(|(urls, _)| urls);
+        let urls = placed(page(1, &weights), &weights)
+            .into_iter()
+            .map(|(urls, _)| urls);
         assert_eq!(urls.collect::<Vec<_>>(), [22_499, 22_501]);
     }
 

@@ -10,13 +10,18 @@ const MAX_AT_URI: usize = 700;
 const MAX_DID: usize = 256;
 
 pub(crate) fn is_uuid(text: &str) -> bool {
-    let canonical = uuid::Uuid::try_parse(text).ok().map(|uuid| uuid.to_string());
+    let canonical = uuid::Uuid::try_parse(text)
+        .ok()
+        .map(|uuid| uuid.to_string());
     canonical.as_deref() == Some(text)
 }
 
 /// AT Protocol, "DID": `did:`, a method in lower case, an identifier.
 pub(crate) fn is_did(text: &str) -> bool {
-    let Some((method, id)) = text.strip_prefix("did:").and_then(|rest| rest.split_once(':')) else {
+    let Some((method, id)) = text
+        .strip_prefix("did:")
+        .and_then(|rest| rest.split_once(':'))
+    else {
         return false;
     };
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:%-".contains(&byte);
@@ -32,7 +37,10 @@ pub(crate) fn is_did(text: &str) -> bool {
 
 /// The identifier of a `did:plc`: 24 characters of base32.
 pub(crate) fn is_plc(id: &str) -> bool {
-    id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
+    id.len() == 24
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
 }
 
 /// AT Protocol, "Handle": a domain name of at least two labels in lower case, without port. The
@@ -45,27 +53,38 @@ pub(crate) fn is_domain(text: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    let Some((_, last)) = text.rsplit_once('.') else { return false };
+    let Some((_, last)) = text.rsplit_once('.') else {
+        return false;
+    };
     let is_named = last.starts_with(|letter: char| letter.is_ascii_lowercase());
     text.len() <= 253 && is_named && text.split('.').all(is_label)
 }
 
 /// AT Protocol, "AT URI", of a record. Its authority is a DID, as handles change owners.
 pub(crate) fn is_at_uri(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix("at://") else { return false };
+    let Some(rest) = text.strip_prefix("at://") else {
+        return false;
+    };
     let parts: Vec<&str> = rest.split('/').collect();
-    let [did, collection, key] = parts.as_slice() else { return false };
+    let [did, collection, key] = parts.as_slice() else {
+        return false;
+    };
     text.len() <= MAX_AT_URI && is_did(did) && is_nsid(collection) && is_record_key(key)
 }
 
 fn is_nsid(text: &str) -> bool {
-    let Some((domain, name)) = text.rsplit_once('.') else { return false };
+    let Some((domain, name)) = text.rsplit_once('.') else {
+        return false;
+    };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric();
     let is_named = name.starts_with(|letter: char| letter.is_ascii_alphabetic());
     let domain = domain.to_ascii_lowercase();
     let starts_well = domain.starts_with(|letter: char| letter.is_ascii_lowercase());
     let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     text.len() <= 317
         && is_named
@@ -103,14 +122,17 @@ pub(crate) fn is_url(text: &str, schemes: &[&str]) -> bool {
 
 /// A URL of this origin, without a fragment. Another port is another origin.
 pub(crate) fn is_page_of(origin: &str, url: &str) -> bool {
-    url.split_at_checked(origin.len()).is_some_and(|(start, rest)| {
-        let is_ended = rest.is_empty() || rest.starts_with(['/', '?']);
-        start.eq_ignore_ascii_case(origin) && is_ended && !rest.contains('#')
-    })
+    url.split_at_checked(origin.len())
+        .is_some_and(|(start, rest)| {
+            let is_ended = rest.is_empty() || rest.starts_with(['/', '?']);
+            start.eq_ignore_ascii_case(origin) && is_ended && !rest.contains('#')
+        })
 }
 
 pub(crate) fn is_email(text: &str) -> bool {
-    let Some((local, domain)) = text.split_once('@') else { return false };
+    let Some((local, domain)) = text.split_once('@') else {
+        return false;
+    };
     let has_parts = !local.is_empty() && domain.split('.').count() > 1;
     text.len() <= 254
         && is_visible(text)

@@ -53,7 +53,10 @@ impl Tx {
         begin: impl SqlSafeStr,
         deadline: Instant,
     ) -> Result<(Self, Vec<Row>), StoreError> {
-        let mut tx = Self { connection: Some(connection), state: State::Sound };
+        let mut tx = Self {
+            connection: Some(connection),
+            state: State::Sound,
+        };
         let rows = until(deadline, tx.next()?.control(begin)).await?;
         tx.state = State::Sound;
         Ok((tx, rows))
@@ -149,7 +152,9 @@ impl Tx {
 
 impl Drop for Tx {
     fn drop(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
         match Handle::try_current() {
             Ok(runtime) if self.state != State::InDoubt => {
                 runtime.spawn(roll_back(connection));
@@ -193,7 +198,12 @@ mod tests {
     }
 
     async fn follows(db: &Db) -> i64 {
-        db.row(COUNT, &[]).await.unwrap().unwrap().get("follows").unwrap()
+        db.row(COUNT, &[])
+            .await
+            .unwrap()
+            .unwrap()
+            .get("follows")
+            .unwrap()
     }
 
     /// Prevents the file from growing through the present write connection.
@@ -204,7 +214,8 @@ mod tests {
     /// Writes more than a page in a transaction.
     async fn write(db: &Db, did: &str) -> Result<(), StoreError> {
         let mut tx = db.begin().await?;
-        tx.run(PUT, &[did.into(), "x".repeat(100_000).into()]).await?;
+        tx.run(PUT, &[did.into(), "x".repeat(100_000).into()])
+            .await?;
         tx.commit().await
     }
 
@@ -219,14 +230,22 @@ mod tests {
             for round in ["first", "second"] {
                 fill(db).await;
                 let done = write(db, round).await;
-                assert!(is_full(&done), "SQLite ended the transaction by itself: {done:?}");
+                assert!(
+                    is_full(&done),
+                    "SQLite ended the transaction by itself: {done:?}"
+                );
                 // the limit is that of the connection, which is not used again
                 write(db, round).await.unwrap();
             }
             fill(db).await;
-            let done = db.run(PUT, &["c".into(), "x".repeat(100_000).into()]).await.map(drop);
+            let done = db
+                .run(PUT, &["c".into(), "x".repeat(100_000).into()])
+                .await
+                .map(drop);
             assert!(is_full(&done), "{done:?}");
-            db.run(PUT, &["c".into(), "x".repeat(100_000).into()]).await.unwrap();
+            db.run(PUT, &["c".into(), "x".repeat(100_000).into()])
+                .await
+                .unwrap();
             assert_eq!(follows(db).await, 4);
         })
         .await;
@@ -238,7 +257,9 @@ mod tests {
             for (why, failing) in [("its text", "SELECT nothing"), ("a constraint", PUT)] {
                 let mut tx = db.begin().await.unwrap();
                 tx.run(PUT, &["a".into(), "b".into()]).await.unwrap();
-                tx.run(failing, &["a".into(), "b".into()]).await.unwrap_err();
+                tx.run(failing, &["a".into(), "b".into()])
+                    .await
+                    .unwrap_err();
                 let next = tx.run(PUT, &["a".into(), "c".into()]).await;
                 let aborted = Err(StoreError::Unavailable(Cause::Aborted)).map(|()| 0_u64);
                 assert_eq!(format!("{next:?}"), format!("{aborted:?}"), "{why}");
@@ -288,8 +309,13 @@ mod tests {
         on_sqlite("reader", async |db| {
             let mut tx = db.snapshot(TIMEOUT).await.unwrap();
             assert_eq!(tx.rows(COUNT, &[]).await.unwrap().len(), 1);
-            let late = within(Duration::from_millis(1), tx.rows(ENDLESS, &[])).await.map(drop);
-            assert!(matches!(late, Err(StoreError::Unavailable(Cause::Timeout))), "{late:?}");
+            let late = within(Duration::from_millis(1), tx.rows(ENDLESS, &[]))
+                .await
+                .map(drop);
+            assert!(
+                matches!(late, Err(StoreError::Unavailable(Cause::Timeout))),
+                "{late:?}"
+            );
             assert!(matches!(tx.state, State::InDoubt));
             tx.rows(COUNT, &[]).await.unwrap_err();
             drop(tx);

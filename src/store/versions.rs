@@ -46,7 +46,13 @@ const VERSIONS: [Version; 11] = [
 pub(super) fn migrator(text: impl Fn(&Version) -> &'static str) -> Migrator {
     let migration = |version: &Version| {
         let sql = text(version).into_sql_str();
-        Migration::new(version.number, version.name.into(), MigrationType::Simple, sql, false)
+        Migration::new(
+            version.number,
+            version.name.into(),
+            MigrationType::Simple,
+            sql,
+            false,
+        )
     };
     let mut migrator = Migrator::with_migrations(VERSIONS.iter().map(migration).collect());
     migrator.set_locking(false);

@@ -72,16 +72,26 @@ impl Condition {
         match self {
             Self::NodeUrl => ["node URL failed", "node URL works again"],
             Self::Cache => ["cache bypassed", "cache in use again"],
-            Self::Pins => ["pins lost: the relay writes nothing", "pins proven: the relay writes"],
+            Self::Pins => [
+                "pins lost: the relay writes nothing",
+                "pins proven: the relay writes",
+            ],
             Self::Store => ["store unreachable", "store reachable again"],
-            Self::Replica => ["replica of the store not used", "replica of the store used again"],
+            Self::Replica => [
+                "replica of the store not used",
+                "replica of the store used again",
+            ],
             Self::Fleet => ["fleet store unreachable", "fleet store reachable again"],
             Self::Certificate => ["certificate needs renewal", "certificate valid"],
-            Self::Configuration => {
-                ["the configuration in the file is not applied", "the configuration is applied"]
-            }
+            Self::Configuration => [
+                "the configuration in the file is not applied",
+                "the configuration is applied",
+            ],
             Self::Requests => ["requests fail", "requests are answered again"],
-            Self::OpenFiles => ["few file descriptors are left", "file descriptors are left again"],
+            Self::OpenFiles => [
+                "few file descriptors are left",
+                "file descriptors are left again",
+            ],
         }
     }
 }
@@ -133,9 +143,18 @@ impl Trouble {
 
     /// Logs that the condition began, or that requests fail because of it.
     fn log(&self) {
-        let Finding { subject, cause, is_failing, .. } = &self.finding;
+        let Finding {
+            subject,
+            cause,
+            is_failing,
+            ..
+        } = &self.finding;
         let (condition, message) = (self.condition.name(), self.condition.message());
-        let level = if *is_failing { log::Level::Error } else { log::Level::Warn };
+        let level = if *is_failing {
+            log::Level::Error
+        } else {
+            log::Level::Warn
+        };
         log::log!(target: TARGET, level, condition, subject, cause; "{message}");
     }
 }
@@ -166,7 +185,10 @@ impl Conditions {
         let mut present = self.present.lock();
         let of_this_kind = |key: &(u8, String)| key.0 == condition as u8;
         let ended = present.extract_if(.., |key, trouble| {
-            of_this_kind(key) && found.iter().all(|one| one.subject != trouble.finding.subject)
+            of_this_kind(key)
+                && found
+                    .iter()
+                    .all(|one| one.subject != trouble.finding.subject)
         });
         for (_, trouble) in ended {
             self.end(&trouble, now);
@@ -183,7 +205,11 @@ impl Conditions {
                     known.log();
                 }
             } else {
-                let trouble = Trouble { condition, finding, since: now };
+                let trouble = Trouble {
+                    condition,
+                    finding,
+                    since: now,
+                };
                 let [began, _] = &self.changes[condition as usize];
                 began.inc();
                 trouble.log();
@@ -206,14 +232,21 @@ impl Conditions {
     /// Logs that another URL of the node serves: a less preferred one, because of `cause`, or a
     /// more preferred one again.
     pub fn node_switched(&self, from: &str, to: &str, cause: Option<&str>) {
-        let level = if cause.is_some() { log::Level::Warn } else { log::Level::Info };
+        let level = if cause.is_some() {
+            log::Level::Warn
+        } else {
+            log::Level::Info
+        };
         let cause = cause.unwrap_or("it answers again");
         log::log!(target: TARGET, level, from, to, cause; "node URL switched");
     }
 
     /// Whether something of this kind is wrong now.
     pub fn has(&self, condition: Condition) -> bool {
-        self.present.lock().keys().any(|(kind, _)| *kind == condition as u8)
+        self.present
+            .lock()
+            .keys()
+            .any(|(kind, _)| *kind == condition as u8)
     }
 
     /// The present conditions.
@@ -252,15 +285,24 @@ mod tests {
     fn a_silent_node_explains_what_was_found_without_its_answers() {
         let trouble = |condition, is_failing, needs_node| Trouble {
             condition,
-            finding: Finding { needs_node, ..down("", is_failing) },
+            finding: Finding {
+                needs_node,
+                ..down("", is_failing)
+            },
             since: SystemTime::UNIX_EPOCH,
         };
         let silent = trouble(Condition::NodeUrl, true, false);
         let partly = trouble(Condition::NodeUrl, false, false);
         for needs_node in [true, false] {
             let found = trouble(Condition::Pins, true, needs_node);
-            assert_eq!(found.follows_from(std::slice::from_ref(&silent)), needs_node);
-            assert!(!found.follows_from(std::slice::from_ref(&partly)), "other URLs answer");
+            assert_eq!(
+                found.follows_from(std::slice::from_ref(&silent)),
+                needs_node
+            );
+            assert!(
+                !found.follows_from(std::slice::from_ref(&partly)),
+                "other URLs answer"
+            );
             assert!(!found.follows_from(&[]), "nothing explains it");
         }
     }
@@ -283,14 +325,24 @@ mod tests {
             (1, vec![], 0, 0, Verdict::Ok),
             (2, vec![down("one", false)], 1, 0, Verdict::Degraded),
             (3, vec![down("one", false)], 1, 0, Verdict::Degraded),
-            (4, vec![down("one", true), down("two", true)], 2, 0, Verdict::Failing),
+            (
+                4,
+                vec![down("one", true), down("two", true)],
+                2,
+                0,
+                Verdict::Failing,
+            ),
             (5, vec![down("two", false)], 2, 1, Verdict::Degraded),
             (6, vec![], 2, 2, Verdict::Ok),
         ] {
             let now = start + Duration::from_secs(seconds);
             conditions.update(Condition::NodeUrl, found.clone(), now);
             conditions.update(Condition::Cache, vec![], now);
-            assert_eq!(changes.each_ref().map(IntCounter::get), [began, ended], "at {seconds} s");
+            assert_eq!(
+                changes.each_ref().map(IntCounter::get),
+                [began, ended],
+                "at {seconds} s"
+            );
             let present = conditions.present();
             assert_eq!(Verdict::of(&present), verdict_now, "at {seconds} s");
             let gauge = &conditions.gauges[Condition::NodeUrl as usize];

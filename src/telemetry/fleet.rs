@@ -64,12 +64,16 @@ impl FleetMetrics {
 
     /// The messages so far, by outcome.
     pub fn messages(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        FleetMessage::ALL.into_iter().map(|of| (of.name(), self.messages[of as usize].get()))
+        FleetMessage::ALL
+            .into_iter()
+            .map(|of| (of.name(), self.messages[of as usize].get()))
     }
 
     /// Requests that were admitted without the store so far, by surface.
     pub fn fallback(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Surface::ALL.into_iter().map(|of| (of.name(), self.fallback[of as usize].get()))
+        Surface::ALL
+            .into_iter()
+            .map(|of| (of.name(), self.fallback[of as usize].get()))
     }
 
     /// Counts a request that was admitted without the store.

@@ -44,16 +44,32 @@ mod tests {
 
     #[test]
     fn without_a_part_the_rest_is_left() {
-        let all = Latency { count: 10, sum: 2.0, below: vec![4, 9, 10] };
-        let failed = Latency { count: 4, sum: 0.5, below: vec![4, 4, 4] };
+        let all = Latency {
+            count: 10,
+            sum: 2.0,
+            below: vec![4, 9, 10],
+        };
+        let failed = Latency {
+            count: 4,
+            sum: 0.5,
+            below: vec![4, 4, 4],
+        };
         let rest = all.without(&failed);
         assert_eq!((rest.count, rest.sum, rest.below), (6, 1.5, vec![0, 5, 6]));
     }
 
     #[test]
     fn a_part_that_was_read_later_leaves_nothing() {
-        let all = Latency { count: 1, sum: 0.1, below: vec![1] };
-        let failed = Latency { count: 2, sum: 0.2, below: vec![2] };
+        let all = Latency {
+            count: 1,
+            sum: 0.1,
+            below: vec![1],
+        };
+        let failed = Latency {
+            count: 2,
+            sum: 0.2,
+            below: vec![2],
+        };
         let rest = all.without(&failed);
         assert_eq!((rest.count, rest.sum, rest.below), (0, 0.0, vec![0]));
     }

@@ -24,7 +24,16 @@ use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEn
 use std::time::Duration;
 
 /// Bucket bounds in bytes: a request has at most 64 KiB, a response at most 4 MiB.
-const SIZE: [f64; 8] = [128.0, 512.0, 2048.0, 8192.0, 32768.0, 131_072.0, 524_288.0, 4_194_304.0];
+const SIZE: [f64; 8] = [
+    128.0,
+    512.0,
+    2048.0,
+    8192.0,
+    32768.0,
+    131_072.0,
+    524_288.0,
+    4_194_304.0,
+];
 
 named! {
     /// How a call used the cache.

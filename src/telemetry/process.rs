@@ -32,9 +32,21 @@ pub(super) fn register(registry: &Registry) {
         },
     );
     for (name, help, read) in [
-        ("process_resident_memory_bytes", "Resident memory size in bytes.", resident as fn() -> _),
-        ("process_open_fds", "Number of open file descriptors.", open_fds),
-        ("process_max_fds", "Maximum number of open file descriptors.", max_fds),
+        (
+            "process_resident_memory_bytes",
+            "Resident memory size in bytes.",
+            resident as fn() -> _,
+        ),
+        (
+            "process_open_fds",
+            "Number of open file descriptors.",
+            open_fds,
+        ),
+        (
+            "process_max_fds",
+            "Maximum number of open file descriptors.",
+            max_fds,
+        ),
     ] {
         registry.sample(IntGauge::new(name, help), move |gauge| {
             if let Some(value) = read() {
@@ -46,7 +58,12 @@ pub(super) fn register(registry: &Registry) {
 
 fn open_fds() -> Option<i64> {
     // without the descriptor of the listing itself
-    Some(as_gauge(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1)))
+    Some(as_gauge(
+        fs::read_dir("/proc/self/fd")
+            .ok()?
+            .count()
+            .saturating_sub(1),
+    ))
 }
 
 fn max_fds() -> Option<i64> {
@@ -56,7 +73,9 @@ fn max_fds() -> Option<i64> {
 /// Resident memory in bytes: `VmRSS` of proc(5), which is in KiB.
 fn resident() -> Option<i64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: i64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
     Some(kib << 10)
 }

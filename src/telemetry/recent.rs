@@ -38,7 +38,10 @@ impl Recent {
     /// Adds a record; `message` is its text.
     pub(super) fn add(&self, record: &Record<'_>, message: &str) {
         let mut line = message.as_bytes().to_vec();
-        let mut fields = Fields { out: &mut line, format: LogFormat::Text };
+        let mut fields = Fields {
+            out: &mut line,
+            format: LogFormat::Text,
+        };
         // visiting a record's own fields fails only if the visitor does
         let _ = record.key_values().visit(&mut fields);
         let mut text = String::from_utf8_lossy(&line).replace(char::is_control, " ");
@@ -51,7 +54,11 @@ impl Recent {
         if events.last.len() >= MAX_EVENTS {
             events.last.pop_front();
         }
-        events.last.push_back(Event { at: SystemTime::now(), level: record.level(), text });
+        events.last.push_back(Event {
+            at: SystemTime::now(),
+            level: record.level(),
+            text,
+        });
     }
 
     /// The number of events since start.
@@ -94,9 +101,18 @@ mod tests {
     #[test]
     fn a_line_is_one_line_and_no_longer_than_its_bound() {
         let recent = Recent::default();
-        add(&recent, &format!("first\nsecond\u{1b}[31m {}", "é".repeat(MAX_BYTES)));
+        add(
+            &recent,
+            &format!("first\nsecond\u{1b}[31m {}", "é".repeat(MAX_BYTES)),
+        );
         let text = &recent.newest()[0].text;
-        assert!(text.starts_with("first second [31m é") && text.ends_with("é…"), "{text}");
-        assert!(text.len() <= MAX_BYTES + "…".len() && !text.contains(char::is_control), "{text}");
+        assert!(
+            text.starts_with("first second [31m é") && text.ends_with("é…"),
+            "{text}"
+        );
+        assert!(
+            text.len() <= MAX_BYTES + "…".len() && !text.contains(char::is_control),
+            "{text}"
+        );
     }
 }

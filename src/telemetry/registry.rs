@@ -87,7 +87,9 @@ impl Registry {
     }
 
     fn register(&self, metric: impl Collector + 'static) {
-        self.0.register(Box::new(metric)).expect("each metric is registered once");
+        self.0
+            .register(Box::new(metric))
+            .expect("each metric is registered once");
     }
 
     pub(super) fn counter(&self, name: &str, help: &str) -> IntCounter {
@@ -178,7 +180,9 @@ impl Registry {
     }
 
     pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
-        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+        self.add(Histogram::with_opts(
+            HistogramOpts::new(name, help).buckets(buckets.to_vec()),
+        ))
     }
 
     /// A histogram for the operator's page alone.

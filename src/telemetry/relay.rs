@@ -9,7 +9,14 @@ use std::time::SystemTime;
 /// Users' transactions, which are counted together with the operations.
 const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
 /// Outcomes of a write.
-const OUTCOMES: [&str; 6] = ["written", "idempotent", "pending", "reverted", "refused", "failed"];
+const OUTCOMES: [&str; 6] = [
+    "written",
+    "idempotent",
+    "pending",
+    "reverted",
+    "refused",
+    "failed",
+];
 
 metrics! {
     /// The relay's metrics.
@@ -74,7 +81,10 @@ impl RelayMetrics {
     pub fn proved(&self, state: &PinState) {
         self.pins_ready.set(i64::from(state.ready));
         self.pins_unproven.set(as_gauge(state.unproven));
-        let at = state.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let at = state
+            .at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         self.pins_checked.set(as_gauge(at.as_secs()));
     }
 
@@ -85,7 +95,9 @@ impl RelayMetrics {
 
     /// Sets the balance of an account.
     pub fn balance(&self, role: &str, fri: u128) {
-        self.balances.with_label_values(&[role]).set(fri as f64 / 1e18);
+        self.balances
+            .with_label_values(&[role])
+            .set(fri as f64 / 1e18);
     }
 
     /// Sets the balance that each signing account needs.
@@ -112,7 +124,8 @@ impl RelayMetrics {
     /// unfinished was created, both in microseconds since 1970.
     pub fn reconciled(&self, now_us: i64, oldest: Option<i64>) {
         self.reconciled.set(now_us as f64 / 1e6);
-        self.oldest_open.set(oldest.unwrap_or_default() as f64 / 1e6);
+        self.oldest_open
+            .set(oldest.unwrap_or_default() as f64 / 1e6);
     }
 }
 
@@ -123,7 +136,11 @@ fn writes(registry: &Registry) -> IntCounterVec {
         "Writes that passed the policy, by operation and outcome.",
         &["operation", "outcome"],
     );
-    for operation in OperationKind::ALL.map(OperationKind::name).into_iter().chain(TRANSACTIONS) {
+    for operation in OperationKind::ALL
+        .map(OperationKind::name)
+        .into_iter()
+        .chain(TRANSACTIONS)
+    {
         for outcome in OUTCOMES {
             writes.with_label_values(&[operation, outcome]);
         }

@@ -39,7 +39,10 @@ impl ReloadMetrics {
     }
 
     fn mark_read(&self) {
-        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        let now = SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .as_secs();
         self.is_last_ok.set(1);
         self.last_ok_at.set(as_gauge(now));
     }

@@ -61,12 +61,21 @@ impl Refusals {
         now: Instant,
     ) -> bool {
         let mut kinds = self.0.lock();
-        let mut kind = Kind { surface, reason, method, client: Some(client.key) };
+        let mut kind = Kind {
+            surface,
+            reason,
+            method,
+            client: Some(client.key),
+        };
         let mut client = Some(client);
         if kinds.len() >= MAX_KINDS && !kinds.contains_key(&kind) {
             (kind.method, kind.client, client) = ("", None, None);
         }
-        let counted = kinds.entry(kind).or_insert(Counted { since: now, client, refusals: 0 });
+        let counted = kinds.entry(kind).or_insert(Counted {
+            since: now,
+            client,
+            refusals: 0,
+        });
         counted.refusals += 1;
         counted.refusals <= OWN_LINES
     }
@@ -76,10 +85,17 @@ impl Refusals {
     pub(super) fn take(&self, now: Instant) -> Vec<Repeated> {
         let mut kinds = self.0.lock();
         let over = kinds.extract_if(|_, counted| now - counted.since >= WINDOW);
-        let repeated = over.map(|(kind, Counted { client, refusals, .. })| {
-            let more = refusals.saturating_sub(OWN_LINES);
-            Repeated { kind, client, more }
-        });
+        let repeated = over.map(
+            |(
+                kind,
+                Counted {
+                    client, refusals, ..
+                },
+            )| {
+                let more = refusals.saturating_sub(OWN_LINES);
+                Repeated { kind, client, more }
+            },
+        );
         let repeated = repeated.filter(|repeated| repeated.more > 0).collect();
         // frees the memory of a flood by many clients
         if kinds.is_empty() {
@@ -114,9 +130,15 @@ mod tests {
         assert!(refusals.take(now).is_empty(), "its window is not over");
         let repeated = refusals.take(now + WINDOW);
         assert_eq!(repeated.len(), 1);
-        assert_eq!((repeated[0].more, repeated[0].client), (41_207, Some(client(1))));
+        assert_eq!(
+            (repeated[0].more, repeated[0].client),
+            (41_207, Some(client(1)))
+        );
         assert!(refusals.take(now + WINDOW).is_empty());
-        assert!(refusals.is_own_line(1, now + WINDOW), "another window begins");
+        assert!(
+            refusals.is_own_line(1, now + WINDOW),
+            "another window begins"
+        );
     }
 
     #[test]
@@ -129,7 +151,10 @@ mod tests {
             (Surface::Gateway, LIMITED, "starknet_call"),
             (Surface::Relay, LIMITED, ""),
         ] {
-            assert!(refusals.count(surface, reason, method, client(1), now), "{reason:?}");
+            assert!(
+                refusals.count(surface, reason, method, client(1), now),
+                "{reason:?}"
+            );
         }
     }
 
@@ -141,6 +166,9 @@ mod tests {
         assert!(refusals.0.lock().len() <= MAX_KINDS + 1);
         let repeated = refusals.take(now + WINDOW);
         assert_eq!(repeated.len(), 1);
-        assert_eq!((repeated[0].client, repeated[0].more), (None, 100_000 - 10_000 - 10));
+        assert_eq!(
+            (repeated[0].client, repeated[0].more),
+            (None, 100_000 - 10_000 - 10)
+        );
     }
 }

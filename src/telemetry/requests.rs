@@ -7,8 +7,9 @@ use prometheus::{Histogram, IntCounter};
 use std::time::Duration;
 
 /// Bucket bounds in seconds: the node's deadline is 8 s, a cache hit takes microseconds.
-pub const LATENCY: [f64; 14] =
-    [1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0];
+pub const LATENCY: [f64; 14] = [
+    1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1.0, 4.0, 8.0,
+];
 
 /// The verdict on a request: `answered`, also with an error from the node; `refused` by the policy;
 /// or `failed`, if it passed the policy and could not be answered.
@@ -55,7 +56,10 @@ impl Requests {
     /// Counts a finished request.
     pub fn count(&self, reason: Option<Reason>, total: Duration) {
         let counter = match reason {
-            Some(reason) => self.unanswered.get(reason as usize).and_then(Option::as_ref),
+            Some(reason) => self
+                .unanswered
+                .get(reason as usize)
+                .and_then(Option::as_ref),
             None => Some(&self.answered),
         };
         if let Some(counter) = counter {

@@ -7,11 +7,21 @@ use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::Duration;
 
 /// Outcomes of a well-formed and signed webhook event.
-const OUTCOMES: [&str; 6] = ["applied", "duplicate", "stale", "invalid", "conflict", "unknown"];
+const OUTCOMES: [&str; 6] = [
+    "applied",
+    "duplicate",
+    "stale",
+    "invalid",
+    "conflict",
+    "unknown",
+];
 
 /// Functions that serve rows of the content tables.
-const OF_CONTENT: [Function; 3] =
-    [Function::GetFeedSkeleton, Function::PodcastRssFeed, Function::SeoSitemap];
+const OF_CONTENT: [Function; 3] = [
+    Function::GetFeedSkeleton,
+    Function::PodcastRssFeed,
+    Function::SeoSitemap,
+];
 
 metrics! {
     /// The sidecar's metrics.
@@ -59,7 +69,9 @@ impl SidecarMetrics {
 
     /// Counts the rows and members that a rendering left out.
     pub fn skip(&self, function: Function, count: u64) {
-        self.skipped.with_label_values(&[function.name()]).inc_by(count);
+        self.skipped
+            .with_label_values(&[function.name()])
+            .inc_by(count);
     }
 
     /// Sets the replica's lag, and whether documents are read from it: only without a `cause` not

@@ -69,7 +69,13 @@ impl Campaign {
         let program = Program::start(&folder, node);
         let judges = Judges::start(&folder, &program.address.to_string());
         let (fronts, tally) = (Front::all(&folder), Mutex::default());
-        Self { judges, fronts, program, tally, _folder: folder }
+        Self {
+            judges,
+            fronts,
+            program,
+            tally,
+            _folder: folder,
+        }
     }
 
     /// Has all of them read a stream.
@@ -99,13 +105,19 @@ impl Campaign {
             wrong.extend(self.program.serves(&bytes, &ours, usize::MAX).err());
             match index % SENT_IN_OTHER_WAYS {
                 0 => wrong.extend(self.program.serves_pipelined(&bytes, &ours).err()),
-                1 => {
-                    wrong.extend(self.program.serves(&bytes, &ours, 1 + index as usize % 97).err())
-                }
+                1 => wrong.extend(
+                    self.program
+                        .serves(&bytes, &ours, 1 + index as usize % 97)
+                        .err(),
+                ),
                 _ => {}
             }
         }
-        let share = if is_accepted { ACCEPTED_THROUGH_FRONTS } else { REFUSED_THROUGH_FRONTS };
+        let share = if is_accepted {
+            ACCEPTED_THROUGH_FRONTS
+        } else {
+            REFUSED_THROUGH_FRONTS
+        };
         let is_forwarded = index.is_multiple_of(share);
         if is_forwarded {
             for front in &self.fronts {
@@ -125,16 +137,30 @@ impl Campaign {
             count.1 += requests as u64;
         }
         let stream = escape(&bytes);
-        tally.wrong.extend(wrong.iter().map(|wrong| format!("{name}: {wrong}\n  of {stream}")));
+        tally.wrong.extend(
+            wrong
+                .iter()
+                .map(|wrong| format!("{name}: {wrong}\n  of {stream}")),
+        );
     }
 
     /// How many requests a judge accepts, and its disagreement unless that is known.
     fn judge(&self, judge: &Judge, stream: &[u8], ours: &Reading) -> (usize, Option<Difference>) {
         let (requests, difference) = difference(judge, stream, ours);
-        let Some(found) = &difference else { return (requests, None) };
+        let Some(found) = &difference else {
+            return (requests, None);
+        };
         let is_it = |known: &&Known| known.judge == judge.name && (known.matches)(stream, found);
-        let Some(known) = KNOWN.iter().find(is_it) else { return (requests, difference) };
-        *self.tally.lock().unwrap().known.entry(known.reason).or_default() += 1;
+        let Some(known) = KNOWN.iter().find(is_it) else {
+            return (requests, difference);
+        };
+        *self
+            .tally
+            .lock()
+            .unwrap()
+            .known
+            .entry(known.reason)
+            .or_default() += 1;
         (requests, None)
     }
 
@@ -191,7 +217,10 @@ enum Length {
 
 impl Length {
     fn of_environment() -> Self {
-        match (number("PORTCULLIS_FRAMING_STREAMS"), number("PORTCULLIS_FRAMING_SECONDS")) {
+        match (
+            number("PORTCULLIS_FRAMING_STREAMS"),
+            number("PORTCULLIS_FRAMING_SECONDS"),
+        ) {
             (streams, None) => Self::Streams(streams.unwrap_or(STREAMS)),
             (_, Some(seconds)) => Self::Until(Instant::now() + Duration::from_secs(seconds)),
         }
@@ -207,14 +236,19 @@ impl Length {
 
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+    )
 }
 
 fn seed(length: &Length) -> u64 {
     number("PORTCULLIS_FRAMING_SEED").unwrap_or_else(|| match length {
         Length::Streams(_) => SEED,
         Length::Until(_) => {
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let now = SystemTime::now()
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap();
             u64::from(now.subsec_nanos()) ^ now.as_secs() << 30
         }
     })
@@ -253,11 +287,21 @@ fn every_judge_reads_the_same_requests() {
     });
     let tally = campaign.tally.lock().unwrap();
     tally.print();
-    assert!(tally.wrong.is_empty(), "{} disagreements", tally.wrong.len());
+    assert!(
+        tally.wrong.is_empty(),
+        "{} disagreements",
+        tally.wrong.len()
+    );
     // a generator or a judge that accepts next to nothing finds nothing
-    assert!(tally.accepted * 5 > tally.streams, "a fifth of the streams is accepted");
+    assert!(
+        tally.accepted * 5 > tally.streams,
+        "a fifth of the streams is accepted"
+    );
     for (judge, (streams, _)) in &tally.by_judge {
-        assert!(streams * 2 > tally.accepted, "{judge} accepts half of these");
+        assert!(
+            streams * 2 > tally.accepted,
+            "{judge} accepts half of these"
+        );
     }
     assert_eq!(tally.by_judge.len(), campaign.judges.all.len());
 }
@@ -283,18 +327,33 @@ fn collected() -> Vec<(String, Stream)> {
 impl Campaign {
     /// Asserts that an entry is needed: its stream still shows the disagreement.
     fn still_shows(&self, known: &Known) {
-        let judge = self.judges.all.iter().find(|judge| judge.name == known.judge);
+        let judge = self
+            .judges
+            .all
+            .iter()
+            .find(|judge| judge.name == known.judge);
         let judge = judge.expect("a judge of this name");
         let stream = unescape(known.shown_by);
         let (_, found) = difference(judge, &stream, &read(&stream, stream.len()));
-        let shows = found.as_ref().is_some_and(|found| (known.matches)(&stream, found));
-        assert!(shows, "{}: {} is gone: {found:?}", known.judge, known.reason);
+        let shows = found
+            .as_ref()
+            .is_some_and(|found| (known.matches)(&stream, found));
+        assert!(
+            shows,
+            "{}: {} is gone: {found:?}",
+            known.judge, known.reason
+        );
     }
 }
 
 impl Tally {
     fn print(&self) {
-        let Self { streams, accepted, requests, .. } = self;
+        let Self {
+            streams,
+            accepted,
+            requests,
+            ..
+        } = self;
         let share = |part: u64| part as f64 * 100.0 / (*streams).max(1) as f64;
         println!("{streams} streams judged");
         println!(
@@ -305,7 +364,10 @@ impl Tally {
             println!("  {streams} of these accepted by {judge}, with {requests} of the requests");
         }
         println!("{} sent to the program", self.to_program);
-        println!("{} sent through each of 3 front proxies", self.through_fronts);
+        println!(
+            "{} sent through each of 3 front proxies",
+            self.through_fronts
+        );
         for Known { judge, reason, .. } in KNOWN {
             let count = self.known.get(reason).unwrap_or(&0);
             println!("{count} known disagreements with {judge}: {reason}");

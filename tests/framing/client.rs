@@ -22,12 +22,15 @@ impl Response {
     /// The value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut fields = self.fields.iter();
-        fields.find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        fields
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Whether the server announces that it closes the connection.
     pub(crate) fn closes(&self) -> bool {
-        self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+        self.field("connection")
+            .is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
     /// The id of a JSON-RPC response.
@@ -47,7 +50,11 @@ pub(crate) struct Client<S> {
 
 impl<S: Read + Write> Client<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, unread: Vec::new(), stray: Vec::new() }
+        Self {
+            stream,
+            unread: Vec::new(),
+            stray: Vec::new(),
+        }
     }
 
     /// The connection itself.
@@ -84,7 +91,11 @@ impl<S: Read + Write> Client<S> {
             let length = if method == "HEAD" { 0 } else { length };
             while self.unread.len() < length && !self.unread.starts_with(NEXT) && self.read() {}
             // in a stream any request may be HEAD, and no body begins like a response
-            let length = if self.unread.starts_with(NEXT) { 0 } else { length };
+            let length = if self.unread.starts_with(NEXT) {
+                0
+            } else {
+                length
+            };
             let body = self.unread.drain(..length.min(self.unread.len())).collect();
             return Some(Response { body, ..response });
         }
@@ -115,7 +126,9 @@ impl<S: Read + Write> Client<S> {
     fn take_head(&mut self) -> Result<Option<(Response, usize)>, httparse::Error> {
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut head = httparse::Response::new(&mut fields);
-        let httparse::Status::Complete(end) = head.parse(&self.unread)? else { return Ok(None) };
+        let httparse::Status::Complete(end) = head.parse(&self.unread)? else {
+            return Ok(None);
+        };
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let fields: Vec<_> = head
             .headers
@@ -123,8 +136,14 @@ impl<S: Read + Write> Client<S> {
             .map(|field| (field.name.to_ascii_lowercase(), text(field.value)))
             .collect();
         let status = head.code.expect("a whole head");
-        let response = Response { status, fields, body: Vec::new() };
-        let length = response.field("content-length").map(|length| length.parse().unwrap());
+        let response = Response {
+            status,
+            fields,
+            body: Vec::new(),
+        };
+        let length = response
+            .field("content-length")
+            .map(|length| length.parse().unwrap());
         self.unread.drain(..end);
         Ok(Some((response, length.unwrap_or(0))))
     }
@@ -148,5 +167,8 @@ impl<S: Read + Write> Client<S> {
 }
 
 fn is_reset(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
 }

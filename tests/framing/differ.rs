@@ -80,7 +80,10 @@ mod tests {
             id: None,
             persists: true,
         });
-        Reading { accepted: accepted.collect(), ending }
+        Reading {
+            accepted: accepted.collect(),
+            ending,
+        }
     }
 
     #[test]
@@ -88,14 +91,44 @@ mod tests {
         use Difference::{Extra, Longer, Other, Shorter};
         let two = ["a", "b"];
         for (bodies, ending, theirs, end, expected) in [
-            (&two[..], Ending::Whole, &two[..], End::Silent, Outcome::Same),
-            (&two, Ending::Whole, &two[..1], End::Refused, Outcome::Stricter(1)),
+            (
+                &two[..],
+                Ending::Whole,
+                &two[..],
+                End::Silent,
+                Outcome::Same,
+            ),
+            (
+                &two,
+                Ending::Whole,
+                &two[..1],
+                End::Refused,
+                Outcome::Stricter(1),
+            ),
             (&two, Ending::Whole, &[], End::Refused, Outcome::Stricter(0)),
             (&two, Ending::Whole, &two[..1], End::Closed, Outcome::Same),
-            (&two, Ending::Whole, &two[..1], End::Silent, Outcome::Different(Longer { place: 1 })),
-            (&two[..1], Ending::Refused(400), &two, End::Silent, Outcome::Same),
+            (
+                &two,
+                Ending::Whole,
+                &two[..1],
+                End::Silent,
+                Outcome::Different(Longer { place: 1 }),
+            ),
+            (
+                &two[..1],
+                Ending::Refused(400),
+                &two,
+                End::Silent,
+                Outcome::Same,
+            ),
             (&two[..1], Ending::Closed, &two, End::Silent, Outcome::Same),
-            (&two[..1], Ending::Whole, &two, End::Silent, Outcome::Different(Extra { place: 1 })),
+            (
+                &two[..1],
+                Ending::Whole,
+                &two,
+                End::Silent,
+                Outcome::Different(Extra { place: 1 }),
+            ),
             (
                 &two[..1],
                 Ending::Incomplete,
@@ -108,7 +141,10 @@ mod tests {
                 Ending::Whole,
                 &["a", "c"],
                 End::Silent,
-                Outcome::Different(Other { place: 1, theirs: request("c") }),
+                Outcome::Different(Other {
+                    place: 1,
+                    theirs: request("c"),
+                }),
             ),
         ] {
             let requests = theirs.iter().map(|body| request(body)).collect();

@@ -128,7 +128,11 @@ impl Draft {
 
     fn add(&mut self, rng: &mut Rng, name: &[u8], values: &[&'static [u8]]) {
         let line = [name, rng.pick(values)].concat();
-        if rng.percent(50) { self.before.push(line) } else { self.behind.push(line) }
+        if rng.percent(50) {
+            self.before.push(line)
+        } else {
+            self.behind.push(line)
+        }
     }
 
     fn distort_chunks(&mut self, rng: &mut Rng) {
@@ -163,7 +167,11 @@ impl Draft {
             let at = rng.below(tokens[place].len() + 1);
             let rest = tokens[place].split_off(at);
             // in the place of a byte, or before it
-            let rest = if rng.percent(50) { rest.get(1..).unwrap_or_default() } else { &rest };
+            let rest = if rng.percent(50) {
+                rest.get(1..).unwrap_or_default()
+            } else {
+                &rest
+            };
             tokens.splice(place + 1..place + 1, [stray.to_vec(), rest.to_vec()]);
         }
     }
@@ -192,7 +200,12 @@ impl Draft {
         // one line end more than there are lines
         let count = lines.len();
         let odd = rng.below(count + 2);
-        let end = |at| self.odd_end.filter(|_| at == odd).unwrap_or(self.line_end).to_vec();
+        let end = |at| {
+            self.odd_end
+                .filter(|_| at == odd)
+                .unwrap_or(self.line_end)
+                .to_vec()
+        };
         tokens.push(end(0));
         for (at, line) in lines.into_iter().enumerate() {
             tokens.extend([line, end(at + 1)]);

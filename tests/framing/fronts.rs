@@ -17,8 +17,10 @@ pub(crate) struct Front {
 impl Front {
     /// All of them, as the configurations of the judges define them.
     pub(crate) fn all(folder: &Folder) -> [Self; 3] {
-        ["front-nginx", "front-nginx-streaming", "front-haproxy"]
-            .map(|name| Self { name, socket: folder.file(&format!("{name}.sock")) })
+        ["front-nginx", "front-nginx-streaming", "front-haproxy"].map(|name| Self {
+            name,
+            socket: folder.file(&format!("{name}.sock")),
+        })
     }
 
     /// One client sends a stream, then another one a request.
@@ -33,7 +35,9 @@ impl Front {
                 && !id.starts_with(&own)
                 && !contains(stream, id.as_bytes())
             {
-                return Err(format!("the sender of the stream gets the response to {id}"));
+                return Err(format!(
+                    "the sender of the stream gets the response to {id}"
+                ));
             }
         }
         let id = format!("\"other.{index:x}\"");
@@ -53,7 +57,9 @@ impl Front {
 
 /// The id of a response with a result.
 fn result_id(response: &Response) -> Option<String> {
-    response.id().filter(|id| response.status == 200 && id != "null")
+    response
+        .id()
+        .filter(|id| response.status == 200 && id != "null")
 }
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {

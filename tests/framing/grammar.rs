@@ -35,12 +35,20 @@ pub(crate) fn generate(seed: u64, index: u64) -> Stream {
     let mut tokens = Vec::new();
     // a head that repeats, except for its length, is not parsed from its third time on
     let repeated = rng.percent(10).then(|| Draft::new(rng));
-    let count = if repeated.is_some() { 4 } else { rng.pick(&[1, 1, 2, 2, 3]) };
+    let count = if repeated.is_some() {
+        4
+    } else {
+        rng.pick(&[1, 1, 2, 2, 3])
+    };
     for place in 0..count {
         let mut draft = repeated.clone().unwrap_or_else(|| Draft::new(rng));
         draft.set_body(rng, index, place);
         let is_distorted = repeated.is_none() || place + 1 == count;
-        let oddities = if is_distorted { rng.pick(&[0, 1, 1, 2, 2, 2, 3, 4]) } else { 0 };
+        let oddities = if is_distorted {
+            rng.pick(&[0, 1, 1, 2, 2, 2, 3, 4])
+        } else {
+            0
+        };
         for _ in 0..oddities {
             draft.distort(rng);
         }

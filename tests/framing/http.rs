@@ -39,16 +39,25 @@ impl Request {
     /// A request with its target in any form.
     pub(crate) fn new(method: &str, target: &[u8], body: &[u8]) -> Self {
         let (method, body) = (method.to_owned(), body.to_vec());
-        Self { method, target: origin_form(target), body }
+        Self {
+            method,
+            target: origin_form(target),
+            body,
+        }
     }
 }
 
 fn origin_form(target: &[u8]) -> Vec<u8> {
     let scheme = target.windows(3).position(|bytes| bytes == b"://");
     let is_absolute = |at: &usize| target[..*at].iter().all(u8::is_ascii_alphabetic);
-    let Some(scheme) = scheme.filter(is_absolute) else { return target.to_vec() };
+    let Some(scheme) = scheme.filter(is_absolute) else {
+        return target.to_vec();
+    };
     let rest = &target[scheme + 3..];
-    let path = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let path = rest
+        .iter()
+        .position(|byte| matches!(byte, b'/' | b'?'))
+        .unwrap_or(rest.len());
     match rest.get(path) {
         Some(b'/') => rest[path..].to_vec(),
         _ => [b"/", &rest[path..]].concat(),
@@ -116,7 +125,9 @@ enum Client {
 
 fn next_request(stream: &[u8], at: usize, step: usize) -> Result<(Accepted, Client), Ending> {
     let rest = &stream[at..];
-    let Some(start) = start_of_head(rest) else { return Err(Ending::Whole) };
+    let Some(start) = start_of_head(rest) else {
+        return Err(Ending::Whole);
+    };
     let size = head_size(rest, step)?;
     let head = Bytes::copy_from_slice(&rest[start..size]);
     let parsed = parse(&head).map_err(refused)?;
@@ -143,9 +154,17 @@ fn next_request(stream: &[u8], at: usize, step: usize) -> Result<(Accepted, Clie
         Verdict::Call => answer_to(&body),
         Verdict::Status(status) => (status, None),
     };
-    let client = if parsed.keeps_alive { Client::Continues } else { Client::Closes };
+    let client = if parsed.keeps_alive {
+        Client::Continues
+    } else {
+        Client::Closes
+    };
     let accepted = Accepted {
-        request: Request::new(parsed.header.method.as_str(), parsed.header.raw_path(), &body),
+        request: Request::new(
+            parsed.header.method.as_str(),
+            parsed.header.raw_path(),
+            &body,
+        ),
         version: parsed.header.version,
         end: at + size + length,
         status,
@@ -162,7 +181,10 @@ fn refused(reason: Reason) -> Ending {
 /// Where the head ends, searched as the bytes arrive.
 fn head_size(rest: &[u8], step: usize) -> Result<usize, Ending> {
     let mut searched = 0;
-    for arrived in (0..rest.len()).step_by(step).map(|at| (at + step).min(rest.len())) {
+    for arrived in (0..rest.len())
+        .step_by(step)
+        .map(|at| (at + step).min(rest.len()))
+    {
         match end_of_head(&rest[..arrived], searched) {
             Some(end) if end <= HEADER_SIZE => return Ok(end),
             None if arrived < HEADER_SIZE => searched = arrived.saturating_sub(2),
@@ -224,7 +246,11 @@ impl Limiter for Unlimited {
 
 static LIMITER: LazyLock<Unlimited> = LazyLock::new(|| {
     let quota = Quota::per_minute(Quota::MAX).expect("the largest");
-    Unlimited(RateLimiter::new(quota, NonZeroU32::MIN, BuildHasherDefault::default()))
+    Unlimited(RateLimiter::new(
+        quota,
+        NonZeroU32::MIN,
+        BuildHasherDefault::default(),
+    ))
 });
 
 static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(|| GatewayPolicy {
@@ -236,9 +262,19 @@ static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(|| GatewayPolicy {
 fn verdict_on(header: &RequestHeader, raw: &[u8]) -> Verdict {
     let headers: &HeaderMap = &header.headers;
     let (method, target) = (header.method.as_str(), header.raw_path());
-    let head = Head { method, target, version: header.version, headers, raw, peer: None };
+    let head = Head {
+        method,
+        target,
+        version: header.version,
+        headers,
+        raw,
+        peer: None,
+    };
     let judged = POLICY.judge(&head);
-    match POLICY.admit(&judged, &*LIMITER, Millis(0), |_| Some(())).verdict {
+    match POLICY
+        .admit(&judged, &*LIMITER, Millis(0), |_| Some(()))
+        .verdict
+    {
         Ok(Admitted::Call(_)) => Verdict::Call,
         Ok(Admitted::Health) => Verdict::Status(200),
         Ok(Admitted::Preflight) => Verdict::Status(204),
@@ -264,6 +300,10 @@ fn targets_are_compared_in_origin_form() {
         ("/http://x/", "/http://x/"),
         ("*", "*"),
     ] {
-        assert_eq!(origin_form(target.as_bytes()), expected.as_bytes(), "{target}");
+        assert_eq!(
+            origin_form(target.as_bytes()),
+            expected.as_bytes(),
+            "{target}"
+        );
     }
 }

@@ -85,7 +85,9 @@ impl Judge {
         let mut responses = Vec::new();
         client.stream().set_read_timeout(Some(QUIET)).unwrap();
         while responses.len() < expected && client.is_readable() {
-            let Some(response) = client.next("") else { return responses };
+            let Some(response) = client.next("") else {
+                return responses;
+            };
             responses.push(response);
         }
         client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
@@ -134,12 +136,21 @@ impl Judges {
         };
         let mut nginx = Command::new("nginx");
         let file = configured("nginx.conf", include_str!("nginx.conf"));
-        nginx.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-c"]).arg(file);
+        nginx
+            .args([
+                "-e",
+                "stderr",
+                "-g",
+                "daemon off; master_process off;",
+                "-c",
+            ])
+            .arg(file);
         let mut haproxy = Command::new("haproxy");
         haproxy.args(["-db", "-f"]);
         haproxy.arg(configured("haproxy.cfg", include_str!("haproxy.cfg")));
         let mut node = Command::new("node");
-        node.arg("tests/framing/llhttp.js").arg(folder.file("llhttp.sock"));
+        node.arg("tests/framing/llhttp.js")
+            .arg(folder.file("llhttp.sock"));
         let mut processes = Vec::new();
         let judge = |name, ends| {
             let socket = folder.file(&format!("{name}.sock"));
@@ -157,6 +168,9 @@ impl Judges {
             processes.push(process);
             all.push(judge);
         }
-        Self { all, _processes: processes }
+        Self {
+            all,
+            _processes: processes,
+        }
     }
 }

@@ -44,8 +44,9 @@ pub(crate) const KNOWN: &[Known] = &[
                 Difference::Other { theirs, .. } => theirs.body.is_empty(),
                 _ => false,
             };
-            let has_tab =
-                [&b"chunked\t"[..], b"chunked \t"].iter().any(|end| contains(stream, end));
+            let has_tab = [&b"chunked\t"[..], b"chunked \t"]
+                .iter()
+                .any(|end| contains(stream, end));
             is_skipped && has_tab && contains(stream, b"\r\nUpgrade: ")
         },
     },

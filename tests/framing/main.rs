@@ -7,7 +7,10 @@
 //! `fronts` through real front proxies. `minimise` shortens a disagreement, `known` lists those in
 //! which the program is right. `campaign` runs all of it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, too"
+)]
 
 mod campaign;
 mod client;

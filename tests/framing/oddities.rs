@@ -10,11 +10,18 @@ static ALL: LazyLock<BTreeMap<&str, Vec<&[u8]>>> = LazyLock::new(|| {
     let mut section = "";
     let lines = include_str!("oddities.txt").lines();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+        if let Some(name) = line
+            .strip_prefix('[')
+            .and_then(|line| line.strip_suffix(']'))
+        {
             section = name;
             continue;
         }
-        let spelling = if line == "<empty>" { Vec::new() } else { unescape(line) };
+        let spelling = if line == "<empty>" {
+            Vec::new()
+        } else {
+            unescape(line)
+        };
         let spellings: &mut Vec<&[u8]> = all.entry(section).or_default();
         spellings.push(spelling.leak());
     }

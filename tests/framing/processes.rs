@@ -48,13 +48,24 @@ impl Process {
     pub(crate) fn start(mut command: Command, folder: &Folder) -> Self {
         // Debian has servers outside PATH for other users than root
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
-        let program = Path::new(command.get_program()).file_name().expect("it has a name");
+        let program = Path::new(command.get_program())
+            .file_name()
+            .expect("it has a name");
         let program = program.to_string_lossy().into_owned();
         let log = folder.file(&format!("{program}.log"));
         let errors = File::create(&log).expect("the folder is ours");
-        command.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let child = command.spawn().unwrap_or_else(|error| panic!("install {program}: {error}"));
-        Self { child, log: Some(log) }
+        command
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors);
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("install {program}: {error}"));
+        Self {
+            child,
+            log: Some(log),
+        }
     }
 
     /// A process whose errors are read elsewhere.
@@ -68,7 +79,11 @@ impl Process {
         while UnixStream::connect(socket).is_err() {
             let ended = self.child.try_wait().expect("it is our child");
             assert!(ended.is_none(), "it ended: {ended:?}");
-            assert!(Instant::now() < deadline, "nothing listens on {}", socket.display());
+            assert!(
+                Instant::now() < deadline,
+                "nothing listens on {}",
+                socket.display()
+            );
             std::thread::yield_now();
         }
     }

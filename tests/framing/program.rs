@@ -31,13 +31,18 @@ impl Program {
         let mut command = Command::new(program);
         command.args(["serve", "--config"]).arg(file);
         command.env_remove("PORTCULLIS");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut process = Process::of(command.spawn().expect("the program can be started"));
         let log = process.child.stderr.take().expect("it is piped");
         let mut lines = BufReader::new(log).lines();
         let mut seen = Vec::new();
         let address = loop {
-            let Some(Ok(line)) = lines.next() else { panic!("it ended: {}", seen.join("\n")) };
+            let Some(Ok(line)) = lines.next() else {
+                panic!("it ended: {}", seen.join("\n"))
+            };
             let entry: Value = serde_json::from_str(&line).unwrap_or_default();
             if entry["message"] == "listening" && entry["surface"] == "gateway" {
                 let address = entry["address"].as_str().expect("an address");
@@ -46,7 +51,10 @@ impl Program {
             seen.push(line);
         };
         std::thread::spawn(move || lines.for_each(drop));
-        Self { _process: process, address }
+        Self {
+            _process: process,
+            address,
+        }
     }
 
     fn connect(&self) -> Client<TcpStream> {
@@ -67,7 +75,9 @@ impl Program {
         let mut client = self.connect();
         let mut at = 0;
         for (place, accepted) in ours.accepted.iter().enumerate() {
-            stream[at..accepted.end].chunks(piece).for_each(|piece| client.send(piece));
+            stream[at..accepted.end]
+                .chunks(piece)
+                .for_each(|piece| client.send(piece));
             at = accepted.end;
             let response = client.next(&accepted.request.method);
             check(place, accepted, response.as_ref())?;
@@ -79,7 +89,9 @@ impl Program {
                 return Err(format!("request {place} ends the connection"));
             }
         }
-        stream[at..].chunks(piece).for_each(|piece| client.send(piece));
+        stream[at..]
+            .chunks(piece)
+            .for_each(|piece| client.send(piece));
         let _closed_already = client.stream().shutdown(Shutdown::Write);
         match ours.ending {
             Ending::Refused(status) => ends(&mut client, &[status]),
@@ -114,7 +126,9 @@ impl Program {
 }
 
 fn check(place: usize, accepted: &Accepted, response: Option<&Response>) -> Result<(), String> {
-    let Some(response) = response else { return Err(format!("request {place} is not answered")) };
+    let Some(response) = response else {
+        return Err(format!("request {place} is not answered"));
+    };
     let (status, id) = (response.status, response.id());
     if status != accepted.status || (accepted.id.is_some() && id != accepted.id) {
         let (expected, expected_id) = (accepted.status, &accepted.id);

@@ -22,10 +22,15 @@ pub(crate) const READ: &str = "x-read";
 /// Starts the servers for the rest of the process: two that report what they read, on these
 /// sockets, and the node, whose address is returned.
 pub(crate) fn start(judge: &Path, origin: &Path) -> SocketAddr {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let entered = runtime.enter();
     let unix = [judge, origin].map(|path| UnixListener::bind(path).expect("the folder is ours"));
-    let node = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
+    let node = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a free port");
     drop(entered);
     let address = node.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -64,7 +69,10 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, service: Service) {
     });
     // a stream ends with the end of the client's output
     let mut server = hyper::server::conn::http1::Builder::new();
-    let _its_end = server.half_close(true).serve_connection(TokioIo::new(stream), respond).await;
+    let _its_end = server
+        .half_close(true)
+        .serve_connection(TokioIo::new(stream), respond)
+        .await;
 }
 
 /// Responds with the request in a field; refuses a malformed body, and ends the connection after an
@@ -77,19 +85,25 @@ async fn report(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyp
             let target = hex::encode(parts.uri.to_string());
             let body = hex::encode(body.to_bytes());
             let read = format!("{} {target}:{body}", parts.method);
-            response.headers_mut().insert(READ, HeaderValue::try_from(read).expect("digits"));
+            response
+                .headers_mut()
+                .insert(READ, HeaderValue::try_from(read).expect("digits"));
         }
         Err(error) if is_incomplete(&error) => return Err(error),
         Err(_) => {
             *response.status_mut() = StatusCode::BAD_REQUEST;
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
     Ok(response)
 }
 
 fn is_incomplete(error: &hyper::Error) -> bool {
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<io::Error>());
     error.is_incomplete_message()
         || cause.is_some_and(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
 }
@@ -101,6 +115,8 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyp
     let answer = serde_json::json!({ "jsonrpc": "2.0", "id": call["id"], "result": "0x1" });
     let mut response = Response::new(Full::from(answer.to_string()));
     let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(hyper::header::CONTENT_TYPE, json);
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, json);
     Ok(response)
 }

@@ -22,7 +22,10 @@ const DIRECTORY: &str = "https://127.0.0.1:1/dir";
 /// Where the certificate for these domains is, in the folder.
 fn file(domains: &[&str]) -> String {
     let of_all = Sha256::digest(format!("{DIRECTORY} {}", domains.join(" ")));
-    let of_all: String = of_all[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    let of_all: String = of_all[..4]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{}-{of_all}.pem", domains[0])
 }
 
@@ -32,12 +35,18 @@ fn ordered(node: SocketAddr, folder: &Folder) -> Setup {
         .set("gateway.tls.domains", &format!("[\"{NAME}\"]"))
         .set("tls.acme.terms_accepted", "true")
         .set("tls.acme.directory", &format!("\"{DIRECTORY}\""))
-        .set("tls.acme.folder", &format!("\"{}\"", folder.path().display()))
+        .set(
+            "tls.acme.folder",
+            &format!("\"{}\"", folder.path().display()),
+        )
 }
 
 /// Stores a certificate for [`NAME`] as an order does.
 fn store(pair: &Pair, folder: &Folder, domains: &[&str]) {
-    folder.secret(&file(domains), &format!("{}\n{}", pair.key, pair.certificate));
+    folder.secret(
+        &file(domains),
+        &format!("{}\n{}", pair.key, pair.certificate),
+    );
 }
 
 /// Polls `/readyz?verbose` until it has these words.
@@ -75,7 +84,11 @@ fn a_listener_without_its_certificate_is_closed() {
             && metrics["portcullis_acme_failed_attempts"] >= 1.0
     });
     let line = edge.line("the failure", |line| line["message"] == "not issued");
-    assert_eq!((&line["domain"], &line["level"]), (&NAME.into(), &"warn".into()), "{line}");
+    assert_eq!(
+        (&line["domain"], &line["level"]),
+        (&NAME.into(), &"warn".into()),
+        "{line}"
+    );
 }
 
 #[test]
@@ -89,7 +102,11 @@ fn a_stored_certificate_serves_without_its_authority() {
     let metrics = metrics(&edge);
     assert_eq!(metrics["portcullis_acme_failed_attempts"], 0.0);
     let begin = "portcullis_tls_certificate_not_before_seconds";
-    assert_eq!(series(&metrics, begin, &["gateway"]), 157_766_400.0, "1 January 1975");
+    assert_eq!(
+        series(&metrics, begin, &["gateway"]),
+        157_766_400.0,
+        "1 January 1975"
+    );
 }
 
 #[test]
@@ -111,13 +128,20 @@ fn a_challenge_that_nobody_waits_for_is_refused() {
         let refused = handshake(edge.gateway(), pair.config(ANY, protocols));
         assert!(refused.is_err(), "{protocols:?}");
     }
-    let mixed = handshake(edge.gateway(), pair.config(ANY, &["acme-tls/1", "http/1.1"]));
+    let mixed = handshake(
+        edge.gateway(),
+        pair.config(ANY, &["acme-tls/1", "http/1.1"]),
+    );
     let agreed = mixed.expect("a protocol in common").1;
     assert_eq!(agreed.as_deref(), Some("http/1.1"));
     eventually(&edge, "they are counted", |metrics| {
         let of = |outcome: &str| {
             let outcome = format!("outcome=\"{outcome}\"");
-            series(metrics, "portcullis_tls_handshakes_total", &["gateway", &outcome])
+            series(
+                metrics,
+                "portcullis_tls_handshakes_total",
+                &["gateway", &outcome],
+            )
         };
         (of("incompatible"), of("challenge"), of("ok")) == (2.0, 0.0, 1.0)
     });
@@ -139,7 +163,9 @@ fn other_domains_keep_the_last_certificate_meanwhile() {
     let next = Pair::new();
     store(&next, &folder, &[NAME, &format!("www.{NAME}")]);
     edge.signal("HUP");
-    eventually(&edge, "all is well", |metrics| metrics["portcullis_acme_failed_attempts"] == 0.0);
+    eventually(&edge, "all is well", |metrics| {
+        metrics["portcullis_acme_failed_attempts"] == 0.0
+    });
     let answer = next.client(edge.gateway()).ask(&Request::post(QUESTION));
     assert_result(&answer, "7", RESULT, "the new one is there");
 }
@@ -150,16 +176,26 @@ fn another_authority_needs_a_restart() {
     store(&pair, &folder, &[NAME]);
     let setup = ordered(node.address(), &folder);
     let edge = setup.start();
-    edge.rewrite(&setup.clone().set("tls.acme.directory", "\"https://127.0.0.1:2/dir\""));
+    edge.rewrite(
+        &setup
+            .clone()
+            .set("tls.acme.directory", "\"https://127.0.0.1:2/dir\""),
+    );
     edge.signal("HUP");
     let change = edge.line("the change", |line| line["key"] == "tls.acme.directory");
     assert_eq!(change["effective"], "after a restart");
     edge.rewrite(&setup.set("gateway.tls.http2", "false"));
     edge.signal("HUP");
     edge.line("another reload", |line| line["key"] == "gateway.tls.http2");
-    assert!(says(&edge, "ready: ok").contains("verdict: ok"), "nothing is ordered");
+    assert!(
+        says(&edge, "ready: ok").contains("verdict: ok"),
+        "nothing is ordered"
+    );
     let metrics = metrics(&edge);
-    assert_eq!(metrics["portcullis_acme_orders_total{outcome=\"failed\"}"], 0.0);
+    assert_eq!(
+        metrics["portcullis_acme_orders_total{outcome=\"failed\"}"],
+        0.0
+    );
 }
 
 #[test]
@@ -173,7 +209,12 @@ fn the_first_section_of_acme_needs_a_restart() {
         let message = line["message"].as_str().unwrap_or_default();
         message.contains("nothing changed: [tls.acme] is new: it needs a restart")
     });
-    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "still in the clear");
+    assert_result(
+        &edge.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "still in the clear",
+    );
 }
 
 #[test]
@@ -183,7 +224,10 @@ fn port_80_redirects_to_the_domains_only() {
     let setup = ordered(Node::nowhere(), &folder);
     let setup = setup.set("tls.acme.http_address", "\"127.0.0.1:0\"");
     for (redirects, status) in [("true", 308), ("false", 404)] {
-        let edge = setup.clone().set("tls.acme.http_redirect", redirects).start();
+        let edge = setup
+            .clone()
+            .set("tls.acme.http_redirect", redirects)
+            .start();
         let listening = edge.line("the listener", |line| {
             line["message"] == "listening" && line["surface"] == "acme"
         });
@@ -203,8 +247,14 @@ fn port_80_redirects_to_the_domains_only() {
         }
         for (head, status) in [
             ("GET / HTTP/1.1\r\nHost: elsewhere.test\r\n\r\n", 404),
-            ("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: edge.test\r\n\r\n", 404),
-            ("POST / HTTP/1.1\r\nHost: edge.test\r\nContent-Length: 0\r\n\r\n", 405),
+            (
+                "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: edge.test\r\n\r\n",
+                404,
+            ),
+            (
+                "POST / HTTP/1.1\r\nHost: edge.test\r\nContent-Length: 0\r\n\r\n",
+                405,
+            ),
             ("GET / HTTP/1.1\r\nno field\r\n\r\n", 400),
         ] {
             assert_eq!(ask(head), (status, None), "{head}");
@@ -219,7 +269,10 @@ fn check_reports_what_an_authority_needs() {
     let output = setup.run("check");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "an order is no mistake: {text}");
-    assert!(text.contains("an authority connects to port 443 of a domain"), "{text}");
+    assert!(
+        text.contains("an authority connects to port 443 of a domain"),
+        "{text}"
+    );
     let output = setup.run_with("check", &["--live"], "");
     let text = String::from_utf8_lossy(&output.stdout);
     for words in [
@@ -229,9 +282,18 @@ fn check_reports_what_an_authority_needs() {
         assert!(text.contains(words), "{words}: {text}");
     }
     let setup = setup
-        .set("tls.acme.ca_file", &format!("\"{}\"", folder.file("none.pem")))
+        .set(
+            "tls.acme.ca_file",
+            &format!("\"{}\"", folder.file("none.pem")),
+        )
         .set("tls.acme.eab_key_id", "\"kid\"")
-        .set("tls.acme.eab_key_file", &format!("\"{}\"", folder.secret("eab", "not base64!")));
+        .set(
+            "tls.acme.eab_key_file",
+            &format!("\"{}\"", folder.secret("eab", "not base64!")),
+        );
     let text = String::from_utf8_lossy(&setup.run("check").stdout).into_owned();
-    assert!(text.contains("tls.acme.eab_key_file") && text.contains("base64url"), "{text}");
+    assert!(
+        text.contains("tls.acme.eab_key_file") && text.contains("base64url"),
+        "{text}"
+    );
 }

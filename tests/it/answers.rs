@@ -53,7 +53,12 @@ fn thirteen() -> Vec<(&'static str, String, String, String)> {
         none("starknet_specVersion"),
         none("starknet_chainId"),
         none("starknet_blockNumber"),
-        one("starknet_getBlockWithTxHashes", "block_id", "\"pre_confirmed\"", "\"pre_confirmed\""),
+        one(
+            "starknet_getBlockWithTxHashes",
+            "block_id",
+            "\"pre_confirmed\"",
+            "\"pre_confirmed\"",
+        ),
         hash("starknet_getTransactionByHash"),
         hash("starknet_getTransactionReceipt"),
         hash("starknet_getTransactionStatus"),
@@ -96,7 +101,10 @@ fn each_read_is_forwarded_in_canonical_form() {
             let members = format!("\"id\":{id},\"method\":\"{method}\",\"params\":{sent}");
             let expected = format!("{{\"jsonrpc\":\"2.0\",{members}}}");
             let came = String::from_utf8(call.body).unwrap();
-            assert_eq!(came, expected, "{method} {params}: what was judged is what is sent");
+            assert_eq!(
+                came, expected,
+                "{method} {params}: what was judged is what is sent"
+            );
         }
     }
 }
@@ -106,7 +114,12 @@ fn params_may_be_omitted_when_none_are_required() {
     let node = Node::start(echo);
     let edge = Edge::start(&node);
     let body = r#"{"id":1,"jsonrpc":"2.0","method":"starknet_specVersion"}"#;
-    assert_result(&edge.ask(&Request::post(body)), "1", "{}", "as starknet.js asks");
+    assert_result(
+        &edge.ask(&Request::post(body)),
+        "1",
+        "{}",
+        "as starknet.js asks",
+    );
 }
 
 #[test]
@@ -126,20 +139,43 @@ fn no_client_header_reaches_the_node() {
         ("X-Forwarded-Host", "secret-of-the-client"),
         ("X-Api-Key", "secret-of-the-client"),
         ("X-Request-Id", "secret-of-the-client"),
-        ("Connection", "X-Api-Key, Host, Content-Length, Accept-Encoding"),
+        (
+            "Connection",
+            "X-Api-Key, Host, Content-Length, Accept-Encoding",
+        ),
         ("Host", "edge.test"),
     ];
     let plain = Request::post(QUESTION).without("Host");
-    let request = hostile.iter().fold(plain, |own, (name, value)| own.with(name, value));
+    let request = hostile
+        .iter()
+        .fold(plain, |own, (name, value)| own.with(name, value));
     assert_eq!(edge.ask(&request).status, 200, "odd headers do no harm");
     let call = node.calls().pop().expect("the node was queried");
-    assert!(call.head.starts_with("POST /rpc HTTP/1.1\r\n"), "the node's own path: {}", call.head);
-    assert!(!call.head.contains("secret-of-the-client"), "nothing crosses: {}", call.head);
+    assert!(
+        call.head.starts_with("POST /rpc HTTP/1.1\r\n"),
+        "the node's own path: {}",
+        call.head
+    );
+    assert!(
+        !call.head.contains("secret-of-the-client"),
+        "nothing crosses: {}",
+        call.head
+    );
     let headers = call.headers();
-    let known =
-        ["host", "content-type", "content-length", "accept", "accept-encoding", "user-agent"];
+    let known = [
+        "host",
+        "content-type",
+        "content-length",
+        "accept",
+        "accept-encoding",
+        "user-agent",
+    ];
     for (name, _) in &headers {
-        assert!(known.contains(&name.as_str()), "{name} is not one of ours: {}", call.head);
+        assert!(
+            known.contains(&name.as_str()),
+            "{name} is not one of ours: {}",
+            call.head
+        );
     }
     let authority = node.address().to_string();
     let length = call.body.len().to_string();
@@ -198,7 +234,12 @@ fn whitespace_and_member_order_do_not_matter() {
     let edge = Edge::start(&node);
     let body = "\r\n { \"params\" : [ ] ,\t\"method\":\"starknet_chainId\", \"id\" : 7 ,\n\
                 \"jsonrpc\":\"2.0\" } \n";
-    assert_result(&edge.ask(&Request::post(body)), "7", RESULT, "JSON as people write it");
+    assert_result(
+        &edge.ask(&Request::post(body)),
+        "7",
+        RESULT,
+        "JSON as people write it",
+    );
 }
 
 #[test]
@@ -206,7 +247,9 @@ fn large_answers_pass_whole() {
     let sizes = [0, 1, 4_000, 4_096, 65_536, 1_700_000, 4_000_000];
     let text = |size: usize| format!("\"{}\"", "ab".repeat(size / 2));
     let node = Node::start(move |call: &Call| {
-        let size = call.json()["params"]["block_id"]["block_number"].as_u64().unwrap();
+        let size = call.json()["params"]["block_id"]["block_number"]
+            .as_u64()
+            .unwrap();
         send(result(call, &text(usize::try_from(size).unwrap())))
     });
     let edge = Edge::start(&node);
@@ -215,7 +258,12 @@ fn large_answers_pass_whole() {
         let params = format!(r#"[{{"block_number":{size}}}]"#);
         let request = Request::post(rpc("7", "starknet_getBlockWithTxHashes", &params));
         let response = client.ask(&request);
-        assert_result(&response, "7", &text(size), &format!("an answer of {size} bytes"));
+        assert_result(
+            &response,
+            "7",
+            &text(size),
+            &format!("an answer of {size} bytes"),
+        );
     }
 }
 
@@ -226,11 +274,19 @@ fn healthz_answers_get_and_head_without_the_node() {
     assert_common(&get, "GET /healthz");
     assert_eq!((get.status, get.text().trim_end()), (200, "ok"), "alive");
     let mut client = edge.client();
-    client.send(Request::new("HEAD", "/healthz").with("Connection", "close").bytes());
+    client.send(
+        Request::new("HEAD", "/healthz")
+            .with("Connection", "close")
+            .bytes(),
+    );
     let head = client.response_to_head();
     assert_common(&head, "HEAD /healthz");
     assert_eq!(head.status, 200, "HEAD is like GET");
-    assert_eq!(head.header("Content-Type"), get.header("Content-Type"), "HEAD is like GET");
+    assert_eq!(
+        head.header("Content-Type"),
+        get.header("Content-Type"),
+        "HEAD is like GET"
+    );
     client.ends("except for the body");
 }
 
@@ -241,18 +297,34 @@ fn valid_request_ids_are_echoed_others_replaced() {
     let ask = |id: &str| {
         let response = edge.ask(&Request::post(QUESTION).with("X-Request-Id", id));
         assert_common(&response, id);
-        response.header("X-Request-Id").unwrap_or_default().to_owned()
+        response
+            .header("X-Request-Id")
+            .unwrap_or_default()
+            .to_owned()
     };
     let long = "a".repeat(64);
     for id in ["12345678", "ABCD-efgh-0123", "--------", long.as_str()] {
         assert_eq!(ask(id), id, "a request id that fits is used");
     }
     let longer = "a".repeat(65);
-    let others = ["", "1234567", &longer, "with space", "under_score", "a%0d%0ab", "ünïcödé"];
+    let others = [
+        "",
+        "1234567",
+        &longer,
+        "with space",
+        "under_score",
+        "a%0d%0ab",
+        "ünïcödé",
+    ];
     for id in others {
         assert_ne!(ask(id), id, "a request id that does not fit is replaced");
     }
-    let minted = || edge.ask(&Request::post(QUESTION)).header("X-Request-Id").unwrap().to_owned();
+    let minted = || {
+        edge.ask(&Request::post(QUESTION))
+            .header("X-Request-Id")
+            .unwrap()
+            .to_owned()
+    };
     assert_ne!(minted(), minted(), "every request has its own");
 }
 
@@ -268,15 +340,28 @@ fn traceparent_is_passed_on_if_it_is_one() {
         let sent = headers.into_iter().find(|(name, _)| name == "traceparent");
         sent.map(|(_, value)| value)
     };
-    assert_eq!(sent_for(parent).as_deref(), Some(parent), "a trace goes on to the node");
-    for noise in ["", "1", "00-0af7-b7ad-01", &parent.to_uppercase(), &format!("{parent}, x")] {
+    assert_eq!(
+        sent_for(parent).as_deref(),
+        Some(parent),
+        "a trace goes on to the node"
+    );
+    for noise in [
+        "",
+        "1",
+        "00-0af7-b7ad-01",
+        &parent.to_uppercase(),
+        &format!("{parent}, x"),
+    ] {
         assert_eq!(sent_for(noise), None, "{noise:?} does not cross");
     }
 }
 
 /// The value of a header as a sorted list, in lower case.
 fn list(response: &crate::support::response::Response, name: &str) -> Vec<String> {
-    let value = response.header(name).unwrap_or_default().to_ascii_lowercase();
+    let value = response
+        .header(name)
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let mut items: Vec<String> = value
         .split(',')
         .map(|item| item.trim().to_owned())
@@ -296,14 +381,33 @@ fn a_browser_of_any_origin_may_ask() {
         .with("Access-Control-Request-Headers", "content-type");
     let response = edge.ask(&preflight);
     assert_common(&response, "a preflight");
-    assert!([200, 204].contains(&response.status), "a preflight passes: {response:?}");
+    assert!(
+        [200, 204].contains(&response.status),
+        "a preflight passes: {response:?}"
+    );
     assert!(response.body.is_empty(), "a preflight has no body");
-    assert_eq!(response.header("Access-Control-Allow-Origin"), Some("*"), "any origin");
-    assert!(list(&response, "Access-Control-Allow-Methods").contains(&"post".into()), "POST");
+    assert_eq!(
+        response.header("Access-Control-Allow-Origin"),
+        Some("*"),
+        "any origin"
+    );
+    assert!(
+        list(&response, "Access-Control-Allow-Methods").contains(&"post".into()),
+        "POST"
+    );
     let headers = list(&response, "Access-Control-Allow-Headers");
-    let allowed = ["content-type", "traceparent", "x-chain-position", "x-request-id"];
+    let allowed = [
+        "content-type",
+        "traceparent",
+        "x-chain-position",
+        "x-request-id",
+    ];
     assert_eq!(headers, allowed, "what a client may send");
-    assert_eq!(response.header("Access-Control-Max-Age"), Some("86400"), "for a day");
+    assert_eq!(
+        response.header("Access-Control-Max-Age"),
+        Some("86400"),
+        "for a day"
+    );
     let exposed = [
         "ratelimit",
         "ratelimit-policy",
@@ -315,8 +419,16 @@ fn a_browser_of_any_origin_may_ask() {
     for body in [QUESTION, "{"] {
         let response = edge.ask(&Request::post(body).with("Origin", "https://wallet.test"));
         assert_common(&response, "a request of a browser");
-        assert_eq!(response.header("Access-Control-Allow-Origin"), Some("*"), "{body}");
-        assert_eq!(list(&response, "Access-Control-Expose-Headers"), exposed, "{body}");
+        assert_eq!(
+            response.header("Access-Control-Allow-Origin"),
+            Some("*"),
+            "{body}"
+        );
+        assert_eq!(
+            list(&response, "Access-Control-Expose-Headers"),
+            exposed,
+            "{body}"
+        );
         let credentials = response.header("Access-Control-Allow-Credentials");
         assert_eq!(credentials, None, "no credentials: {body}");
     }
@@ -336,14 +448,30 @@ fn a_list_of_origins_narrows_who_may_ask() {
         };
         let response = edge.ask(&request.with("Origin", origin));
         assert_common(&response, origin);
-        assert!(list(&response, "Vary").contains(&"origin".into()), "the answer varies: {origin}");
-        response.header("Access-Control-Allow-Origin").map(str::to_owned)
+        assert!(
+            list(&response, "Vary").contains(&"origin".into()),
+            "the answer varies: {origin}"
+        );
+        response
+            .header("Access-Control-Allow-Origin")
+            .map(str::to_owned)
     };
     for method in ["OPTIONS", "POST"] {
         for origin in ["https://a.test", "https://b.test:8443"] {
-            assert_eq!(allowed(method, origin).as_deref(), Some(origin), "{method} of {origin}");
+            assert_eq!(
+                allowed(method, origin).as_deref(),
+                Some(origin),
+                "{method} of {origin}"
+            );
         }
-        for origin in ["https://c.test", "http://a.test", "https://a.test.evil", "null", "*", ""] {
+        for origin in [
+            "https://c.test",
+            "http://a.test",
+            "https://a.test.evil",
+            "null",
+            "*",
+            "",
+        ] {
             assert_eq!(allowed(method, origin), None, "{method} of {origin:?}");
         }
     }

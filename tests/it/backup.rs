@@ -91,7 +91,11 @@ fn assert_restored(stage: &Stage, setup: &Setup, written: &[Signed]) {
         let answer = Client::connect(relay.relay()).ask(&post("/rpc", write.body()));
         submitted(&answer, write.hash, "a repeat after the restore");
     }
-    assert_eq!(stage.adds().len(), sent, "what is in the journal is not sent again");
+    assert_eq!(
+        stage.adds().len(),
+        sent,
+        "what is in the journal is not sent again"
+    );
     assert_ne!(written[0].hash, Felt::ZERO);
 }
 
@@ -103,13 +107,20 @@ fn a_backup_of_a_writing_relay_is_whole() {
         for number in 0..3 {
             last = elsewhere.file(&format!("{number}.db"));
             let said = succeeds(&backup(&stage.setup, &last));
-            assert!(said.starts_with(&last) && said.trim_end().ends_with("bytes"), "{said}");
+            assert!(
+                said.starts_with(&last) && said.trim_end().ends_with("bytes"),
+                "{said}"
+            );
         }
     });
     let mode = Path::new(&last).metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "only its owner reads it");
     assert_eq!(files(&elsewhere, "2"), ["2.db"], "it is one file");
-    assert_restored(&stage, &on(&stage.setup, &format!("\"sqlite:{last}\"")), &written);
+    assert_restored(
+        &stage,
+        &on(&stage.setup, &format!("\"sqlite:{last}\"")),
+        &written,
+    );
 }
 
 #[test]
@@ -124,11 +135,20 @@ fn a_dump_of_a_writing_relay_is_whole() {
         let refused = backup(&setup, &dump);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         let said = text(&refused.stderr);
-        let command = said.lines().find(|line| line.contains("pg_dump")).expect("a command");
+        let command = said
+            .lines()
+            .find(|line| line.contains("pg_dump"))
+            .expect("a command");
         succeeds(&Command::new("sh").args(["-c", command]).output().unwrap());
     });
     let url = to.url();
-    let arguments = ["--exit-on-error", "--no-owner", "--dbname", url.trim_matches('"'), &dump];
+    let arguments = [
+        "--exit-on-error",
+        "--no-owner",
+        "--dbname",
+        url.trim_matches('"'),
+        &dump,
+    ];
     succeeds(&Command::new("pg_restore").args(arguments).output().unwrap());
     assert_restored(&stage, &on(&setup, &to.url()), &written);
 }
@@ -141,7 +161,11 @@ fn a_backup_overwrites_nothing() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains(&taken), "{refused:?}");
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "mine");
-    assert_eq!(files(&stage.folder, "taken.db"), ["taken.db"], "nothing is left next to it");
+    assert_eq!(
+        files(&stage.folder, "taken.db"),
+        ["taken.db"],
+        "nothing is left next to it"
+    );
 }
 
 #[test]
@@ -151,18 +175,33 @@ fn a_failed_backup_leaves_no_file() {
     let stage = Stage::scripted();
     let setup = on(&stage.setup, &store);
     let failed = backup(&setup, &folder.file("backup.db"));
-    assert_eq!(failed.status.code(), Some(70), "there is no store: {failed:?}");
-    assert_eq!(files(&folder, ""), [""; 0], "neither a store nor a backup is created");
+    assert_eq!(
+        failed.status.code(),
+        Some(70),
+        "there is no store: {failed:?}"
+    );
+    assert_eq!(
+        files(&folder, ""),
+        [""; 0],
+        "neither a store nor a backup is created"
+    );
 
     let nowhere = folder.file("missing/backup.db");
     let failed = backup(&stage.setup, &nowhere);
-    assert_eq!(failed.status.code(), Some(2), "there is no folder: {failed:?}");
+    assert_eq!(
+        failed.status.code(),
+        Some(2),
+        "there is no folder: {failed:?}"
+    );
     assert!(text(&failed.stderr).contains(&nowhere), "{failed:?}");
 }
 
 /// Makes the tables those of a later version.
 fn migrate_further(file: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let url = format!("sqlite:{file}");
         let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
@@ -186,7 +225,10 @@ fn a_backup_undoes_a_migration() {
     let older = setup.serve_in_vain();
     let said = text(&older.stderr);
     assert_eq!(older.status.code(), Some(2), "{said}");
-    assert!(said.contains("another version") && said.contains("99"), "{said}");
+    assert!(
+        said.contains("another version") && said.contains("99"),
+        "{said}"
+    );
     let migrated = setup.run("store migrate");
     let said = text(&migrated.stderr);
     assert_eq!(migrated.status.code(), Some(70), "{said}");

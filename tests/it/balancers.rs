@@ -24,7 +24,12 @@ use crate::support::secure::{Pair, secured};
 /// An address of 127.0.0.0/8 for this process and `last`.
 fn address(net: u8, last: u8) -> IpAddr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
-    IpAddr::V4(Ipv4Addr::new(127, 128 | (high & 0x3f), low, net * 32 + last))
+    IpAddr::V4(Ipv4Addr::new(
+        127,
+        128 | (high & 0x3f),
+        low,
+        net * 32 + last,
+    ))
 }
 
 /// Two instances that trust one balancer, and the balancer.
@@ -53,18 +58,31 @@ impl Stage {
         let mut text =
             std::fs::read_to_string(format!("conf/balancers/{file}")).expect("it is there");
         for (place, edge) in [("10.0.0.11", &edges[0]), ("10.0.0.12", &edges[1])] {
-            let admin =
-                format!("{} check port {} inter 100ms", edge.gateway(), edge.admin().port());
+            let admin = format!(
+                "{} check port {} inter 100ms",
+                edge.gateway(),
+                edge.admin().port()
+            );
             let is_checked = name == "haproxy";
-            let server = if is_checked { admin } else { edge.gateway().to_string() };
+            let server = if is_checked {
+                admin
+            } else {
+                edge.gateway().to_string()
+            };
             text = text.replace(&format!("{place}:{port}"), &server);
         }
         text = text
             .replace("192.0.2.1:443", &listen.to_string())
             .replace("maxconn 20000", "maxconn 100")
             .replace("192.0.2.1:80", &listen.to_string())
-            .replace("default-server send", &format!("default-server source {own} send"))
-            .replace("proxy_http_version", &format!("proxy_bind {own}; proxy_http_version"));
+            .replace(
+                "default-server send",
+                &format!("default-server source {own} send"),
+            )
+            .replace(
+                "proxy_http_version",
+                &format!("proxy_bind {own}; proxy_http_version"),
+            );
         if name == "nginx" {
             let mut places = String::from("http { access_log off;");
             for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
@@ -75,7 +93,14 @@ impl Stage {
         let file = folder.secret(file, &text);
         let mut balancer = program(name, &file, &folder);
         wait_for(listen, &mut balancer);
-        Self { _node: node, edges, balancer, listen, net, folder }
+        Self {
+            _node: node,
+            edges,
+            balancer,
+            listen,
+            net,
+            folder,
+        }
     }
 
     /// The instance that logged this response, and the client in its line.
@@ -89,7 +114,10 @@ impl Stage {
                 let line = edge.lines().into_iter().find(|line| line.contains(id));
                 if let Some(line) = line {
                     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-                    return (place, line["client"].as_str().unwrap_or_default().to_owned());
+                    return (
+                        place,
+                        line["client"].as_str().unwrap_or_default().to_owned(),
+                    );
                 }
             }
             assert!(Instant::now() < deadline, "neither has logged {id}");
@@ -100,7 +128,10 @@ impl Stage {
     /// A connection of the client at place `last`.
     fn client(&self, last: u8) -> (Client, String) {
         let (from, to) = (address(self.net, last), self.listen);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let stream = runtime.block_on(async {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind(SocketAddr::new(from, 0)).unwrap();
@@ -129,15 +160,24 @@ fn program(name: &str, file: &str, folder: &Folder) -> Child {
     let mut command = Command::new(name);
     match name {
         "nginx" => {
-            let globals = format!("daemon off; master_process off; pid {};", folder.file("pid"));
+            let globals = format!(
+                "daemon off; master_process off; pid {};",
+                folder.file("pid")
+            );
             command.args(["-e", "stderr", "-c", file, "-g", &globals]);
         }
         _ => {
             command.args(["-db", "-f", file]);
         }
     }
-    command.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().unwrap_or_else(|error| panic!("install {name}: {error}"))
+    command
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    command
+        .spawn()
+        .unwrap_or_else(|error| panic!("install {name}: {error}"))
 }
 
 fn wait_for(listen: SocketAddr, balancer: &mut Child) {
@@ -163,7 +203,11 @@ fn haproxy_names_the_client_and_keeps_its_instance() {
     assert_eq!(client, "127.0.0.1", "not the balancer");
     for _ in 0..3 {
         let over_2 = Client2::connect(stage.listen, &pair).ask(&question);
-        assert_eq!(stage.served_by(&over_2), (first, "127.0.0.1".to_owned()), "HTTP/2");
+        assert_eq!(
+            stage.served_by(&over_2),
+            (first, "127.0.0.1".to_owned()),
+            "HTTP/2"
+        );
     }
     // its health check notices, and the client moves
     stage.edges[first].signal("KILL");
@@ -184,7 +228,9 @@ fn haproxy_names_the_client_and_keeps_its_instance() {
 #[test]
 fn haproxy_checks_health_by_a_local_header() {
     let node = Node::start(good);
-    let edge = Setup::before(node.address()).set("gateway.proxy_protocol", "true").start();
+    let edge = Setup::before(node.address())
+        .set("gateway.proxy_protocol", "true")
+        .start();
     let folder = Folder::new();
     let mut file = std::fs::File::create(folder.file("check.cfg")).unwrap();
     write!(
@@ -201,7 +247,9 @@ fn haproxy_checks_health_by_a_local_header() {
         let labels = ["surface=\"gateway\"", "outcome=\"local\""];
         series(&metrics(&edge), "portcullis_proxy_headers_total", &labels) >= 1.0
     });
-    edge.line("its request", |line| line["path"] == "/healthz" && line["status"] == 200);
+    edge.line("its request", |line| {
+        line["path"] == "/healthz" && line["status"] == 200
+    });
     haproxy.kill().unwrap();
     haproxy.wait().unwrap();
 }
@@ -215,9 +263,15 @@ fn nginx_names_the_client_and_keeps_its_instance() {
         for _ in 0..3 {
             let (mut client, from) = stage.client(last);
             let (instance, logged) = stage.served_by(&client.ask(&question));
-            assert_eq!(logged, from, "neither the balancer nor what the client claims");
+            assert_eq!(
+                logged, from,
+                "neither the balancer nor what the client claims"
+            );
             served.push(instance);
         }
-        assert!(served.windows(2).all(|two| two[0] == two[1]), "one client, one instance");
+        assert!(
+            served.windows(2).all(|two| two[0] == two[1]),
+            "one client, one instance"
+        );
     }
 }

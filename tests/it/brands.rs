@@ -42,10 +42,15 @@ fn every_implementation_is_read_from_and_named() {
 #[test]
 fn a_node_without_its_first_block_needs_another_anchor() {
     let (one, other) = (Node::start(pathfinder), Node::start(devnet));
-    let urls =
-        format!("[\"http://{}/rpc/v0_10\", \"http://{}/rpc\"]", one.address(), other.address());
+    let urls = format!(
+        "[\"http://{}/rpc/v0_10\", \"http://{}/rpc\"]",
+        one.address(),
+        other.address()
+    );
     for (anchor, code) in [("0", 1), (&*OLDEST.to_string(), 0)] {
-        let setup = setup(&one, "").set("node.url", &urls).set("node.anchor", anchor);
+        let setup = setup(&one, "")
+            .set("node.url", &urls)
+            .set("node.anchor", anchor);
         let checked = setup.run_with("check", &["--live"], "");
         let text = String::from_utf8(checked.stdout).expect("text");
         assert_eq!(checked.status.code(), Some(code), "anchor {anchor}: {text}");
@@ -58,7 +63,10 @@ fn an_answer_above_the_nodes_limit_is_its_error() {
     let edge = setup(&node, "/").start();
     let params = r#"{"block_id":"latest","class_hash":"0x1"}"#;
     let answer = edge.ask(&Request::post(rpc("1", "starknet_getClass", params)));
-    assert_eq!((answer.status, &answer.json()["error"]["code"]), (200, &(-32008).into()));
+    assert_eq!(
+        (answer.status, &answer.json()["error"]["code"]),
+        (200, &(-32008).into())
+    );
 }
 
 #[test]
@@ -66,21 +74,39 @@ fn connections_above_the_nodes_limit_harm_no_others() {
     let latch = Latch::default();
     let hold = latch.clone();
     let node = Node::start(move |call| match (call.connection, hold.is_open()) {
-        (1, _) => [vec![Act::Hold(hold.clone())], katana(call)].into_iter().flatten().collect(),
+        (1, _) => [vec![Act::Hold(hold.clone())], katana(call)]
+            .into_iter()
+            .flatten()
+            .collect(),
         (_, false) => too_many_connections(),
         (_, true) => katana(call),
     });
-    let edge = setup(&node, "/").set("gateway.single_flight", "false").start();
+    let edge = setup(&node, "/")
+        .set("gateway.single_flight", "false")
+        .start();
     let mut first = edge.client();
-    assert!(first.send(Request::post(QUESTION).bytes()), "the edge listens");
+    assert!(
+        first.send(Request::post(QUESTION).bytes()),
+        "the edge listens"
+    );
     node.wait_for_calls(1);
     for _ in 0..5 {
         let refused = edge.ask(&Request::post(QUESTION));
-        assert_error(&refused, "upstream_status", "7", "the node has one connection");
+        assert_error(
+            &refused,
+            "upstream_status",
+            "7",
+            "the node has one connection",
+        );
     }
     latch.open();
     assert_result(&first.response(), "7", "4242", "the one that it has");
-    assert_result(&edge.ask(&Request::post(QUESTION)), "7", "4242", "its breaker is closed");
+    assert_result(
+        &edge.ask(&Request::post(QUESTION)),
+        "7",
+        "4242",
+        "its breaker is closed",
+    );
 }
 
 #[test]

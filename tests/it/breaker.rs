@@ -11,7 +11,9 @@ fn three_failures_open_it_and_one_probe_closes_it() {
     let breaker = Breaker::default();
     let start = Instant::now();
     for failure in [DOWN, DOWN, None, DOWN, DOWN, DOWN] {
-        let attempt = breaker.enter(|| start).expect("closed until three failures in a row");
+        let attempt = breaker
+            .enter(|| start)
+            .expect("closed until three failures in a row");
         attempt.record(failure, || start);
     }
     assert!(breaker.enter(|| start).is_none(), "open");
@@ -19,10 +21,19 @@ fn three_failures_open_it_and_one_probe_closes_it() {
     let probe = breaker.enter(|| later).expect("one probe after the pause");
     assert!(breaker.enter(|| later).is_none(), "only one at a time");
     probe.record(DOWN, || later);
-    assert!(breaker.enter(|| later).is_none(), "a failed probe keeps it open");
+    assert!(
+        breaker.enter(|| later).is_none(),
+        "a failed probe keeps it open"
+    );
     let later = later + BREAKER_PAUSE;
-    breaker.enter(|| later).expect("the next probe").record(None, || later);
-    assert!(breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(), "closed again");
+    breaker
+        .enter(|| later)
+        .expect("the next probe")
+        .record(None, || later);
+    assert!(
+        breaker.enter(|| later).is_some() && breaker.enter(|| later).is_some(),
+        "closed again"
+    );
 }
 
 /// Three calls that fail like this open the breaker, unless it saw another answer since they began.
@@ -32,10 +43,15 @@ fn opens_only_without_other_answers(failure: CallFailure) {
     let enter = || breaker.enter(|| start);
     let failed = [enter(), enter(), enter()];
     enter().expect("closed").record(None, || start);
-    failed.into_iter().flatten().for_each(|attempt| attempt.record(Some(failure), || start));
+    failed
+        .into_iter()
+        .flatten()
+        .for_each(|attempt| attempt.record(Some(failure), || start));
     assert!(enter().is_some(), "the node answers others");
     for _ in 0..3 {
-        enter().expect("closed until the third").record(Some(failure), || start);
+        enter()
+            .expect("closed until the third")
+            .record(Some(failure), || start);
     }
     assert!(enter().is_none(), "the node answers no call");
 }
@@ -55,8 +71,14 @@ fn an_abandoned_probe_makes_room_for_the_next() {
     let breaker = Breaker::default();
     let start = Instant::now();
     for _ in 0..3 {
-        breaker.enter(|| start).expect("closed").record(DOWN, || start);
+        breaker
+            .enter(|| start)
+            .expect("closed")
+            .record(DOWN, || start);
     }
     drop(breaker.enter(|| start + BREAKER_PAUSE).expect("a probe"));
-    assert!(breaker.enter(|| start + BREAKER_PAUSE).is_some(), "the next probe");
+    assert!(
+        breaker.enter(|| start + BREAKER_PAUSE).is_some(),
+        "the next probe"
+    );
 }

@@ -50,14 +50,19 @@ fn epochs(now: &BTreeMap<String, f64>, cause: &str) -> f64 {
 fn breaks(edge: &Edge, cause: &str, change: impl FnOnce()) {
     let before = epochs(&metrics(edge), cause);
     change();
-    eventually(edge, &format!("an epoch ends by {cause}"), |now| epochs(now, cause) > before);
+    eventually(edge, &format!("an epoch ends by {cause}"), |now| {
+        epochs(now, cause) > before
+    });
 }
 
 /// Sends a query; returns `X-Cache` and the response.
 fn ask(edge: &Edge, (method, params): (&str, &str)) -> (String, Response) {
     let response = edge.ask(&question(method, params));
     assert_common(&response, method);
-    (response.header("X-Cache").unwrap_or("none").to_owned(), response)
+    (
+        response.header("X-Cache").unwrap_or("none").to_owned(),
+        response,
+    )
 }
 
 fn cache(edge: &Edge, question: (&str, &str)) -> String {
@@ -87,7 +92,11 @@ fn settled_final_answers_are_cache_hits() {
             let (again, cached) = ask(&edge, (method, params));
             assert_eq!(again, "hit", "{method} {params}");
             assert_eq!(cached.text(), from_the_node.text(), "the same bytes");
-            assert_ne!(cached.header("X-Request-Id"), request_id, "its own request id");
+            assert_ne!(
+                cached.header("X-Request-Id"),
+                request_id,
+                "its own request id"
+            );
         }
         assert_eq!(
             node.requests().len(),
@@ -105,7 +114,11 @@ fn cached_under_another_id(edge: &Edge, method: &str, params: &str) -> Value {
         r#"{{"id":"another","method":"starknet_{method}","params":{params},"jsonrpc":"2.0"}}"#
     );
     let response = edge.ask(&crate::support::request::Request::post(text));
-    assert_eq!(response.header("X-Cache"), Some("hit"), "another id is the same query");
+    assert_eq!(
+        response.header("X-Cache"),
+        Some("hit"),
+        "another id is the same query"
+    );
     response.json()
 }
 
@@ -153,17 +166,25 @@ fn another_form_of_the_same_block_ends_no_epoch() {
     let seen = node.looks();
     eventually(&edge, "two polls since", |_| node.looks() > seen + 20);
     assert_eq!(cache(&edge, RECEIPT), "hit", "the chain is the same");
-    assert_eq!(epochs(&metrics(&edge), "genesis") + epochs(&metrics(&edge), "rollback"), 0.0);
+    assert_eq!(
+        epochs(&metrics(&edge), "genesis") + epochs(&metrics(&edge), "rollback"),
+        0.0
+    );
 }
 
 #[test]
 fn a_pruned_node_is_watched_by_a_later_anchor() {
-    let node = ChainNode::start(Chain { is_pruned: true, ..chain() });
+    let node = ChainNode::start(Chain {
+        is_pruned: true,
+        ..chain()
+    });
     let edge = node.setup().set("node.anchor", "1").start();
     has_settled(&edge, 3);
     cache(&edge, RECEIPT);
     assert_eq!(cache(&edge, RECEIPT), "hit", "block 0 is not needed");
-    breaks(&edge, "genesis", || node.change(|chain| chain.blocks[1].time = 11));
+    breaks(&edge, "genesis", || {
+        node.change(|chain| chain.blocks[1].time = 11)
+    });
     assert_eq!(cache(&edge, RECEIPT), "miss", "another chain");
 }
 
@@ -174,7 +195,10 @@ fn a_class_at_a_tag_serves_both_tags() {
     for (params, expected) in [
         (LATEST_CLASS, "miss"),
         (LATEST_CLASS, "hit"),
-        (r#"{"class_hash":"0x0C1A55","block_id":"pre_confirmed"}"#, "hit"),
+        (
+            r#"{"class_hash":"0x0C1A55","block_id":"pre_confirmed"}"#,
+            "hit",
+        ),
     ] {
         assert_eq!(cache(&edge, ("getClass", params)), expected, "{params}");
     }
@@ -195,26 +219,48 @@ fn an_unsettled_class_is_served_but_not_cached() {
         }
     }
     let requested = node.requests();
-    assert_eq!(requested[0], r#"getClass {"block_number":3}"#, "first at the settled block");
-    assert_eq!(requested[1], r#"getClass "latest""#, "then as the client did");
+    assert_eq!(
+        requested[0], r#"getClass {"block_number":3}"#,
+        "first at the settled block"
+    );
+    assert_eq!(
+        requested[1], r#"getClass "latest""#,
+        "then as the client did"
+    );
     has_settled(&edge, 4);
     let question = ("getClass", r#"["latest","0xfe"]"#);
-    assert_eq!((cache(&edge, question), cache(&edge, question)), ("miss".into(), "hit".into()));
+    assert_eq!(
+        (cache(&edge, question), cache(&edge, question)),
+        ("miss".into(), "hit".into())
+    );
 }
 
 #[test]
 fn nothing_is_cached_before_a_block_settles() {
     let node = ChainNode::start(chain());
-    let edge = node.setup().set("gateway.cache.watch_interval", "\"1m\"").start();
-    eventually(&edge, "the first look", |now| now.get("portcullis_cache_suspended") == Some(&0.0));
+    let edge = node
+        .setup()
+        .set("gateway.cache.watch_interval", "\"1m\"")
+        .start();
+    eventually(&edge, "the first look", |now| {
+        now.get("portcullis_cache_suspended") == Some(&0.0)
+    });
     // the second poll is a minute away
-    for question in [RECEIPT, ("getBlockWithTxHashes", BLOCK_1), ("getClass", LATEST_CLASS)] {
+    for question in [
+        RECEIPT,
+        ("getBlockWithTxHashes", BLOCK_1),
+        ("getClass", LATEST_CLASS),
+    ] {
         for _ in 0..2 {
             assert_eq!(cache(&edge, question), "miss", "{question:?}");
         }
     }
     assert_eq!(cache(&edge, ("chainId", "[]")), "miss", "the first");
-    assert_eq!(cache(&edge, ("chainId", "[]")), "hit", "it is about no block");
+    assert_eq!(
+        cache(&edge, ("chainId", "[]")),
+        "hit",
+        "it is about no block"
+    );
 }
 
 #[test]
@@ -264,7 +310,11 @@ fn nothing_of_an_abandoned_branch_is_served() {
             let (cache, answer) = ask(&edge, question);
             assert_eq!(cache, "miss", "{question:?} after change {number}, {cause}");
             let (_, truth) = ask(&plain, question);
-            assert_eq!(answer.text(), truth.text(), "{question:?} after change {number}, {cause}");
+            assert_eq!(
+                answer.text(),
+                truth.text(),
+                "{question:?} after change {number}, {cause}"
+            );
         }
         let head = node.chain.lock().unwrap().blocks.len() as u64 - 1;
         has_settled(&edge, head);
@@ -283,12 +333,27 @@ fn an_unreachable_node_suspends_the_cache() {
             && now.get("portcullis_cache_entries") == Some(&0.0)
     });
     let (cached, answer) = ask(&edge, RECEIPT);
-    assert_error(&answer, "upstream_unreachable", "1", "no answer that cannot be verified");
+    assert_error(
+        &answer,
+        "upstream_unreachable",
+        "1",
+        "no answer that cannot be verified",
+    );
     assert_eq!(cached, "miss");
     edge.line("that it is emptied", |line| line["cause"] == "unreachable");
-    let event = edge.line("that it is bypassed", |line| line["message"] == "cache bypassed");
-    assert_eq!((&event["level"], &event["condition"]), (&"warn".into(), &"cache".into()));
-    let logged = || edge.lines().iter().filter(|line| line.contains("cache purged")).count();
+    let event = edge.line("that it is bypassed", |line| {
+        line["message"] == "cache bypassed"
+    });
+    assert_eq!(
+        (&event["level"], &event["condition"]),
+        (&"warn".into(), &"cache".into())
+    );
+    let logged = || {
+        edge.lines()
+            .iter()
+            .filter(|line| line.contains("cache purged"))
+            .count()
+    };
     assert_eq!(logged(), 1, "logged once, not at every poll");
     node.change(|chain| chain.health = Health::Well);
     has_settled(&edge, 3);
@@ -296,8 +361,14 @@ fn an_unreachable_node_suspends_the_cache() {
     assert_eq!(cache(&edge, RECEIPT), "hit");
     assert_eq!(logged(), 1);
 
-    breaks(&edge, "strange", || node.change(|chain| chain.health = Health::Mad));
-    assert_eq!(cache(&edge, RECEIPT), "miss", "a node that talks nonsense is not seen, either");
+    breaks(&edge, "strange", || {
+        node.change(|chain| chain.health = Health::Mad)
+    });
+    assert_eq!(
+        cache(&edge, RECEIPT),
+        "miss",
+        "a node that talks nonsense is not seen, either"
+    );
 }
 
 #[test]
@@ -333,10 +404,16 @@ fn no_more_than_the_configured_entries_are_cached() {
     has_settled(&edge, 59);
     let block = |number: usize| format!(r#"[{{"block_number":{number}}}]"#);
     for number in 0..60 {
-        assert_eq!(cache(&edge, ("getBlockWithTxHashes", &block(number))), "miss");
+        assert_eq!(
+            cache(&edge, ("getBlockWithTxHashes", &block(number))),
+            "miss"
+        );
     }
     eventually(&edge, "some are cached", |now| {
-        let entries = now.get("portcullis_cache_entries").copied().unwrap_or_default();
+        let entries = now
+            .get("portcullis_cache_entries")
+            .copied()
+            .unwrap_or_default();
         assert!(entries <= 20.0, "{entries} entries");
         entries >= 10.0
     });
@@ -369,7 +446,10 @@ fn switched_off_nothing_is_cached_and_nobody_watches() {
     reload("true");
     has_settled(&edge, 3);
     let (cached, answer) = ask(&edge, RECEIPT);
-    assert_eq!((cached.as_str(), &answer.json()["result"]["time"]), ("miss", &11.into()));
+    assert_eq!(
+        (cached.as_str(), &answer.json()["result"]["time"]),
+        ("miss", &11.into())
+    );
     assert_eq!(cache(&edge, RECEIPT), "hit", "it is used again");
 }
 

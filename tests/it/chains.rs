@@ -38,8 +38,12 @@ impl Named {
         let life = Arc::new(Mutex::new(life));
         let shared = Arc::clone(&life);
         let node = Node::start(move |call| {
-            let Some((id, mined)) = *shared.lock().unwrap() else { return vec![Act::Close] };
-            let id = Felt::from_short_string(id).expect("a short string").to_string();
+            let Some((id, mined)) = *shared.lock().unwrap() else {
+                return vec![Act::Close];
+            };
+            let id = Felt::from_short_string(id)
+                .expect("a short string")
+                .to_string();
             let answer = match method(call).as_str() {
                 "starknet_chainId" => json!(id),
                 "starknet_getBlockWithTxHashes" => block(call, mined),
@@ -60,7 +64,11 @@ impl Named {
 
     /// The requests for anything but the chain.
     fn reads(&self) -> usize {
-        self.node.calls().iter().filter(|call| is_read(call)).count()
+        self.node
+            .calls()
+            .iter()
+            .filter(|call| is_read(call))
+            .count()
     }
 }
 
@@ -99,22 +107,28 @@ fn excluded(edge: &Edge, node: &Named) -> String {
 
 #[test]
 fn a_failover_never_changes_the_chain() {
-    each([("another chain id", TWO), ("another first block", ANEW)], |(what, other)| {
-        let (a, b) = (Named::start("a", ONE), Named::start("b", other));
-        let edge = before(&[&a, &b]).start();
-        assert_from(&edge, "a", what);
-        a.becomes(None);
-        for _ in 0..20 {
-            assert_error(&ask(&edge), "upstream_unreachable", "7", what);
-        }
-        excluded(&edge, &b);
-        a.becomes(ONE);
-        until(&edge, "a");
-        assert_eq!(b.reads(), 0, "{what}: nothing was read from it");
-        let lines = edge.lines();
-        let logged = lines.iter().filter(|line| line.contains("excluded")).count();
-        assert_eq!(logged, 1, "{what}: logged once: {lines:?}");
-    });
+    each(
+        [("another chain id", TWO), ("another first block", ANEW)],
+        |(what, other)| {
+            let (a, b) = (Named::start("a", ONE), Named::start("b", other));
+            let edge = before(&[&a, &b]).start();
+            assert_from(&edge, "a", what);
+            a.becomes(None);
+            for _ in 0..20 {
+                assert_error(&ask(&edge), "upstream_unreachable", "7", what);
+            }
+            excluded(&edge, &b);
+            a.becomes(ONE);
+            until(&edge, "a");
+            assert_eq!(b.reads(), 0, "{what}: nothing was read from it");
+            let lines = edge.lines();
+            let logged = lines
+                .iter()
+                .filter(|line| line.contains("excluded"))
+                .count();
+            assert_eq!(logged, 1, "{what}: logged once: {lines:?}");
+        },
+    );
 }
 
 /// Asks until the node of this name answers.
@@ -134,7 +148,10 @@ fn another_url_of_the_chain_takes_over() {
     assert_from(&edge, "a", "the first is preferred");
     a.becomes(None);
     for _ in 0..20 {
-        assert!(ask(&edge).status == 200 || a.reads() < 5, "the second URL serves");
+        assert!(
+            ask(&edge).status == 200 || a.reads() < 5,
+            "the second URL serves"
+        );
     }
     assert_from(&edge, "b", "the second has the same chain");
 }
@@ -159,12 +176,18 @@ fn a_switch_of_urls_is_one_event() {
         let outcome = format!(r#"node="{node}",outcome="{outcome}""#);
         metrics(&edge)[&format!("portcullis_node_attempts_total{{{outcome}}}")]
     };
-    assert!(attempts(0, "ok") >= 1.0 && attempts(1, "ok") >= 1.0, "both answered");
+    assert!(
+        attempts(0, "ok") >= 1.0 && attempts(1, "ok") >= 1.0,
+        "both answered"
+    );
     let failed = attempts(0, "unreachable") + attempts(0, "cut");
     assert!(failed >= 1.0, "attempts are counted, not only calls");
     assert_eq!(attempts(1, "unreachable"), 0.0);
     for (node, index) in [(&a, 0), (&b, 1)] {
-        let info = format!(r#"portcullis_node_info{{node="{index}",url="{}"}}"#, node.url());
+        let info = format!(
+            r#"portcullis_node_info{{node="{index}",url="{}"}}"#,
+            node.url()
+        );
         assert_eq!(metrics(&edge)[&info], 1.0, "the index is explained");
     }
     let is_open = |open: f64| {
@@ -175,16 +198,26 @@ fn a_switch_of_urls_is_one_event() {
         }
     };
     while !is_open(1.0)(&metrics(&edge)) {
-        assert_from(&edge, "b", "attempts at the first fail until its breaker opens");
+        assert_from(
+            &edge,
+            "b",
+            "attempts at the first fail until its breaker opens",
+        );
     }
 
     a.becomes(ONE);
     until(&edge, "a");
     let back = switch_to(&a);
-    assert_eq!((&back["level"], &back["from"]), (&json!("info"), &json!(b.url())));
+    assert_eq!(
+        (&back["level"], &back["from"]),
+        (&json!("info"), &json!(b.url()))
+    );
     eventually(&edge, "the breaker is closed", is_open(0.0));
     let lines = edge.lines();
-    let logged = lines.iter().filter(|line| line.contains("node URL switched")).count();
+    let logged = lines
+        .iter()
+        .filter(|line| line.contains("node URL switched"))
+        .count();
     assert_eq!(logged, 2, "one line for each change: {lines:?}");
 }
 
@@ -198,7 +231,9 @@ fn a_url_that_hangs_delays_no_probe_of_another() {
     });
     let (b, c) = (Named::start("b", None), Named::start("c", ONE));
     let urls = json!([format!("http://{}/rpc", stuck.address()), b.url(), c.url()]);
-    let edge = Setup::before(stuck.address()).set("node.url", &urls.to_string()).start();
+    let edge = Setup::before(stuck.address())
+        .set("node.url", &urls.to_string())
+        .start();
     let is_open = |node: u8| {
         let name = format!(r#"portcullis_node_breaker_open{{node="{node}"}}"#);
         metrics(&edge)[&name] == 1.0
@@ -224,7 +259,10 @@ fn a_url_that_returns_with_another_chain_is_excluded() {
     let before = a.reads();
     a.becomes(TWO);
     let why = excluded(&edge, &a);
-    assert!(why.contains("its chain is TWO, the served one is ONE"), "{why}");
+    assert!(
+        why.contains("its chain is TWO, the served one is ONE"),
+        "{why}"
+    );
     for _ in 0..20 {
         assert_from(&edge, "b", "the first has another chain now");
     }
@@ -255,9 +293,13 @@ fn a_chain_that_begins_anew_everywhere_is_served() {
     [&a, &b].into_iter().for_each(|node| node.becomes(ANEW));
     // the one that is queried first is excluded, until the other has the new chain as well
     edge.line("one is excluded", |line| {
-        line["message"].as_str().is_some_and(|text| text.contains("node URL is excluded"))
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("node URL is excluded"))
     });
-    edge.line("it is used again", |line| line["message"] == "node URL is used again");
+    edge.line("it is used again", |line| {
+        line["message"] == "node URL is used again"
+    });
     until(&edge, "a");
 }
 
@@ -270,7 +312,12 @@ fn the_configured_chain_id_decides() {
     }
     let edge = before(&[&a]).set("node.chain_id", "\"TWO\"").start();
     for _ in 0..5 {
-        assert_error(&ask(&edge), "upstream_unreachable", "7", "the only URL has another chain");
+        assert_error(
+            &ask(&edge),
+            "upstream_unreachable",
+            "7",
+            "the only URL has another chain",
+        );
     }
     assert_eq!(a.reads(), 0, "nothing was read from it");
 }
@@ -282,9 +329,15 @@ fn a_later_block_can_identify_the_chain() {
     let edge = before(&[&a, &b]).set("node.anchor", "12").start();
     assert_from(&edge, "a", "it has block 12");
     let calls = a.node.calls();
-    let requested = calls.iter().filter(|call| method(call) == "starknet_getBlockWithTxHashes");
+    let requested = calls
+        .iter()
+        .filter(|call| method(call) == "starknet_getBlockWithTxHashes");
     for call in requested {
-        assert_eq!(call.json()["params"]["block_id"]["block_number"], 12, "not block 0");
+        assert_eq!(
+            call.json()["params"]["block_id"]["block_number"],
+            12,
+            "not block 0"
+        );
     }
 }
 
@@ -292,13 +345,22 @@ fn a_later_block_can_identify_the_chain() {
 fn the_relay_writes_to_one_chain() {
     let (down, folder) = (Arc::new(Mutex::new(false)), Folder::new());
     let now = Arc::clone(&down);
-    let node =
-        Node::start(move |call| if *now.lock().unwrap() { vec![Act::Close] } else { honest(call) });
+    let node = Node::start(move |call| {
+        if *now.lock().unwrap() {
+            vec![Act::Close]
+        } else {
+            honest(call)
+        }
+    });
     let other = Named::start("other", TWO);
     let urls = json!([format!("http://{}/rpc", node.address()), other.url()]).to_string();
-    let edge = stage::setup(node.address(), &folder, &[("relay.pins_max_age", "\"100ms\"")])
-        .set("node.url", &urls)
-        .start();
+    let edge = stage::setup(
+        node.address(),
+        &folder,
+        &[("relay.pins_max_age", "\"100ms\"")],
+    )
+    .set("node.url", &urls)
+    .start();
     let ready = || {
         let request = authorised(Request::new("GET", "/readyz"));
         Client::connect(edge.relay()).ask(&request)
@@ -308,7 +370,10 @@ fn the_relay_writes_to_one_chain() {
     excluded(&edge, &other);
     let deadline = Instant::now() + PATIENCE;
     while ready().status != 503 {
-        assert!(Instant::now() < deadline, "an earlier proof is valid for 100 ms");
+        assert!(
+            Instant::now() < deadline,
+            "an earlier proof is valid for 100 ms"
+        );
     }
     assert_eq!(other.reads(), 0, "only its chain id was requested");
 }
@@ -319,18 +384,39 @@ fn a_live_check_names_each_wrong_url() {
     let (c, gone) = (Named::start("c", ANEW), Named::start("gone", None));
     for (pin, nodes, failures) in [
         ("\"\"", vec![&a], vec![]),
-        ("\"\"", vec![&a, &b], vec![(&b, "its chain is TWO, the served one is ONE")]),
-        ("\"TWO\"", vec![&a, &b], vec![(&a, "its chain is ONE, the served one is TWO")]),
-        ("\"TWO\"", vec![&a], vec![(&a, "its chain is ONE, the served one is TWO")]),
+        (
+            "\"\"",
+            vec![&a, &b],
+            vec![(&b, "its chain is TWO, the served one is ONE")],
+        ),
+        (
+            "\"TWO\"",
+            vec![&a, &b],
+            vec![(&a, "its chain is ONE, the served one is TWO")],
+        ),
+        (
+            "\"TWO\"",
+            vec![&a],
+            vec![(&a, "its chain is ONE, the served one is TWO")],
+        ),
         ("\"ONE\"", vec![&a], vec![]),
-        ("\"\"", vec![&a, &c], vec![(&c, "its block 0 differs from the served one's")]),
+        (
+            "\"\"",
+            vec![&a, &c],
+            vec![(&c, "its block 0 differs from the served one's")],
+        ),
         (
             "\"\"",
             vec![&gone, &a, &b],
-            vec![(&gone, "unreachable"), (&b, "its chain is TWO, the served one is ONE")],
+            vec![
+                (&gone, "unreachable"),
+                (&b, "its chain is TWO, the served one is ONE"),
+            ],
         ),
     ] {
-        let output = before(&nodes).set("node.chain_id", pin).run_with("check", &["--live"], "");
+        let output = before(&nodes)
+            .set("node.chain_id", pin)
+            .run_with("check", &["--live"], "");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let wanted = i32::from(!failures.is_empty());
         assert_eq!(output.status.code(), Some(wanted), "{pin}: {text}");

@@ -20,13 +20,19 @@ fn words(output: &Output) -> String {
 fn report(setup: &Setup, more: &[&str]) -> (Value, Option<i32>) {
     let output = setup.run_with("check", &[&["--format", "json"], more].concat(), "");
     let report = serde_json::from_slice(&output.stdout);
-    (report.unwrap_or_else(|error| panic!("{error}: {}", words(&output))), output.status.code())
+    (
+        report.unwrap_or_else(|error| panic!("{error}: {}", words(&output))),
+        output.status.code(),
+    )
 }
 
 /// The findings about a subject.
 fn about<'r>(report: &'r Value, subject: &str) -> Vec<&'r Value> {
     let checks = report["checks"].as_array().expect("a report has findings");
-    checks.iter().filter(|finding| finding["subject"] == subject).collect()
+    checks
+        .iter()
+        .filter(|finding| finding["subject"] == subject)
+        .collect()
 }
 
 fn sidecar(folder: &Folder) -> Setup {
@@ -45,7 +51,10 @@ fn a_wrong_value_hides_no_missing_file() {
         .set("gateway.listen", "\"127.0.0.1:0\"")
         .set("gateway.requests_per_minuet", "180")
         .set("node.timeout", "\"9s\"")
-        .set("relay.token_files", &format!("[{}, {}]", gone("a.token"), gone("b.token")))
+        .set(
+            "relay.token_files",
+            &format!("[{}, {}]", gone("a.token"), gone("b.token")),
+        )
         .set("relay.keys.owner_file", &gone("c.key"))
         .set("relay.keys.verifier_file", &gone("d.key"))
         .set("admin.token_file", &gone("e.token"))
@@ -67,14 +76,27 @@ fn a_wrong_value_hides_no_missing_file() {
         assert_eq!(about.len(), count, "{key}: {found:#}");
         for finding in about {
             assert_eq!(finding["status"], "failed", "{found:#}");
-            assert!(finding["message"].as_str().unwrap().contains(named), "{named}: {found:#}");
+            assert!(
+                finding["message"].as_str().unwrap().contains(named),
+                "{named}: {found:#}"
+            );
         }
     }
     assert_eq!(found["summary"]["failed"], 9, "{found:#}");
-    let right = setup.unset("gateway.requests_per_minuet").unset("node.timeout");
+    let right = setup
+        .unset("gateway.requests_per_minuet")
+        .unset("node.timeout");
     let output = right.run("serve");
-    for key in ["relay.token_files", "relay.keys.owner_file", "admin.token_file"] {
-        assert!(words(&output).contains(key), "serve names {key}, too: {}", words(&output));
+    for key in [
+        "relay.token_files",
+        "relay.keys.owner_file",
+        "admin.token_file",
+    ] {
+        assert!(
+            words(&output).contains(key),
+            "serve names {key}, too: {}",
+            words(&output)
+        );
     }
 }
 
@@ -94,9 +116,19 @@ fn a_relative_path_says_where_it_was_searched() {
     let here = std::env::current_dir().unwrap().display().to_string();
     let credentials = folder.path().display().to_string();
     let said = words(&setup.run("check"));
-    assert!(said.contains(&format!("searched in the working directory ({here})")), "{said}");
-    let said = words(&setup.environment("CREDENTIALS_DIRECTORY", &credentials).run("check"));
-    assert!(said.contains(&credentials) && said.contains(&here), "{said}");
+    assert!(
+        said.contains(&format!("searched in the working directory ({here})")),
+        "{said}"
+    );
+    let said = words(
+        &setup
+            .environment("CREDENTIALS_DIRECTORY", &credentials)
+            .run("check"),
+    );
+    assert!(
+        said.contains(&credentials) && said.contains(&here),
+        "{said}"
+    );
 }
 
 #[test]
@@ -119,7 +151,10 @@ fn an_address_in_use_names_key_and_holder() {
                 let holder = format!("{listen} is in use by process ");
                 let variable = format!("PORTCULLIS__{variable}__LISTEN");
                 for named in [&key, &holder, &program, &variable] {
-                    assert!(said.contains(named.as_str()), "{command}: {named} in {said}");
+                    assert!(
+                        said.contains(named.as_str()),
+                        "{command}: {named} in {said}"
+                    );
                 }
             }
         }
@@ -134,7 +169,10 @@ fn the_running_service_is_no_mistake() {
     let listen = format!("\"{}\"", edge.gateway());
     let (found, code) = report(&setup.set("gateway.listen", &listen), &[]);
     assert_eq!(code, Some(0), "a check before a reload: {found:#}");
-    for (key, named) in [("gateway.listen", "is in use by process"), ("store.url", "holds")] {
+    for (key, named) in [
+        ("gateway.listen", "is in use by process"),
+        ("store.url", "holds"),
+    ] {
         assert_eq!(about(&found, key)[0]["status"], "note", "{found:#}");
         let message = about(&found, key)[0]["message"].as_str().unwrap();
         assert!(message.contains(named), "{message}");
@@ -148,8 +186,15 @@ fn a_check_leaves_everything_as_it_was() {
     let setup = sidecar(&folder).set("gateway.listen", &format!("\"unix:{socket}\""));
     let (found, code) = report(&setup, &[]);
     assert_eq!(code, Some(0), "{found:#}");
-    assert!(about(&found, "store.url")[0]["message"].to_string().contains("no tables yet"));
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert!(
+        about(&found, "store.url")[0]["message"]
+            .to_string()
+            .contains("no tables yet")
+    );
+    let left: Vec<_> = std::fs::read_dir(folder.path())
+        .unwrap()
+        .flatten()
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     drop(setup.start());
     let (found, code) = report(&setup, &[]);
@@ -164,7 +209,10 @@ fn a_store_that_is_none_is_named() {
     for command in ["check", "serve"] {
         let said = words(&sidecar(&folder).run(command));
         let named = said.contains("store.url") && said.contains(&format!("sqlite:{file}"));
-        assert!(named && said.contains("not a database"), "{command}: {said}");
+        assert!(
+            named && said.contains("not a database"),
+            "{command}: {said}"
+        );
     }
 }
 
@@ -201,9 +249,17 @@ fn a_live_check_ends_with_a_summary() {
     assert!(last.ends_with(": 6 ok, 0 failed, 0 notes"), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours for a file: {text:?}");
     let (found, code) = report(&setup, &["--live"]);
-    assert_eq!((found["ok"].as_bool(), code), (Some(true), Some(0)), "{found:#}");
+    assert_eq!(
+        (found["ok"].as_bool(), code),
+        (Some(true), Some(0)),
+        "{found:#}"
+    );
     assert_eq!(found["live"], true);
     let down = Setup::before(Node::nowhere());
     let (found, code) = report(&down, &["--live"]);
-    assert_eq!((found["ok"].as_bool(), code), (Some(false), Some(1)), "{found:#}");
+    assert_eq!(
+        (found["ok"].as_bool(), code),
+        (Some(false), Some(1)),
+        "{found:#}"
+    );
 }

@@ -39,14 +39,32 @@ fn explain_names_the_check_that_refuses() {
     for (request, reason, passed) in [
         ("{", "parse_error", "size"),
         ("[]", "batch", "size"),
-        (&*rpc("1", "starknet_addInvokeTransaction", "[]"), "method_not_allowed", "envelope"),
-        (&*rpc("1", "starknet_getNonce", r#"["pending","0x1"]"#), "invalid_params", "method"),
+        (
+            &*rpc("1", "starknet_addInvokeTransaction", "[]"),
+            "method_not_allowed",
+            "envelope",
+        ),
+        (
+            &*rpc("1", "starknet_getNonce", r#"["pending","0x1"]"#),
+            "invalid_params",
+            "method",
+        ),
     ] {
         let output = setup.run_with("explain", &["-"], request);
         let text = printed(&output);
-        assert_eq!(output.status.code(), Some(1), "{request} is refused: {text}");
-        assert!(text.contains(&format!("refused  {reason}: ")), "{reason} in {text}");
-        assert!(text.contains(&format!("ok       {passed}: ")), "{passed} passed in {text}");
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{request} is refused: {text}"
+        );
+        assert!(
+            text.contains(&format!("refused  {reason}: ")),
+            "{reason} in {text}"
+        );
+        assert!(
+            text.contains(&format!("ok       {passed}: ")),
+            "{passed} passed in {text}"
+        );
     }
 }
 
@@ -61,8 +79,14 @@ fn explain_names_the_felt_that_is_none() {
     };
     for (request, named) in [
         (request("5", "[]"), "contract_address must be"),
-        (request(r#""0x1""#, r#"["0x1","0x"]"#), "calldata[1] must be"),
-        (request(r#""0x1""#, "{}"), "calldata must be an array of felts"),
+        (
+            request(r#""0x1""#, r#"["0x1","0x"]"#),
+            "calldata[1] must be",
+        ),
+        (
+            request(r#""0x1""#, "{}"),
+            "calldata must be an array of felts",
+        ),
     ] {
         let text = printed(&setup.run_with("explain", &["-"], &request));
         assert!(text.contains(named), "{named} in {text}");
@@ -74,37 +98,79 @@ fn a_live_check_queries_the_node() {
     let node = Node::start(good);
     let output = Setup::before(node.address()).run_with("check", &["--live"], "");
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
-    let methods: Vec<_> = node.calls().iter().map(|call| call.json()["method"].clone()).collect();
-    assert_eq!(methods[..2], ["starknet_specVersion", "starknet_chainId"], "its version and chain");
+    let methods: Vec<_> = node
+        .calls()
+        .iter()
+        .map(|call| call.json()["method"].clone())
+        .collect();
+    assert_eq!(
+        methods[..2],
+        ["starknet_specVersion", "starknet_chainId"],
+        "its version and chain"
+    );
     let is_brand = |method: &Value| !method.as_str().unwrap_or_default().starts_with("starknet_");
-    assert!(methods[2..].iter().all(is_brand), "and which node it is: {methods:?}");
+    assert!(
+        methods[2..].iter().all(is_brand),
+        "and which node it is: {methods:?}"
+    );
 
     let output = Setup::before(Node::nowhere()).run_with("check", &["--live"], "");
     let text = printed(&output);
-    assert_eq!(output.status.code(), Some(1), "a node that is not there is a failure: {text}");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "a node that is not there is a failure: {text}"
+    );
     let causes = text.lines().filter(|line| line.contains("FAILED"));
-    assert_eq!(causes.filter(|line| line.contains("connection refused")).count(), 2, "{text}");
+    assert_eq!(
+        causes
+            .filter(|line| line.contains("connection refused"))
+            .count(),
+        2,
+        "{text}"
+    );
 }
 
 #[test]
 fn without_a_file_the_default_one_is_read() {
     let folder = Folder::new();
     let run = |words: &[&str]| {
-        let output = program().args(words).current_dir(folder.path()).output().unwrap();
+        let output = program()
+            .args(words)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         let said = [output.stdout, output.stderr].concat();
-        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&said).into_owned(),
+        )
     };
-    let commands = [&["serve"][..], &["check"], &["journal", "list"], &["store", "prune"]];
+    let commands = [
+        &["serve"][..],
+        &["check"],
+        &["journal", "list"],
+        &["store", "prune"],
+    ];
     for words in commands {
         let (code, said) = run(words);
         assert_eq!(code, Some(2), "{words:?}: {said}");
-        let places = ["/etc/portcullis/portcullis.toml nor ./portcullis.toml", "--config"];
-        assert!(places.iter().all(|place| said.contains(place)), "{words:?}: {said}");
+        let places = [
+            "/etc/portcullis/portcullis.toml nor ./portcullis.toml",
+            "--config",
+        ];
+        assert!(
+            places.iter().all(|place| said.contains(place)),
+            "{words:?}: {said}"
+        );
     }
     std::fs::write(folder.path().join("portcullis.toml"), "[gatewya]\n").unwrap();
     for words in commands {
         let (_, said) = run(words);
-        assert!(said.contains("portcullis.toml") && said.contains("gatewya"), "{words:?}: {said}");
+        assert!(
+            said.contains("portcullis.toml") && said.contains("gatewya"),
+            "{words:?}: {said}"
+        );
     }
 }
 
@@ -113,14 +179,26 @@ fn the_file_is_named_before_or_after_the_subcommand() {
     let folder = Folder::new();
     let file = folder.file("other.toml");
     std::fs::write(&file, "[node]\nurl = \"http://127.0.0.1:1\"\n[admin]\n").unwrap();
-    for [command, subcommand] in [["journal", "list"], ["journal", "verify"], ["store", "prune"]] {
-        for words in
-            [[command, "--config", &*file, subcommand], [command, subcommand, "--config", &*file]]
-        {
-            let output = program().args(words).current_dir(folder.path()).output().unwrap();
+    for [command, subcommand] in [
+        ["journal", "list"],
+        ["journal", "verify"],
+        ["store", "prune"],
+    ] {
+        for words in [
+            [command, "--config", &*file, subcommand],
+            [command, subcommand, "--config", &*file],
+        ] {
+            let output = program()
+                .args(words)
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-            assert!(said.contains("the configuration has no ["), "it was read: {said}");
+            assert!(
+                said.contains("the configuration has no ["),
+                "it was read: {said}"
+            );
         }
     }
 }

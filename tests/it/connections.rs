@@ -37,10 +37,21 @@ fn an_old_connection_to_the_node_is_replaced() {
     let mut client = edge.client();
     let deadline = std::time::Instant::now() + PATIENCE;
     while node.connections() < 3 {
-        assert!(std::time::Instant::now() < deadline, "busy connections live for ever");
-        assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "nobody notices");
+        assert!(
+            std::time::Instant::now() < deadline,
+            "busy connections live for ever"
+        );
+        assert_result(
+            &client.ask(&Request::post(QUESTION)),
+            "7",
+            RESULT,
+            "nobody notices",
+        );
     }
-    assert!(node.calls().len() > node.connections(), "each serves several requests");
+    assert!(
+        node.calls().len() > node.connections(),
+        "each serves several requests"
+    );
 }
 
 /// A refusal need not close the connection if the end of the request is known.
@@ -66,7 +77,12 @@ fn a_refusal_leaves_the_connection_usable_or_closed() {
             client.ends("it said that it would close");
         } else {
             let second = client.ask(&Request::post(QUESTION));
-            assert_result(&second, "7", RESULT, "the body of a refused request is no request");
+            assert_result(
+                &second,
+                "7",
+                RESULT,
+                "the body of a refused request is no request",
+            );
         }
     }
 }
@@ -77,7 +93,12 @@ fn pipelined_requests_are_answered_in_order_or_dropped() {
     let edge = Edge::start(&node);
     let ask = |number: usize| {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
-        Request::post(rpc(&number.to_string(), "starknet_getBlockWithTxHashes", &params)).bytes()
+        Request::post(rpc(
+            &number.to_string(),
+            "starknet_getBlockWithTxHashes",
+            &params,
+        ))
+        .bytes()
     };
     let mut client = edge.client();
     client.send((0..5).flat_map(ask).collect::<Vec<u8>>());
@@ -87,18 +108,31 @@ fn pipelined_requests_are_answered_in_order_or_dropped() {
         match client.try_response() {
             Ok(response) => {
                 let expected = format!(r#"{{"block_id":{{"block_number":{answered}}}}}"#);
-                assert_result(&response, &answered.to_string(), &expected, "answers in order");
+                assert_result(
+                    &response,
+                    &answered.to_string(),
+                    &expected,
+                    "answers in order",
+                );
                 answered += 1;
             }
             Err(Broken::Ended(rest) | Broken::Reset(rest)) => {
-                assert!(rest.is_empty(), "no half answer: {}", String::from_utf8_lossy(&rest));
+                assert!(
+                    rest.is_empty(),
+                    "no half answer: {}",
+                    String::from_utf8_lossy(&rest)
+                );
                 break;
             }
             Err(broken) => panic!("{broken:?}"),
         }
     }
     assert!((1..=5).contains(&answered), "the first request is answered");
-    assert_eq!(node.calls().len(), answered, "what is not answered was not sent either");
+    assert_eq!(
+        node.calls().len(),
+        answered,
+        "what is not answered was not sent either"
+    );
 }
 
 #[test]
@@ -140,7 +174,12 @@ fn reordered_answers_reach_the_right_client() {
         latches[number].open();
         let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let response = clients[number].response();
-        assert_result(&response, &number.to_string(), &expected, "last sent, first answered");
+        assert_result(
+            &response,
+            &number.to_string(),
+            &expected,
+            "last sent, first answered",
+        );
     }
 }
 
@@ -152,9 +191,16 @@ fn an_answer_before_a_pipelined_request_announces_close() {
     client.send(Request::post(QUESTION).bytes().repeat(2));
     let response = client.response();
     assert_result(&response, "7", RESULT, "the first request");
-    assert!(response.announces_close(), "the second is not answered, so the client must know");
+    assert!(
+        response.announces_close(),
+        "the second is not answered, so the client must know"
+    );
     client.ends("the second request is dropped");
-    assert_eq!(node.calls().len(), 1, "the second request never reaches the node");
+    assert_eq!(
+        node.calls().len(),
+        1,
+        "the second request never reaches the node"
+    );
 }
 
 #[test]
@@ -167,7 +213,11 @@ fn an_upload_sees_its_early_refusal() {
     assert!(client.send(upload.bytes()), "the whole upload is taken");
     assert_error(&client.response(), "body_too_large", "null", "20 MiB");
     client.ends("the refusal ends the connection");
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -181,7 +231,11 @@ fn a_request_behind_connection_close_is_never_read() {
     assert_result(&response, "7", RESULT, "the last request of a connection");
     assert!(response.announces_close(), "the edge closes as well");
     client.ends("nothing comes after the last answer");
-    assert_eq!(node.calls().len(), 1, "what comes behind the last request is ignored");
+    assert_eq!(
+        node.calls().len(),
+        1,
+        "what comes behind the last request is ignored"
+    );
 }
 
 #[test]
@@ -192,7 +246,10 @@ fn http_1_0_closes_unless_keep_alive_is_requested() {
     let cases = [
         ("with a Host", old.clone()),
         ("without a Host", old.clone().without("Host")),
-        ("with an expectation, which it cannot have", old.clone().with("Expect", "100-continue")),
+        (
+            "with an expectation, which it cannot have",
+            old.clone().with("Expect", "100-continue"),
+        ),
     ];
     for (what, request) in cases {
         let mut client = edge.client();
@@ -201,8 +258,16 @@ fn http_1_0_closes_unless_keep_alive_is_requested() {
     }
     let mut client = edge.client();
     let persistent = client.ask(&old.clone().with("Connection", "keep-alive"));
-    assert_result(&persistent, "7", RESULT, "HTTP/1.0 that requests a persistent connection");
-    let stated = persistent.header("Connection").unwrap_or_default().to_ascii_lowercase();
+    assert_result(
+        &persistent,
+        "7",
+        RESULT,
+        "HTTP/1.0 that requests a persistent connection",
+    );
+    let stated = persistent
+        .header("Connection")
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     if stated == "keep-alive" {
         assert_result(&client.ask(&old), "7", RESULT, "the response promises it");
     }
@@ -238,7 +303,11 @@ fn a_body_sent_before_100_continue_is_read() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = edge.client();
-    client.send(Request::post(QUESTION).with("Expect", "100-continue").bytes());
+    client.send(
+        Request::post(QUESTION)
+            .with("Expect", "100-continue")
+            .bytes(),
+    );
     let mut response = client.response();
     if response.status == 100 {
         response = client.response();
@@ -254,21 +323,44 @@ fn a_refused_head_gets_no_100_continue() {
     let too_large = Request::post(padded(QUESTION, 65_537)).with("Expect", "100-continue");
     let cases = [
         ("not_found", asking.clone().line("POST /x HTTP/1.1")),
-        ("wrong_http_method", asking.clone().line("PUT /rpc HTTP/1.1")),
-        ("unsupported_media_type", asking.clone().without("Content-Type")),
-        ("unsupported_encoding", asking.clone().with("Content-Encoding", "gzip")),
+        (
+            "wrong_http_method",
+            asking.clone().line("PUT /rpc HTTP/1.1"),
+        ),
+        (
+            "unsupported_media_type",
+            asking.clone().without("Content-Type"),
+        ),
+        (
+            "unsupported_encoding",
+            asking.clone().with("Content-Encoding", "gzip"),
+        ),
         ("body_too_large", too_large),
-        ("conflicting_framing", asking.clone().with("Transfer-Encoding", "chunked")),
-        ("expectation_failed", asking.clone().without("Expect").with("Expect", "200-ok")),
+        (
+            "conflicting_framing",
+            asking.clone().with("Transfer-Encoding", "chunked"),
+        ),
+        (
+            "expectation_failed",
+            asking.clone().without("Expect").with("Expect", "200-ok"),
+        ),
         ("rate_limited", asking),
     ];
     for (reason, request) in cases {
         let mut client = edge.client();
         client.send(request.head());
         let response = client.response();
-        assert_eq!(response.json()["error"]["data"]["reason"], reason, "no 100 before it");
+        assert_eq!(
+            response.json()["error"]["data"]["reason"],
+            reason,
+            "no 100 before it"
+        );
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -277,25 +369,47 @@ fn an_upgrade_is_ignored() {
     let edge = Edge::start(&node);
     let upgrades: [(&str, &[(&str, &str)]); 3] = [
         ("h2c", &[("HTTP2-Settings", "AAMAAABkAAQCAAAAAAIAAAAA")]),
-        ("websocket", &[("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "AAAAAAAAAAA=")]),
+        (
+            "websocket",
+            &[
+                ("Sec-WebSocket-Version", "13"),
+                ("Sec-WebSocket-Key", "AAAAAAAAAAA="),
+            ],
+        ),
         ("TLS/1.2, HTTP/1.1", &[]),
     ];
     for (protocol, lines) in upgrades {
         let asking = Request::post(QUESTION)
             .with("Connection", "Upgrade, HTTP2-Settings")
             .with("Upgrade", protocol);
-        let asking = lines.iter().fold(asking, |own, (name, value)| own.with(name, value));
+        let asking = lines
+            .iter()
+            .fold(asking, |own, (name, value)| own.with(name, value));
         let mut client = edge.client();
-        assert_result(&client.ask(&asking), "7", RESULT, &format!("Upgrade: {protocol}"));
+        assert_result(
+            &client.ask(&asking),
+            "7",
+            RESULT,
+            &format!("Upgrade: {protocol}"),
+        );
         let get = lines.iter().fold(
-            Request::new("GET", "/rpc").with("Connection", "Upgrade").with("Upgrade", protocol),
+            Request::new("GET", "/rpc")
+                .with("Connection", "Upgrade")
+                .with("Upgrade", protocol),
             |own, (name, value)| own.with(name, value),
         );
         let refused = edge.ask(&get);
-        assert_error(&refused, "wrong_http_method", "null", &format!("GET /rpc for {protocol}"));
+        assert_error(
+            &refused,
+            "wrong_http_method",
+            "null",
+            &format!("GET /rpc for {protocol}"),
+        );
     }
     let heads: Vec<_> = node.calls().into_iter().map(|call| call.head).collect();
-    let crossed = heads.iter().any(|head| head.to_ascii_lowercase().contains("upgrade"));
+    let crossed = heads
+        .iter()
+        .any(|head| head.to_ascii_lowercase().contains("upgrade"));
     assert!(!crossed, "an upgrade never crosses: {heads:?}");
 }
 
@@ -303,7 +417,10 @@ fn an_upgrade_is_ignored() {
 fn leaving_within_a_body_harms_nobody() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    for request in [Request::post(QUESTION), Request::post_chunked(QUESTION, 1000)] {
+    for request in [
+        Request::post(QUESTION),
+        Request::post_chunked(QUESTION, 1000),
+    ] {
         let mut client = edge.client();
         let bytes = request.bytes();
         client.send(&bytes[..bytes.len() - 10]);
@@ -314,8 +431,17 @@ fn leaving_within_a_body_harms_nobody() {
             client.ends("no second answer");
         }
     }
-    assert_eq!(node.connections(), 0, "half a request never reaches the node");
-    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the edge goes on");
+    assert_eq!(
+        node.connections(),
+        0,
+        "half a request never reaches the node"
+    );
+    assert_result(
+        &edge.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "the edge goes on",
+    );
 }
 
 #[test]
@@ -335,7 +461,12 @@ fn leaving_before_the_answer_harms_nobody() {
     node.wait_for_calls(1);
     drop(impatient);
     release.open();
-    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the edge goes on");
+    assert_result(
+        &edge.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "the edge goes on",
+    );
 }
 
 #[test]
@@ -344,8 +475,16 @@ fn a_refused_upload_reads_its_refusal() {
     let edge = Edge::start(&node);
     let large = |size: usize| padded(QUESTION, size);
     let cases = [
-        ("128 KiB with a length", Request::post(large(128 * 1024)), "body_too_large"),
-        ("128 KiB in chunks", Request::post_chunked(large(128 * 1024), 4096), "body_too_large"),
+        (
+            "128 KiB with a length",
+            Request::post(large(128 * 1024)),
+            "body_too_large",
+        ),
+        (
+            "128 KiB in chunks",
+            Request::post_chunked(large(128 * 1024), 4096),
+            "body_too_large",
+        ),
         (
             "200 KiB of another type",
             { Request::post(large(200 * 1024)).without("Content-Type") },
@@ -360,7 +499,10 @@ fn a_refused_upload_reads_its_refusal() {
     for (what, request, reason) in cases {
         let mut client = edge.client();
         let sent = client.send(request.bytes());
-        assert!(sent, "{what}: the edge takes what is on its way while it answers");
+        assert!(
+            sent,
+            "{what}: the edge takes what is on its way while it answers"
+        );
         assert_error(&client.response(), reason, "null", what);
     }
 }
@@ -376,18 +518,30 @@ fn an_endless_upload_still_reads_the_refusal() {
     for (what, name, value) in heads {
         let mut client = edge.client();
         let mut writer = client.writer();
-        let head = Request::post("").without("Content-Length").with(name, value).head();
+        let head = Request::post("")
+            .without("Content-Length")
+            .with(name, value)
+            .head();
         let uploading = std::thread::spawn(move || {
             let chunk = [b"4000\r\n".to_vec(), vec![b' '; 0x4000], b"\r\n".to_vec()].concat();
             let _head = writer.write_all(&head);
             // 1 GiB at most: the gateway closes the connection long before.
-            (0..65_536).take_while(|_| writer.write_all(&chunk).is_ok()).count()
+            (0..65_536)
+                .take_while(|_| writer.write_all(&chunk).is_ok())
+                .count()
         });
         assert_error(&client.response(), "body_too_large", "null", what);
         let chunks = uploading.join().unwrap();
-        assert!(chunks < 65_536, "{what}: the edge does not read on for ever");
+        assert!(
+            chunks < 65_536,
+            "{what}: the edge does not read on for ever"
+        );
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -403,17 +557,28 @@ fn probes_are_answered_when_descriptors_run_out() {
     let edge = Setup::before(node.address()).program(few.as_ref()).start();
     let mut clients: Vec<_> = (0..400).map(|_| edge.client()).collect();
     for path in ["/livez", "/metrics"] {
-        assert_eq!(edge.admin_get(path).status, 200, "{path} while clients have all others");
+        assert_eq!(
+            edge.admin_get(path).status,
+            200,
+            "{path} while clients have all others"
+        );
     }
     let event = edge.line("the cause", |line| line["condition"] == "open_files");
     assert_eq!(event["level"], "error", "clients are refused");
     let answer = clients[0].ask(&Request::post(rpc("1", "starknet_blockNumber", "[]")));
-    assert_eq!(answer.status, 200, "a connection that was accepted is served");
+    assert_eq!(
+        answer.status, 200,
+        "a connection that was accepted is served"
+    );
     let mut last = clients.pop().expect("there are many");
     assert_error(&last.response(), "overloaded", "null", "one too many");
     drop(clients);
     eventually(&edge, "they are gone", |now| {
         series(now, "portcullis_connections", &["gateway"]) == 0.0
     });
-    assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200, "the next client");
+    assert_eq!(
+        edge.ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "the next client"
+    );
 }

@@ -14,7 +14,9 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     let names = names.filter(|name| !name.contains(".db-") && name != "node.log");
-    names.map(|name| (name.clone(), std::fs::read(folder.join(&name)).unwrap())).collect()
+    names
+        .map(|name| (name.clone(), std::fs::read(folder.join(&name)).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -27,10 +29,18 @@ fn a_second_dev_changes_nothing() {
         let output = dev(folder.path(), more).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", said(&output));
         let holder = format!("is in use by process {}", first.child.id());
-        assert!(said(&output).contains(&holder), "{more:?}: {}", said(&output));
+        assert!(
+            said(&output).contains(&holder),
+            "{more:?}: {}",
+            said(&output)
+        );
     }
     assert!(files(folder.path()) == before, "no file has changed");
-    assert_eq!((first.view_call(), first.ready().status), (200, 200), "the first one serves");
+    assert_eq!(
+        (first.view_call(), first.ready().status),
+        (200, 200),
+        "the first one serves"
+    );
     first.stop();
 }
 
@@ -97,7 +107,11 @@ fn dev_starts_again_after_a_prune() {
         "--feed-items-older-than",
         "0s",
     ]);
-    let output = prune.arg("--config").arg(folder.path().join("portcullis.toml")).output().unwrap();
+    let output = prune
+        .arg("--config")
+        .arg(folder.path().join("portcullis.toml"))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", said(&output));
     Dev::start(folder.path()).stop();
 }
@@ -107,12 +121,19 @@ fn a_port_in_use_stops_dev_before_it_starts_anything() {
     let (folder, taken) = (Folder::new(), TcpListener::bind("127.0.0.1:0").unwrap());
     let address = taken.local_addr().unwrap().to_string();
     let mut command = dev(folder.path(), &["--fresh"]);
-    let output = command.env("PORTCULLIS__SIDECAR__LISTEN", &address).output().unwrap();
+    let output = command
+        .env("PORTCULLIS__SIDECAR__LISTEN", &address)
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     // what another test is about to start has the sockets of this process, too
     let holder = format!("sidecar.listen: {address} is in use by process ");
     for named in [&*holder, "PORTCULLIS__SIDECAR__LISTEN"] {
-        assert!(said(&output).contains(named), "{named} in {}", said(&output));
+        assert!(
+            said(&output).contains(named),
+            "{named} in {}",
+            said(&output)
+        );
     }
     let left: Vec<_> = files(folder.path()).into_keys().collect();
     assert_eq!(left, ["dev.lock"], "nothing was created");

@@ -40,7 +40,9 @@ impl Workshop {
 
     fn command_of(&self, program: Command, state: &str) -> Command {
         let mut command = dev_of(program, &self.state(state), &[]);
-        command.current_dir(self.0.path()).env("REAL_NODE", real_node());
+        command
+            .current_dir(self.0.path())
+            .env("REAL_NODE", real_node());
         command.env("PATH", format!("{}:/usr/bin:/bin", self.0.path().display()));
         command
     }
@@ -53,7 +55,11 @@ impl Workshop {
     fn start(&self, state: &str) -> Dev {
         let mut dev = Dev::spawn(self.command(state), &self.state(state));
         // the addresses come after the first text and before the second
-        dev.wait_for_all(&["without a node for now", "Faster, before the next start", " serving"]);
+        dev.wait_for_all(&[
+            "without a node for now",
+            "Faster, before the next start",
+            " serving",
+        ]);
         dev
     }
 
@@ -70,7 +76,9 @@ impl Workshop {
 fn real_node() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join("starknet-devnet"));
-    places.find(|node| node.is_file()).expect("the tests need one")
+    places
+        .find(|node| node.is_file())
+        .expect("the tests need one")
 }
 
 /// Program and node in a folder of their own, as unpacked from archives.
@@ -138,7 +146,10 @@ fn dev_serves_while_its_node_is_built() {
         conditions(&dev).contains("building starknet-devnet: 3 of 12 crates")
     });
     let refused = dev.read();
-    assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("5")));
+    assert_eq!(
+        (refused.status, refused.header("Retry-After")),
+        (503, Some("5"))
+    );
     assert_eq!(refused.json()["error"]["data"]["reason"], "node_starting");
     assert_eq!(dev.get("admin", "/").status, 200, "the page is up");
     assert_eq!(dev.get("sidecar", "/functions/health-check").status, 200);
@@ -149,10 +160,18 @@ fn dev_serves_while_its_node_is_built() {
     dev.wait_for_all(&["starknet-devnet: 12 of 12 crates", "Log lines follow"]);
     assert_eq!(dev.view_call(), 200, "the first read");
     eventually("the relay proves its pins", || dev.ready().status == 200);
-    eventually("nothing is wrong", || conditions(&dev).contains("verdict: ok"));
+    eventually("nothing is wrong", || {
+        conditions(&dev).contains("verdict: ok")
+    });
     let began = "portcullis_condition_changes_total{change=\"began\",condition=\"pins\"} 0\n";
-    assert!(dev.get("admin", "/metrics").text().contains(began), "there were no pins to lose");
-    assert!(!workshop.state("../target/tools/build").exists(), "nothing is left of the build");
+    assert!(
+        dev.get("admin", "/metrics").text().contains(began),
+        "there were no pins to lose"
+    );
+    assert!(
+        !workshop.state("../target/tools/build").exists(),
+        "nothing is left of the build"
+    );
     let process = dev.node().to_string();
     dev.stop();
     assert!(has_ended(&process), "the node");
@@ -177,14 +196,20 @@ fn a_failed_build_ends_dev() {
     workshop.say("fail");
     dev.wait_for("cannot install starknet-devnet: cargo install: exit status: 101; see ");
     assert_eq!(dev.child.wait().unwrap().code(), Some(70));
-    assert!(workshop.text("state/build.log").contains("error: it does not compile"));
+    assert!(
+        workshop
+            .text("state/build.log")
+            .contains("error: it does not compile")
+    );
 }
 
 #[test]
 fn two_devs_build_one_node() {
     let workshop = Workshop::new();
     let mut both = [workshop.start("one"), workshop.start("two")];
-    eventually("one builds", || both.iter().any(|dev| conditions(dev).contains("3 of 12")));
+    eventually("one builds", || {
+        both.iter().any(|dev| conditions(dev).contains("3 of 12"))
+    });
     workshop.say("ok");
     for dev in &mut both {
         dev.wait_for("Log lines follow");
@@ -197,7 +222,11 @@ fn two_devs_build_one_node() {
 #[test]
 fn without_cargo_dev_reports_what_is_missing() {
     let workshop = Workshop::new();
-    let output = workshop.command("state").env("PATH", "/nowhere").output().unwrap();
+    let output = workshop
+        .command("state")
+        .env("PATH", "/nowhere")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(70), "{}", said(&output));
     assert!(said(&output).contains("cargo, which would build it, is not on PATH"));
 }
@@ -224,7 +253,10 @@ fn foreign(call: &Call) -> Vec<Act> {
 
 fn failure(call: &Call, code: i32, message: &str) -> Vec<u8> {
     let error = format!(r#"{{"code":{code},"message":"{message}"}}"#);
-    json(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, call.id()))
+    json(format!(
+        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+        call.id()
+    ))
 }
 
 /// `dev` on a node behind TLS.
@@ -246,13 +278,21 @@ fn dev_reads_from_any_node() {
     let command = on_a_secured_node(state.path(), &folder);
     let mut dev = Dev::spawn(command, state.path());
     dev.wait_for_all(&["Log lines follow", " serving"]);
-    assert!(dev.seen.iter().any(|line| line.starts_with("  relay     off: ")), "{:?}", dev.seen);
+    assert!(
+        dev.seen
+            .iter()
+            .any(|line| line.starts_with("  relay     off: ")),
+        "{:?}",
+        dev.seen
+    );
     let chain = Request::post(rpc("1", "starknet_chainId", "[]"));
     let mut gateway = Client::connect(dev.address("gateway"));
     assert_eq!(gateway.ask(&chain).json()["result"], "0x534e5f4d41494e");
     assert_eq!(dev.get("sidecar", "/functions/health-check").status, 200);
     let config = dev.config();
-    let served = SURFACES.into_iter().filter(|surface| config.contains_key(*surface));
+    let served = SURFACES
+        .into_iter()
+        .filter(|surface| config.contains_key(*surface));
     assert_eq!(served.collect::<Vec<_>>(), ["gateway", "sidecar", "admin"]);
     dev.stop();
 }
@@ -264,7 +304,11 @@ fn contracts_are_prepared_on_a_devnet_only() {
         let mut command = on_a_secured_node(state.path(), &folder);
         let output = command.arg(option).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains("takes a starknet-devnet"), "{}", said(&output));
+        assert!(
+            said(&output).contains("takes a starknet-devnet"),
+            "{}",
+            said(&output)
+        );
     }
 }
 
@@ -278,10 +322,17 @@ fn a_devnet_that_is_named_is_only_read() {
     let mut command = dev(state.path(), &["--node"]);
     command.arg(format!("http://{}/rpc", node.address()));
     let mut dev = Dev::spawn(command, state.path());
-    dev.wait_for_all(&["--deploy sets up such a network", "Log lines follow", " serving"]);
+    dev.wait_for_all(&[
+        "--deploy sets up such a network",
+        "Log lines follow",
+        " serving",
+    ]);
     dev.stop();
     for call in node.calls() {
-        let method = call.json()["method"].as_str().unwrap_or_default().to_owned();
+        let method = call.json()["method"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let writes = method.starts_with("starknet_add") || method == "devnet_mint";
         assert!(!writes, "{method} was sent");
     }
@@ -303,10 +354,19 @@ fn a_node_that_responds_too_late_is_retried() {
     });
     let url = format!("http://{}/rpc", node.address());
     let mut command = dev(state.path(), &["--node", &url, "--deploy"]);
-    let output = command.env("PORTCULLIS__NODE__TIMEOUT", "2s").output().unwrap();
+    let output = command
+        .env("PORTCULLIS__NODE__TIMEOUT", "2s")
+        .output()
+        .unwrap();
     let said = said(&output);
-    assert!(said.contains("the node did not respond in time: retrying"), "{said}");
-    assert!(said.contains("cannot set up the network: deploying an account: "), "{said}");
+    assert!(
+        said.contains("the node did not respond in time: retrying"),
+        "{said}"
+    );
+    assert!(
+        said.contains("cannot set up the network: deploying an account: "),
+        "{said}"
+    );
 }
 
 #[test]

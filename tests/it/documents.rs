@@ -74,12 +74,16 @@ fn documented_on(reason: Reason) -> [bool; 3] {
 }
 
 fn reasons_of(surface: usize) -> impl Iterator<Item = Reason> {
-    Reason::ALL.into_iter().filter(move |reason| documented_on(*reason)[surface])
+    Reason::ALL
+        .into_iter()
+        .filter(move |reason| documented_on(*reason)[surface])
 }
 
 /// The node, or the node that it refers to.
 fn follow<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
-    let to = node["$ref"].as_str().and_then(|to| root.pointer(to.trim_start_matches('#')));
+    let to = node["$ref"]
+        .as_str()
+        .and_then(|to| root.pointer(to.trim_start_matches('#')));
     to.unwrap_or(node)
 }
 
@@ -90,7 +94,10 @@ fn answers(root: &Value) -> Vec<(u16, &Value)> {
     let all = operations.chain([&root["x-any-request"]]);
     let responses = all.flat_map(|of| of["responses"].as_object().expect("responses"));
     let parsed = responses.map(|(status, response)| {
-        (status.parse().expect("a status is a number"), follow(root, response))
+        (
+            status.parse().expect("a status is a number"),
+            follow(root, response),
+        )
     });
     parsed.collect()
 }
@@ -105,9 +112,17 @@ fn named(root: &Value, schema: &Value, found: &mut BTreeSet<(String, Option<i64>
     }
     let error = &schema["properties"]["error"];
     let plain = &error["properties"];
-    for place in [error, &plain["reason"], &plain["data"]["properties"]["reason"]] {
+    for place in [
+        error,
+        &plain["reason"],
+        &plain["data"]["properties"]["reason"],
+    ] {
         let names = place["enum"].as_array().cloned().unwrap_or_default();
-        for name in names.iter().chain(place.get("const")).filter_map(Value::as_str) {
+        for name in names
+            .iter()
+            .chain(place.get("const"))
+            .filter_map(Value::as_str)
+        {
             found.insert((name.to_owned(), plain["code"]["const"].as_i64()));
         }
     }
@@ -145,19 +160,27 @@ fn every_reason_of_the_gateway_stands_in_its_document_with_its_status_and_code()
 fn every_reason_of_the_relay_stands_in_its_document_with_its_status_and_code() {
     let documented = documented(&openapi("relay"));
     let names: BTreeSet<_> = documented.iter().map(|row| row.1.as_str()).collect();
-    assert_eq!(names, reasons_of(1).map(Reason::name).collect(), "no other, and none is missing");
+    assert_eq!(
+        names,
+        reasons_of(1).map(Reason::name).collect(),
+        "no other, and none is missing"
+    );
     for (status, name, code) in &documented {
         let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name);
         let (own_status, own_code) = status_and_code(reason.expect("checked just before"));
         assert_eq!(*status, own_status, "{name}");
-        assert!(code.is_none_or(|code| code == i64::from(own_code)), "{name}: {code:?}");
+        assert!(
+            code.is_none_or(|code| code == i64::from(own_code)),
+            "{name}: {code:?}"
+        );
     }
 }
 
 #[test]
 fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
-    let documented =
-        documented(&openapi("sidecar")).into_iter().map(|(status, name, _)| (status, name));
+    let documented = documented(&openapi("sidecar"))
+        .into_iter()
+        .map(|(status, name, _)| (status, name));
     let expected =
         reasons_of(2).map(|reason| (status_and_code(reason).0, xrpc_name(reason).to_owned()));
     assert_eq!(documented.collect::<BTreeSet<_>>(), expected.collect());
@@ -168,9 +191,16 @@ fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
 fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
     let root = document("/docs/openrpc/gateway.json");
     let mut documented = BTreeMap::new();
-    for error in root["components"]["errors"].as_object().expect("errors").values() {
+    for error in root["components"]["errors"]
+        .as_object()
+        .expect("errors")
+        .values()
+    {
         for reason in error["data"]["reason"].as_array().into_iter().flatten() {
-            documented.insert(reason.as_str().expect("a name").to_owned(), error["code"].as_i64());
+            documented.insert(
+                reason.as_str().expect("a name").to_owned(),
+                error["code"].as_i64(),
+            );
         }
     }
     let code = |reason| Some(i64::from(status_and_code(reason).1));
@@ -182,8 +212,15 @@ fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
 fn the_thirteen_methods_are_those_of_the_documents_in_their_order() {
     let names = |list: &Value, member: &str| -> Vec<String> {
         let list = list.as_array().expect("a list").iter();
-        let name = |one: &Value| if member.is_empty() { one.clone() } else { one[member].clone() };
-        list.map(|one| name(one).as_str().unwrap_or_default().to_owned()).collect()
+        let name = |one: &Value| {
+            if member.is_empty() {
+                one.clone()
+            } else {
+                one[member].clone()
+            }
+        };
+        list.map(|one| name(one).as_str().unwrap_or_default().to_owned())
+            .collect()
     };
     let expected: Vec<_> = Method::ALL.map(|method| method.name().to_owned()).into();
     let methods = document("/docs/openrpc/gateway.json")["methods"].clone();
@@ -194,7 +231,12 @@ fn the_thirteen_methods_are_those_of_the_documents_in_their_order() {
 
 fn paths(surface: &str) -> BTreeSet<String> {
     let root = openapi(surface);
-    root["paths"].as_object().expect("paths").keys().cloned().collect()
+    root["paths"]
+        .as_object()
+        .expect("paths")
+        .keys()
+        .cloned()
+        .collect()
 }
 
 #[test]
@@ -202,14 +244,27 @@ fn every_operation_of_the_relay_and_every_function_of_the_sidecar_has_its_path()
     let endpoints = [Endpoint::Ready, Endpoint::Rpc].map(|one| format!("/{}", one.name()));
     let operations = OperationKind::ALL.map(|kind| kind.path());
     let health = "/healthz".to_owned();
-    let relay = endpoints.into_iter().chain(operations).chain([health.clone()]).collect();
+    let relay = endpoints
+        .into_iter()
+        .chain(operations)
+        .chain([health.clone()])
+        .collect();
     assert_eq!(paths("relay"), relay);
     let documents = ["/docs", "/docs/{folder}/{document}"].map(str::to_owned);
-    let gateway = documents.into_iter().chain(["/rpc".to_owned(), health]).collect();
+    let gateway = documents
+        .into_iter()
+        .chain(["/rpc".to_owned(), health])
+        .collect();
     assert_eq!(paths("gateway"), gateway);
     let sidecar = paths("sidecar");
-    for function in Function::ALL.into_iter().filter(|one| *one != Function::DidDocument) {
-        assert!(sidecar.contains(&format!("/functions/{}", function.name())), "{function:?}");
+    for function in Function::ALL
+        .into_iter()
+        .filter(|one| *one != Function::DidDocument)
+    {
+        assert!(
+            sidecar.contains(&format!("/functions/{}", function.name())),
+            "{function:?}"
+        );
     }
 }
 
@@ -235,21 +290,42 @@ fn the_page_shows_every_path_and_method_and_every_link_on_it_leads_somewhere() {
     let page = page();
     for surface in ["gateway", "relay", "sidecar", "admin"] {
         for path in paths(surface) {
-            assert!(page.contains(&format!("<code>{path}</code>")), "{surface}: {path}");
+            assert!(
+                page.contains(&format!("<code>{path}</code>")),
+                "{surface}: {path}"
+            );
         }
     }
     for method in Method::ALL {
-        assert!(page.contains(&format!("<code>{}</code>", method.name())), "{method:?}");
+        assert!(
+            page.contains(&format!("<code>{}</code>", method.name())),
+            "{method:?}"
+        );
     }
-    for reason in
-        Reason::ALL.into_iter().filter(|reason| documented_on(*reason) != [false, false, true])
+    for reason in Reason::ALL
+        .into_iter()
+        .filter(|reason| documented_on(*reason) != [false, false, true])
     {
-        assert!(page.contains(&format!("<code>{}</code>", reason.name())), "{reason:?}");
+        assert!(
+            page.contains(&format!("<code>{}</code>", reason.name())),
+            "{reason:?}"
+        );
     }
-    let ids: Vec<_> =
-        page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "an anchor is one place");
-    for link in page.split(" href=\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+    let ids: Vec<_> = page
+        .split(" id=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    assert_eq!(
+        ids.len(),
+        ids.iter().collect::<BTreeSet<_>>().len(),
+        "an anchor is one place"
+    );
+    for link in page
+        .split(" href=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
         let leads = match link.strip_prefix('#') {
             Some(anchor) => ids.contains(&anchor),
             None => link == "/" || reply(link.as_bytes()).is_some(),
@@ -265,30 +341,56 @@ fn the_page_says_where_each_surface_listens() {
         let listens = format!("Listens on <code>unix:/run/&lt;{surface}></code>.");
         assert!(page.contains(&listens), "{surface}");
     }
-    assert_eq!(page.matches("Not configured in this process.").count(), 1, "the sidecar is off");
-    assert!(!page.contains("[[") && page.contains("href=\"/\""), "it leads back");
+    assert_eq!(
+        page.matches("Not configured in this process.").count(),
+        1,
+        "the sidecar is off"
+    );
+    assert!(
+        !page.contains("[[") && page.contains("href=\"/\""),
+        "it leads back"
+    );
 }
 
 #[test]
 fn the_page_loads_nothing_and_runs_nothing() {
     let page = page();
-    let style = page.split_once("<style>").and_then(|(_, rest)| rest.split_once("</style>"));
+    let style = page
+        .split_once("<style>")
+        .and_then(|(_, rest)| rest.split_once("</style>"));
     let digest = BASE64_STANDARD.encode(Sha256::digest(style.expect("the page has a style").0));
     let fields = reply(b"/docs").expect("the page is served").fields;
     let allowed = format!("style-src 'sha256-{digest}'");
     assert!(
-        fields.iter().any(|(_, value)| value.to_str().is_ok_and(|text| text.contains(&allowed))),
+        fields
+            .iter()
+            .any(|(_, value)| value.to_str().is_ok_and(|text| text.contains(&allowed))),
         "{fields:?} name its style"
     );
-    for word in ["<script", "<img", "<link", "url(", "@import", " src=", " style=", "http-equiv"] {
-        assert!(!page.contains(word), "{word} would be stopped by the page's own policy");
+    for word in [
+        "<script",
+        "<img",
+        "<link",
+        "url(",
+        "@import",
+        " src=",
+        " style=",
+        "http-equiv",
+    ] {
+        assert!(
+            !page.contains(word),
+            "{word} would be stopped by the page's own policy"
+        );
     }
 }
 
 /// The first reference below a node that leads nowhere.
 fn broken<'a>(root: &Value, node: &'a Value) -> Option<&'a str> {
     let own = node["$ref"].as_str().filter(|to| to.starts_with("#/"));
-    let below = node.as_object().into_iter().flat_map(|members| members.values());
+    let below = node
+        .as_object()
+        .into_iter()
+        .flat_map(|members| members.values());
     let mut below = below.chain(node.as_array().into_iter().flatten());
     own.filter(|to| root.pointer(&to[1..]).is_none())
         .or_else(|| below.find_map(|member| broken(root, member)))
@@ -296,8 +398,10 @@ fn broken<'a>(root: &Value, node: &'a Value) -> Option<&'a str> {
 
 #[test]
 fn every_reference_in_a_document_leads_somewhere() {
-    for path in
-        DOCUMENTS.map(|document| document.path).iter().filter(|path| path.ends_with(".json"))
+    for path in DOCUMENTS
+        .map(|document| document.path)
+        .iter()
+        .filter(|path| path.ends_with(".json"))
     {
         let root = document(path);
         assert_eq!(broken(&root, &root), None, "{path}");

@@ -41,7 +41,11 @@ struct Fleet {
 impl Fleet {
     fn new(node: &Node, url: &str, quota: u32) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "it-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let folder = Folder::new();
         let secret = folder.secret("fleet.secret", SECRET);
         let setup = Setup::before(node.address())
@@ -49,13 +53,19 @@ impl Fleet {
             .set("fleet.url", url)
             .set("fleet.name", &format!("{name:?}"))
             .set("fleet.secret_file", &format!("{secret:?}"));
-        Self { setup, name, folder }
+        Self {
+            setup,
+            name,
+            folder,
+        }
     }
 
     /// Starts an instance, and waits until it reaches the store.
     fn start(&self) -> Edge {
         let edge = self.setup.start();
-        eventually(&edge, "the store is reached", |now| now["portcullis_fleet_up"] == 1.0);
+        eventually(&edge, "the store is reached", |now| {
+            now["portcullis_fleet_up"] == 1.0
+        });
         edge
     }
 }
@@ -105,12 +115,31 @@ fn instances_share_a_quota_exactly() {
     assert_eq!(calls, 40, "a refused request never reaches the node");
     assert_common_with_quota(&refused, 40, "at an instance that has admitted nothing");
     assert_eq!(refused.status, 429, "the quota is used up everywhere");
-    assert_eq!(refused.json()["error"]["data"]["reason"], "rate_limited", "as without a fleet");
-    let retry: u32 = refused.header("Retry-After").unwrap_or_default().parse().unwrap();
-    assert!((1..=60).contains(&retry), "Retry-After tells seconds: {retry}");
-    assert_eq!(rate_limit(&refused, "refused").0, 0, "RateLimit is that of the fleet");
+    assert_eq!(
+        refused.json()["error"]["data"]["reason"],
+        "rate_limited",
+        "as without a fleet"
+    );
+    let retry: u32 = refused
+        .header("Retry-After")
+        .unwrap_or_default()
+        .parse()
+        .unwrap();
+    assert!(
+        (1..=60).contains(&retry),
+        "Retry-After tells seconds: {retry}"
+    );
+    assert_eq!(
+        rate_limit(&refused, "refused").0,
+        0,
+        "RateLimit is that of the fleet"
+    );
     let health = third.ask(&Request::new("GET", "/healthz"));
-    assert_eq!((health.status, rate_limit(&health, "health").0), (200, 0), "on any response");
+    assert_eq!(
+        (health.status, rate_limit(&health, "health").0),
+        (200, 0),
+        "on any response"
+    );
 }
 
 /// How often an instance admits each of these clients, which it sees in an order of its own.
@@ -141,22 +170,33 @@ fn no_client_exceeds_its_quota_below_max_clients() {
         let (one, other, started) = (fleet.start(), fleet.start(), Instant::now());
         let (here, there) = std::thread::scope(|scope| {
             let there = scope.spawn(|| admitted_of_clients(&other, CLIENTS, TURNS, 11));
-            (admitted_of_clients(&one, CLIENTS, TURNS, 7), there.join().unwrap())
+            (
+                admitted_of_clients(&one, CLIENTS, TURNS, 7),
+                there.join().unwrap(),
+            )
         });
         let is_one_window = started.elapsed() < Duration::from_secs(60);
         let all = here.iter().zip(&there).map(|(here, there)| here + there);
         let over: u32 = all.map(|count| count.saturating_sub(QUOTA)).sum();
         let sum = |name| -> f64 {
             let all = [&one, &other].map(metrics).into_iter().flatten();
-            all.filter(|(series, _)| series.contains(name)).map(|(_, count)| count).sum()
+            all.filter(|(series, _)| series.contains(name))
+                .map(|(_, count)| count)
+                .sum()
         };
-        let (alone, evictions) = (sum("fallback_admitted_total"), sum("limiter_evictions_total"));
+        let (alone, evictions) = (
+            sum("fallback_admitted_total"),
+            sum("limiter_evictions_total"),
+        );
         (is_one_window, over, alone, evictions)
     });
     let run = runs.find(|(is_one_window, ..)| *is_one_window);
     let (_, over, alone, evictions) = run.expect("one of ten runs takes less than a window");
     // a message may be late on a busy machine
-    assert!(f64::from(over) <= alone, "{over} over the quota, {alone} without the store");
+    assert!(
+        f64::from(over) <= alone,
+        "{over} over the quota, {alone} without the store"
+    );
     assert_eq!(evictions, 0.0, "of {CLIENTS} clients at two instances");
 }
 
@@ -167,9 +207,15 @@ fn rate_limit_counts_what_others_admitted() {
     let one = fleet.start();
     let left: Vec<u32> = (0..20).map(|_| rate_limit(&ask(&one), "one").0).collect();
     assert_eq!(left[0], 99, "of one instance");
-    assert!(left.windows(2).all(|pair| pair[1] < pair[0]), "it counts down: {left:?}");
+    assert!(
+        left.windows(2).all(|pair| pair[1] < pair[0]),
+        "it counts down: {left:?}"
+    );
     let (left, _) = rate_limit(&ask(&fleet.start()), "another instance");
-    assert!(left < 80, "what is leased elsewhere is not left here: {left}");
+    assert!(
+        left < 80,
+        "what is leased elsewhere is not left here: {left}"
+    );
 }
 
 #[test]
@@ -183,13 +229,21 @@ fn a_refused_client_sends_no_messages() {
     assert_eq!(count, 5);
     let messages = |edge: &Edge| -> f64 {
         let now = metrics(edge);
-        let counts = now.iter().filter(|(name, _)| name.contains("fleet_messages_total"));
+        let counts = now
+            .iter()
+            .filter(|(name, _)| name.contains("fleet_messages_total"));
         counts.map(|(_, count)| count).sum()
     };
     let before = messages(&edge);
-    assert!((1.0..=8.0).contains(&before), "a message for each lease: {before}");
+    assert!(
+        (1.0..=8.0).contains(&before),
+        "a message for each lease: {before}"
+    );
     assert_eq!(admitted(&[&edge], 100), 0);
-    assert!(messages(&edge) == before, "no message is sent before something may be left");
+    assert!(
+        messages(&edge) == before,
+        "no message is sent before something may be left"
+    );
 }
 
 #[test]
@@ -206,7 +260,10 @@ fn the_store_holds_no_address() {
     for key in keys {
         let fields: Vec<String> = store.hgetall(&key).unwrap();
         let all = format!("{key} {}", fields.join(" "));
-        assert!(!all.contains("203.0.113") && !all.contains("cb00714d"), "no address: {all}");
+        assert!(
+            !all.contains("203.0.113") && !all.contains("cb00714d"),
+            "no address: {all}"
+        );
     }
 }
 
@@ -215,16 +272,37 @@ fn without_the_store_when_down_decides() {
     let node = Node::start(good);
     for (when_down, status, most) in [("share", 429, 30), ("local", 429, 40), ("refuse", 503, 0)] {
         let fleet = Fleet::new(&node, NOWHERE, 40);
-        let edge = fleet.setup.clone().set("fleet.when_down", &format!("{when_down:?}")).start();
-        edge.line("the condition", |line| line["message"] == "fleet store unreachable");
-        assert_eq!(admitted(&[&edge], 60), most, "{when_down}: of a quota of 40");
+        let edge = fleet
+            .setup
+            .clone()
+            .set("fleet.when_down", &format!("{when_down:?}"))
+            .start();
+        edge.line("the condition", |line| {
+            line["message"] == "fleet store unreachable"
+        });
+        assert_eq!(
+            admitted(&[&edge], 60),
+            most,
+            "{when_down}: of a quota of 40"
+        );
         let refused = ask(&edge);
         assert_common_with_quota(&refused, 40, when_down);
         assert_eq!(refused.status, status, "{when_down}");
-        let reason = if status == 429 { "rate_limited" } else { "fleet_unavailable" };
-        assert_eq!(refused.json()["error"]["data"]["reason"], reason, "{when_down}");
+        let reason = if status == 429 {
+            "rate_limited"
+        } else {
+            "fleet_unavailable"
+        };
+        assert_eq!(
+            refused.json()["error"]["data"]["reason"],
+            reason,
+            "{when_down}"
+        );
         let fell_back = "portcullis_fleet_fallback_admitted_total{surface=\"gateway\"}";
-        assert!(metrics(&edge)[fell_back] == most as f64, "{when_down}: it is counted");
+        assert!(
+            metrics(&edge)[fell_back] == most as f64,
+            "{when_down}: it is counted"
+        );
     }
 }
 
@@ -248,7 +326,10 @@ fn watchers(url: &str, number: usize) -> (ChainNode, Fleet, Vec<Edge>) {
 fn leader(edges: &[Edge]) -> usize {
     let leads = |edge: &Edge| metrics(edge)["portcullis_fleet_is_watcher"] == 1.0;
     eventually(&edges[0], "an election", |_| edges.iter().any(leads));
-    edges.iter().position(leads).expect("it leads until it is stopped")
+    edges
+        .iter()
+        .position(leads)
+        .expect("it leads until it is stopped")
 }
 
 fn block_1(edge: &Edge) -> Option<String> {
@@ -259,13 +340,17 @@ fn block_1(edge: &Edge) -> Option<String> {
 /// Has each instance cache an answer.
 fn fill(edges: &[Edge]) {
     for edge in edges {
-        eventually(edge, "a cached answer", |_| block_1(edge).as_deref() == Some("hit"));
+        eventually(edge, "a cached answer", |_| {
+            block_1(edge).as_deref() == Some("hit")
+        });
     }
 }
 
 fn emptied(edge: &Edge) -> f64 {
     let now = metrics(edge);
-    let causes = now.iter().filter(|(name, _)| name.contains("cache_epochs_total"));
+    let causes = now
+        .iter()
+        .filter(|(name, _)| name.contains("cache_epochs_total"));
     causes.map(|(_, count)| count).sum()
 }
 
@@ -275,19 +360,30 @@ fn followers_see_what_the_leader_sees() {
     fill(&edges);
     let leads = |edge: &&Edge| metrics(edge)["portcullis_fleet_is_watcher"] == 1.0;
     assert_eq!(edges.iter().filter(leads).count(), 1, "one of three polls");
-    let positions: Vec<_> =
-        edges.iter().map(|edge| reaches(edge, "a state", |(_, height)| height == 2)).collect();
-    assert!(positions.iter().all(|own| *own == positions[0]), "one epoch: {positions:?}");
+    let positions: Vec<_> = edges
+        .iter()
+        .map(|edge| reaches(edge, "a state", |(_, height)| height == 2))
+        .collect();
+    assert!(
+        positions.iter().all(|own| *own == positions[0]),
+        "one epoch: {positions:?}"
+    );
     let (epoch, _) = positions[0];
     let leader = leader(&edges);
     for (follower, edge) in edges.iter().enumerate().filter(|(own, _)| *own != leader) {
         node.change(|chain| chain.mine(100, &[]));
         let height = node.chain.lock().unwrap().blocks.len() as u64 - 1;
         let seen = reaches(&edges[leader], "the block", |now| now == (epoch, height));
-        let response =
-            ask_from(edge, ("getNonce", r#"["latest","0x1"]"#), &format!("{epoch}.{height}"));
+        let response = ask_from(
+            edge,
+            ("getNonce", r#"["latest","0x1"]"#),
+            &format!("{epoch}.{height}"),
+        );
         assert_eq!(response.status, 200, "{follower}");
-        assert!(stated(&response) >= Some(seen), "no earlier than at the leader");
+        assert!(
+            stated(&response) >= Some(seen),
+            "no earlier than at the leader"
+        );
     }
     fill(&edges);
     node.change(|chain| {
@@ -296,11 +392,24 @@ fn followers_see_what_the_leader_sees() {
     });
     // a poll that overlaps the change may see blocks of both branches: the next one sees the rest
     let is_over = |(now, height)| now > epoch && height == 0;
-    let later: Vec<_> = edges.iter().map(|edge| reaches(edge, "the rollback", is_over)).collect();
-    assert!(later.iter().all(|own| *own == later[0]), "the same epoch everywhere: {later:?}");
+    let later: Vec<_> = edges
+        .iter()
+        .map(|edge| reaches(edge, "the rollback", is_over))
+        .collect();
+    assert!(
+        later.iter().all(|own| *own == later[0]),
+        "the same epoch everywhere: {later:?}"
+    );
     for edge in &edges {
-        assert!((1.0..=2.0).contains(&emptied(edge)), "once for each poll that saw a change");
-        assert_ne!(block_1(edge).as_deref(), Some("hit"), "and returns nothing from before");
+        assert!(
+            (1.0..=2.0).contains(&emptied(edge)),
+            "once for each poll that saw a change"
+        );
+        assert_ne!(
+            block_1(edge).as_deref(),
+            Some("hit"),
+            "and returns nothing from before"
+        );
     }
 }
 
@@ -315,10 +424,20 @@ fn an_election_empties_no_cache() {
         gone.signal(signal);
         leader(&edges);
         for edge in &edges {
-            eventually(edge, "a fresh state", |now| now["portcullis_cache_suspended"] == 0.0);
-            assert_eq!(block_1(edge).as_deref(), Some("hit"), "{why}: what was cached holds");
+            eventually(edge, "a fresh state", |now| {
+                now["portcullis_cache_suspended"] == 0.0
+            });
+            assert_eq!(
+                block_1(edge).as_deref(),
+                Some("hit"),
+                "{why}: what was cached holds"
+            );
             assert_eq!(emptied(edge), 0.0, "{why}");
-            assert_eq!(reaches(edge, "it", |_| true), before, "{why}: the epoch goes on");
+            assert_eq!(
+                reaches(edge, "it", |_| true),
+                before,
+                "{why}: the epoch goes on"
+            );
         }
         let polls = |method: &String| method.contains("getBlock");
         let requested = node.requests().split_off(requested);
@@ -335,13 +454,23 @@ fn without_the_store_an_instance_watches_for_itself() {
     let (node, _fleet, edges) = watchers(NOWHERE, 1);
     fill(&edges);
     let (epoch, _) = reaches(&edges[0], "a poll", |(_, height)| height == 2);
-    assert_eq!(metrics(&edges[0])["portcullis_fleet_is_watcher"], 0.0, "for nobody else");
+    assert_eq!(
+        metrics(&edges[0])["portcullis_fleet_is_watcher"],
+        0.0,
+        "for nobody else"
+    );
     node.change(|chain| {
         chain.blocks.truncate(1);
         chain.l1 = None;
     });
-    reaches(&edges[0], "the rollback", |(now, height)| now > epoch && height == 0);
-    assert_ne!(block_1(&edges[0]).as_deref(), Some("hit"), "nothing from before");
+    reaches(&edges[0], "the rollback", |(now, height)| {
+        now > epoch && height == 0
+    });
+    assert_ne!(
+        block_1(&edges[0]).as_deref(),
+        Some("hit"),
+        "nothing from before"
+    );
 }
 
 #[test]
@@ -370,9 +499,17 @@ fn instances_share_the_count_of_wrong_tokens() {
     });
     assert_eq!(statuses[..10], [401; 10], "ten in a minute, at both");
     assert_eq!(statuses[10..], [429; 4], "none more at either");
-    let seconds = refused.header("Retry-After").and_then(|text| text.parse::<u32>().ok());
-    assert!(seconds.is_some_and(|wait| (2..=60).contains(&wait)), "a minute: {seconds:?}");
-    assert!(relays.iter().all(|relay| relay.ready().status == 200), "a good token passes");
+    let seconds = refused
+        .header("Retry-After")
+        .and_then(|text| text.parse::<u32>().ok());
+    assert!(
+        seconds.is_some_and(|wait| (2..=60).contains(&wait)),
+        "a minute: {seconds:?}"
+    );
+    assert!(
+        relays.iter().all(|relay| relay.ready().status == 200),
+        "a good token passes"
+    );
 }
 
 #[test]
@@ -382,11 +519,21 @@ fn check_reports_an_unreachable_store() {
     let noted = fleet.setup.run("check");
     let text = String::from_utf8_lossy(&noted.stdout).into_owned();
     assert!(noted.status.success(), "a start does not need it: {text}");
-    assert!(text.contains("fleet.url") && text.contains("refused"), "{text}");
+    assert!(
+        text.contains("fleet.url") && text.contains("refused"),
+        "{text}"
+    );
     let failed = fleet.setup.run_with("check", &["--live"], "");
     assert!(!failed.status.success(), "--live needs it");
     let short = fleet.folder.secret("short.secret", "short");
-    let short = fleet.setup.clone().set("fleet.secret_file", &format!("{short:?}")).run("check");
+    let short = fleet
+        .setup
+        .clone()
+        .set("fleet.secret_file", &format!("{short:?}"))
+        .run("check");
     let text = String::from_utf8_lossy(&short.stdout).into_owned();
-    assert!(!short.status.success() && text.contains("32 bytes"), "{text}");
+    assert!(
+        !short.status.success() && text.contains("32 bytes"),
+        "{text}"
+    );
 }

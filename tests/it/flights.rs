@@ -15,7 +15,10 @@ fn held(then: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> (Node, Latc
     let latch = Latch::default();
     let hold = latch.clone();
     let node = Node::start(move |call| {
-        [vec![Act::Hold(hold.clone())], then(call)].into_iter().flatten().collect()
+        [vec![Act::Hold(hold.clone())], then(call)]
+            .into_iter()
+            .flatten()
+            .collect()
     });
     (node, latch)
 }
@@ -54,7 +57,10 @@ fn identical_concurrent_calls_share_one_node_call() {
         ("2", format!(r#"["{HASH}"]"#)),
         ("\"two\"", format!(r#"{{"transaction_hash":"{HASH}"}}"#)),
         ("2.50", r#"["0xABC"]"#.to_owned()),
-        ("\"\\u0032\"", r#"{"transaction_hash" : "0x0000abc"}"#.to_owned()),
+        (
+            "\"\\u0032\"",
+            r#"{"transaction_hash" : "0x0000abc"}"#.to_owned(),
+        ),
         ("1", r#"{"transaction_h\u0061sh":"0xabc"}"#.to_owned()),
     ];
     let (first, others) = requested.split_first().unwrap();
@@ -68,7 +74,12 @@ fn identical_concurrent_calls_share_one_node_call() {
     latch.open();
     let result = format!(r#"{{"transaction_hash":"{HASH}"}}"#);
     let answer = leader.response();
-    assert_result(&answer, first.0, &result, "the one whose request was forwarded");
+    assert_result(
+        &answer,
+        first.0,
+        &result,
+        "the one whose request was forwarded",
+    );
     assert_eq!(cache(&answer), Some("miss"));
     for (id, mut client) in followers {
         let answer = client.response();
@@ -77,7 +88,11 @@ fn identical_concurrent_calls_share_one_node_call() {
     }
     assert_eq!(node.calls().len(), 1, "the node was queried once");
     let answer = edge.ask(&Request::post(rpc("3", method, &first.1)));
-    assert_eq!((cache(&answer), node.calls().len()), (Some("miss"), 2), "afterwards it is again");
+    assert_eq!(
+        (cache(&answer), node.calls().len()),
+        (Some("miss"), 2),
+        "afterwards it is again"
+    );
 }
 
 #[test]
@@ -131,15 +146,25 @@ fn a_node_error_is_shared_but_not_cached() {
     let edge = Edge::start(&node);
     let mut leader = ask(&edge, &Request::post(rpc("1", "starknet_chainId", "[]")));
     node.wait_for_calls(1);
-    let mut follower = ask(&edge, &Request::post(rpc("\"b\"", "starknet_chainId", "[]")));
+    let mut follower = ask(
+        &edge,
+        &Request::post(rpc("\"b\"", "starknet_chainId", "[]")),
+    );
     wait_for(&edge, "shared", 1);
     latch.open();
     let (first, second) = (leader.response(), follower.response());
     assert_error(&first, "upstream_status", "1", "the node failed");
     assert_error(&second, "upstream_status", "\"b\"", "it did for both");
-    assert_eq!((cache(&first), cache(&second)), (Some("miss"), Some("shared")));
+    assert_eq!(
+        (cache(&first), cache(&second)),
+        (Some("miss"), Some("shared"))
+    );
     let request_id = |response: &Response| response.header("X-Request-Id").map(str::to_owned);
-    assert_ne!(request_id(&first), request_id(&second), "each has its own request id");
+    assert_ne!(
+        request_id(&first),
+        request_id(&second),
+        "each has its own request id"
+    );
     let answer = edge.ask(&Request::post(rpc("2", "starknet_chainId", "[]")));
     assert_result(&answer, "2", RESULT, "an error is not cached");
 }
@@ -176,10 +201,16 @@ fn the_leaders_trace_reaches_the_node() {
     let mut follower = ask(&edge, &question().with("traceparent", &parent("b")));
     wait_for(&edge, "shared", 1);
     latch.open();
-    assert_eq!((leader.response().status, follower.response().status), (200, 200));
+    assert_eq!(
+        (leader.response().status, follower.response().status),
+        (200, 200)
+    );
     let headers = node.calls()[0].headers();
     let sent = headers.iter().find(|(name, _)| name == "traceparent");
-    assert_eq!(sent.map(|(_, value)| value.as_str()), Some(parent("a").as_str()));
+    assert_eq!(
+        sent.map(|(_, value)| value.as_str()),
+        Some(parent("a").as_str())
+    );
 }
 
 #[test]
@@ -200,7 +231,11 @@ fn without_single_flight_every_read_is_a_call() {
     edge.rewrite(&setup.set("gateway.single_flight", "true"));
     edge.signal("HUP");
     edge.line("the change", |line| line["key"] == "gateway.single_flight");
-    assert_eq!(cache(&edge.ask(&question)), Some("miss"), "it is switched on while it runs");
+    assert_eq!(
+        cache(&edge.ask(&question)),
+        Some("miss"),
+        "it is switched on while it runs"
+    );
 }
 
 #[test]
@@ -208,9 +243,15 @@ fn only_admitted_calls_carry_x_cache() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (request, expected) in [
-        (Request::post(rpc("1", "starknet_chainId", "[]")), Some("miss")),
+        (
+            Request::post(rpc("1", "starknet_chainId", "[]")),
+            Some("miss"),
+        ),
         (Request::post(rpc("1", "starknet_chainId", "[1]")), None),
-        (Request::post(rpc("1", "starknet_addInvokeTransaction", "[]")), None),
+        (
+            Request::post(rpc("1", "starknet_addInvokeTransaction", "[]")),
+            None,
+        ),
         (Request::post("{"), None),
         (Request::new("GET", "/healthz"), None),
         (Request::new("OPTIONS", "/rpc"), None),

@@ -47,29 +47,41 @@ fn assert_refused_and_ended(cases: &[(&str, Vec<u8>, &[&str])]) {
     let node = Node::start(good);
     let edge = Edge::with(&node, &BRISK);
     let apart = cases.iter().map(|case| (case, false));
-    each(apart.chain(cases.iter().map(|case| (case, true))), |(case, at_once)| {
-        let (what, bytes, reasons) = case;
-        let mut client = edge.client();
-        if at_once {
-            client.send([bytes.as_slice(), &contraband()].concat());
-        } else {
-            client.send(bytes);
-        }
-        let response = client.response();
-        assert_one_of(&response, reasons, "null", what);
-        assert!(response.announces_close(), "{what}: a refusal that ends the connection says so");
-        if !at_once {
-            client.send(contraband());
-        }
-        client.ends(&format!("{what}: nothing comes after the refusal"));
-    });
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    each(
+        apart.chain(cases.iter().map(|case| (case, true))),
+        |(case, at_once)| {
+            let (what, bytes, reasons) = case;
+            let mut client = edge.client();
+            if at_once {
+                client.send([bytes.as_slice(), &contraband()].concat());
+            } else {
+                client.send(bytes);
+            }
+            let response = client.response();
+            assert_one_of(&response, reasons, "null", what);
+            assert!(
+                response.announces_close(),
+                "{what}: a refusal that ends the connection says so"
+            );
+            if !at_once {
+                client.send(contraband());
+            }
+            client.ends(&format!("{what}: nothing comes after the refusal"));
+        },
+    );
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 /// A request with exactly these framing header lines.
 fn framed(lines: &[(&str, &str)], body: &str) -> Vec<u8> {
     let bare = Request::post("").without("Content-Length");
-    let request = lines.iter().fold(bare, |own, (name, value)| own.with(name, value));
+    let request = lines
+        .iter()
+        .fold(bare, |own, (name, value)| own.with(name, value));
     [request.head(), body.as_bytes().to_vec()].concat()
 }
 
@@ -110,8 +122,11 @@ fn requests_without_a_body_have_one_framing_too() {
     each(cases, |(what, bytes)| {
         let mut client = edge.client();
         client.send(&bytes);
-        let response =
-            if what.starts_with("HEAD") { client.response_to_head() } else { client.response() };
+        let response = if what.starts_with("HEAD") {
+            client.response_to_head()
+        } else {
+            client.response()
+        };
         assert_eq!(response.status, 400, "{what}");
         assert!(response.announces_close(), "{what}");
         client.ends(what);
@@ -144,7 +159,10 @@ fn an_ambiguous_length_is_conflicting() {
     let cases: Vec<_> = lengths
         .iter()
         .map(|lengths| {
-            let lines: Vec<_> = lengths.iter().map(|length| ("Content-Length", *length)).collect();
+            let lines: Vec<_> = lengths
+                .iter()
+                .map(|length| ("Content-Length", *length))
+                .collect();
             (lengths[0], framed(&lines, QUESTION), EITHER)
         })
         .collect();
@@ -181,8 +199,10 @@ fn a_transfer_coding_other_than_chunked_is_conflicting() {
     let cases: Vec<_> = codings
         .iter()
         .map(|codings| {
-            let lines: Vec<_> =
-                codings.iter().map(|coding| ("Transfer-Encoding", *coding)).collect();
+            let lines: Vec<_> = codings
+                .iter()
+                .map(|coding| ("Transfer-Encoding", *coding))
+                .collect();
             (codings[0], framed(&lines, &one_chunk()), EITHER)
         })
         .collect();
@@ -195,7 +215,11 @@ fn chunks_in_http_1_0_are_conflicting() {
     let persistent = request.clone().with("Connection", "keep-alive");
     assert_refused_and_ended(&[
         ("HTTP/1.0 with chunks", request.bytes(), EITHER),
-        ("HTTP/1.0 with chunks, persistent", persistent.bytes(), EITHER),
+        (
+            "HTTP/1.0 with chunks, persistent",
+            persistent.bytes(),
+            EITHER,
+        ),
     ]);
 }
 
@@ -206,16 +230,46 @@ fn chunks_that_are_malformed_end_the_connection() {
         ("no size", format!("\r\n{QUESTION}\r\n0\r\n\r\n")),
         ("a size in words", format!("all\r\n{QUESTION}\r\n0\r\n\r\n")),
         ("a negative size", format!("-1\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("a signed size", format!("+{length:x}\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("a size with 0x", format!("0x{length:x}\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("a size with a space before", format!(" {length:x}\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("a size above 64 bits", format!("1{length:016x}\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("a size of 20 digits", format!("{}\r\n{QUESTION}\r\n0\r\n\r\n", "f".repeat(20))),
-        ("a size too small", format!("{:x}\r\n{QUESTION}\r\n0\r\n\r\n", length - 1)),
-        ("no line break behind the data", format!("{length:x}\r\n{QUESTION}0\r\n\r\n")),
-        ("other bytes behind the data", format!("{length:x}\r\n{QUESTION}XX0\r\n\r\n")),
-        ("a NUL in a size", format!("{length:x}\0\r\n{QUESTION}\r\n0\r\n\r\n")),
-        ("an extension without end", format!("{length:x};{}", "a".repeat(100_000))),
+        (
+            "a signed size",
+            format!("+{length:x}\r\n{QUESTION}\r\n0\r\n\r\n"),
+        ),
+        (
+            "a size with 0x",
+            format!("0x{length:x}\r\n{QUESTION}\r\n0\r\n\r\n"),
+        ),
+        (
+            "a size with a space before",
+            format!(" {length:x}\r\n{QUESTION}\r\n0\r\n\r\n"),
+        ),
+        (
+            "a size above 64 bits",
+            format!("1{length:016x}\r\n{QUESTION}\r\n0\r\n\r\n"),
+        ),
+        (
+            "a size of 20 digits",
+            format!("{}\r\n{QUESTION}\r\n0\r\n\r\n", "f".repeat(20)),
+        ),
+        (
+            "a size too small",
+            format!("{:x}\r\n{QUESTION}\r\n0\r\n\r\n", length - 1),
+        ),
+        (
+            "no line break behind the data",
+            format!("{length:x}\r\n{QUESTION}0\r\n\r\n"),
+        ),
+        (
+            "other bytes behind the data",
+            format!("{length:x}\r\n{QUESTION}XX0\r\n\r\n"),
+        ),
+        (
+            "a NUL in a size",
+            format!("{length:x}\0\r\n{QUESTION}\r\n0\r\n\r\n"),
+        ),
+        (
+            "an extension without end",
+            format!("{length:x};{}", "a".repeat(100_000)),
+        ),
         (
             "trailers without end",
             format!("{}{}", &one_chunk()[..one_chunk().len() - 2], {
@@ -224,11 +278,17 @@ fn chunks_that_are_malformed_end_the_connection() {
         ),
     ];
     // Where the data ends early, the partial body is not JSON.
-    let reasons: &[&str] =
-        &["conflicting_framing", "invalid_request", "body_too_large", "parse_error"];
+    let reasons: &[&str] = &[
+        "conflicting_framing",
+        "invalid_request",
+        "body_too_large",
+        "parse_error",
+    ];
     let chunked = [("Transfer-Encoding", "chunked")];
-    let cases: Vec<_> =
-        bodies.iter().map(|(what, body)| (*what, framed(&chunked, body), reasons)).collect();
+    let cases: Vec<_> = bodies
+        .iter()
+        .map(|(what, body)| (*what, framed(&chunked, body), reasons))
+        .collect();
     assert_refused_and_ended(&cases);
 }
 
@@ -251,11 +311,16 @@ fn chunk_lines_with_control_characters_are_conflicting() {
         ("a blank before a trailer's colon", last("\r\nX : y")),
         ("a folded trailer", last("\r\nX: y\r\n z")),
         ("a trailer without a name", last("\r\n: y")),
-        ("a request line as a trailer", last("\r\nGET /healthz HTTP/1.1")),
+        (
+            "a request line as a trailer",
+            last("\r\nGET /healthz HTTP/1.1"),
+        ),
     ];
     let chunked = [("Transfer-Encoding", "chunked")];
-    let cases: Vec<_> =
-        bodies.iter().map(|(what, body)| (*what, framed(&chunked, body), FRAMING)).collect();
+    let cases: Vec<_> = bodies
+        .iter()
+        .map(|(what, body)| (*what, framed(&chunked, body), FRAMING))
+        .collect();
     assert_refused_and_ended(&cases);
 }
 
@@ -277,7 +342,10 @@ fn chunk_extensions_and_trailers_are_dropped() {
         assert_result(&client.response(), "7", RESULT, &body);
     }
     let heads: Vec<_> = node.calls().into_iter().map(|call| call.head).collect();
-    assert!(heads.iter().all(|head| !head.contains("railer")), "no trailer crosses: {heads:?}");
+    assert!(
+        heads.iter().all(|head| !head.contains("railer")),
+        "no trailer crosses: {heads:?}"
+    );
 }
 
 /// A request whose head has this text instead of the line `X-Line: a`.
@@ -287,7 +355,10 @@ fn with_line(text: &[u8]) -> Vec<u8> {
 }
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    let at = bytes.windows(from.len()).position(|own| own == from).expect("it is there");
+    let at = bytes
+        .windows(from.len())
+        .position(|own| own == from)
+        .expect("it is there");
     [&bytes[..at], to, &bytes[at + from.len()..]].concat()
 }
 
@@ -295,14 +366,29 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 fn a_malformed_header_line_is_refused() {
     let lines: [(&str, &[u8]); 14] = [
         ("a folded line", b"X-Line: a\r\n b\r\n"),
-        ("a folded line with a tab", b"X-Line: a\r\n\tContent-Length: 5\r\n"),
+        (
+            "a folded line with a tab",
+            b"X-Line: a\r\n\tContent-Length: 5\r\n",
+        ),
         ("a space before the colon", b"X-Line : a\r\n"),
-        ("a length with a space before the colon", b"Content-Length : 5\r\n"),
-        ("a coding with a space before the colon", b"Transfer-Encoding : chunked\r\n"),
-        ("a coding with a tab before the colon", b"Transfer-Encoding\t: chunked\r\n"),
+        (
+            "a length with a space before the colon",
+            b"Content-Length : 5\r\n",
+        ),
+        (
+            "a coding with a space before the colon",
+            b"Transfer-Encoding : chunked\r\n",
+        ),
+        (
+            "a coding with a tab before the colon",
+            b"Transfer-Encoding\t: chunked\r\n",
+        ),
         ("a NUL in a value", b"X-Line: a\0b\r\n"),
         ("a NUL in a name", b"X-\0Line: a\r\n"),
-        ("a carriage return in a value", b"X-Line: a\rContent-Length: 5\r\n"),
+        (
+            "a carriage return in a value",
+            b"X-Line: a\rContent-Length: 5\r\n",
+        ),
         ("a control byte in a value", b"X-Line: a\x01b\r\n"),
         ("no colon", b"X-Line\r\n"),
         ("no name", b": a\r\n"),
@@ -311,11 +397,15 @@ fn a_malformed_header_line_is_refused() {
     ];
     let reasons = |line: &[u8]| {
         let line = String::from_utf8_lossy(line);
-        let frames = ["Content-Length", "Transfer-Encoding"].iter().any(|name| line.contains(name));
+        let frames = ["Content-Length", "Transfer-Encoding"]
+            .iter()
+            .any(|name| line.contains(name));
         if frames { EITHER } else { MALFORMED }
     };
-    let cases: Vec<_> =
-        lines.iter().map(|(what, line)| (*what, with_line(line), reasons(line))).collect();
+    let cases: Vec<_> = lines
+        .iter()
+        .map(|(what, line)| (*what, with_line(line), reasons(line)))
+        .collect();
     assert_refused_and_ended(&cases);
 }
 
@@ -357,8 +447,14 @@ fn non_http_bytes_end_the_connection() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &BRISK);
     let cases: [(&str, &[u8]); 6] = [
-        ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"),
-        ("HTTP/2 with prior knowledge", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+        (
+            "TLS",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        ),
+        (
+            "HTTP/2 with prior knowledge",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        ),
         ("a PROXY header", b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"),
         ("SSH", b"SSH-2.0-OpenSSH_9.9\r\n\r\n"),
         ("noise", b"\0\xff\xfe\r\n\r\n"),
@@ -369,32 +465,66 @@ fn non_http_bytes_end_the_connection() {
             assert_one_of(&response, MALFORMED, "null", what);
         }
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 /// Leniency is safe here, as long as each request has an unambiguous end.
 #[test]
 fn harmless_oddities_never_become_two_requests() {
     let length = QUESTION.len().to_string();
-    let bare = String::from_utf8(Request::post(QUESTION).bytes()).unwrap().replace("\r\n", "\n");
+    let bare = String::from_utf8(Request::post(QUESTION).bytes())
+        .unwrap()
+        .replace("\r\n", "\n");
     let cases = [
         ("bare line feeds", bare.into_bytes()),
         ("one bare line feed", with_line(b"X-Line: a\n")),
-        ("an empty line before", [b"\r\n".to_vec(), Request::post(QUESTION).bytes()].concat()),
+        (
+            "an empty line before",
+            [b"\r\n".to_vec(), Request::post(QUESTION).bytes()].concat(),
+        ),
         ("a length with zeros before", {
             framed(&[("Content-Length", &format!("000{length}"))], QUESTION)
         }),
-        ("a value beyond ASCII", with_line(b"X-Line: \xc3\xa4\xff\r\n")),
-        ("chunked in other case", framed(&[("Transfer-Encoding", "Chunked")], &one_chunk())),
+        (
+            "a value beyond ASCII",
+            with_line(b"X-Line: \xc3\xa4\xff\r\n"),
+        ),
+        (
+            "chunked in other case",
+            framed(&[("Transfer-Encoding", "Chunked")], &one_chunk()),
+        ),
         ("an absolute target", {
-            Request::post(QUESTION).line("POST http://node.invalid/rpc HTTP/1.1").bytes()
+            Request::post(QUESTION)
+                .line("POST http://node.invalid/rpc HTTP/1.1")
+                .bytes()
         }),
-        ("two spaces", Request::post(QUESTION).line("POST  /rpc HTTP/1.1").bytes()),
-        ("two more spaces", Request::post(QUESTION).line("POST /rpc  HTTP/1.1").bytes()),
-        ("a space in the target", Request::post(QUESTION).line("POST /rpc /x HTTP/1.1").bytes()),
-        ("a NUL in the target", Request::post(QUESTION).line("POST /rpc\0 HTTP/1.1").bytes()),
+        (
+            "two spaces",
+            Request::post(QUESTION).line("POST  /rpc HTTP/1.1").bytes(),
+        ),
+        (
+            "two more spaces",
+            Request::post(QUESTION).line("POST /rpc  HTTP/1.1").bytes(),
+        ),
+        (
+            "a space in the target",
+            Request::post(QUESTION)
+                .line("POST /rpc /x HTTP/1.1")
+                .bytes(),
+        ),
+        (
+            "a NUL in the target",
+            Request::post(QUESTION).line("POST /rpc\0 HTTP/1.1").bytes(),
+        ),
         ("bare line feeds between chunks", {
-            framed(&[("Transfer-Encoding", "chunked")], &one_chunk().replace("\r\n", "\n"))
+            framed(
+                &[("Transfer-Encoding", "chunked")],
+                &one_chunk().replace("\r\n", "\n"),
+            )
         }),
     ];
     let node = Node::start(good);
@@ -402,12 +532,27 @@ fn harmless_oddities_never_become_two_requests() {
     each(cases, |(what, bytes)| {
         let before = node.calls().len();
         let responses = converse(&edge, &[bytes, b"garbage\r\n\r\n".to_vec()].concat());
-        let first = responses.first().unwrap_or_else(|| panic!("{what}: no answer"));
+        let first = responses
+            .first()
+            .unwrap_or_else(|| panic!("{what}: no answer"));
         assert_common(first, what);
         let answered = usize::from(first.status == 200);
-        assert!(answered == 1 || first.status / 100 == 4, "{what}: {first:?}");
-        let late = responses.iter().skip(1).all(|response| response.status == 400);
-        assert!(late, "{what}: garbage behind it is no request: {responses:?}");
-        assert_eq!(node.calls().len() - before, answered, "{what}: one question at most");
+        assert!(
+            answered == 1 || first.status / 100 == 4,
+            "{what}: {first:?}"
+        );
+        let late = responses
+            .iter()
+            .skip(1)
+            .all(|response| response.status == 400);
+        assert!(
+            late,
+            "{what}: garbage behind it is no request: {responses:?}"
+        );
+        assert_eq!(
+            node.calls().len() - before,
+            answered,
+            "{what}: one question at most"
+        );
     });
 }

@@ -19,14 +19,20 @@ const BLOCK_1: &str = r#"[{"block_number":1}]"#;
 /// A result that fills an answer to the id 1 up to exactly this size.
 fn filling(size: usize) -> String {
     let frame = r#"{"jsonrpc":"2.0","id":1,"result":""}"#.len();
-    format!("\"{}\"", "0x1f".repeat(size / 4 + 1).split_at(size - frame).0)
+    format!(
+        "\"{}\"",
+        "0x1f".repeat(size / 4 + 1).split_at(size - frame).0
+    )
 }
 
 /// A gateway before a node whose answers to the id 1 have this size.
 fn before(size: usize, keys: &[(&str, &str)]) -> (Node, Edge) {
     let node = Node::start(move |call| send(result(call, &filling(size))));
     let setup = Setup::before(node.address());
-    let edge = keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value)).start();
+    let edge = keys
+        .iter()
+        .fold(setup, |setup, (key, value)| setup.set(key, value))
+        .start();
     (node, edge)
 }
 
@@ -41,26 +47,47 @@ fn coding(response: &Response) -> Option<&str> {
 /// Asserts an answer that is sent in gzip.
 fn assert_zipped(response: &Response, body: &[u8], why: &str) {
     assert_common(response, why);
-    assert_eq!((response.status, coding(response)), (200, Some("gzip")), "{why}");
+    assert_eq!(
+        (response.status, coding(response)),
+        (200, Some("gzip")),
+        "{why}"
+    );
     assert_eq!(response.header("Vary"), Some("Accept-Encoding"), "{why}");
-    assert_eq!(response.header("Content-Type"), Some("application/json"), "{why}");
+    assert_eq!(
+        response.header("Content-Type"),
+        Some("application/json"),
+        "{why}"
+    );
     assert!(response.decoded() == body, "{why}: the same answer");
     assert!(response.body.len() < body.len(), "{why}: a smaller one");
 }
 
 #[test]
 fn answers_from_1_kib_on_are_zipped() {
-    for (size, is_zipped) in [(1023, false), (1024, true), (16 << 10, true), (1 << 20, true)] {
+    for (size, is_zipped) in [
+        (1023, false),
+        (1024, true),
+        (16 << 10, true),
+        (1 << 20, true),
+    ] {
         let (_node, edge) = before(size, &[]);
         let plain = edge.ask(&Request::post(QUESTION));
         assert_eq!((coding(&plain), plain.body.len()), (None, size));
         let vary = is_zipped.then_some("Accept-Encoding");
-        assert_eq!(plain.header("Vary"), vary, "{size}: the plain form says so, too");
+        assert_eq!(
+            plain.header("Vary"),
+            vary,
+            "{size}: the plain form says so, too"
+        );
         let response = edge.ask(&accepting(QUESTION, "gzip"));
         if is_zipped {
             assert_zipped(&response, &plain.body, &size.to_string());
         } else {
-            assert_eq!((coding(&response), &response.body), (None, &plain.body), "{size}");
+            assert_eq!(
+                (coding(&response), &response.body),
+                (None, &plain.body),
+                "{size}"
+            );
         }
     }
 }
@@ -69,7 +96,9 @@ fn answers_from_1_kib_on_are_zipped() {
 fn only_clients_that_prefer_gzip_get_it() {
     let (_node, edge) = before(4096, &[]);
     let plain = edge.ask(&Request::post(QUESTION));
-    let many: Vec<_> = (0..1000).map(|at| format!("c{at};q=0.{}", at % 1000)).collect();
+    let many: Vec<_> = (0..1000)
+        .map(|at| format!("c{at};q=0.{}", at % 1000))
+        .collect();
     let many = many.join(",");
     each(
         [
@@ -85,7 +114,11 @@ fn only_clients_that_prefer_gzip_get_it() {
             (&",".repeat(8192), false, "8 KiB of nothing"),
             (&many, false, "a thousand other codings"),
             (&format!("{many}, gzip"), true, "and gzip"),
-            (&format!("{}gzip", " ".repeat(8192)), true, "after 8 KiB of space"),
+            (
+                &format!("{}gzip", " ".repeat(8192)),
+                true,
+                "after 8 KiB of space",
+            ),
         ],
         |(accepted, is_zipped, why)| {
             let response = edge.ask(&accepting(QUESTION, accepted));
@@ -93,7 +126,11 @@ fn only_clients_that_prefer_gzip_get_it() {
                 assert_zipped(&response, &plain.body, why);
             } else {
                 assert_common(&response, why);
-                assert_eq!((coding(&response), &response.body), (None, &plain.body), "{why}");
+                assert_eq!(
+                    (coding(&response), &response.body),
+                    (None, &plain.body),
+                    "{why}"
+                );
             }
         },
     );
@@ -105,7 +142,9 @@ fn only_clients_that_prefer_gzip_get_it() {
 fn each_request_of_a_connection_has_its_coding() {
     let (_node, edge) = before(4096, &[]);
     let mut client = Client::connect(edge.gateway());
-    for accepted in ["gzip", "gzip", "gzip", "identity", "identity", "gzip", "br", "gzip"] {
+    for accepted in [
+        "gzip", "gzip", "gzip", "identity", "identity", "gzip", "br", "gzip",
+    ] {
         let response = client.ask(&accepting(QUESTION, accepted));
         let expected = (accepted == "gzip").then_some("gzip");
         assert_eq!(coding(&response), expected, "{accepted}");
@@ -146,14 +185,22 @@ fn a_listed_origin_and_a_coding_share_vary() {
     let request = accepting(QUESTION, "gzip").with("Origin", "https://app.example");
     let response = edge.ask(&request);
     assert_eq!(coding(&response), Some("gzip"));
-    assert_eq!(response.header("Vary"), Some("origin, Accept-Encoding"), "one field");
+    assert_eq!(
+        response.header("Vary"),
+        Some("origin, Accept-Encoding"),
+        "one field"
+    );
 }
 
 #[test]
 fn gzip_can_be_switched_off() {
     let (_node, edge) = before(4096, &[("gateway.gzip", "false")]);
     let response = edge.ask(&accepting(QUESTION, "gzip"));
-    assert_eq!((coding(&response), response.header("Vary")), (None, None), "it has one form");
+    assert_eq!(
+        (coding(&response), response.header("Vary")),
+        (None, None),
+        "it has one form"
+    );
 }
 
 #[test]
@@ -180,7 +227,10 @@ fn clients_at_a_time_get_one_whole_answer_each() {
             scope.spawn(|| {
                 let response = edge.ask(&accepting(QUESTION, "gzip"));
                 assert_common(&response, "at a time");
-                assert!(response.decoded() == plain.body, "whole, whether zipped or not");
+                assert!(
+                    response.decoded() == plain.body,
+                    "whole, whether zipped or not"
+                );
             });
         }
     });
@@ -192,14 +242,18 @@ fn memory_for_zipped_answers_is_released() {
     for _ in 0..3 {
         edge.ask(&accepting(QUESTION, "gzip"));
     }
-    eventually(&edge, "the memory is free", |now| now["portcullis_answer_memory_bytes"] == 0.0);
+    eventually(&edge, "the memory is free", |now| {
+        now["portcullis_answer_memory_bytes"] == 0.0
+    });
 }
 
 /// A chain whose block 1 has a large answer, which names `time`.
 fn chain(time: u64) -> Chain {
     let mut chain = Chain::default();
     chain.mine(0, &[]);
-    let hashes: Vec<_> = (0..500).map(|at| format!("{:#x}", 0xa000_u64 + at)).collect();
+    let hashes: Vec<_> = (0..500)
+        .map(|at| format!("{:#x}", 0xa000_u64 + at))
+        .collect();
     let hashes: Vec<&str> = hashes.into_iter().map(|hash| &*hash.leak()).collect();
     chain.mine(time, &hashes);
     chain.mine(20, &[]);
@@ -213,7 +267,10 @@ fn block(edge: &Edge) -> (String, Response) {
     let response =
         edge.ask(&question("getBlockWithTxHashes", BLOCK_1).with("Accept-Encoding", "gzip"));
     assert_eq!(coding(&response), Some("gzip"));
-    (response.header("X-Cache").unwrap_or_default().to_owned(), response)
+    (
+        response.header("X-Cache").unwrap_or_default().to_owned(),
+        response,
+    )
 }
 
 fn settled(edge: &Edge) {
@@ -236,14 +293,21 @@ fn a_cached_answer_is_zipped_once() {
     let grown = weight() - before;
     // all but its frame
     let expected = first.body.len() as f64;
-    assert!((expected - 100.0..expected).contains(&grown), "{grown} of {expected} bytes");
+    assert!(
+        (expected - 100.0..expected).contains(&grown),
+        "{grown} of {expected} bytes"
+    );
     for _ in 0..3 {
         assert_eq!(block(&edge).1.body, first.body, "the same form");
     }
     assert_eq!(weight() - before, grown, "it is weighed once");
     assert_eq!(node.requests().len(), 1, "one call to the node");
     let again = edge.ask(&question("getBlockWithTxHashes", BLOCK_1));
-    assert_eq!((coding(&again), &again.body), (None, &plain.body), "others get the plain one");
+    assert_eq!(
+        (coding(&again), &again.body),
+        (None, &plain.body),
+        "others get the plain one"
+    );
     assert_eq!(again.header("X-Cache"), Some("hit"));
 }
 
@@ -255,7 +319,10 @@ fn a_miss_in_gzip_is_a_hit_in_both_forms() {
     let (from, zipped) = block(&edge);
     assert_eq!(from, "miss");
     let plain = edge.ask(&question("getBlockWithTxHashes", BLOCK_1));
-    assert_eq!((plain.header("X-Cache"), coding(&plain)), (Some("hit"), None));
+    assert_eq!(
+        (plain.header("X-Cache"), coding(&plain)),
+        (Some("hit"), None)
+    );
     assert!(zipped.decoded() == plain.body);
     let (from, again) = block(&edge);
     assert_eq!((from.as_str(), &again.body), ("hit", &zipped.body));
@@ -285,5 +352,9 @@ fn a_rollback_empties_both_forms() {
         let text: serde_json::Value = serde_json::from_slice(&response.decoded()).expect("JSON");
         text["result"]["timestamp"].clone()
     };
-    assert_eq!((time(&before), time(&after)), (10.into(), 11.into()), "the block as it is now");
+    assert_eq!(
+        (time(&before), time(&after)),
+        (10.into(), 11.into()),
+        "the block as it is now"
+    );
 }

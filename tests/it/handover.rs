@@ -62,7 +62,11 @@ impl Drop for Place {
 const PROGRAM: &str = env!("CARGO_BIN_EXE_portcullis");
 
 fn says(edge: &Edge, words: &str) {
-    edge.line(words, |line| line["message"].as_str().is_some_and(|text| text.contains(words)));
+    edge.line(words, |line| {
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.contains(words))
+    });
 }
 
 /// A connection accepted by the successor. The old process may accept some until it has closed its
@@ -72,11 +76,19 @@ fn connection_to_the_successor(edge: &Edge) -> Client {
     loop {
         let mut new = edge.client();
         let answered = new.ask(&ask_about(4, "\"c\""));
-        assert_eq!(answered.status, 200, "a new connection is answered: {}", answered.text());
+        assert_eq!(
+            answered.status,
+            200,
+            "a new connection is answered: {}",
+            answered.text()
+        );
         if !answered.announces_close() {
             return new;
         }
-        assert!(Instant::now() < deadline, "the old process accepts connections for ever");
+        assert!(
+            Instant::now() < deadline,
+            "the old process accepts connections for ever"
+        );
     }
 }
 
@@ -96,7 +108,11 @@ fn a_successor_serves_before_its_predecessor_stops() {
     in_flight.send(ask_about(1, "\"held\"").bytes());
     node.wait_for_calls(1);
     let mut persistent = edge.client();
-    assert_eq!(persistent.ask(&ask_about(2, "\"a\"")).status, 200, "a persistent connection");
+    assert_eq!(
+        persistent.ask(&ask_about(2, "\"a\"")).status,
+        200,
+        "a persistent connection"
+    );
     let next = ask_about(3, "\"b\"").bytes();
     persistent.send(&next[..20]);
 
@@ -104,16 +120,33 @@ fn a_successor_serves_before_its_predecessor_stops() {
     says(&edge, "another process has the sockets");
     persistent.send(&next[20..]);
     let answered = persistent.response();
-    assert_eq!(answered.status, 200, "a persistent connection is answered: {}", answered.text());
+    assert_eq!(
+        answered.status,
+        200,
+        "a persistent connection is answered: {}",
+        answered.text()
+    );
     assert!(answered.announces_close(), "for the last time");
     let mut new = connection_to_the_successor(&edge);
     // a service manager that stops the service now signals the old process, too
     edge.signal("TERM");
     says(&edge, "stopping already");
     latch.open();
-    assert_eq!(in_flight.response().status, 200, "what was in flight is answered");
-    assert_eq!(edge.wait_alone().code(), Some(0), "the old process ends well");
-    assert_eq!(new.ask(&ask_about(5, "\"d\"")).status, 200, "and the new one goes on");
+    assert_eq!(
+        in_flight.response().status,
+        200,
+        "what was in flight is answered"
+    );
+    assert_eq!(
+        edge.wait_alone().code(),
+        Some(0),
+        "the old process ends well"
+    );
+    assert_eq!(
+        new.ask(&ask_about(5, "\"d\"")).status,
+        200,
+        "and the new one goes on"
+    );
     drop(successor);
 }
 
@@ -124,7 +157,10 @@ fn the_successor_runs_the_program_now_installed() {
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
     let mut edge = setup.start();
     let mark = scratch_path("mark");
-    place.put_script(&format!("#!/bin/sh\ntouch {}\nexec {PROGRAM} \"$@\"\n", mark.display()));
+    place.put_script(&format!(
+        "#!/bin/sh\ntouch {}\nexec {PROGRAM} \"$@\"\n",
+        mark.display()
+    ));
     let _successor = Successor::of(&edge, &manager);
     assert_eq!(edge.wait_alone().code(), Some(0));
     assert!(mark.exists(), "the new program ran");
@@ -148,7 +184,10 @@ fn a_failed_successor_changes_nothing() {
         place.put_script(text);
         edge.signal("USR2");
         let status = manager.hear_of("STATUS=serving, after a successor FAILED");
-        assert!(status.contains(&edge.gateway().to_string()), "{what}: {status}");
+        assert!(
+            status.contains(&edge.gateway().to_string()),
+            "{what}: {status}"
+        );
         let answered = persistent.ask(&Request::post(QUESTION));
         assert_eq!(answered.status, 200, "{what}: {}", answered.text());
         assert!(!answered.announces_close(), "{what}: nothing stops");
@@ -168,7 +207,11 @@ fn a_wrong_configuration_stops_the_successor() {
     edge.signal("USR2");
     manager.hear_of("STATUS=serving, after a successor FAILED");
     says(&edge, "not handed over");
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the old process serves on");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the old process serves on"
+    );
 }
 
 #[test]
@@ -178,7 +221,10 @@ fn a_stop_during_handover_ends_both_processes() {
     let setup = manager.of(Setup::before(node.address())).program(&place.0);
     let mut edge = setup.start();
     let mark = scratch_path("mark");
-    place.put_script(&format!("#!/bin/sh\ntouch {}\nexec sleep 600\n", mark.display()));
+    place.put_script(&format!(
+        "#!/bin/sh\ntouch {}\nexec sleep 600\n",
+        mark.display()
+    ));
     edge.signal("USR2");
     manager.hear_of("STATUS=handing over");
     wait_for(&mark);
@@ -205,17 +251,30 @@ fn only_a_changed_address_is_bound_anew() {
     let (old_gateway, admin) = (edge.gateway(), edge.admin());
     edge.rewrite(&setup.set("gateway.listen", "\"127.0.0.2:0\""));
     edge.signal("USR2");
-    let process = value(&manager.hear_of("MAINPID="), "MAINPID").parse().unwrap();
+    let process = value(&manager.hear_of("MAINPID="), "MAINPID")
+        .parse()
+        .unwrap();
     let _successor = Successor(process);
     let ready = manager.hear_of("READY=1");
     let status = value(&ready, "STATUS");
-    assert!(status.contains(&format!("admin {admin}")), "the same as before: {status}");
-    let gateway = status.split("gateway ").nth(1).and_then(|rest| rest.split(',').next());
-    let gateway = gateway.and_then(|address| address.parse().ok()).expect("an address");
+    assert!(
+        status.contains(&format!("admin {admin}")),
+        "the same as before: {status}"
+    );
+    let gateway = status
+        .split("gateway ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next());
+    let gateway = gateway
+        .and_then(|address| address.parse().ok())
+        .expect("an address");
     assert_eq!(edge.wait_alone().code(), Some(0));
     let response = Client::connect(gateway).ask(&Request::post(QUESTION));
     assert_eq!(response.status, 200, "the new address serves");
-    assert!(std::net::TcpStream::connect(old_gateway).is_err(), "nobody is at the old one");
+    assert!(
+        std::net::TcpStream::connect(old_gateway).is_err(),
+        "nobody is at the old one"
+    );
 }
 
 #[test]
@@ -227,7 +286,11 @@ fn a_handover_keeps_the_service_managers_sockets() {
     let mut edge = manager.of(setup).socket("gateway", &socket).start();
     manager.hear_of("READY=1");
     let successor = Successor::of(&edge, &manager);
-    assert_eq!(edge.wait_alone().code(), Some(0), "nobody else accepts any more");
+    assert_eq!(
+        edge.wait_alone().code(),
+        Some(0),
+        "nobody else accepts any more"
+    );
     let mut persistent = Client::connect(address);
     assert_eq!(persistent.ask(&Request::post(QUESTION)).status, 200);
     let request = Request::post(QUESTION).bytes();
@@ -236,7 +299,10 @@ fn a_handover_keeps_the_service_managers_sockets() {
     manager.hear_of("STOPPING=1");
     persistent.send(&request[20..]);
     let answered = persistent.response();
-    assert_eq!(answered.status, 200, "no 503, as the next process will have the socket");
+    assert_eq!(
+        answered.status, 200,
+        "no 503, as the next process will have the socket"
+    );
     std::mem::forget(successor);
 }
 
@@ -252,7 +318,14 @@ fn sqlite_is_not_handed_over() {
     manager.hear_of("READY=1");
     edge.signal("USR2");
     let status = manager.hear_of("STATUS=serving");
-    assert!(value(&status, "STATUS").contains("restart"), "what to do instead: {status}");
+    assert!(
+        value(&status, "STATUS").contains("restart"),
+        "what to do instead: {status}"
+    );
     says(&edge, "restart instead");
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it serves on");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "it serves on"
+    );
 }

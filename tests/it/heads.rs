@@ -48,7 +48,11 @@ fn any_path_but_the_two_is_not_found() {
             assert_error(&response, "not_found", "null", &format!("{method} {path}"));
         }
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -59,7 +63,11 @@ fn a_target_with_a_fragment_is_refused() {
         let response = edge.ask(&Request::post(QUESTION).line(&request_line(method, path)));
         assert_error(&response, "invalid_request", "null", path);
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 fn request_line(method: &str, path: &str) -> String {
@@ -70,20 +78,32 @@ fn request_line(method: &str, path: &str) -> String {
 fn a_wrong_method_gets_the_allowed_ones() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    let others = ["PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "post", "Get", "M-SEARCH"];
+    let others = [
+        "PUT", "DELETE", "PATCH", "TRACE", "PROPFIND", "post", "Get", "M-SEARCH",
+    ];
     for (path, own) in [("/rpc", ["OPTIONS", "POST"]), ("/healthz", ["GET", "HEAD"])] {
-        let foreign = ["GET", "POST", "OPTIONS"].into_iter().filter(|name| !own.contains(name));
+        let foreign = ["GET", "POST", "OPTIONS"]
+            .into_iter()
+            .filter(|name| !own.contains(name));
         for method in others.into_iter().chain(foreign) {
             let what = format!("{method} {path}");
             let response = edge.ask(&Request::new(method, path).with("Content-Length", "0"));
             assert_error(&response, "wrong_http_method", "null", &what);
-            let mut allowed: Vec<&str> =
-                response.header("Allow").unwrap_or_default().split(',').map(str::trim).collect();
+            let mut allowed: Vec<&str> = response
+                .header("Allow")
+                .unwrap_or_default()
+                .split(',')
+                .map(str::trim)
+                .collect();
             allowed.sort_unstable();
             assert_eq!(allowed, own, "{what}: Allow names what the path takes");
         }
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -91,7 +111,11 @@ fn head_of_rpc_is_refused_without_a_body() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut client = edge.client();
-    client.send(Request::new("HEAD", "/rpc").with("Connection", "close").bytes());
+    client.send(
+        Request::new("HEAD", "/rpc")
+            .with("Connection", "close")
+            .bytes(),
+    );
     let response = client.response_to_head();
     assert_common(&response, "HEAD /rpc");
     assert_eq!(response.status, 405, "HEAD /rpc is another method");
@@ -102,16 +126,28 @@ fn head_of_rpc_is_refused_without_a_body() {
 fn connect_is_refused_with_an_envelope() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    for target in [node.address().to_string(), "example.com:443".into(), "/rpc".into()] {
+    for target in [
+        node.address().to_string(),
+        "example.com:443".into(),
+        "/rpc".into(),
+    ] {
         let mut client = edge.client();
         client.send(Request::new("CONNECT", &target).bytes());
         let response = client.response();
-        assert_one_of(&response, &["wrong_http_method"], "null", &format!("CONNECT {target}"));
+        assert_one_of(
+            &response,
+            &["wrong_http_method"],
+            "null",
+            &format!("CONNECT {target}"),
+        );
         assert!(response.header("Allow").is_some(), "a 405 has an Allow");
         client.send(Request::post(QUESTION).bytes());
         client.finish();
         let later = client.try_response().map(|later: Response| later.status);
-        assert!(later.is_err() || later == Ok(200), "no tunnel was opened: {later:?}");
+        assert!(
+            later.is_err() || later == Ok(200),
+            "no tunnel was opened: {later:?}"
+        );
     }
     assert!(node.calls().len() <= 3, "a tunnel would reach the node raw");
 }
@@ -138,11 +174,22 @@ fn only_json_is_taken() {
     ];
     for types in refused {
         let bare = Request::post(QUESTION).without("Content-Type");
-        let request = types.iter().fold(bare, |own, value| own.with("Content-Type", value));
+        let request = types
+            .iter()
+            .fold(bare, |own, value| own.with("Content-Type", value));
         let response = edge.ask(&request);
-        assert_error(&response, "unsupported_media_type", "null", &format!("{types:?}"));
+        assert_error(
+            &response,
+            "unsupported_media_type",
+            "null",
+            &format!("{types:?}"),
+        );
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -158,7 +205,9 @@ fn json_passes_with_parameters_and_in_any_case() {
         "application/json; charset=utf-8; profile=\"a;b\"",
     ];
     for value in passed {
-        let request = Request::post(QUESTION).without("Content-Type").with("Content-Type", value);
+        let request = Request::post(QUESTION)
+            .without("Content-Type")
+            .with("Content-Type", value);
         assert_result(&edge.ask(&request), "7", RESULT, value);
     }
 }
@@ -180,13 +229,22 @@ fn a_body_in_any_content_coding_is_refused() {
         &["identity", "gzip"],
     ];
     for codings in codings {
-        let request = codings
-            .iter()
-            .fold(Request::post(QUESTION), |own, value| own.with("Content-Encoding", value));
+        let request = codings.iter().fold(Request::post(QUESTION), |own, value| {
+            own.with("Content-Encoding", value)
+        });
         let response = edge.ask(&request);
-        assert_error(&response, "unsupported_encoding", "null", &format!("{codings:?}"));
+        assert_error(
+            &response,
+            "unsupported_encoding",
+            "null",
+            &format!("{codings:?}"),
+        );
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -205,13 +263,25 @@ fn bodies_pass_up_to_65536_bytes() {
         ("a length", Request::post(&too_large)),
         ("one chunk", Request::post_chunked(&too_large, BODY_CAP + 1)),
         ("chunks of 1,000", Request::post_chunked(&too_large, 1000)),
-        ("a last chunk of one byte", Request::post_chunked(&too_large, BODY_CAP)),
+        (
+            "a last chunk of one byte",
+            Request::post_chunked(&too_large, BODY_CAP),
+        ),
     ];
     for (what, request) in cases {
         let response = edge.ask(&request);
-        assert_error(&response, "body_too_large", "null", &format!("65,537 bytes with {what}"));
+        assert_error(
+            &response,
+            "body_too_large",
+            "null",
+            &format!("65,537 bytes with {what}"),
+        );
     }
-    assert_eq!(node.calls().len(), reached, "a refused request never reaches the node");
+    assert_eq!(
+        node.calls().len(),
+        reached,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -227,11 +297,18 @@ fn a_declared_oversize_is_refused_before_the_body() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for length in ["65537", "4294967296", "18446744073709551615"] {
-        let request = Request::post("").without("Content-Length").with("Content-Length", length);
+        let request = Request::post("")
+            .without("Content-Length")
+            .with("Content-Length", length);
         let mut client = edge.client();
         client.send(request.head());
         let response = client.response();
-        assert_error(&response, "body_too_large", "null", &format!("{length} bytes announced"));
+        assert_error(
+            &response,
+            "body_too_large",
+            "null",
+            &format!("{length} bytes announced"),
+        );
     }
 }
 
@@ -243,7 +320,11 @@ fn an_expectation_other_than_100_continue_fails() {
         let response = edge.ask(&Request::post(QUESTION).with("Expect", value));
         assert_error(&response, "expectation_failed", "null", value);
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -272,19 +353,28 @@ fn a_head_above_header_size_is_too_large() {
         assert_error(&client.response(), "header_too_large", "null", what);
         client.ends("what follows a head that was not read is no request");
     });
-    assert_eq!(node.calls().len(), reached, "a refused request never reaches the node");
+    assert_eq!(
+        node.calls().len(),
+        reached,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
 fn three_hundred_small_headers_are_too_many() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
-    let many =
-        (0..300).fold(Request::post(QUESTION), |own, number| own.with(&format!("X{number}"), "1"));
+    let many = (0..300).fold(Request::post(QUESTION), |own, number| {
+        own.with(&format!("X{number}"), "1")
+    });
     let response = edge.ask(&many);
     let reasons = ["header_too_large", "invalid_request"];
     assert_one_of(&response, &reasons, "null", "300 headers in 3 KB");
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 /// The operator's port speaks to people: no JSON-RPC envelope there.
@@ -300,7 +390,11 @@ fn the_admin_listener_refuses_in_plain_text() {
         client.send(head);
         let response = client.response();
         assert_eq!(response.status, status, "{head:?}");
-        assert_eq!(response.header("Content-Type"), Some("text/plain; charset=utf-8"), "{head:?}");
+        assert_eq!(
+            response.header("Content-Type"),
+            Some("text/plain; charset=utf-8"),
+            "{head:?}"
+        );
         assert!(response.announces_close(), "{head:?}");
         client.ends("a refused head ends the connection");
     }
@@ -316,5 +410,9 @@ fn a_head_without_end_is_ended() {
     // 64 MB, far above every limit: the gateway closes the connection long before.
     let took_all = (0..65_536).all(|_| client.send(&line));
     assert!(!took_all, "the edge reads only so much of a head");
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }

@@ -30,8 +30,15 @@ impl Stage {
         let (folder, pair) = (Folder::new(), Pair::new());
         pair.write(&folder);
         let setup = secured(Setup::before(node.address()), "gateway", &folder);
-        let setup = keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value));
-        Self { edge: setup.start(), node, pair, _folder: folder }
+        let setup = keys
+            .iter()
+            .fold(setup, |setup, (key, value)| setup.set(key, value));
+        Self {
+            edge: setup.start(),
+            node,
+            pair,
+            _folder: folder,
+        }
     }
 
     pub(crate) fn new(keys: &[(&str, &str)]) -> Self {
@@ -43,7 +50,10 @@ impl Stage {
         let latch = Latch::default();
         let hold = latch.clone();
         let node = Node::start(move |call| {
-            [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+            [vec![Act::Hold(hold.clone())], echo(call)]
+                .into_iter()
+                .flatten()
+                .collect()
         });
         (Self::before(node, keys), latch)
     }
@@ -70,7 +80,10 @@ fn assert_refused(mut response: Response, reason: &str, why: &str) {
 /// differ between any two responses, and connection headers.
 pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, String) {
     let differs = |name: &str| {
-        matches!(name, "date" | "x-request-id" | "connection" | "ratelimit" | "transfer-encoding")
+        matches!(
+            name,
+            "date" | "x-request-id" | "connection" | "ratelimit" | "transfer-encoding"
+        )
     };
     let mut fields: Vec<_> = response
         .headers
@@ -79,7 +92,9 @@ pub(crate) fn essence(response: &Response) -> (u16, Vec<(String, String)>, Strin
         .filter(|(name, _)| !differs(name))
         .collect();
     fields.sort();
-    let id = response.header("x-request-id").expect("every answer has an id");
+    let id = response
+        .header("x-request-id")
+        .expect("every answer has an id");
     assert!(response.header("date").is_some(), "every answer has a date");
     (response.status, fields, response.text().replace(id, "ID"))
 }
@@ -90,17 +105,44 @@ fn both_http_versions_answer_alike() {
     let fill = |count: usize| "a".repeat(count);
     let requests = [
         ("a call", Request::post(QUESTION)),
-        ("an id of the client's", Request::post(QUESTION).with("X-Request-Id", "mine-0123456789")),
-        ("a page's call", Request::post(QUESTION).with("Origin", "https://app.example")),
+        (
+            "an id of the client's",
+            Request::post(QUESTION).with("X-Request-Id", "mine-0123456789"),
+        ),
+        (
+            "a page's call",
+            Request::post(QUESTION).with("Origin", "https://app.example"),
+        ),
         ("no JSON", Request::post("{")),
         ("a batch", Request::post("[]")),
-        ("a write", Request::post(rpc("1", "starknet_addInvokeTransaction", "[]"))),
-        ("a parameter too many", Request::post(rpc("1", "starknet_chainId", "[1]"))),
-        ("a body at the limit", Request::post(padded(QUESTION, 65_536))),
-        ("a body over the limit", Request::post(padded(QUESTION, 65_537))),
-        ("no media type", Request::post(QUESTION).without("Content-Type")),
-        ("a coding", Request::post(QUESTION).with("Content-Encoding", "gzip")),
-        ("another expectation", Request::post(QUESTION).with("Expect", "a-miracle")),
+        (
+            "a write",
+            Request::post(rpc("1", "starknet_addInvokeTransaction", "[]")),
+        ),
+        (
+            "a parameter too many",
+            Request::post(rpc("1", "starknet_chainId", "[1]")),
+        ),
+        (
+            "a body at the limit",
+            Request::post(padded(QUESTION, 65_536)),
+        ),
+        (
+            "a body over the limit",
+            Request::post(padded(QUESTION, 65_537)),
+        ),
+        (
+            "no media type",
+            Request::post(QUESTION).without("Content-Type"),
+        ),
+        (
+            "a coding",
+            Request::post(QUESTION).with("Content-Encoding", "gzip"),
+        ),
+        (
+            "another expectation",
+            Request::post(QUESTION).with("Expect", "a-miracle"),
+        ),
         ("no such path", Request::new("GET", "/nothing")),
         ("a query", Request::new("POST", "/rpc?x=1")),
         ("the wrong method", Request::new("GET", "/rpc")),
@@ -112,8 +154,14 @@ fn both_http_versions_answer_alike() {
                 .with("Access-Control-Request-Method", "POST")
         }),
         ("no host", Request::new("GET", "/healthz").without("Host")),
-        ("a large head", Request::new("GET", "/healthz").with("X-Fill", &fill(17 << 10))),
-        ("a head that fits", Request::new("GET", "/healthz").with("X-Fill", &fill(15 << 10))),
+        (
+            "a large head",
+            Request::new("GET", "/healthz").with("X-Fill", &fill(17 << 10)),
+        ),
+        (
+            "a head that fits",
+            Request::new("GET", "/healthz").with("X-Fill", &fill(15 << 10)),
+        ),
     ];
     let mut client = stage.client();
     for (what, request) in requests {
@@ -121,16 +169,26 @@ fn both_http_versions_answer_alike() {
         let over_2 = client.ask(&request);
         assert_eq!(essence(&over_2), essence(&over_1), "{what}");
         let allowed = over_2.headers.iter().all(|(name, _)| {
-            !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding")
+            !matches!(
+                name.as_str(),
+                "connection" | "keep-alive" | "transfer-encoding"
+            )
         });
-        assert!(allowed, "{what}: nothing is said of the connection: {over_2:?}");
+        assert!(
+            allowed,
+            "{what}: nothing is said of the connection: {over_2:?}"
+        );
     }
     let head = Request::new("HEAD", "/healthz");
     let mut over_1 = stage.pair.client(stage.edge.gateway());
     over_1.send(head.bytes());
     let (over_1, over_2) = (over_1.response_to_head(), client.ask(&head));
     assert_eq!(essence(&over_2), essence(&over_1), "HEAD");
-    assert_eq!(over_2.header("content-length"), Some("3"), "of the body that GET has");
+    assert_eq!(
+        over_2.header("content-length"),
+        Some("3"),
+        "of the body that GET has"
+    );
 }
 
 #[test]
@@ -144,11 +202,27 @@ fn http_1_only_fields_are_refused() {
     let huge = Request::new("GET", "/healthz").with("X-Fill", &"a".repeat(60 << 10));
     let status = client.try_ask(&huge).map(|response| response.status);
     assert!(matches!(status, Ok(431) | Err(_)), "{status:?}");
-    let short = Request::post(QUESTION).without("Content-Length").with("Content-Length", "9");
-    let cut = client.try_ask(&short).expect_err("a body longer than its length");
-    assert_eq!(cut.reason(), Some(Reason::PROTOCOL_ERROR), "a length that lies");
-    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
-    assert_eq!(stage.node.calls().len(), 1, "and the node heard of that one only");
+    let short = Request::post(QUESTION)
+        .without("Content-Length")
+        .with("Content-Length", "9");
+    let cut = client
+        .try_ask(&short)
+        .expect_err("a body longer than its length");
+    assert_eq!(
+        cut.reason(),
+        Some(Reason::PROTOCOL_ERROR),
+        "a length that lies"
+    );
+    assert_eq!(
+        client.ask(&Request::post(QUESTION)).status,
+        200,
+        "the connection goes on"
+    );
+    assert_eq!(
+        stage.node.calls().len(),
+        1,
+        "and the node heard of that one only"
+    );
 }
 
 #[test]
@@ -159,7 +233,10 @@ fn limits_count_requests_and_not_connections() {
         assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
     }
     let over_2 = client.ask(&Request::post(QUESTION));
-    let over_1 = stage.pair.client(stage.edge.gateway()).ask(&Request::post(QUESTION));
+    let over_1 = stage
+        .pair
+        .client(stage.edge.gateway())
+        .ask(&Request::post(QUESTION));
     let without_time = |response: &Response| {
         let (status, mut fields, text) = essence(response);
         fields.retain(|(name, _)| name != "retry-after");
@@ -167,7 +244,11 @@ fn limits_count_requests_and_not_connections() {
     };
     assert_eq!(over_2.status, 429);
     assert!(over_2.header("retry-after").is_some());
-    assert_eq!(without_time(&over_2), without_time(&over_1), "one client, one limit");
+    assert_eq!(
+        without_time(&over_2),
+        without_time(&over_1),
+        "one client, one limit"
+    );
 }
 
 #[test]
@@ -182,7 +263,11 @@ fn concurrent_streams_are_bounded_per_client() {
     for begun in begun {
         assert_eq!(client.response(begun).expect("an answer").status, 200);
     }
-    assert_eq!(client.max_streams(), 100, "and the connection has its own bound");
+    assert_eq!(
+        client.max_streams(),
+        100,
+        "and the connection has its own bound"
+    );
 }
 
 #[test]
@@ -207,12 +292,18 @@ fn rapid_resets_end_the_connection() {
     for round in 0.. {
         // on a busy machine the client is far ahead of the server
         assert!(round < 50_000, "it may go on for ever");
-        let Ok(mut begun) = client.send(&Request::post(QUESTION)) else { break };
+        let Ok(mut begun) = client.send(&Request::post(QUESTION)) else {
+            break;
+        };
         begun.body.send_reset(Reason::CANCEL);
     }
     let _how = client.ended();
     stage.in_flight(0.0);
-    assert_eq!(stage.client().ask(&Request::new("GET", "/healthz")).status, 200, "others go on");
+    assert_eq!(
+        stage.client().ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "others go on"
+    );
 }
 
 #[test]
@@ -220,7 +311,9 @@ fn a_proxys_connection_survives_one_bad_client() {
     let (stage, latch) = Stage::held(&[]);
     let mut client = stage.client();
     for _ in 0..120 {
-        let mut begun = client.send(&of("192.0.2.1", Request::post(QUESTION))).expect("sent");
+        let mut begun = client
+            .send(&of("192.0.2.1", Request::post(QUESTION)))
+            .expect("sent");
         stage.in_flight(1.0);
         begun.body.send_reset(Reason::CANCEL);
         stage.in_flight(0.0);
@@ -236,11 +329,22 @@ fn a_slow_body_is_refused_at_the_deadline() {
     let mut client = stage.client();
     let start = Instant::now();
     let mut begun = client.begin(&Request::post(QUESTION), false).expect("sent");
-    begun.body.send_data(Bytes::from_static(b"{\"jsonrpc\""), false).expect("sent");
+    begun
+        .body
+        .send_data(Bytes::from_static(b"{\"jsonrpc\""), false)
+        .expect("sent");
     let stated = client.response(begun).expect("an answer");
-    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+    assert!(
+        ABOUT_A_SECOND.contains(&start.elapsed()),
+        "took {:?}",
+        start.elapsed()
+    );
     assert_refused(stated, "request_timeout", "half a body");
-    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
+    assert_eq!(
+        client.ask(&Request::post(QUESTION)).status,
+        200,
+        "the connection goes on"
+    );
 }
 
 #[test]
@@ -249,10 +353,17 @@ fn an_early_refusal_reaches_a_sending_client() {
     let mut client = stage.client();
     let request = Request::post("").without("Content-Length");
     let mut begun = client.begin(&request, false).expect("sent");
-    begun.body.send_data(Bytes::from(vec![b' '; 200_000]), false).expect("queued");
+    begun
+        .body
+        .send_data(Bytes::from(vec![b' '; 200_000]), false)
+        .expect("queued");
     let stated = client.response(begun).expect("an answer");
     assert_refused(stated, "body_too_large", "a body without an end");
-    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the connection goes on");
+    assert_eq!(
+        client.ask(&Request::post(QUESTION)).status,
+        200,
+        "the connection goes on"
+    );
 }
 
 #[test]
@@ -265,15 +376,26 @@ fn a_waiting_client_gets_100_continue() {
 
 #[test]
 fn the_largest_answer_is_whole() {
-    let stage =
-        Stage::before(Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP)))), &[]);
+    let stage = Stage::before(
+        Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP)))),
+        &[],
+    );
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 20_000);
     let over_2 = client.ask(&Request::post(QUESTION));
     assert_eq!(over_2.status, 200);
-    let stated = over_2.header("content-length").expect("a length").to_owned();
+    let stated = over_2
+        .header("content-length")
+        .expect("a length")
+        .to_owned();
     assert_eq!(stated, over_2.body.len().to_string());
-    let over_1 = stage.pair.client(stage.edge.gateway()).ask(&Request::post(QUESTION));
-    assert!(over_1.body == over_2.body, "byte for byte what HTTP/1.1 gets");
+    let over_1 = stage
+        .pair
+        .client(stage.edge.gateway())
+        .ask(&Request::post(QUESTION));
+    assert!(
+        over_1.body == over_2.body,
+        "byte for byte what HTTP/1.1 gets"
+    );
 }
 
 #[test]
@@ -283,9 +405,21 @@ fn an_unread_answer_is_dropped_at_the_deadline() {
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 10_000);
     let start = Instant::now();
     let begun = client.send(&Request::post(QUESTION)).expect("sent");
-    assert_eq!(client.end_of(begun), Some(Reason::CANCEL), "the answer is cut");
-    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
-    assert_eq!(client.ask(&Request::new("GET", "/healthz")).status, 200, "the connection goes on");
+    assert_eq!(
+        client.end_of(begun),
+        Some(Reason::CANCEL),
+        "the answer is cut"
+    );
+    assert!(
+        ABOUT_A_SECOND.contains(&start.elapsed()),
+        "took {:?}",
+        start.elapsed()
+    );
+    assert_eq!(
+        client.ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "the connection goes on"
+    );
 }
 
 /// A request of the client of this address, which an edge behind a proxy takes from it.
@@ -298,11 +432,17 @@ fn one_client_holds_a_share_of_answers() {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP - 1024))));
     let stage = Stage::before(node, &[("server.answer_memory", "\"20 MiB\"")]);
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 10_000);
-    let first = client.send(&of("192.0.2.1", ask_about(0, "7"))).expect("sent");
+    let first = client
+        .send(&of("192.0.2.1", ask_about(0, "7")))
+        .expect("sent");
     let (status, unread) = client.unread(first);
     assert_eq!(status, 200, "one large answer");
     let refused = client.ask(&of("192.0.2.1", ask_about(1, "7")));
-    assert_refused(refused, "too_many_in_flight", "a second one while it does not read");
+    assert_refused(
+        refused,
+        "too_many_in_flight",
+        "a second one while it does not read",
+    );
     let other = stage.client().ask(&of("192.0.2.2", ask_about(2, "7")));
     assert_eq!(other.status, 200, "another client");
     drop(unread);
@@ -320,8 +460,16 @@ fn a_closed_window_ends_a_stream() {
     let mut client = Client2::with_window(stage.edge.gateway(), &stage.pair, 0);
     let begun = client.send(&Request::post(QUESTION)).expect("sent");
     let start = Instant::now();
-    assert_eq!(client.end_of(begun), Some(Reason::CANCEL), "long before the write timeout");
-    assert!((9..20).contains(&start.elapsed().as_secs()), "took {:?}", start.elapsed());
+    assert_eq!(
+        client.end_of(begun),
+        Some(Reason::CANCEL),
+        "long before the write timeout"
+    );
+    assert!(
+        (9..20).contains(&start.elapsed().as_secs()),
+        "took {:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
@@ -338,7 +486,9 @@ fn one_client_uploads_a_share_at_a_time() {
     let over = clients[5].begin(&upload, false).expect("begun");
     let refused = clients[5].response(over).expect("a refusal");
     assert_refused(refused, "too_many_in_flight", "the share is taken");
-    let other = stage.client().ask(&of("192.0.2.2", Request::post(QUESTION)));
+    let other = stage
+        .client()
+        .ask(&of("192.0.2.2", Request::post(QUESTION)));
     assert_eq!(other.status, 200, "another client");
 }
 
@@ -355,8 +505,14 @@ fn a_slow_head_ends_the_connection() {
     client.send([0, 0, 9, 1, 1, 0, 0, 0, 1]); // HEADERS, of which nothing follows
     let start = Instant::now();
     let _ours = client.rest();
-    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
-    stage.edge.line("the refusal", |line| line["reason"] == "request_timeout");
+    assert!(
+        ABOUT_A_SECOND.contains(&start.elapsed()),
+        "took {:?}",
+        start.elapsed()
+    );
+    stage
+        .edge
+        .line("the refusal", |line| line["reason"] == "request_timeout");
 }
 
 #[test]
@@ -366,7 +522,11 @@ fn an_idle_connection_is_closed() {
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
     let start = Instant::now();
     client.ended().expect("GOAWAY without an error");
-    assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+    assert!(
+        ABOUT_A_SECOND.contains(&start.elapsed()),
+        "took {:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
@@ -403,11 +563,21 @@ fn a_stopping_process_sends_goaway_and_finishes() {
 #[test]
 fn new_connections_are_served_during_drain_delay() {
     let mut stage = Stage::new(&[("server.drain_delay", "\"3s\"")]);
-    assert_eq!(stage.client().ask(&Request::post(QUESTION)).status, 200, "it is up");
+    assert_eq!(
+        stage.client().ask(&Request::post(QUESTION)).status,
+        200,
+        "it is up"
+    );
     stage.edge.signal("TERM");
-    eventually(&stage.edge, "it stops", |metrics| metrics.get("portcullis_draining") == Some(&1.0));
+    eventually(&stage.edge, "it stops", |metrics| {
+        metrics.get("portcullis_draining") == Some(&1.0)
+    });
     let mut client = stage.client();
-    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "the first request");
+    assert_eq!(
+        client.ask(&Request::post(QUESTION)).status,
+        200,
+        "the first request"
+    );
     client.ended().expect("GOAWAY without an error");
     assert_eq!(stage.edge.wait().code(), Some(0));
 }
@@ -427,7 +597,11 @@ fn frames_without_content_end_the_connection() {
     {
         assert_eq!(reason, Reason::ENHANCE_YOUR_CALM);
     }
-    assert_eq!(stage.client().ask(&Request::post(QUESTION)).status, 200, "others go on");
+    assert_eq!(
+        stage.client().ask(&Request::post(QUESTION)).status,
+        200,
+        "others go on"
+    );
 }
 
 #[test]
@@ -446,7 +620,11 @@ fn http_2_requests_are_logged_and_counted() {
         let count = |labels| series(metrics, "portcullis_requests_total", labels);
         count(&["\"answered\"", "\"none\""]) == 1.0 && count(&["\"parse_error\""]) == 1.0
     });
-    let open = series(&metrics(&stage.edge), "portcullis_connections", &["gateway"]);
+    let open = series(
+        &metrics(&stage.edge),
+        "portcullis_connections",
+        &["gateway"],
+    );
     assert_eq!(open, 1.0, "both came over one connection");
 }
 
@@ -455,7 +633,12 @@ fn host_and_authority_must_agree() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();
     let request = Request::new("GET", "/healthz");
-    assert_eq!(client.ask(&request.clone().with("Host", "edge.test")).status, 200);
+    assert_eq!(
+        client
+            .ask(&request.clone().with("Host", "edge.test"))
+            .status,
+        200
+    );
     let refused = client.ask(&request.with("Host", "other.test"));
     assert_refused(refused, "invalid_request", "two names for one place");
 }

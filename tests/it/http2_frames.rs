@@ -50,9 +50,13 @@ struct Raw(TcpStream);
 impl Raw {
     fn connect(stage: &Stage) -> Self {
         let stream = tunnel(stage.edge.gateway(), stage.pair.config(ANY, &["h2"]));
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
         let mut raw = Self(stream);
-        raw.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("it is open");
+        raw.0
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .expect("it is open");
         raw.send(SETTINGS, 0, 0, b"");
         raw
     }
@@ -72,7 +76,12 @@ impl Raw {
         let mut open: BTreeSet<_> = streams.iter().copied().collect();
         while !open.is_empty() {
             let frame = self.receive().expect("the connection goes on");
-            assert_ne!(frame.kind, GOAWAY, "{:?}", String::from_utf8_lossy(&frame.payload));
+            assert_ne!(
+                frame.kind,
+                GOAWAY,
+                "{:?}",
+                String::from_utf8_lossy(&frame.payload)
+            );
             if matches!(frame.kind, HEADERS | RST_STREAM) {
                 open.remove(&frame.stream);
             }
@@ -90,12 +99,18 @@ impl Raw {
         let [a, b, c, kind, _flags, stream @ ..] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.0.read_exact(&mut payload).ok()?;
-        Some(Frame { kind, stream: u32::from_be_bytes(stream), payload })
+        Some(Frame {
+            kind,
+            stream: u32::from_be_bytes(stream),
+            payload,
+        })
     }
 
     fn outcome(&mut self, stream: u32) -> Outcome {
         loop {
-            let Some(frame) = self.receive() else { return Outcome::Gone };
+            let Some(frame) = self.receive() else {
+                return Outcome::Gone;
+            };
             if frame.stream != stream {
                 continue;
             }
@@ -139,7 +154,9 @@ impl Raw {
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, length @ ..] = u32::try_from(payload.len()).expect("it is short").to_be_bytes();
+    let [_, length @ ..] = u32::try_from(payload.len())
+        .expect("it is short")
+        .to_be_bytes();
     [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
@@ -178,7 +195,13 @@ fn a_fragment_is_refused_in_each_encoding() {
         ("as text", vec![(HEADERS, WHOLE, &plain[..])]),
         ("in the Huffman code", vec![(HEADERS, WHOLE, &coded)]),
         ("with padding", vec![(HEADERS, WHOLE | PADDED, &padded)]),
-        ("in two frames", vec![(HEADERS, END_STREAM, start), (CONTINUATION, END_HEADERS, rest)]),
+        (
+            "in two frames",
+            vec![
+                (HEADERS, END_STREAM, start),
+                (CONTINUATION, END_HEADERS, rest),
+            ],
+        ),
     ];
     let (stored, again) = (get(b"\x44\x0a/healthz#x"), get(b"\xbe"));
     requests.push(("stored", vec![(HEADERS, WHOLE, &stored)]));
@@ -189,9 +212,15 @@ fn a_fragment_is_refused_in_each_encoding() {
         }
         assert_eq!(raw.outcome(stream), Outcome::Status(400), "{what}");
         raw.send(HEADERS, WHOLE, stream + 2, &fine);
-        assert_eq!(raw.outcome(stream + 2), Outcome::Status(200), "others go on: {what}");
+        assert_eq!(
+            raw.outcome(stream + 2),
+            Outcome::Status(200),
+            "others go on: {what}"
+        );
     }
-    stage.edge.line("the refusal", |line| line["reason"] == "invalid_request");
+    stage
+        .edge
+        .line("the refusal", |line| line["reason"] == "invalid_request");
 }
 
 #[test]
@@ -209,13 +238,21 @@ fn pseudo_fields_in_trailers_are_refused() {
         raw.send(HEADERS, END_HEADERS, stream, CALL);
         raw.send(DATA, 0, stream, QUESTION.as_bytes());
         raw.send(HEADERS, WHOLE, stream, trailers);
-        assert_eq!(raw.outcome(stream), Outcome::Status(status), "at once: {trailers:x?}");
+        assert_eq!(
+            raw.outcome(stream),
+            Outcome::Status(status),
+            "at once: {trailers:x?}"
+        );
         let stream = stream + 2;
         raw.send(HEADERS, END_HEADERS, stream, CALL);
         raw.send(DATA, 0, stream, QUESTION.as_bytes());
         stage.in_flight(1.0);
         raw.send(HEADERS, WHOLE, stream, trailers);
-        assert_eq!(raw.outcome(stream), Outcome::Status(status), "later: {trailers:x?}");
+        assert_eq!(
+            raw.outcome(stream),
+            Outcome::Status(status),
+            "later: {trailers:x?}"
+        );
         stage.in_flight(0.0);
     }
 }
@@ -227,8 +264,12 @@ fn a_proxys_malformed_requests_end_no_other() {
     raw.send(HEADERS, END_HEADERS, 1, CALL);
     raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
     stage.in_flight(1.0);
-    let is_announced =
-        (3..).step_by(2).take(4_000).collect::<Vec<_>>().chunks(100).any(|streams| {
+    let is_announced = (3..)
+        .step_by(2)
+        .take(4_000)
+        .collect::<Vec<_>>()
+        .chunks(100)
+        .any(|streams| {
             for stream in streams {
                 raw.send(HEADERS, WHOLE, *stream, &malformed());
             }
@@ -236,7 +277,11 @@ fn a_proxys_malformed_requests_end_no_other() {
         });
     assert!(is_announced, "the proxy has to connect again");
     latch.open();
-    assert_eq!(raw.outcome(1), Outcome::Status(200), "another client of the same connection");
+    assert_eq!(
+        raw.outcome(1),
+        Outcome::Status(200),
+        "another client of the same connection"
+    );
 }
 
 #[test]
@@ -279,7 +324,10 @@ fn an_undecodable_head_ends_the_connection() {
         // dependent on itself, for which `h2` forgets what the client stored
         (WHOLE | PRIORITY, b"\x00\x00\x00\x01\x00\x82\x87\x84"),
         // a table that changes its size three times
-        (WHOLE, b"\x20\x20\x20\x82\x87\x01\x09edge.test\x04\x08/healthz"),
+        (
+            WHOLE,
+            b"\x20\x20\x20\x82\x87\x01\x09edge.test\x04\x08/healthz",
+        ),
     ] {
         let mut raw = Raw::connect(&stage);
         raw.send(HEADERS, flags, 1, payload);
@@ -301,11 +349,18 @@ fn resets_in_one_write_end_no_other_request() {
             [begun, frame(RST_STREAM, 0, *stream, &[0, 0, 0, 8])].concat()
         });
         raw.write(&frames.collect::<Vec<_>>());
-        assert!(!raw.is_announced_to_go(), "{count} requests begun and reset");
+        assert!(
+            !raw.is_announced_to_go(),
+            "{count} requests begun and reset"
+        );
     }
     raw.send(HEADERS, END_HEADERS, first, &call_of(b"192.0.2.2"));
     raw.send(DATA, END_STREAM, first, QUESTION.as_bytes());
-    assert_eq!(raw.outcome(first), Outcome::Status(200), "another client of the connection");
+    assert_eq!(
+        raw.outcome(first),
+        Outcome::Status(200),
+        "another client of the connection"
+    );
 }
 
 /// Sends uploads that are refused at once, and their remaining frames only after that.
@@ -314,11 +369,15 @@ fn upload_late(raw: &mut Raw, head: &[u8], rounds: u32, late: &[(u8, u8, &[u8])]
     raw.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes());
     for round in 0..rounds {
         let streams = streams(1_001 + 200 * round, 95);
-        let begun = streams.iter().flat_map(|stream| frame(HEADERS, END_HEADERS, *stream, head));
+        let begun = streams
+            .iter()
+            .flat_map(|stream| frame(HEADERS, END_HEADERS, *stream, head));
         raw.write(&begun.collect::<Vec<_>>());
         raw.heads_of(&streams);
         for (kind, flags, payload) in late {
-            let frames = streams.iter().flat_map(|stream| frame(*kind, *flags, *stream, payload));
+            let frames = streams
+                .iter()
+                .flat_map(|stream| frame(*kind, *flags, *stream, payload));
             raw.write(&frames.collect::<Vec<_>>());
         }
         assert!(!raw.is_announced_to_go(), "round {round}");
@@ -332,24 +391,44 @@ fn late_uploads_end_no_other_request() {
     for number in 0..5 {
         raw.send(HEADERS, WHOLE, 1 + 2 * number, &call_of(b"192.0.2.1"));
     }
-    let late = [(DATA, 0, &b"{"[..]), (DATA, 0, b"}"), (HEADERS, WHOLE, b"\x00\x01a\x01b")];
+    let late = [
+        (DATA, 0, &b"{"[..]),
+        (DATA, 0, b"}"),
+        (HEADERS, WHOLE, b"\x00\x01a\x01b"),
+    ];
     upload_late(&mut raw, &call_of(b"192.0.2.1"), 25, &late);
     raw.send(HEADERS, END_HEADERS, 9_001, &call_of(b"192.0.2.2"));
     raw.send(DATA, END_STREAM, 9_001, QUESTION.as_bytes());
-    assert_eq!(raw.outcome(9_001), Outcome::Status(200), "another client of the connection");
+    assert_eq!(
+        raw.outcome(9_001),
+        Outcome::Status(200),
+        "another client of the connection"
+    );
 }
 
 #[test]
 fn a_client_s_late_uploads_are_ignored() {
-    let keys = [("gateway.requests_per_minute", "1"), ("gateway.trusted_proxies", "[]")];
+    let keys = [
+        ("gateway.requests_per_minute", "1"),
+        ("gateway.trusted_proxies", "[]"),
+    ];
     let stage = Stage::new(&keys);
     let mut raw = Raw::connect(&stage);
     raw.send(HEADERS, END_HEADERS, 1, CALL);
     raw.send(DATA, END_STREAM, 1, QUESTION.as_bytes());
     assert_eq!(raw.outcome(1), Outcome::Status(200));
-    upload_late(&mut raw, CALL, 20, &[(DATA, 0, b"{"), (DATA, END_STREAM, b"}")]);
+    upload_late(
+        &mut raw,
+        CALL,
+        20,
+        &[(DATA, 0, b"{"), (DATA, END_STREAM, b"}")],
+    );
     raw.send(HEADERS, WHOLE, 9_001, &get(b"\x04\x08/healthz"));
-    assert_eq!(raw.outcome(9_001), Outcome::Status(200), "the connection goes on");
+    assert_eq!(
+        raw.outcome(9_001),
+        Outcome::Status(200),
+        "the connection goes on"
+    );
 }
 
 #[test]
@@ -367,7 +446,8 @@ fn unfinished_heads_of_one_client_are_bounded() {
         .map(|_| {
             let mut raw = Raw::connect(&stage);
             raw.send(HEADERS, END_STREAM, 1, first);
-            more.chunks(16_000).for_each(|part| raw.send(CONTINUATION, 0, 1, part));
+            more.chunks(16_000)
+                .for_each(|part| raw.send(CONTINUATION, 0, 1, part));
             raw
         })
         .collect();
@@ -380,12 +460,24 @@ fn unfinished_heads_of_one_client_are_bounded() {
         }
         refused.len() >= REFUSED
     });
-    held.iter_mut().for_each(|raw| raw.send(CONTINUATION, END_HEADERS, 1, last));
+    held.iter_mut()
+        .for_each(|raw| raw.send(CONTINUATION, END_HEADERS, 1, last));
     let answers: Vec<_> = held.iter_mut().map(Raw::answer).collect();
-    let count = |wanted: &[Answer]| answers.iter().filter(|answer| wanted.contains(answer)).count();
+    let count = |wanted: &[Answer]| {
+        answers
+            .iter()
+            .filter(|answer| wanted.contains(answer))
+            .count()
+    };
     assert!(count(&[Err(CALM)]) > 0, "{answers:?}");
-    assert!((REFUSED..20).contains(&count(&[Err(CALM), Err(0)])), "78 do not fit: {answers:?}");
-    assert!(count(&[Ok(Some(0x88))]) >= 50, "what fits is answered: {answers:?}");
+    assert!(
+        (REFUSED..20).contains(&count(&[Err(CALM), Err(0)])),
+        "78 do not fit: {answers:?}"
+    );
+    assert!(
+        count(&[Ok(Some(0x88))]) >= 50,
+        "what fits is answered: {answers:?}"
+    );
     let mut raw = Raw::connect(&stage);
     raw.send(HEADERS, WHOLE, 1, &get(b"\x04\x08/healthz"));
     assert_eq!(raw.outcome(1), Outcome::Status(200), "afterwards");

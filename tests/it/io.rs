@@ -19,7 +19,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { shared: Shared::new(4, |_| 1), started: Arc::default() }
+        Self {
+            shared: Shared::new(4, |_| 1),
+            started: Arc::default(),
+        }
     }
 
     async fn get(&self, key: &'static str, ttl: Duration) -> Result<u32, Aborted> {
@@ -40,9 +43,17 @@ async fn equal_keys_share_a_computation() {
     let found = tokio::join!(get("a", TTL), get("a", TTL), get("b", Duration::ZERO));
     assert_eq!(found, (Ok(1), Ok(1), Ok(2)));
     assert_eq!(get("a", TTL).await, Ok(1), "cached");
-    assert_eq!(get("b", TTL).await, Ok(3), "a lifetime of zero serves those who wait");
+    assert_eq!(
+        get("b", TTL).await,
+        Ok(3),
+        "a lifetime of zero serves those who wait"
+    );
     advance(Duration::from_secs(8)).await;
-    assert_eq!(get("a", TTL).await, Ok(4), "ten seconds after it was started");
+    assert_eq!(
+        get("a", TTL).await,
+        Ok(4),
+        "ten seconds after it was started"
+    );
     world.shared.invalidate(&"a");
     assert_eq!(get("a", TTL).await, Ok(5));
 }
@@ -52,7 +63,11 @@ async fn a_caller_that_leaves_cancels_nothing() {
     let world = World::new();
     assert!(world.get("a", TTL).now_or_never().is_none());
     assert!(world.shared.is_running(&"a"), "recorded and running");
-    assert_eq!(world.get("a", TTL).await, Ok(1), "a follower outlives its leader");
+    assert_eq!(
+        world.get("a", TTL).await,
+        Ok(1),
+        "a follower outlives its leader"
+    );
     assert!(!world.shared.is_running(&"a"));
 }
 
@@ -89,7 +104,11 @@ async fn a_full_table_is_emptied() {
     for (key, number) in [("a", 6), ("b", 7), ("c", 8)] {
         assert_eq!(world.get(key, TTL).await, Ok(number), "{key} was evicted");
     }
-    assert_eq!(world.get("e", TTL).await, Ok(5), "an emptied table has room for four again");
+    assert_eq!(
+        world.get("e", TTL).await,
+        Ok(5),
+        "an emptied table has room for four again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +135,9 @@ async fn a_lazy_timer_fires_at_each_deadline() {
         let until = begin + Duration::from_secs(seconds);
         let late = timer.within(until, sleep(Duration::from_secs(3600))).await;
         assert_eq!((late, begin.elapsed().as_secs()), (None, seconds));
-        let in_time = timer.within(until + Duration::from_secs(2), async { 7 }).await;
+        let in_time = timer
+            .within(until + Duration::from_secs(2), async { 7 })
+            .await;
         assert_eq!(in_time, Some(7));
     }
 }

@@ -21,16 +21,31 @@ fn of_sidecar(edge: &Edge, request: &Request) -> Response {
 fn keys_of_sessions_that_are_away_close_nothing_else() {
     let (node, folder) = (Node::start(honest), Folder::new());
     let away = format!("\"http://{}/jwks\"", Node::nowhere());
-    let keys = [("gateway.listen", "\"127.0.0.1:0\""), ("sidecar.session.jwks_url", &away)];
+    let keys = [
+        ("gateway.listen", "\"127.0.0.1:0\""),
+        ("sidecar.session.jwks_url", &away),
+    ];
     let setup = sidecar::setup(&folder, &keys)
         .set("node.url", &format!("\"http://{}/rpc\"", node.address()))
         .set("sidecar.base_url", &format!("\"{BASE}\""));
     let edge = setup.start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the gateway serves");
-    assert_eq!(of_sidecar(&edge, &Request::new("GET", "/robots.txt")).status, 200);
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the gateway serves"
+    );
+    assert_eq!(
+        of_sidecar(&edge, &Request::new("GET", "/robots.txt")).status,
+        200
+    );
     let known = of_sidecar(&edge, &Token::of(USER).on(sidecar::post(SESSION, "")));
     assert_eq!(known.status, 201, "a session that a secret signs");
-    let other = Token::of(USER).header("alg", "ES256".into()).header("kid", "1".into());
+    let other = Token::of(USER)
+        .header("alg", "ES256".into())
+        .header("kid", "1".into());
     let other = of_sidecar(&edge, &other.on(sidecar::post(SESSION, "")));
-    assert_eq!((other.status, &other.json()["error"]), (503, &"KeysUnavailable".into()));
+    assert_eq!(
+        (other.status, &other.json()["error"]),
+        (503, &"KeysUnavailable".into())
+    );
 }

@@ -21,7 +21,13 @@ const AT_ONCE: Duration = Duration::from_secs(6);
 fn start(way: &Way) -> Stage {
     let listen = "\"127.0.0.1:0\"";
     // the node has each transaction already, so it is accepted whatever its hash
-    let script = |call: &Call| if is_add(call) { chain::error(call, 59) } else { honest(call) };
+    let script = |call: &Call| {
+        if is_add(call) {
+            chain::error(call, 59)
+        } else {
+            honest(call)
+        }
+    };
     Stage::with_script(
         script,
         &[
@@ -39,7 +45,9 @@ fn sitemap(edge: &Edge) -> Response {
 }
 
 fn is_refused(edge: &Edge) -> bool {
-    edge.admin_get("/readyz?verbose").text().contains("connection refused")
+    edge.admin_get("/readyz?verbose")
+        .text()
+        .contains("connection refused")
 }
 
 #[test]
@@ -47,13 +55,24 @@ fn a_start_without_postgresql_serves_and_catches_up() {
     let mut way = Way::closed();
     let stage = start(&way);
     let edge = &stage.edge;
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the gateway needs no store");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the gateway needs no store"
+    );
     assert_eq!(sitemap(edge).status, 503, "the sidecar does");
     let fine = stage.fine(&User::with_key(USER_KEY), 0);
-    rpc_refused(&stage.post("/rpc", fine.body()), "store_unavailable", ID, "so does the relay");
+    rpc_refused(
+        &stage.post("/rpc", fine.body()),
+        "store_unavailable",
+        ID,
+        "so does the relay",
+    );
     assert_eq!(stage.adds().len(), 0, "nothing is sent without the journal");
     edge.line("the start", |line| {
-        line["message"].as_str().is_some_and(|text| text.starts_with("starting without the store"))
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("starting without the store"))
     });
     eventually(edge, "the cause is named", |_| is_refused(edge));
     let check = stage.setup.run("check");
@@ -82,9 +101,18 @@ fn a_stopped_postgresql_refuses_at_once() {
     let started = Instant::now();
     for _ in 0..3 {
         assert_eq!(sitemap(edge).status, 503);
-        rpc_refused(&stage.post("/rpc", fine.body()), "store_unavailable", ID, "it is away");
+        rpc_refused(
+            &stage.post("/rpc", fine.body()),
+            "store_unavailable",
+            ID,
+            "it is away",
+        );
     }
-    assert!(started.elapsed() < AT_ONCE, "six refusals took {:?}", started.elapsed());
+    assert!(
+        started.elapsed() < AT_ONCE,
+        "six refusals took {:?}",
+        started.elapsed()
+    );
     way.open();
     eventually(edge, "the sidecar serves", |_| sitemap(edge).status == 200);
     eventually(edge, "nothing is wrong", |_| !is_refused(edge));

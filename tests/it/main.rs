@@ -4,7 +4,10 @@
 //! have folders, `relay` and `sidecar`. Each test has its own process on free ports, and never
 //! sleeps: tests wait for bytes. Some of the sidecar's call the library instead.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, too"
+)]
 
 mod access;
 mod acme;

@@ -70,7 +70,9 @@ impl Drop for Manager {
 
 /// The value of `name` in a message.
 pub(crate) fn value<'a>(message: &'a str, name: &str) -> &'a str {
-    let line = message.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let line = message
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     line.unwrap_or_else(|| panic!("no {name} in {message:?}"))
 }
 

@@ -34,12 +34,23 @@ fn an_answer_above_4_mib_is_oversized() {
         ),
         (
             "a length of 4 MiB and 1, of which nothing comes",
-            |_| vec![Act::Send(http("200 OK", &["Content-Length: 4194305"], "")), Act::Hang],
+            |_| {
+                vec![
+                    Act::Send(http("200 OK", &["Content-Length: 4194305"], "")),
+                    Act::Hang,
+                ]
+            },
             OVERSIZED,
         ),
         (
             "a length of 16 EiB",
-            |_| vec![Act::Send(http("200 OK", &["Content-Length: 18446744073709551615"], ""))],
+            |_| {
+                vec![Act::Send(http(
+                    "200 OK",
+                    &["Content-Length: 18446744073709551615"],
+                    "",
+                ))]
+            },
             OVERSIZED,
         ),
         (
@@ -62,10 +73,19 @@ fn an_answer_above_4_mib_is_oversized() {
         ),
         (
             "chunks without end",
-            |_| vec![Act::Send(http("200 OK", CHUNKED, "")), flood("10\r\nnode after node!\r\n")],
+            |_| {
+                vec![
+                    Act::Send(http("200 OK", CHUNKED, "")),
+                    flood("10\r\nnode after node!\r\n"),
+                ]
+            },
             OVERSIZED,
         ),
-        ("bytes without end", |_| vec![Act::Send(http("200 OK", &[], "")), flood(" ")], OVERSIZED),
+        (
+            "bytes without end",
+            |_| vec![Act::Send(http("200 OK", &[], "")), flood(" ")],
+            OVERSIZED,
+        ),
     ];
     // Enough for 4 MiB over the loopback, and short enough for the row that hangs.
     assert_faults(FAULTS, &[("node.timeout", "\"4s\"")]);
@@ -78,12 +98,19 @@ fn an_answer_of_exactly_4_mib_passes() {
         match row(call) {
             0 => send(json(body)),
             1 => send(http("200 OK", CHUNKED, chunked(body.as_bytes(), 16_384))),
-            2 => send(http("200 OK", CHUNKED, chunked(body.as_bytes(), ANSWER_CAP))),
+            2 => send(http(
+                "200 OK",
+                CHUNKED,
+                chunked(body.as_bytes(), ANSWER_CAP),
+            )),
             _ => send_and_close(http("200 OK", &[], body)),
         }
     });
     let edge = Edge::start(&node);
-    for (row, what) in ["a length", "chunks", "one chunk", "a close"].iter().enumerate() {
+    for (row, what) in ["a length", "chunks", "one chunk", "a close"]
+        .iter()
+        .enumerate()
+    {
         let response = edge.ask(&ask_about(row, "1"));
         let calls = node.calls();
         let call = calls.last().expect("the node was queried");
@@ -139,13 +166,25 @@ const WRONG_LENGTHS: &[Fault] = &[
         },
         INVALID,
     ),
-    ("half a chunk", |_| send_and_close(http("200 OK", CHUNKED, "40\r\n{\"jsonrpc\"")), INVALID),
-    ("a chunk of no size", |_| send_and_close(http("200 OK", CHUNKED, "\r\n{}")), INVALID),
+    (
+        "half a chunk",
+        |_| send_and_close(http("200 OK", CHUNKED, "40\r\n{\"jsonrpc\"")),
+        INVALID,
+    ),
+    (
+        "a chunk of no size",
+        |_| send_and_close(http("200 OK", CHUNKED, "\r\n{}")),
+        INVALID,
+    ),
     (
         "a last chunk of no size",
         |call| {
             let body = chunked(envelope(call, "1").as_bytes(), 9);
-            send(http("200 OK", CHUNKED, [&body[..body.len() - 5], b"\r\n\r\n"].concat()))
+            send(http(
+                "200 OK",
+                CHUNKED,
+                [&body[..body.len() - 5], b"\r\n\r\n"].concat(),
+            ))
         },
         INVALID,
     ),
@@ -166,7 +205,13 @@ const WRONG_LENGTHS: &[Fault] = &[
     ),
     (
         "a chunk size above 64 bits",
-        |_| send_and_close(http("200 OK", CHUNKED, "10000000000000002\r\n{}\r\n0\r\n\r\n")),
+        |_| {
+            send_and_close(http(
+                "200 OK",
+                CHUNKED,
+                "10000000000000002\r\n{}\r\n0\r\n\r\n",
+            ))
+        },
         EITHER,
     ),
     (
@@ -208,7 +253,9 @@ const GZIP: [u8; 26] = [
 /// 100 KB of gzip that unpack to 100 MB of zeros.
 fn bomb() -> Vec<u8> {
     let mut bytes = GZIP[..10].to_vec();
-    bytes.extend([0xec, 0xc1, 0x01, 0x01, 0, 0, 0, 0x80, 0x90, 0xfe, 0xaf, 0xee, 0x08, 0x0a]);
+    bytes.extend([
+        0xec, 0xc1, 0x01, 0x01, 0, 0, 0, 0x80, 0x90, 0xfe, 0xaf, 0xee, 0x08, 0x0a,
+    ]);
     bytes.extend([0_u8; 100_000]);
     bytes
 }
@@ -216,17 +263,37 @@ fn bomb() -> Vec<u8> {
 #[test]
 fn an_encoded_answer_is_invalid_and_never_decoded() {
     const FAULTS: &[Fault] = &[
-        ("gzip", |_| send(sized("200 OK", &["Content-Encoding: gzip"], GZIP)), INVALID),
-        ("a gzip bomb", |_| send(sized("200 OK", &["Content-Encoding: gzip"], bomb())), INVALID),
+        (
+            "gzip",
+            |_| send(sized("200 OK", &["Content-Encoding: gzip"], GZIP)),
+            INVALID,
+        ),
+        (
+            "a gzip bomb",
+            |_| send(sized("200 OK", &["Content-Encoding: gzip"], bomb())),
+            INVALID,
+        ),
         ("gzip that is not declared", |_| send(json(GZIP)), INVALID),
         (
             "a right answer that calls itself gzip",
-            |call| send(sized("200 OK", &["Content-Encoding: gzip"], envelope(call, "1"))),
+            |call| {
+                send(sized(
+                    "200 OK",
+                    &["Content-Encoding: gzip"],
+                    envelope(call, "1"),
+                ))
+            },
             INVALID,
         ),
         (
             "a right answer that calls itself br",
-            |call| send(sized("200 OK", &["Content-Encoding: br"], envelope(call, "1"))),
+            |call| {
+                send(sized(
+                    "200 OK",
+                    &["Content-Encoding: br"],
+                    envelope(call, "1"),
+                ))
+            },
             INVALID,
         ),
     ];
@@ -242,24 +309,63 @@ fn body(call: &Call, text: &str) -> Vec<Act> {
 const NO_RESPONSES: &[Fault] = &[
     ("no byte", |call| body(call, ""), INVALID),
     ("white space", |call| body(call, " \n"), INVALID),
-    ("HTML", |call| body(call, "<html>a-word-of-the-node</html>"), INVALID),
-    ("broken JSON", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"#), INVALID),
-    ("a cut string", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"a-wo"#), INVALID),
+    (
+        "HTML",
+        |call| body(call, "<html>a-word-of-the-node</html>"),
+        INVALID,
+    ),
+    (
+        "broken JSON",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"#),
+        INVALID,
+    ),
+    (
+        "a cut string",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":"a-wo"#),
+        INVALID,
+    ),
     ("null", |call| body(call, "null"), INVALID),
     ("a number", |call| body(call, "1"), INVALID),
     ("an empty object", |call| body(call, "{}"), INVALID),
     ("an empty array", |call| body(call, "[]"), INVALID),
-    ("an array", |call| body(call, r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#), INVALID),
-    ("another id", |call| body(call, r#"{"jsonrpc":"2.0","id":"x","result":1}"#), INVALID),
-    ("an id next to ours", |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#), INVALID),
-    ("our id as text", |call| body(call, r#"{"jsonrpc":"2.0","id":"ID","result":1}"#), INVALID),
-    ("a null id", |call| body(call, r#"{"jsonrpc":"2.0","id":null,"result":1}"#), INVALID),
-    ("no id", |call| body(call, r#"{"jsonrpc":"2.0","result":1}"#), INVALID),
+    (
+        "an array",
+        |call| body(call, r#"[{"jsonrpc":"2.0","id":ID,"result":1}]"#),
+        INVALID,
+    ),
+    (
+        "another id",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":"x","result":1}"#),
+        INVALID,
+    ),
+    (
+        "an id next to ours",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID9,"result":1}"#),
+        INVALID,
+    ),
+    (
+        "our id as text",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":"ID","result":1}"#),
+        INVALID,
+    ),
+    (
+        "a null id",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":null,"result":1}"#),
+        INVALID,
+    ),
+    (
+        "no id",
+        |call| body(call, r#"{"jsonrpc":"2.0","result":1}"#),
+        INVALID,
+    ),
     (
         "result and error",
         |call| {
             let error = r#""error":{"code":1,"message":"a-word-of-the-node"}"#;
-            body(call, &format!(r#"{{"jsonrpc":"2.0","id":ID,"result":1,{error}}}"#))
+            body(
+                call,
+                &format!(r#"{{"jsonrpc":"2.0","id":ID,"result":1,{error}}}"#),
+            )
         },
         INVALID,
     ),
@@ -268,10 +374,19 @@ const NO_RESPONSES: &[Fault] = &[
         |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"error":null}"#),
         INVALID,
     ),
-    ("neither", |call| body(call, r#"{"jsonrpc":"2.0","id":ID}"#), INVALID),
+    (
+        "neither",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID}"#),
+        INVALID,
+    ),
     (
         "an error that is text",
-        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":"a-word-of-the-node"}"#),
+        |call| {
+            body(
+                call,
+                r#"{"jsonrpc":"2.0","id":ID,"error":"a-word-of-the-node"}"#,
+            )
+        },
         INVALID,
     ),
     (
@@ -279,10 +394,26 @@ const NO_RESPONSES: &[Fault] = &[
         |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"error":{"message":"m"}}"#),
         INVALID,
     ),
-    ("no version", |call| body(call, r#"{"id":ID,"result":1}"#), INVALID),
-    ("version 1.0", |call| body(call, r#"{"jsonrpc":"1.0","id":ID,"result":1}"#), INVALID),
-    ("a number as version", |call| body(call, r#"{"jsonrpc":2.0,"id":ID,"result":1}"#), INVALID),
-    ("trailing data", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1}x"#), INVALID),
+    (
+        "no version",
+        |call| body(call, r#"{"id":ID,"result":1}"#),
+        INVALID,
+    ),
+    (
+        "version 1.0",
+        |call| body(call, r#"{"jsonrpc":"1.0","id":ID,"result":1}"#),
+        INVALID,
+    ),
+    (
+        "a number as version",
+        |call| body(call, r#"{"jsonrpc":2.0,"id":ID,"result":1}"#),
+        INVALID,
+    ),
+    (
+        "trailing data",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1}x"#),
+        INVALID,
+    ),
     (
         "a second response behind the first",
         |call| {
@@ -296,7 +427,11 @@ const NO_RESPONSES: &[Fault] = &[
         |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":1,"result":2}"#),
         INVALID,
     ),
-    ("two ids", |call| body(call, r#"{"jsonrpc":"2.0","id":0,"id":ID,"result":1}"#), INVALID),
+    (
+        "two ids",
+        |call| body(call, r#"{"jsonrpc":"2.0","id":0,"id":ID,"result":1}"#),
+        INVALID,
+    ),
     (
         "bad UTF-8",
         |call| {
@@ -306,7 +441,11 @@ const NO_RESPONSES: &[Fault] = &[
         },
         INVALID,
     ),
-    ("a byte order mark", |call| send(json(format!("\u{feff}{}", envelope(call, "1")))), INVALID),
+    (
+        "a byte order mark",
+        |call| send(json(format!("\u{feff}{}", envelope(call, "1")))),
+        INVALID,
+    ),
 ];
 
 #[test]
@@ -318,16 +457,35 @@ fn anything_but_one_json_rpc_response_is_invalid() {
 fn unusual_but_right_answers_pass() {
     type Row = (&'static str, fn(&Call) -> Vec<Act>, &'static str);
     const ROWS: &[Row] = &[
-        ("a null result", |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":null}"#), "null"),
+        (
+            "a null result",
+            |call| body(call, r#"{"jsonrpc":"2.0","id":ID,"result":null}"#),
+            "null",
+        ),
         (
             "white space and another order",
-            |call| body(call, " {\"result\" : [ 1.0 , 1e2 ] ,\n\"id\":ID,\"jsonrpc\":\"2.0\"}\r\n"),
+            |call| {
+                body(
+                    call,
+                    " {\"result\" : [ 1.0 , 1e2 ] ,\n\"id\":ID,\"jsonrpc\":\"2.0\"}\r\n",
+                )
+            },
             "[ 1.0 , 1e2 ]",
         ),
-        ("no content type", |call| send(sized("200 OK", &[], envelope(call, "1"))), "1"),
+        (
+            "no content type",
+            |call| send(sized("200 OK", &[], envelope(call, "1"))),
+            "1",
+        ),
         (
             "identity as coding",
-            |call| send(sized("200 OK", &["Content-Encoding: identity"], envelope(call, "1"))),
+            |call| {
+                send(sized(
+                    "200 OK",
+                    &["Content-Encoding: identity"],
+                    envelope(call, "1"),
+                ))
+            },
             "1",
         ),
         (
@@ -353,7 +511,11 @@ fn unusual_but_right_answers_pass() {
             |call| send_and_close(format!("HTTP/1.0 200 OK\r\n\r\n{}", envelope(call, "1"))),
             "1",
         ),
-        ("one byte at a time", |call| vec![drip(json(envelope(call, "1")))], "1"),
+        (
+            "one byte at a time",
+            |call| vec![drip(json(envelope(call, "1")))],
+            "1",
+        ),
     ];
     let node = Node::start(|call| (ROWS[row(call)].1)(call));
     let edge = Edge::start(&node);
@@ -368,8 +530,13 @@ fn drip(bytes: Vec<u8>) -> Act {
 
 /// A whole unsolicited response, with the id that the next request may get.
 fn poison(call: &Call) -> Vec<u8> {
-    let next = call.json()["id"].as_u64().map(|id| (id + 1).to_string()).unwrap_or_default();
-    json(format!(r#"{{"jsonrpc":"2.0","id":{next},"result":"{SECRET}"}}"#))
+    let next = call.json()["id"]
+        .as_u64()
+        .map(|id| (id + 1).to_string())
+        .unwrap_or_default();
+    json(format!(
+        r#"{{"jsonrpc":"2.0","id":{next},"result":"{SECRET}"}}"#
+    ))
 }
 
 #[test]
@@ -420,9 +587,22 @@ fn a_mismatched_answer_retires_its_connection() {
     });
     let edge = Edge::start(&node);
     let first = edge.ask(&ask_about(1, "1"));
-    assert_error(&first, "upstream_invalid", "1", "an answer to something else");
-    assert_eq!(edge.ask(&ask_about(2, "2")).status, 200, "the next one is answered");
-    assert_eq!(node.connections(), 2, "the answer to the first may still come over its own");
+    assert_error(
+        &first,
+        "upstream_invalid",
+        "1",
+        "an answer to something else",
+    );
+    assert_eq!(
+        edge.ask(&ask_about(2, "2")).status,
+        200,
+        "the next one is answered"
+    );
+    assert_eq!(
+        node.connections(),
+        2,
+        "the answer to the first may still come over its own"
+    );
 }
 
 #[test]
@@ -432,19 +612,32 @@ fn idle_bytes_never_answer_the_next_request() {
     let node = Node::start(move |call| {
         let mut acts = echo(call);
         if call.number == 1 {
-            let late = [Act::Hold(hold.clone()), Act::Send(poison(call)), Act::Tell(tell.clone())];
+            let late = [
+                Act::Hold(hold.clone()),
+                Act::Send(poison(call)),
+                Act::Tell(tell.clone()),
+            ];
             acts.extend(late);
         }
         acts
     });
     let edge = Edge::start(&node);
-    assert_eq!(edge.ask(&ask_about(1, "1")).status, 200, "the first answer is right");
+    assert_eq!(
+        edge.ask(&ask_about(1, "1")).status,
+        200,
+        "the first answer is right"
+    );
     answered.open();
     assert!(said.wait(), "the node has sent more than was requested");
     for number in 2..6 {
         let expected = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let next = edge.ask(&ask_about(number, "\"next\""));
-        assert_result(&next, "\"next\"", &expected, "an answer to nobody's question is dropped");
+        assert_result(
+            &next,
+            "\"next\"",
+            &expected,
+            "an answer to nobody's question is dropped",
+        );
     }
 }
 
@@ -458,14 +651,24 @@ fn a_node_error_passes_unchanged_with_200() {
     ];
     let node = Node::start(|call| {
         let error = ERRORS[row(call)];
-        send(json(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, call.id())))
+        send(json(format!(
+            r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+            call.id()
+        )))
     });
     let edge = Edge::start(&node);
     for (row, error) in ERRORS.iter().enumerate() {
         let response = edge.ask(&ask_about(row, "\"mine\""));
-        assert_eq!(response.status, 200, "an error of the node is a normal answer: {error}");
+        assert_eq!(
+            response.status, 200,
+            "an error of the node is a normal answer: {error}"
+        );
         let expected = format!(r#"{{"jsonrpc":"2.0","id":"mine","error":{error}}}"#);
-        assert_eq!(response.text(), expected, "an error of the node passes as it is");
+        assert_eq!(
+            response.text(),
+            expected,
+            "an error of the node passes as it is"
+        );
         crate::support::check::assert_common(&response, error);
     }
 }
@@ -474,7 +677,15 @@ fn a_node_error_passes_unchanged_with_200() {
 fn a_failure_echoes_the_request_id_exactly() {
     let node = Node::start(|_| send(json("no")));
     let edge = Edge::start(&node);
-    for id in ["1", "-1", "1.0", "1e2", "18446744073709551616", "\"a\\u0062\"", "\"\""] {
+    for id in [
+        "1",
+        "-1",
+        "1.0",
+        "1e2",
+        "18446744073709551616",
+        "\"a\\u0062\"",
+        "\"\"",
+    ] {
         let response = edge.ask(&ask_about(0, id));
         assert_one_of(&response, INVALID, id, "the answer of the node is no JSON");
     }
@@ -485,7 +696,12 @@ fn clients_get_the_short_text_only() {
     let report = "Error at pc=0:1: 0x544f4f5f4541524c59 ('TOO_EARLY')\n\
                   0x454e545259504f494e545f4641494c4544 ('ENTRYPOINT_FAILED').";
     assert_eq!(short_reason(report).as_deref(), Some("TOO_EARLY"));
-    for report in ["", "Class with hash 0x123 is not declared.", "('')", "('a\nb')"] {
+    for report in [
+        "",
+        "Class with hash 0x123 is not declared.",
+        "('')",
+        "('a\nb')",
+    ] {
         assert_eq!(short_reason(report), None, "{report:?}");
     }
 }

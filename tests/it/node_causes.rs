@@ -24,7 +24,10 @@ fn client(config: &NodeConfig) -> NodeClient {
 async fn ask(client: &NodeClient) -> Result<(), NodeError> {
     let write = |_, out: &mut Vec<u8>| out.extend_from_slice(REQUEST.as_bytes());
     let call = NodeCall::new(write, Instant::now() + client.timeout());
-    client.fetch(call.over(ConnectionChoice::New)).await.map(drop)
+    client
+        .fetch(call.over(ConnectionChoice::New))
+        .await
+        .map(drop)
 }
 
 /// Sends one request to this URL, and returns why it failed.
@@ -54,10 +57,23 @@ async fn each_kind_of_failure_keeps_its_cause() {
     }
     let mut failures = status.failures();
     failures.sort_by_key(|failure| failure.at);
-    let causes: Vec<_> = failures.iter().map(|one| (&*one.cause, one.stops_calls)).collect();
-    assert_eq!(causes, [("500 Internal Server Error", false), ("connection refused", true)]);
+    let causes: Vec<_> = failures
+        .iter()
+        .map(|one| (&*one.cause, one.stops_calls))
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            ("500 Internal Server Error", false),
+            ("connection refused", true)
+        ]
+    );
     let cause = status.urls().into_iter().find_map(|url| url.cause);
-    assert_eq!(cause.as_deref(), Some("connection refused"), "why it gets no calls");
+    assert_eq!(
+        cause.as_deref(),
+        Some("connection refused"),
+        "why it gets no calls"
+    );
 }
 
 #[tokio::test]
@@ -65,14 +81,35 @@ async fn each_failure_names_its_cause() {
     type Script = fn(&Call) -> Vec<Act>;
     let scripts: [(Script, Option<&str>); 10] = [
         (good, None),
-        (|_| send(sized("405 Method Not Allowed", &[], "")), Some("405 Method Not Allowed")),
-        (|_| send(sized("401 What", &[], "")), Some("401 Unauthorized")),
-        (|_| send(sized("308 Moved", &["Location: /"], "")), Some("308 Permanent Redirect")),
-        (|_| send(sized("408 Late", &[], "")), Some("408 Request Timeout")),
-        (|_| send(sized("599 Odd", &[], "")), Some("599 (unknown status)")),
-        (|_| vec![Act::Close], Some("the connection ended before the answer")),
+        (
+            |_| send(sized("405 Method Not Allowed", &[], "")),
+            Some("405 Method Not Allowed"),
+        ),
+        (
+            |_| send(sized("401 What", &[], "")),
+            Some("401 Unauthorized"),
+        ),
+        (
+            |_| send(sized("308 Moved", &["Location: /"], "")),
+            Some("308 Permanent Redirect"),
+        ),
+        (
+            |_| send(sized("408 Late", &[], "")),
+            Some("408 Request Timeout"),
+        ),
+        (
+            |_| send(sized("599 Odd", &[], "")),
+            Some("599 (unknown status)"),
+        ),
+        (
+            |_| vec![Act::Close],
+            Some("the connection ended before the answer"),
+        ),
         (|_| vec![Act::Hang], Some("no answer in time")),
-        (|_| send(json("{}")), Some("the answer is not one complete JSON-RPC 2.0 response")),
+        (
+            |_| send(json("{}")),
+            Some("the answer is not one complete JSON-RPC 2.0 response"),
+        ),
         (
             |_| send(sized("200 OK", &["Content-Length: 4194305"], "")),
             Some("the answer is not one complete JSON-RPC 2.0 response"),
@@ -85,7 +122,9 @@ async fn each_failure_names_its_cause() {
     }
     let found = cause_at(&format!("http://{}/rpc", Node::nowhere())).await;
     assert_eq!(found.as_deref(), Some("connection refused"));
-    let found = cause_at("http://no-such-host.invalid/rpc").await.expect("it has no address");
+    let found = cause_at("http://no-such-host.invalid/rpc")
+        .await
+        .expect("it has no address");
     let is_known = found.starts_with("cannot resolve the host name: ");
     // a resolver that does not answer is as good
     assert!(is_known || found == "no answer in time", "{found}");

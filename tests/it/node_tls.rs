@@ -31,7 +31,12 @@ fn url(host: &str, address: SocketAddr) -> String {
 /// Asks until the log says why the URL fails.
 fn failure(edge: &Edge) -> Value {
     for _ in 0..3 {
-        assert_error(&edge.ask(&Request::post(QUESTION)), "upstream_unreachable", "7", "TLS");
+        assert_error(
+            &edge.ask(&Request::post(QUESTION)),
+            "upstream_unreachable",
+            "7",
+            "TLS",
+        );
     }
     edge.line("why it fails", |line| line["message"] == "node URL failed")
 }
@@ -43,12 +48,21 @@ fn a_node_behind_tls_answers() {
     let edge = before(&url(HOST, address), &folder, &pair).start();
     let mut client = edge.client();
     for _ in 0..5 {
-        assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "over TLS");
+        assert_result(
+            &client.ask(&Request::post(QUESTION)),
+            "7",
+            RESULT,
+            "over TLS",
+        );
     }
     let calls = node.calls();
     assert_eq!(calls.len(), 5);
     let host = format!("Host: localhost:{}\r\n", address.port());
-    assert!(calls.iter().all(|call| call.head.contains(&host)), "{}", calls[0].head);
+    assert!(
+        calls.iter().all(|call| call.head.contains(&host)),
+        "{}",
+        calls[0].head
+    );
     let connections = calls.iter().map(|call| call.connection).max();
     assert_eq!(connections, Some(1), "the connection is pooled");
 }
@@ -58,14 +72,29 @@ fn the_system_s_roots_are_the_default() {
     let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::with(HOST, |_| {}));
     let address = secured_node(node.address(), &pair);
     let setup = before(&url(HOST, address), &folder, &pair).unset("node.ca_file");
-    let trusting = setup.clone().environment("SSL_CERT_FILE", &folder.file("ca.pem")).start();
-    assert_result(&trusting.ask(&Request::post(QUESTION)), "7", RESULT, "the system trusts it");
+    let trusting = setup
+        .clone()
+        .environment("SSL_CERT_FILE", &folder.file("ca.pem"))
+        .start();
+    assert_result(
+        &trusting.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "the system trusts it",
+    );
     let other = Pair::with(HOST, |params| {
-        params.distinguished_name.push(DnType::CommonName, "somebody else");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "somebody else");
     });
     folder.secret("other.pem", &other.certificate);
-    let edge = setup.environment("SSL_CERT_FILE", &folder.file("other.pem")).start();
-    assert_eq!(failure(&edge)["cause"], "certificate of the node: unknown issuer");
+    let edge = setup
+        .environment("SSL_CERT_FILE", &folder.file("other.pem"))
+        .start();
+    assert_eq!(
+        failure(&edge)["cause"],
+        "certificate of the node: unknown issuer"
+    );
 }
 
 #[test]
@@ -74,13 +103,30 @@ fn a_certificate_that_proves_nothing_is_refused() {
     let expired = Pair::with(HOST, |params| params.not_after = date_time_ymd(1999, 1, 1));
     let early = Pair::with(HOST, |params| params.not_before = date_time_ymd(4000, 1, 1));
     let other = Pair::with(HOST, |params| {
-        params.distinguished_name.push(DnType::CommonName, "somebody else");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "somebody else");
     });
     for (presented, trusted, host, cause) in [
-        (&right, &other, HOST, "certificate of the node: unknown issuer"),
-        (&right, &right, "127.0.0.1", "certificate of the node: not for this host name"),
+        (
+            &right,
+            &other,
+            HOST,
+            "certificate of the node: unknown issuer",
+        ),
+        (
+            &right,
+            &right,
+            "127.0.0.1",
+            "certificate of the node: not for this host name",
+        ),
         (&expired, &expired, HOST, "certificate of the node: expired"),
-        (&early, &early, HOST, "certificate of the node: not valid yet"),
+        (
+            &early,
+            &early,
+            HOST,
+            "certificate of the node: not valid yet",
+        ),
     ] {
         let (node, folder) = (Node::start(good), Folder::new());
         let address = secured_node(node.address(), presented);
@@ -108,7 +154,10 @@ fn a_node_without_tls_is_named_so() {
     let (folder, pair) = (Folder::new(), Pair::with(HOST, |_| {}));
     let edge = before(&url(HOST, address), &folder, &pair).start();
     let cause = failure(&edge)["cause"].clone();
-    assert_eq!(cause, "TLS: the node speaks something else, perhaps plain HTTP");
+    assert_eq!(
+        cause,
+        "TLS: the node speaks something else, perhaps plain HTTP"
+    );
 }
 
 #[test]
@@ -121,7 +170,12 @@ fn a_header_reaches_the_node_and_no_log() {
         .start();
     let mut client = edge.client();
     let mut ask = || {
-        assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "it is sent");
+        assert_result(
+            &client.ask(&Request::post(QUESTION)),
+            "7",
+            RESULT,
+            "it is sent",
+        );
         node.calls().last().expect("it was queried").headers()
     };
     let header = |value: &str| ("x-api-key".to_owned(), value.to_owned());
@@ -129,16 +183,29 @@ fn a_header_reaches_the_node_and_no_log() {
 
     folder.secret("node.header", "X-Api-Key: another-hunter2");
     edge.signal("HUP");
-    edge.line("the reload", |line| line["message"] == "configuration reloaded: nothing changed");
-    assert!(ask().contains(&header("another-hunter2")), "a reload reads it again");
+    edge.line("the reload", |line| {
+        line["message"] == "configuration reloaded: nothing changed"
+    });
+    assert!(
+        ask().contains(&header("another-hunter2")),
+        "a reload reads it again"
+    );
     folder.secret("node.header", "Host: elsewhere");
     edge.signal("HUP");
     edge.line("a bad header", |line| {
-        line["message"].as_str().is_some_and(|text| text.contains("node.header_file"))
+        line["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("node.header_file"))
     });
-    assert!(ask().contains(&header("another-hunter2")), "a bad file changes nothing");
+    assert!(
+        ask().contains(&header("another-hunter2")),
+        "a bad file changes nothing"
+    );
     edge.line("an attempt", |line| line["message"] == "node attempt");
-    for text in [edge.lines().join("\n"), edge.admin_get("/metrics").text().to_owned()] {
+    for text in [
+        edge.lines().join("\n"),
+        edge.admin_get("/metrics").text().to_owned(),
+    ] {
         assert!(!text.contains("hunter2"), "{text}");
     }
 }
@@ -165,11 +232,19 @@ fn a_bad_header_is_found_by_check() {
     ] {
         let file = folder.secret("node.header", text);
         let setup = Setup::before(Node::nowhere());
-        let output = setup.set("node.header_file", &format!("\"{file}\"")).run("check");
+        let output = setup
+            .set("node.header_file", &format!("\"{file}\""))
+            .run("check");
         let message = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(output.status.code(), Some(1), "{text:?}");
-        assert!(message.contains("node.header_file") && message.contains(&file), "{message}");
-        assert!(!message.contains("value") || message.contains("`Name: value`"), "{message}");
+        assert!(
+            message.contains("node.header_file") && message.contains(&file),
+            "{message}"
+        );
+        assert!(
+            !message.contains("value") || message.contains("`Name: value`"),
+            "{message}"
+        );
     }
 }
 
@@ -177,7 +252,12 @@ fn a_bad_header_is_found_by_check() {
 fn a_bad_ca_file_is_found_by_check() {
     let folder = Folder::new();
     let pair = Pair::with(HOST, |_| {});
-    for (text, code) in [("", 1), ("no PEM", 1), (&*pair.key, 1), (&*pair.certificate, 0)] {
+    for (text, code) in [
+        ("", 1),
+        ("no PEM", 1),
+        (&*pair.key, 1),
+        (&*pair.certificate, 0),
+    ] {
         let file = folder.secret("ca.pem", text);
         let setup = Setup::before(Node::nowhere()).set("node.ca_file", &format!("\"{file}\""));
         let output = setup.run("check");

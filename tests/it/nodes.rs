@@ -19,7 +19,9 @@ fn ask_head(edge: &Edge) -> Response {
 
 fn head(edge: &Edge) -> u64 {
     let response = ask_head(edge);
-    response.json()["result"].as_u64().unwrap_or_else(|| panic!("no head: {}", response.text()))
+    response.json()["result"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no head: {}", response.text()))
 }
 
 /// The number of the block `latest`.
@@ -50,14 +52,19 @@ fn pause(edge: &Edge) {
 /// Waits until this URL is left out for this reason, or for none.
 fn left_out(edge: &Edge, node: usize, reason: Option<&str>) {
     let prefix = format!(r#"portcullis_node_left_out{{node="{node}",reason=""#);
-    eventually(edge, &format!("URL {node} is left out: {reason:?}"), |now| {
-        let mut found =
-            now.iter().filter(|(name, value)| name.starts_with(&prefix) && **value == 1.0);
-        match reason {
-            Some(reason) => found.any(|(name, _)| name.contains(reason)),
-            None => found.next().is_none() && now.keys().any(|name| name.starts_with(&prefix)),
-        }
-    });
+    eventually(
+        edge,
+        &format!("URL {node} is left out: {reason:?}"),
+        |now| {
+            let mut found = now
+                .iter()
+                .filter(|(name, value)| name.starts_with(&prefix) && **value == 1.0);
+            match reason {
+                Some(reason) => found.any(|(name, _)| name.contains(reason)),
+                None => found.next().is_none() && now.keys().any(|name| name.starts_with(&prefix)),
+            }
+        },
+    );
 }
 
 /// Waits until the verdict names this URL with this cause.
@@ -67,7 +74,10 @@ fn failed(edge: &Edge, node: &Replica, cause: &str) {
         is_about && line["cause"] == cause
     });
     let verdict = edge.admin_get("/readyz?verbose").text().to_owned();
-    assert!(verdict.contains(&format!("({})", node.url())) && verdict.contains(cause), "{verdict}");
+    assert!(
+        verdict.contains(&format!("({})", node.url())) && verdict.contains(cause),
+        "{verdict}"
+    );
 }
 
 /// Waits until the head of each URL is known to be this one.
@@ -86,29 +96,54 @@ fn a_failover_never_lowers_the_head() {
     b.mine_to(4);
     let edge = before(&[&a, &b]).start();
     heads(&edge, &[5, 4]);
-    assert_eq!((head(&edge), latest(&edge)), (5, json!(5)), "the first is preferred");
+    assert_eq!(
+        (head(&edge), latest(&edge)),
+        (5, json!(5)),
+        "the first is preferred"
+    );
     a.is_away(true);
     let refused = ask_head(&edge);
-    assert_eq!(refused.status, 502, "block 5 was seen, and nobody has it: {}", refused.text());
+    assert_eq!(
+        refused.status,
+        502,
+        "block 5 was seen, and nobody has it: {}",
+        refused.text()
+    );
     assert!(refused.text().contains("lagging"), "{}", refused.text());
     while !edge.admin_get("/readyz?verbose").text().contains("failing") {
-        assert_eq!(ask_head(&edge).status, 502, "until the breaker of the first opens");
+        assert_eq!(
+            ask_head(&edge).status,
+            502,
+            "until the breaker of the first opens"
+        );
     }
     failed(&edge, &b, "lagging: its head is 4, and clients have seen 5");
 
     b.mine_to(5);
-    assert_eq!(head(&edge), 5, "a request waits until the second has block 5");
+    assert_eq!(
+        head(&edge),
+        5,
+        "a request waits until the second has block 5"
+    );
     b.mine_to(6);
     until_head(&edge, 6);
     a.is_away(false);
     for _ in 0..50 {
-        assert_eq!((head(&edge), latest(&edge)), (6, json!(6)), "the first has 5 blocks");
+        assert_eq!(
+            (head(&edge), latest(&edge)),
+            (6, json!(6)),
+            "the first has 5 blocks"
+        );
         pause(&edge);
     }
     a.mine_to(7);
     until_head(&edge, 7);
     assert_eq!(edge.ask(&nonce_at(&json!("latest"))).status, 200);
-    assert_eq!((a.reads().len(), b.reads().len()), (1, 0), "the first has all, and is preferred");
+    assert_eq!(
+        (a.reads().len(), b.reads().len()),
+        (1, 0),
+        "the first has all, and is preferred"
+    );
 }
 
 #[test]
@@ -120,7 +155,11 @@ fn a_lagging_url_gets_no_request() {
     for _ in 0..5 {
         assert_eq!(edge.ask(&nonce_at(&json!("latest"))).status, 200);
     }
-    assert_eq!((a.reads().len(), b.reads().len()), (0, 5), "the first is nine blocks behind");
+    assert_eq!(
+        (a.reads().len(), b.reads().len()),
+        (0, 5),
+        "the first is nine blocks behind"
+    );
     failed(&edge, &a, "lagging: its head is 0, that of others 9");
     assert_eq!(metrics(&edge)[r#"portcullis_node_head{node="1"}"#], 9.0);
 
@@ -152,7 +191,11 @@ fn a_head_of_another_branch_is_ignored() {
     (0..12).for_each(|_| b.fork());
     let edge = before(&[&a, &b]).start();
     left_out(&edge, 1, Some("fork"));
-    assert_eq!(head(&edge), 2, "the longer branch is not the preferred URL's");
+    assert_eq!(
+        head(&edge),
+        2,
+        "the longer branch is not the preferred URL's"
+    );
 }
 
 #[test]
@@ -165,10 +208,15 @@ fn a_rollback_is_followed() {
     [&a, &b].iter().for_each(|node| node.abort_from(4));
     let deadline = Instant::now() + PATIENCE;
     while head(&edge) != 3 {
-        assert!(Instant::now() < deadline, "block 4 and 5 are gone everywhere");
+        assert!(
+            Instant::now() < deadline,
+            "block 4 and 5 are gone everywhere"
+        );
         pause(&edge);
     }
-    edge.line("the rollback", |line| line["message"] == "the node went back to an earlier block");
+    edge.line("the rollback", |line| {
+        line["message"] == "the node went back to an earlier block"
+    });
     b.mine_to(5);
     for _ in 0..50 {
         assert_eq!(head(&edge), 3, "the first serves on");
@@ -183,15 +231,26 @@ fn replicas_answer_from_one_block() {
     b.mine_to(4);
     let edge = before(&[&a, &b]).set("node.mode", "\"replicas\"").start();
     heads(&edge, &[6, 4]);
-    assert_eq!((head(&edge), latest(&edge)), (4, json!(4)), "the lowest head of the group");
+    assert_eq!(
+        (head(&edge), latest(&edge)),
+        (4, json!(4)),
+        "the lowest head of the group"
+    );
     for _ in 0..40 {
         let response = edge.ask(&nonce_at(&json!("latest")));
-        assert!(response.text().contains("Contract not found"), "{}", response.text());
+        assert!(
+            response.text().contains("Contract not found"),
+            "{}",
+            response.text()
+        );
     }
     let pinned = json!({"block_number": 4});
     for (name, reads) in [("a", a.reads()), ("b", b.reads())] {
         assert!(!reads.is_empty(), "{name} serves, too");
-        assert!(reads.iter().all(|block| *block == pinned), "{name}: {reads:?}");
+        assert!(
+            reads.iter().all(|block| *block == pinned),
+            "{name}: {reads:?}"
+        );
     }
     let (mine, other) = (a.reads().len(), b.reads().len());
     assert_eq!(mine + other, 40, "each read is one call");
@@ -200,10 +259,18 @@ fn replicas_answer_from_one_block() {
         edge.ask(&nonce_at(&json!("pre_confirmed")));
         edge.ask(&nonce_at(&json!({"block_number": 6})));
     }
-    assert_eq!(b.reads().len(), other, "only the first has block 6, and the one being built");
+    assert_eq!(
+        b.reads().len(),
+        other,
+        "only the first has block 6, and the one being built"
+    );
     assert_eq!(a.reads()[mine], json!("pre_confirmed"), "not rewritten");
     let missing = edge.ask(&nonce_at(&json!({"block_number": 7})));
-    assert!(missing.text().contains(r#""code":24"#), "{}", missing.text());
+    assert!(
+        missing.text().contains(r#""code":24"#),
+        "{}",
+        missing.text()
+    );
 
     b.mine_to(5);
     until_head(&edge, 5);
@@ -229,7 +296,10 @@ fn a_position_beyond_the_pin_is_the_primarys() {
         pause(&edge);
     };
     let (epoch, height) = stated.split_once('.').expect("an epoch and a height");
-    assert_eq!(height, "4", "the answer is not from the newest block of the primary");
+    assert_eq!(
+        height, "4",
+        "the answer is not from the newest block of the primary"
+    );
     for (height, expected) in [(4, 4), (6, 6), (4, 4)] {
         let position = format!("{epoch}.{height}");
         let request = Request::post(rpc("7", "starknet_blockNumber", "[]"));
@@ -243,7 +313,9 @@ fn a_position_beyond_the_pin_is_the_primarys() {
 fn a_frozen_replica_neither_votes_nor_serves() {
     let [a, b, c] = Replica::archives();
     [&a, &b, &c].iter().for_each(|node| node.mine_to(2));
-    let edge = before(&[&a, &b, &c]).set("node.mode", "\"replicas\"").start();
+    let edge = before(&[&a, &b, &c])
+        .set("node.mode", "\"replicas\"")
+        .start();
     heads(&edge, &[2, 2, 2]);
     for number in 3..6 {
         [&a, &c].iter().for_each(|node| node.mine_to(number));
@@ -256,7 +328,11 @@ fn a_frozen_replica_neither_votes_nor_serves() {
         edge.ask(&nonce_at(&json!("latest")));
         assert_eq!(latest(&edge), 5);
     }
-    assert_eq!(b.reads().len(), before, "nothing is read of the frozen past");
+    assert_eq!(
+        b.reads().len(),
+        before,
+        "nothing is read of the frozen past"
+    );
     failed(&edge, &b, "frozen: its head stays 2 while others move on");
     b.mine_to(5);
     left_out(&edge, 1, None);
@@ -269,7 +345,9 @@ fn replicas_of_another_branch_are_left_out() {
     [&a, &c].iter().for_each(|node| node.mine_to(3));
     b.mine_to(2);
     b.fork();
-    let edge = before(&[&a, &b, &c]).set("node.mode", "\"replicas\"").start();
+    let edge = before(&[&a, &b, &c])
+        .set("node.mode", "\"replicas\"")
+        .start();
     left_out(&edge, 1, Some("fork"));
     until_head(&edge, 3);
     let seen = b.reads().len();
@@ -277,7 +355,11 @@ fn replicas_of_another_branch_are_left_out() {
         edge.ask(&nonce_at(&json!("latest")));
     }
     assert_eq!(b.reads().len(), seen, "it has another block 3");
-    assert_eq!(b.count("starknet_blockNumber"), b.count("starknet_specVersion"), "polled only");
+    assert_eq!(
+        b.count("starknet_blockNumber"),
+        b.count("starknet_specVersion"),
+        "polled only"
+    );
 }
 
 #[test]
@@ -290,15 +372,26 @@ fn nodes_without_history_are_never_pinned() {
     assert_eq!((head(&edge), latest(&edge)), (5, json!(5)));
     for _ in 0..5 {
         let response = edge.ask(&nonce_at(&json!("latest")));
-        assert!(response.text().contains("Contract not found"), "{}", response.text());
+        assert!(
+            response.text().contains("Contract not found"),
+            "{}",
+            response.text()
+        );
     }
-    assert_eq!(a.reads(), vec![json!("latest"); 5], "as requested, at the primary");
+    assert_eq!(
+        a.reads(),
+        vec![json!("latest"); 5],
+        "as requested, at the primary"
+    );
     assert_eq!(b.reads(), [] as [Value; 0]);
 
     a.mine_to(6);
     assert_eq!(head(&edge), 6, "its own head, not that of the last poll");
     a.is_away(true);
-    assert!(ask_head(&edge).text().contains("lagging"), "block 6 was seen");
+    assert!(
+        ask_head(&edge).text().contains("lagging"),
+        "block 6 was seen"
+    );
 }
 
 #[test]
@@ -311,9 +404,16 @@ fn one_archive_is_pinned_among_others() {
     heads(&edge, &[5, 4]);
     assert_eq!(head(&edge), 4);
     edge.ask(&nonce_at(&json!("latest")));
-    assert_eq!((a.reads().len(), b.reads()), (0, vec![json!({"block_number": 4})]));
+    assert_eq!(
+        (a.reads().len(), b.reads()),
+        (0, vec![json!({"block_number": 4})])
+    );
     edge.ask(&nonce_at(&json!("pre_confirmed")));
-    assert_eq!(a.reads(), [json!("pre_confirmed")], "it is the primary all the same");
+    assert_eq!(
+        a.reads(),
+        [json!("pre_confirmed")],
+        "it is the primary all the same"
+    );
 }
 
 /// Nodes come and go, mine in turns and stand still, while a client asks without a pause.
@@ -323,7 +423,9 @@ fn no_client_sees_the_head_fall() {
         let [a, b, c] = Replica::archives();
         let nodes = [&a, &b, &c];
         nodes.iter().for_each(|node| node.mine_to(3));
-        let edge = before(&nodes).set("node.mode", &format!("\"{mode}\"")).start();
+        let edge = before(&nodes)
+            .set("node.mode", &format!("\"{mode}\""))
+            .start();
         heads(&edge, &[3, 3, 3]);
         let (mut seen, mut answered) = (0, 0);
         let until = Instant::now() + Duration::from_secs(4);
@@ -338,11 +440,17 @@ fn no_client_sees_the_head_fall() {
             let response = ask_head(&edge).json();
             for found in [response["result"].as_u64(), latest(&edge).as_u64()] {
                 let Some(found) = found else { continue };
-                assert!(found >= seen, "{mode}: the head fell from {seen} to {found}");
+                assert!(
+                    found >= seen,
+                    "{mode}: the head fell from {seen} to {found}"
+                );
                 (seen, answered) = (found, answered + 1);
             }
         }
-        assert!(answered > 10 && seen > 3, "{mode}: {answered} answers, up to {seen}");
+        assert!(
+            answered > 10 && seen > 3,
+            "{mode}: {answered} answers, up to {seen}"
+        );
     }
 }
 

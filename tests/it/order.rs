@@ -18,27 +18,84 @@ fn the_first_check_that_fails_answers() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let text = |body: &[u8]| {
-        Request::post(body).without("Content-Type").with("Content-Type", "text/plain")
+        Request::post(body)
+            .without("Content-Type")
+            .with("Content-Type", "text/plain")
     };
     let both = r#"{"jsonrpc":"1.0","id":7,"method":"devnet_mint","params":[]}"#;
     let cases = [
-        ("path before method", Request::new("DELETE", "/nowhere"), "not_found", "null"),
-        ("path before body", Request::post("{").line("POST /x HTTP/1.1"), "not_found", "null"),
-        ("path before type", text(b"{").line("POST /x HTTP/1.1"), "not_found", "null"),
-        ("path before size", Request::post(huge()).line("POST /x HTTP/1.1"), "not_found", "null"),
-        ("method before type", text(b"{").line("PUT /rpc HTTP/1.1"), "wrong_http_method", "null"),
-        ("type before size", text(&huge()), "unsupported_media_type", "null"),
-        ("type before JSON", text(b"{"), "unsupported_media_type", "null"),
+        (
+            "path before method",
+            Request::new("DELETE", "/nowhere"),
+            "not_found",
+            "null",
+        ),
+        (
+            "path before body",
+            Request::post("{").line("POST /x HTTP/1.1"),
+            "not_found",
+            "null",
+        ),
+        (
+            "path before type",
+            text(b"{").line("POST /x HTTP/1.1"),
+            "not_found",
+            "null",
+        ),
+        (
+            "path before size",
+            Request::post(huge()).line("POST /x HTTP/1.1"),
+            "not_found",
+            "null",
+        ),
+        (
+            "method before type",
+            text(b"{").line("PUT /rpc HTTP/1.1"),
+            "wrong_http_method",
+            "null",
+        ),
+        (
+            "type before size",
+            text(&huge()),
+            "unsupported_media_type",
+            "null",
+        ),
+        (
+            "type before JSON",
+            text(b"{"),
+            "unsupported_media_type",
+            "null",
+        ),
         (
             "coding before size",
             Request::post(huge()).with("Content-Encoding", "gzip"),
             "unsupported_encoding",
             "null",
         ),
-        ("size before JSON", Request::post(huge()), "body_too_large", "null"),
-        ("JSON before method", Request::post(r#"{"method":"devnet_mint""#), "parse_error", "null"),
-        ("JSON before shape", Request::post(r#"{"jsonrpc":"1.0","id":7}x"#), "parse_error", "null"),
-        ("shape before method", Request::post(both), "invalid_request", "7"),
+        (
+            "size before JSON",
+            Request::post(huge()),
+            "body_too_large",
+            "null",
+        ),
+        (
+            "JSON before method",
+            Request::post(r#"{"method":"devnet_mint""#),
+            "parse_error",
+            "null",
+        ),
+        (
+            "JSON before shape",
+            Request::post(r#"{"jsonrpc":"1.0","id":7}x"#),
+            "parse_error",
+            "null",
+        ),
+        (
+            "shape before method",
+            Request::post(both),
+            "invalid_request",
+            "7",
+        ),
         (
             "method before params",
             Request::post(rpc("7", "devnet_mint", r#"[{"amount":-1}]"#)),
@@ -55,7 +112,11 @@ fn the_first_check_that_fails_answers() {
         };
         assert_error(&response, reason, &id, what);
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -68,7 +129,10 @@ fn the_rate_is_checked_right_after_the_route() {
     let reason = |request: &Request| {
         let response = edge.ask(request);
         assert_common_with_quota(&response, 1, "a request above the quota");
-        response.json()["error"]["data"]["reason"].as_str().unwrap_or_default().to_owned()
+        response.json()["error"]["data"]["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     let limited = [
         Request::post(QUESTION),
@@ -86,11 +150,21 @@ fn the_rate_is_checked_right_after_the_route() {
         );
     }
     let routes = [
-        (Request::post(QUESTION).line("POST /x HTTP/1.1"), "not_found"),
-        (Request::post(QUESTION).line("PUT /rpc HTTP/1.1"), "wrong_http_method"),
+        (
+            Request::post(QUESTION).line("POST /x HTTP/1.1"),
+            "not_found",
+        ),
+        (
+            Request::post(QUESTION).line("PUT /rpc HTTP/1.1"),
+            "wrong_http_method",
+        ),
     ];
     for (request, expected) in &routes {
         assert_eq!(reason(request), *expected, "the route beats the rate");
     }
-    assert_eq!(node.calls().len(), 1, "a refused request never reaches the node");
+    assert_eq!(
+        node.calls().len(),
+        1,
+        "a refused request never reaches the node"
+    );
 }

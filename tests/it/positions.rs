@@ -30,7 +30,10 @@ fn chain() -> Chain {
 
 fn parsed(text: &str) -> Position {
     let (epoch, height) = text.split_once('.').expect("it is EPOCH.HEIGHT");
-    (epoch.parse().expect("a number"), height.parse().expect("a number"))
+    (
+        epoch.parse().expect("a number"),
+        height.parse().expect("a number"),
+    )
 }
 
 /// The position of the chain that a response states.
@@ -71,24 +74,39 @@ fn answers_say_how_far_the_chain_is() {
     let edge = node.setup().start();
     let (epoch, _) = reaches(&edge, "a poll", |(_, height)| height == 2);
     let before_1970 = 1_600_000_000_000;
-    assert!(epoch > before_1970, "epochs of a restarted process are later: {epoch}");
-    eventually(&edge, "block 2 settles", |now| now["portcullis_cache_settled_block"] == 2.0);
+    assert!(
+        epoch > before_1970,
+        "epochs of a restarted process are later: {epoch}"
+    );
+    eventually(&edge, "block 2 settles", |now| {
+        now["portcullis_cache_settled_block"] == 2.0
+    });
     for cache in ["miss", "hit"] {
         let response = ask(&edge, BLOCK_1);
         assert_eq!(response.header("X-Cache"), Some(cache));
         assert_eq!(stated(&response), Some((epoch, 2)), "on a {cache}");
     }
     let missing = ask(&edge, ("getTransactionReceipt", r#"["0xdead"]"#));
-    assert_eq!(stated(&missing), Some((epoch, 2)), "an error of the node is an answer");
+    assert_eq!(
+        stated(&missing),
+        Some((epoch, 2)),
+        "an error of the node is an answer"
+    );
     node.change(|chain| chain.mine(40, &[]));
     reaches(&edge, "the next block", |now| now == (epoch, 3));
     node.change(|chain| chain.blocks.truncate(2));
     let (later, _) = reaches(&edge, "the rollback", |(_, height)| height == 1);
     assert!(later > epoch, "what went back is another epoch: {later}");
-    for request in
-        [Request::post("{"), Request::new("OPTIONS", "/rpc"), Request::new("GET", "/healthz")]
-    {
-        assert_eq!(stated(&edge.ask(&request)), None, "{request:?}: nothing of the chain");
+    for request in [
+        Request::post("{"),
+        Request::new("OPTIONS", "/rpc"),
+        Request::new("GET", "/healthz"),
+    ] {
+        assert_eq!(
+            stated(&edge.ask(&request)),
+            None,
+            "{request:?}: nothing of the chain"
+        );
     }
 }
 
@@ -97,23 +115,51 @@ fn a_request_is_answered_from_its_position_or_later() {
     let node = ChainNode::start(chain());
     let edge = node.setup().start();
     let (epoch, height) = reaches(&edge, "a poll", |(_, height)| height == 2);
-    for from in [(epoch, height), (epoch, 0), (epoch - 1, height + 100), (0, 0)] {
+    for from in [
+        (epoch, height),
+        (epoch, 0),
+        (epoch - 1, height + 100),
+        (0, 0),
+    ] {
         let requested = node.requests().len();
         let response = ask_from(&edge, NUMBER, &text(from));
         assert_eq!(response.status, 200, "{from:?} is reached");
         assert_eq!(stated(&response), Some((epoch, height)));
-        assert_eq!(node.requests().len(), requested + 1, "and nothing more is requested");
+        assert_eq!(
+            node.requests().len(),
+            requested + 1,
+            "and nothing more is requested"
+        );
     }
-    for from in [(epoch, height + 1), (epoch + 60_000, height + 1), (u64::MAX, u64::MAX)] {
+    for from in [
+        (epoch, height + 1),
+        (epoch + 60_000, height + 1),
+        (u64::MAX, u64::MAX),
+    ] {
         let response = ask_from(&edge, NUMBER, &text(from));
-        assert_error(&response, "chain_position_behind", "1", "the chain is not there");
+        assert_error(
+            &response,
+            "chain_position_behind",
+            "1",
+            "the chain is not there",
+        );
         assert_eq!(response.header("Retry-After"), Some("1"));
-        assert_eq!(stated(&response), Some((epoch, height)), "it says where it is");
+        assert_eq!(
+            stated(&response),
+            Some((epoch, height)),
+            "it says where it is"
+        );
     }
     node.change(|chain| chain.mine(40, &[]));
     let response = ask_from(&edge, NUMBER, &text((epoch, height + 1)));
-    assert_eq!(response.status, 200, "the node is there before the watch has seen it");
-    assert!(stated(&response) >= Some((epoch, height + 1)), "no earlier than requested");
+    assert_eq!(
+        response.status, 200,
+        "the node is there before the watch has seen it"
+    );
+    assert!(
+        stated(&response) >= Some((epoch, height + 1)),
+        "no earlier than requested"
+    );
 }
 
 /// As one has it from a process whose clock was ahead.
@@ -122,15 +168,25 @@ fn a_later_epoch_is_answered_by_the_node() {
     let node = ChainNode::start(chain());
     let edge = node.setup().start();
     let (epoch, _) = reaches(&edge, "a poll", |(_, height)| height == 2);
-    eventually(&edge, "block 2 settles", |now| now["portcullis_cache_settled_block"] == 2.0);
+    eventually(&edge, "block 2 settles", |now| {
+        now["portcullis_cache_settled_block"] == 2.0
+    });
     for _ in 0..2 {
         ask(&edge, BLOCK_1);
     }
     let later = (epoch + 60_000, 2);
     let response = ask_from(&edge, BLOCK_1, &text(later));
     assert_eq!(response.status, 200, "nobody waits for a clock");
-    assert_eq!(response.header("X-Cache"), Some("miss"), "what is cached may be from before");
-    assert_eq!(stated(&response), Some(later), "what was requested is not taken back");
+    assert_eq!(
+        response.header("X-Cache"),
+        Some("miss"),
+        "what is cached may be from before"
+    );
+    assert_eq!(
+        stated(&response),
+        Some(later),
+        "what was requested is not taken back"
+    );
 }
 
 #[test]
@@ -139,7 +195,9 @@ fn a_malformed_position_is_refused() {
     let edge = node.setup().start();
     reaches(&edge, "a poll", |(_, height)| height == 2);
     let requested = node.requests().len();
-    for from in ["", "1", "1.", ".1", "1.2.3", "-1.2", "+1.2", "0x1.2", "1 .2", "1,2", "a.b"] {
+    for from in [
+        "", "1", "1.", ".1", "1.2.3", "-1.2", "+1.2", "0x1.2", "1 .2", "1,2", "a.b",
+    ] {
         let response = ask_from(&edge, NUMBER, from);
         assert_error(&response, "invalid_request", "1", from);
         assert_eq!(stated(&response), None);
@@ -156,7 +214,11 @@ fn without_the_watch_the_node_says_how_far_it_is() {
     let edge = node.setup().set("gateway.cache.enabled", "false").start();
     assert_eq!(stated(&ask(&edge, NUMBER)), None, "nobody knows");
     let response = ask_from(&edge, NUMBER, "7.2");
-    assert_eq!((response.status, stated(&response)), (200, Some((7, 2))), "but the node does");
+    assert_eq!(
+        (response.status, stated(&response)),
+        (200, Some((7, 2))),
+        "but the node does"
+    );
     let response = ask_from(&edge, NUMBER, "7.3");
     assert_error(&response, "chain_position_behind", "1", "it is not there");
     assert_eq!(stated(&response), None);

@@ -10,7 +10,11 @@ use crate::support::secure::{Pair, secured};
 use crate::support::sidecar::upstream::{Answer, Upstream};
 
 fn probe(arguments: &[&str]) -> Output {
-    program().arg("probe").args(arguments).output().expect("the program can be started")
+    program()
+        .arg("probe")
+        .args(arguments)
+        .output()
+        .expect("the program can be started")
 }
 
 fn complaint(output: &Output) -> String {
@@ -27,12 +31,24 @@ fn a_probe_of_a_running_edge_succeeds() {
         format!("http://localhost:{}/healthz", edge.gateway().port()),
     ] {
         let output = probe(&[&url]);
-        assert_eq!(output.status.code(), Some(0), "{url}: {}", complaint(&output));
-        assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{url}: no output");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{url}: {}",
+            complaint(&output)
+        );
+        assert!(
+            output.stdout.is_empty() && output.stderr.is_empty(),
+            "{url}: no output"
+        );
     }
     let missing = probe(&[&format!("http://{}/nothing", edge.admin())]);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(complaint(&missing).ends_with("/nothing: status 404\n"), "{}", complaint(&missing));
+    assert!(
+        complaint(&missing).ends_with("/nothing: status 404\n"),
+        "{}",
+        complaint(&missing)
+    );
 }
 
 #[test]
@@ -50,10 +66,24 @@ fn any_status_of_2xx_is_success() {
             _ => Answer::Is("200 OK", String::new()),
         });
         let output = probe(&[&target.url("/probed")]);
-        assert_eq!(output.status.code(), Some(code), "{status}: {}", complaint(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{status}: {}",
+            complaint(&output)
+        );
         let named = format!("/probed: status {}\n", &status[..3]);
-        assert_eq!(complaint(&output).ends_with(&named), code == 1, "{}", complaint(&output));
-        assert_eq!((target.requests("/probed"), target.requests("/other")), (1, 0), "{status}");
+        assert_eq!(
+            complaint(&output).ends_with(&named),
+            code == 1,
+            "{}",
+            complaint(&output)
+        );
+        assert_eq!(
+            (target.requests("/probed"), target.requests("/other")),
+            (1, 0),
+            "{status}"
+        );
     }
 }
 
@@ -61,8 +91,14 @@ fn any_status_of_2xx_is_success() {
 fn a_probe_without_a_response_names_the_cause() {
     let silent = Upstream::start(|_| Answer::Hang);
     for (url, expected) in [
-        (format!("http://{}/livez", Node::nowhere()), "connection refused"),
-        ("http://nowhere.invalid/livez".to_owned(), "the name has no address"),
+        (
+            format!("http://{}/livez", Node::nowhere()),
+            "connection refused",
+        ),
+        (
+            "http://nowhere.invalid/livez".to_owned(),
+            "the name has no address",
+        ),
         (silent.url("/livez"), "no answer in time"),
         // it has no TLS
         (silent.url("/livez").replace("http:", "https:"), ""),
@@ -70,7 +106,11 @@ fn a_probe_without_a_response_names_the_cause() {
         let output = probe(&["--timeout", "2s", &url]);
         assert_eq!(output.status.code(), Some(1), "{url}");
         let line = format!("portcullis probe: {url}: {expected}");
-        assert!(complaint(&output).starts_with(&line), "{}", complaint(&output));
+        assert!(
+            complaint(&output).starts_with(&line),
+            "{}",
+            complaint(&output)
+        );
     }
 }
 
@@ -85,21 +125,37 @@ fn a_probe_trusts_a_private_authority_that_is_named() {
     let trusted = probe(&["--ca-file", &authority, &url]);
     assert_eq!(trusted.status.code(), Some(0), "{}", complaint(&trusted));
     for (url, options, expected) in [
-        (url.clone(), &[][..], "certificate: unknown issuer; name its authority's"),
+        (
+            url.clone(),
+            &[][..],
+            "certificate: unknown issuer; name its authority's",
+        ),
         (
             url.replace("localhost", "127.0.0.1"),
             &["--ca-file", &authority],
             "certificate: not for this host name; use a name that it lists",
         ),
-        (url.replace("https:", "http:"), &[], "does it take https://?"),
+        (
+            url.replace("https:", "http:"),
+            &[],
+            "does it take https://?",
+        ),
     ] {
         let output = probe(&[options, &[&*url]].concat());
         assert_eq!(output.status.code(), Some(1), "{url}");
-        assert!(complaint(&output).contains(expected), "{}", complaint(&output));
+        assert!(
+            complaint(&output).contains(expected),
+            "{}",
+            complaint(&output)
+        );
     }
     let missing = probe(&["--ca-file", "no/such/file.pem", &url]);
     assert_eq!(missing.status.code(), Some(2), "{}", complaint(&missing));
-    assert!(complaint(&missing).contains("no/such/file.pem"), "{}", complaint(&missing));
+    assert!(
+        complaint(&missing).contains("no/such/file.pem"),
+        "{}",
+        complaint(&missing)
+    );
 }
 
 #[test]
@@ -109,21 +165,44 @@ fn a_probe_ignores_the_proxy_of_its_environment() {
     let mut command = program();
     command.env("http_proxy", proxy.url(""));
     command.env("ALL_PROXY", proxy.url(""));
-    let output = command.args(["probe", &format!("http://{}/livez", edge.admin())]).output();
+    let output = command
+        .args(["probe", &format!("http://{}/livez", edge.admin())])
+        .output();
     // the proxy would never respond
-    assert_eq!(output.expect("the program can be started").status.code(), Some(0));
+    assert_eq!(
+        output.expect("the program can be started").status.code(),
+        Some(0)
+    );
 }
 
 #[test]
 fn an_unusable_url_is_a_mistake_of_usage() {
-    for url in
-        ["127.0.0.1:8083", "/livez", "ftp://127.0.0.1/", "http://", "http://a:b@127.0.0.1/", ""]
-    {
+    for url in [
+        "127.0.0.1:8083",
+        "/livez",
+        "ftp://127.0.0.1/",
+        "http://",
+        "http://a:b@127.0.0.1/",
+        "",
+    ] {
         let output = probe(&[url]);
-        assert_eq!(output.status.code(), Some(2), "{url}: {}", complaint(&output));
-        assert!(complaint(&output).contains("http://HOST:PORT/PATH"), "{}", complaint(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{url}: {}",
+            complaint(&output)
+        );
+        assert!(
+            complaint(&output).contains("http://HOST:PORT/PATH"),
+            "{}",
+            complaint(&output)
+        );
     }
     let output = probe(&["--timeout", "3", "http://127.0.0.1/"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("such as 3s"), "{}", complaint(&output));
+    assert!(
+        complaint(&output).contains("such as 3s"),
+        "{}",
+        complaint(&output)
+    );
 }

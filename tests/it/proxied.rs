@@ -28,7 +28,8 @@ fn stage(keys: &[(&str, &str)]) -> (Node, Edge) {
 
 fn setup(node: &Node, keys: &[(&str, &str)]) -> Setup {
     let setup = Setup::before(node.address()).set("gateway.proxy_protocol", "true");
-    keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value))
+    keys.iter()
+        .fold(setup, |setup, (key, value)| setup.set(key, value))
 }
 
 /// A connection that begins with these bytes.
@@ -59,20 +60,37 @@ fn counted(edge: &Edge, outcome: &str) -> f64 {
 #[test]
 fn the_header_names_the_client() {
     let (_node, edge) = stage(&[]);
-    let extensions = [&[0x03, 0, 4, 1, 2, 3, 4][..], &[0x04, 0x0f, 0x00], &[0; 0xf00]].concat();
+    let extensions = [
+        &[0x03, 0, 4, 1, 2, 3, 4][..],
+        &[0x04, 0x0f, 0x00],
+        &[0; 0xf00],
+    ]
+    .concat();
     for (what, first, client) in [
         ("IPv4", header("192.0.2.9"), "192.0.2.9"),
         ("IPv6", header("2001:db8::9"), "2001:db8::9"),
         ("IPv4 inside IPv6", header("::ffff:192.0.2.9"), "192.0.2.9"),
-        ("extensions", header_with("192.0.2.9", &extensions), "192.0.2.9"),
+        (
+            "extensions",
+            header_with("192.0.2.9", &extensions),
+            "192.0.2.9",
+        ),
         ("a health check", LOCAL.to_vec(), "127.0.0.1"),
-        ("a health check with addresses", raw_header(0x20, 0x11, &[9; 12]), "127.0.0.1"),
+        (
+            "a health check with addresses",
+            raw_header(0x20, 0x11, &[9; 12]),
+            "127.0.0.1",
+        ),
         ("an unknown client", raw_header(0x21, 0, &[]), "127.0.0.1"),
     ] {
         let mut connection = at_once(&edge, first, &Request::post(QUESTION));
         assert_eq!(logged(&edge, &mut connection, what), client, "{what}");
         connection.send(Request::post(QUESTION).bytes());
-        assert_eq!(logged(&edge, &mut connection, what), client, "{what}, the second request");
+        assert_eq!(
+            logged(&edge, &mut connection, what),
+            client,
+            "{what}, the second request"
+        );
     }
     eventually(&edge, "each is counted", |_| {
         (counted(&edge, "ok"), counted(&edge, "local")) == (4.0, 3.0)
@@ -97,14 +115,46 @@ fn a_bad_header_closes_the_connection() {
     for (outcome, what, first) in [
         ("absent", "a plain request", post.clone()),
         ("absent", "TLS", vec![22, 3, 1, 0, 1]),
-        ("absent", "a wrong signature", [b"\r\n\r\n\0\r\nQUIX\n", &whole[12..]].concat()),
-        ("version_1", "version 1", b"PROXY TCP4 192.0.2.9 10.0.0.1 1 2\r\n".to_vec()),
-        ("version_1", "the shortest of version 1", b"PROXY UNKNOWN\r\n".to_vec()),
-        ("malformed", "version 3", raw_header(0x31, 0x11, &whole[16..])),
-        ("malformed", "another command", raw_header(0x22, 0x11, &whole[16..])),
-        ("malformed", "too short for its family", raw_header(0x21, 0x21, &whole[16..])),
-        ("unsupported", "datagrams", raw_header(0x21, 0x12, &whole[16..])),
-        ("unsupported", "a Unix socket", raw_header(0x21, 0x31, &[0; 216])),
+        (
+            "absent",
+            "a wrong signature",
+            [b"\r\n\r\n\0\r\nQUIX\n", &whole[12..]].concat(),
+        ),
+        (
+            "version_1",
+            "version 1",
+            b"PROXY TCP4 192.0.2.9 10.0.0.1 1 2\r\n".to_vec(),
+        ),
+        (
+            "version_1",
+            "the shortest of version 1",
+            b"PROXY UNKNOWN\r\n".to_vec(),
+        ),
+        (
+            "malformed",
+            "version 3",
+            raw_header(0x31, 0x11, &whole[16..]),
+        ),
+        (
+            "malformed",
+            "another command",
+            raw_header(0x22, 0x11, &whole[16..]),
+        ),
+        (
+            "malformed",
+            "too short for its family",
+            raw_header(0x21, 0x21, &whole[16..]),
+        ),
+        (
+            "unsupported",
+            "datagrams",
+            raw_header(0x21, 0x12, &whole[16..]),
+        ),
+        (
+            "unsupported",
+            "a Unix socket",
+            raw_header(0x21, 0x31, &[0; 216]),
+        ),
         ("too_large", "one byte too many", [too_large, post].concat()),
         ("too_large", "64 KiB", raw_header(0x20, 0, &[0; 0xffff])),
     ] {
@@ -118,12 +168,19 @@ fn a_bad_header_closes_the_connection() {
         connection.finish();
         connection.ends("a header that is cut");
     }
-    eventually(&edge, "those are counted", |_| counted(&edge, "truncated") == 5.0);
+    eventually(&edge, "those are counted", |_| {
+        counted(&edge, "truncated") == 5.0
+    });
     drop(client(&edge, ""));
-    eventually(&edge, "one that leaves is, too", |_| counted(&edge, "gone") == 1.0);
+    eventually(&edge, "one that leaves is, too", |_| {
+        counted(&edge, "gone") == 1.0
+    });
     let line = edge.line("one line for all", |line| line["outcome"] == "absent");
     assert_eq!(line["peer"], "127.0.0.1", "{line}");
-    let lines = edge.lines().into_iter().filter(|line| line.contains("PROXY header refused"));
+    let lines = edge
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains("PROXY header refused"));
     assert!(lines.count() < 5, "a flood has no line for each");
     assert_eq!(node.connections(), 0, "none of them reaches the node");
 }
@@ -133,10 +190,14 @@ fn an_untrusted_peer_is_never_read() {
     let (node, edge) = stage(&[("gateway.trusted_proxies", "[\"192.0.2.0/24\"]")]);
     let mut connection = at_once(&edge, header("192.0.2.9"), &Request::post(QUESTION));
     connection.ends("loopback is no balancer here");
-    eventually(&edge, "it is counted", |_| counted(&edge, "untrusted") == 1.0);
+    eventually(&edge, "it is counted", |_| {
+        counted(&edge, "untrusted") == 1.0
+    });
     edge.line("the reason", |line| {
         line["outcome"] == "untrusted"
-            && line["message"].as_str().is_some_and(|text| text.contains("trusted_proxies"))
+            && line["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("trusted_proxies"))
     });
     assert_eq!(node.connections(), 0, "it does not reach the node");
 }
@@ -150,7 +211,9 @@ fn a_reload_changes_who_is_trusted() {
     at_once(&edge, header("192.0.2.9"), &question).ends("loopback is no balancer yet");
     edge.rewrite(&setup.set("gateway.trusted_proxies", "[\"127.0.0.1\"]"));
     edge.signal("HUP");
-    edge.line("the reload", |line| line["message"] == "configuration changed");
+    edge.line("the reload", |line| {
+        line["message"] == "configuration changed"
+    });
     let mut connection = at_once(&edge, header("192.0.2.9"), &question);
     assert_eq!(logged(&edge, &mut connection, "it is one now"), "192.0.2.9");
 }
@@ -162,19 +225,32 @@ fn a_slow_header_times_out() {
         let start = Instant::now();
         let mut connection = client(&edge, first);
         connection.ends("a header that takes too long");
-        assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+        assert!(
+            ABOUT_A_SECOND.contains(&start.elapsed()),
+            "took {:?}",
+            start.elapsed()
+        );
     }
-    eventually(&edge, "both are counted", |_| counted(&edge, "timeout") == 2.0);
+    eventually(&edge, "both are counted", |_| {
+        counted(&edge, "timeout") == 2.0
+    });
 }
 
 #[test]
 fn forwarded_addresses_of_clients_are_ignored() {
-    let keys = [("gateway.trusted_proxies", "[\"127.0.0.1\", \"198.51.100.0/24\"]")];
+    let keys = [(
+        "gateway.trusted_proxies",
+        "[\"127.0.0.1\", \"198.51.100.0/24\"]",
+    )];
     let (_node, edge) = stage(&keys);
     let claim = Request::post(QUESTION).with("X-Forwarded-For", "203.0.113.5");
     for (what, first, client) in [
         ("a client is no proxy", header("192.0.2.9"), "192.0.2.9"),
-        ("a proxy behind the balancer is", header("198.51.100.7"), "203.0.113.5"),
+        (
+            "a proxy behind the balancer is",
+            header("198.51.100.7"),
+            "203.0.113.5",
+        ),
         ("and so is the balancer", LOCAL.to_vec(), "203.0.113.5"),
     ] {
         let mut connection = at_once(&edge, first, &claim);
@@ -217,11 +293,21 @@ fn connections_are_capped_by_client() {
     assert_error(&second, "overloaded", "null", "the second of the same /64");
     refused.ends("it is closed");
     let line = edge.request_line(request_id(&second));
-    assert_eq!(line["client"], "2001:db8::2", "the refusal names the client");
+    assert_eq!(
+        line["client"], "2001:db8::2",
+        "the refusal names the client"
+    );
     assert_result(&open("192.0.2.9").0, "7", RESULT, "another client");
-    assert_result(&open("127.0.0.1").0, "7", RESULT, "a proxy may come through the balancer");
+    assert_result(
+        &open("127.0.0.1").0,
+        "7",
+        RESULT,
+        "a proxy may come through the balancer",
+    );
     drop(held);
-    eventually(&edge, "its place is free", |_| open("2001:db8::3").0.status == 200);
+    eventually(&edge, "its place is free", |_| {
+        open("2001:db8::3").0.status == 200
+    });
 }
 
 #[test]
@@ -233,7 +319,12 @@ fn unread_headers_count_as_connections() {
     };
     eventually(&edge, "both have a place", |now| open(now) == 2.0);
     let mut third = client(&edge, "");
-    assert_error(&third.response(), "overloaded", "null", "there is no third place");
+    assert_error(
+        &third.response(),
+        "overloaded",
+        "null",
+        "there is no third place",
+    );
     drop(silent);
     eventually(&edge, "the places are free", |now| open(now) == 0.0);
     let mut connection = at_once(&edge, header("192.0.2.9"), &Request::post(QUESTION));
@@ -255,7 +346,10 @@ fn the_header_precedes_the_handshake() {
         assert_eq!(line["client"], "2001:db8::9", "{version}");
     }
     let wrong: SocketAddr = before(edge.gateway(), Vec::new());
-    assert!(pair.client(wrong).rest().unwrap_or_default().is_empty(), "no handshake without it");
+    assert!(
+        pair.client(wrong).rest().unwrap_or_default().is_empty(),
+        "no handshake without it"
+    );
     eventually(&edge, "it is counted", |_| counted(&edge, "absent") == 1.0);
 }
 
@@ -270,7 +364,9 @@ fn relay_and_sidecar_read_the_header_too() {
         let balancer = before(address, header("192.0.2.9"));
         let response = Client::connect(balancer).ask(&Request::new("GET", "/nothing"));
         assert_eq!(response.status, 404, "{surface}");
-        let id = response.header("X-Request-Id").expect("every response has one");
+        let id = response
+            .header("X-Request-Id")
+            .expect("every response has one");
         assert_eq!(edge.request_line(id)["client"], "192.0.2.9", "{surface}");
         let mut without = Client::connect(before(address, Vec::new()));
         without.send(Request::new("GET", "/healthz").bytes());
@@ -283,7 +379,12 @@ fn a_listener_without_it_refuses_the_header() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     let mut connection = at_once(&edge, header("192.0.2.9"), &Request::post(QUESTION));
-    assert_error(&connection.response(), "invalid_request", "null", "it is no request");
+    assert_error(
+        &connection.response(),
+        "invalid_request",
+        "null",
+        "it is no request",
+    );
     assert_eq!(counted(&edge, "ok"), 0.0, "nothing reads it");
 }
 
@@ -293,5 +394,8 @@ fn it_needs_a_balancer_to_trust() {
     let output = setup(&node, &[("gateway.trusted_proxies", "[]")]).run("check");
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("the balancer in gateway.trusted_proxies"), "{words}");
+    assert!(
+        words.contains("the balancer in gateway.trusted_proxies"),
+        "{words}"
+    );
 }

@@ -33,21 +33,56 @@ fn wallet_developers_can_read_every_method_and_reason() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[("gateway.docs", "true")]);
     let (response, page) = read(&edge, "/docs");
-    assert_eq!((response.status, response.header("Content-Encoding")), (200, Some("gzip")));
-    assert_eq!(response.header("Content-Type"), Some("text/html; charset=utf-8"));
-    let policy = response.header("Content-Security-Policy").unwrap_or_default();
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
+    assert_eq!(
+        (response.status, response.header("Content-Encoding")),
+        (200, Some("gzip"))
+    );
+    assert_eq!(
+        response.header("Content-Type"),
+        Some("text/html; charset=utf-8")
+    );
+    let policy = response
+        .header("Content-Security-Policy")
+        .unwrap_or_default();
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'sha256-"),
+        "{policy}"
+    );
     for method in Method::ALL {
-        assert!(page.contains(&format!("<code>{}</code>", method.name())), "{method:?}");
+        assert!(
+            page.contains(&format!("<code>{}</code>", method.name())),
+            "{method:?}"
+        );
     }
-    for reason in [Reason::Batch, Reason::RateLimited, Reason::ChainPositionBehind] {
-        assert!(page.contains(&format!("<code>{}</code>", reason.name())), "{reason:?}");
+    for reason in [
+        Reason::Batch,
+        Reason::RateLimited,
+        Reason::ChainPositionBehind,
+    ] {
+        assert!(
+            page.contains(&format!("<code>{}</code>", reason.name())),
+            "{reason:?}"
+        );
     }
-    for word in ["/mint-card", "Operator's page", "[[", "/readyz", "Listens on"] {
+    for word in [
+        "/mint-card",
+        "Operator's page",
+        "[[",
+        "/readyz",
+        "Listens on",
+    ] {
         assert!(!page.contains(word), "{word} is for the operator");
     }
-    for link in page.split(" href=\"/").skip(1).filter_map(|rest| rest.split('"').next()) {
-        assert_eq!(read(&edge, &format!("/{link}")).0.status, 200, "/{link} leads nowhere");
+    for link in page
+        .split(" href=\"/")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+    {
+        assert_eq!(
+            read(&edge, &format!("/{link}")).0.status,
+            200,
+            "/{link} leads nowhere"
+        );
     }
     assert_eq!(node.connections(), 0, "no document comes from the node");
 }
@@ -64,7 +99,10 @@ fn each_document_has_its_media_type() {
             _ => "text/html; charset=utf-8",
         };
         let path = document.name();
-        assert_eq!((response.status, response.header("Content-Type")), (200, Some(media_type)));
+        assert_eq!(
+            (response.status, response.header("Content-Type")),
+            (200, Some(media_type))
+        );
         assert!(text.contains("starknet_chainId"), "{path}");
         let head = edge.ask(&Request::post(QUESTION).line(&format!("POST {path} HTTP/1.1")));
         assert_error(&head, "wrong_http_method", "null", path);
@@ -82,14 +120,25 @@ fn each_document_has_its_media_type() {
 #[test]
 fn documents_count_as_calls() {
     let node = Node::start(good);
-    let keys = [("gateway.docs", "true"), ("gateway.requests_per_minute", "2")];
+    let keys = [
+        ("gateway.docs", "true"),
+        ("gateway.requests_per_minute", "2"),
+    ];
     let edge = Edge::with(&node, &keys);
     let statuses = [(); 3].map(|()| edge.ask(&Request::new("GET", "/docs")).status);
     assert_eq!(statuses, [200, 200, 429]);
     for document in PublicDocument::ALL {
-        assert_eq!(edge.ask(&Request::new("GET", document.name())).status, 429, "{document:?}");
+        assert_eq!(
+            edge.ask(&Request::new("GET", document.name())).status,
+            429,
+            "{document:?}"
+        );
     }
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 429, "one limit for both");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        429,
+        "one limit for both"
+    );
 }
 
 #[test]

@@ -18,7 +18,11 @@ fn sighup_changes_limits_without_closing_connections() {
     let nonce = Request::post(rpc("1", "starknet_getNonce", r#"["latest","0x1"]"#));
     for _ in 0..4 {
         // until the request's head is cached
-        assert_eq!(client.ask(&nonce).status, 200, "every read is let through at first");
+        assert_eq!(
+            client.ask(&nonce).status,
+            200,
+            "every read is let through at first"
+        );
     }
 
     edge.rewrite(
@@ -34,14 +38,21 @@ fn sighup_changes_limits_without_closing_connections() {
         ("node.max_idle", "3", "after a restart"),
     ] {
         let line = edge.line(&format!("the change of {key}"), |line| line["key"] == key);
-        assert_eq!((&line["to"], &line["effective"]), (&to.into(), &effective.into()), "{key}");
+        assert_eq!(
+            (&line["to"], &line["effective"]),
+            (&to.into(), &effective.into()),
+            "{key}"
+        );
     }
 
     let refused = client.ask(&nonce);
     assert_eq!(refused.status, 403, "the narrowed list is in force");
     let answered = client.ask(&Request::post(QUESTION));
     assert_common_with_quota(&answered, 7000, "the new quota is in force");
-    assert_eq!(answered.status, 200, "what is still on the list is answered");
+    assert_eq!(
+        answered.status, 200,
+        "what is still on the list is answered"
+    );
 }
 
 #[test]
@@ -49,10 +60,13 @@ fn a_reload_that_changes_nothing_is_no_warning() {
     let node = Node::start(good);
     let (folder, token) = (Folder::new(), "t".repeat(40));
     let file = format!("\"{}\"", folder.secret("operator.token", &token));
-    let edge = Setup::before(node.address()).set("admin.token_file", &file).start();
+    let edge = Setup::before(node.address())
+        .set("admin.token_file", &file)
+        .start();
     edge.signal("HUP");
-    let line =
-        edge.line("its end", |line| line["message"] == "configuration reloaded: nothing changed");
+    let line = edge.line("its end", |line| {
+        line["message"] == "configuration reloaded: nothing changed"
+    });
     assert_eq!(line["level"], "info");
     let lines = edge.lines();
     let warnings = lines.iter().filter(|line| line.contains("\"warn\""));
@@ -70,11 +84,23 @@ fn a_key_in_a_node_url_is_not_logged() {
     edge.signal("HUP");
     let line = edge.line("the change", |line| line["key"] == "node.url");
     let shown = format!("\"http://{}/…\"", node.address());
-    assert_eq!((&line["from"], &line["to"]), (&shown.clone().into(), &shown.into()));
-    assert!(!edge.admin_get("/metrics").text().contains("hunter"), "nor in a label");
-    assert!(!edge.admin_get("/state").text().contains("hunter"), "nor on the page");
+    assert_eq!(
+        (&line["from"], &line["to"]),
+        (&shown.clone().into(), &shown.into())
+    );
+    assert!(
+        !edge.admin_get("/metrics").text().contains("hunter"),
+        "nor in a label"
+    );
+    assert!(
+        !edge.admin_get("/state").text().contains("hunter"),
+        "nor on the page"
+    );
     let lines = edge.lines();
-    assert!(!lines.iter().any(|line| line.contains("hunter")), "{lines:?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("hunter")),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -88,12 +114,22 @@ fn a_reload_invalidates_cached_heads() {
     let left = |client: &mut Client| rate_limit(&client.ask(&forwarded), "each counts").0;
     let first = left(&mut client);
     for count in 1..4 {
-        assert_eq!(left(&mut client), first - count, "they are all of the client behind the proxy");
+        assert_eq!(
+            left(&mut client),
+            first - count,
+            "they are all of the client behind the proxy"
+        );
     }
     edge.rewrite(&setup.set("gateway.trusted_proxies", "[]"));
     edge.signal("HUP");
-    edge.line("the change", |line| line["key"] == "gateway.trusted_proxies");
-    assert_eq!(left(&mut client), first, "now it is the proxy's own, and its first");
+    edge.line("the change", |line| {
+        line["key"] == "gateway.trusted_proxies"
+    });
+    assert_eq!(
+        left(&mut client),
+        first,
+        "now it is the proxy's own, and its first"
+    );
 }
 
 #[test]
@@ -102,7 +138,9 @@ fn a_file_with_a_mistake_changes_nothing() {
     let setup = Setup::before(node.address()).set("gateway.requests_per_minute", "500");
     let edge = setup.start();
     edge.rewrite(
-        &setup.set("gateway.requests_per_minute", "600").set("gateway.max_clients", "\"many\""),
+        &setup
+            .set("gateway.requests_per_minute", "600")
+            .set("gateway.max_clients", "\"many\""),
     );
     edge.signal("HUP");
     edge.line("the mistake", |line| {

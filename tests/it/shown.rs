@@ -33,7 +33,10 @@ struct Devnet {
 impl Devnet {
     fn start() -> Self {
         let (address, keeper) = devnet::start(&scratch_path("shown"), &devnet::ARCHIVE);
-        Self { address, _keeper: keeper }
+        Self {
+            address,
+            _keeper: keeper,
+        }
     }
 
     fn ask(&self, method: &str, params: &Value) -> Value {
@@ -71,7 +74,10 @@ struct Url {
 
 impl Url {
     fn of(devnet: &Devnet) -> Self {
-        let (is_away, end) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (is_away, end) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let behind = Arc::new(AtomicUsize::new(0));
         let own = (Arc::clone(&is_away), Arc::clone(&end), Arc::clone(&behind));
         let address = devnet.address;
@@ -81,10 +87,14 @@ impl Url {
                 return vec![Act::Close];
             }
             let is_behind = behind
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
                 .is_ok();
             let forward = |body: &Value| {
-                Client::connect(address).ask(&Request::post(body.to_string())).json()
+                Client::connect(address)
+                    .ask(&Request::post(body.to_string()))
+                    .json()
             };
             let body = call.json();
             let found = if is_behind {
@@ -94,7 +104,12 @@ impl Url {
             };
             send(answer(found.to_string()))
         });
-        Self { node, is_away, end, behind }
+        Self {
+            node,
+            is_away,
+            end,
+            behind,
+        }
     }
 
     /// Has a node that ends at this block answer the next calls.
@@ -131,12 +146,18 @@ fn older(body: &Value, end: u64, forward: impl Fn(&Value) -> Value) -> Value {
         return error(24);
     }
     let found = forward(&body);
-    if is_newer(&found["result"]["block_number"]) { error(29) } else { found }
+    if is_newer(&found["result"]["block_number"]) {
+        error(29)
+    } else {
+        found
+    }
 }
 
 fn gateway(urls: &[&Url]) -> Edge {
-    let names: Vec<_> =
-        urls.iter().map(|url| format!("http://{}/rpc", url.node.address())).collect();
+    let names: Vec<_> = urls
+        .iter()
+        .map(|url| format!("http://{}/rpc", url.node.address()))
+        .collect();
     Setup::before(urls[0].node.address())
         .set("node.url", &json!(names).to_string())
         .set("gateway.requests_per_minute", "100000")
@@ -145,7 +166,11 @@ fn gateway(urls: &[&Url]) -> Edge {
 }
 
 fn receipt(edge: &Edge, hash: &Value) -> Response {
-    edge.ask(&Request::post(rpc("7", RECEIPT, &json!([hash]).to_string())))
+    edge.ask(&Request::post(rpc(
+        "7",
+        RECEIPT,
+        &json!([hash]).to_string(),
+    )))
 }
 
 fn block(edge: &Edge, id: &Value) -> Response {
@@ -184,7 +209,10 @@ fn a_failover_never_loses_a_shown_receipt() {
         assert_eq!(refused.status, 502, "{}", refused.text());
         assert!(refused.text().contains("lagging") || refused.text().contains("reached"));
         let now = stated(&refused);
-        assert!(now.is_none() || now >= position, "{now:?} is before {position:?}");
+        assert!(
+            now.is_none() || now >= position,
+            "{now:?} is before {position:?}"
+        );
         position = now.max(position);
     }
     second.catches_up();
@@ -213,14 +241,28 @@ fn a_balancer_never_loses_a_shown_receipt() {
     for calls in 1..4 {
         url.falls_behind(before, calls);
         let again = receipt(&edge, &hash);
-        assert_eq!(number_of(&again), Some(before + 1), "{calls}: {}", again.text());
+        assert_eq!(
+            number_of(&again),
+            Some(before + 1),
+            "{calls}: {}",
+            again.text()
+        );
         url.falls_behind(before, calls);
         let again = block(&edge, &json!({"block_number": before + 1}));
-        assert_eq!(number_of(&again), Some(before + 1), "{calls}: {}", again.text());
+        assert_eq!(
+            number_of(&again),
+            Some(before + 1),
+            "{calls}: {}",
+            again.text()
+        );
         url.falls_behind(before, calls);
         let head = edge.ask(&Request::post(rpc("7", NUMBER, "[]"))).json();
         assert_eq!(head["result"], before + 1, "{calls}: {head}");
-        assert_eq!(number_of(&block(&edge, &json!("latest"))), Some(before + 1), "{calls}");
+        assert_eq!(
+            number_of(&block(&edge, &json!("latest"))),
+            Some(before + 1),
+            "{calls}"
+        );
     }
 }
 
@@ -235,8 +277,15 @@ fn a_receipt_that_was_rolled_back_is_not_found() {
     let number = number_of(&receipt(&edge, &hash)).expect("it is accepted");
     devnet.abort_from(number);
     let gone = receipt(&edge, &hash);
-    assert_eq!(gone.json()["error"]["code"], 29, "within one request: {}", gone.text());
-    edge.line("the rollback", |line| line["message"] == "the node went back to an earlier block");
+    assert_eq!(
+        gone.json()["error"]["code"],
+        29,
+        "within one request: {}",
+        gone.text()
+    );
+    edge.line("the rollback", |line| {
+        line["message"] == "the node went back to an earlier block"
+    });
     assert_eq!(number_of(&block(&edge, &json!("latest"))), Some(number - 1));
 
     let hash = devnet.mint(7);
@@ -245,6 +294,11 @@ fn a_receipt_that_was_rolled_back_is_not_found() {
     devnet.mint(8);
     let start = Instant::now();
     let gone = receipt(&edge, &hash);
-    assert_eq!(gone.json()["error"]["code"], 29, "its block has others: {}", gone.text());
+    assert_eq!(
+        gone.json()["error"]["code"],
+        29,
+        "its block has others: {}",
+        gone.text()
+    );
     assert!(start.elapsed() < PATIENCE);
 }

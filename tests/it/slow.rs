@@ -21,7 +21,10 @@ const ABOUT_A_SECOND: Range<Duration> = Duration::from_millis(800)..Duration::fr
 
 fn assert_took(since: Instant, range: Range<Duration>, what: &str) {
     let took = since.elapsed();
-    assert!(range.contains(&took), "{what}: took {took:?}, expected {range:?}");
+    assert!(
+        range.contains(&took),
+        "{what}: took {took:?}, expected {range:?}"
+    );
 }
 
 /// Sends a byte every 100 ms, for far longer than the deadline, then reads the response.
@@ -32,7 +35,9 @@ fn drip(client: &mut Client, bytes: &[u8]) -> Response {
 
 /// Asserts that half a head followed by silence, or sent byte by byte, ends after a second.
 fn assert_head_is_given_up(client: &mut Client, silent: bool, what: &str) {
-    let head = Request::post(QUESTION).with("X-Fill", &"a".repeat(300)).head();
+    let head = Request::post(QUESTION)
+        .with("X-Fill", &"a".repeat(300))
+        .head();
     let start = Instant::now();
     let response = if silent {
         client.send(&head[..40]);
@@ -50,11 +55,19 @@ fn a_slow_head_times_out() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
     for silent in [true, false] {
-        let what = if silent { "half a head, then silence" } else { "a byte every 100 ms" };
+        let what = if silent {
+            "half a head, then silence"
+        } else {
+            "a byte every 100 ms"
+        };
         let mut client = edge.client();
         assert_head_is_given_up(&mut client, silent, what);
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -62,25 +75,43 @@ fn a_slow_head_times_out_on_reused_connections() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[SECOND]);
     for silent in [true, false] {
-        let what = if silent { "half a second head" } else { "a second head, byte by byte" };
+        let what = if silent {
+            "half a second head"
+        } else {
+            "a second head, byte by byte"
+        };
         let mut client = edge.client();
         for _ in 0..2 {
-            assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "a brisk request");
+            assert_result(
+                &client.ask(&Request::post(QUESTION)),
+                "7",
+                RESULT,
+                "a brisk request",
+            );
         }
         assert_head_is_given_up(&mut client, silent, what);
     }
-    assert_eq!(node.calls().len(), 4, "only the brisk requests reach the node");
+    assert_eq!(
+        node.calls().len(),
+        4,
+        "only the brisk requests reach the node"
+    );
 }
 
 #[test]
 fn a_slow_body_is_refused_at_the_deadline() {
     let node = Node::start(good);
     let edge = Edge::with(&node, &[BODY_SECOND]);
-    let requests =
-        [("a length", Request::post(QUESTION)), ("chunks", Request::post_chunked(QUESTION, 1))];
+    let requests = [
+        ("a length", Request::post(QUESTION)),
+        ("chunks", Request::post_chunked(QUESTION, 1)),
+    ];
     for (kind, request) in requests {
         for silent in [true, false] {
-            let what = format!("a body with {kind}, {}", if silent { "half" } else { "dripping" });
+            let what = format!(
+                "a body with {kind}, {}",
+                if silent { "half" } else { "dripping" }
+            );
             let mut client = edge.client();
             client.send(request.head());
             let start = Instant::now();
@@ -96,7 +127,11 @@ fn a_slow_body_is_refused_at_the_deadline() {
             client.ends("a body that was not read ends the connection");
         }
     }
-    assert_eq!(node.connections(), 0, "a refused request never reaches the node");
+    assert_eq!(
+        node.connections(),
+        0,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -105,9 +140,18 @@ fn a_body_missing_after_100_continue_times_out() {
     let edge = Edge::with(&node, &[BODY_SECOND]);
     let mut client = edge.client();
     let start = Instant::now();
-    client.send(Request::post(QUESTION).with("Expect", "100-continue").head());
+    client.send(
+        Request::post(QUESTION)
+            .with("Expect", "100-continue")
+            .head(),
+    );
     assert_eq!(client.response().status, 100, "the body is invited");
-    assert_error(&client.response(), "request_timeout", "null", "no body came");
+    assert_error(
+        &client.response(),
+        "request_timeout",
+        "null",
+        "no body came",
+    );
     assert_took(start, ABOUT_A_SECOND, "no body after 100");
 }
 
@@ -133,7 +177,10 @@ fn a_reader_without_progress_is_disconnected() {
 
 fn assert_disconnects(write_timeout: &str, after: Range<Duration>) {
     let node = Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP))));
-    let edge = Edge::with(&node, &[("gateway.connections.write_timeout", write_timeout)]);
+    let edge = Edge::with(
+        &node,
+        &[("gateway.connections.write_timeout", write_timeout)],
+    );
     let mut client = edge.client();
     // The sockets of both sides hold a few MiB, so several responses are needed to fill them.
     let stuck = (0..20).find(|number| {
@@ -145,12 +192,22 @@ fn assert_disconnects(write_timeout: &str, after: Range<Duration>) {
     });
     let stuck = stuck.expect("twenty answers of 4 MiB fit into no socket");
     for _ in 0..stuck {
-        assert!(client.response().body.len() > ANSWER_CAP - 100, "whole answers before it");
+        assert!(
+            client.response().body.len() > ANSWER_CAP - 100,
+            "whole answers before it"
+        );
     }
     let end = client.try_response();
     let cut = matches!(end, Err(Broken::Ended(_) | Broken::Reset(_)));
-    assert!(cut, "the answer that was not taken is cut, and the connection ends");
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "others are not held up");
+    assert!(
+        cut,
+        "the answer that was not taken is cut, and the connection ends"
+    );
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "others are not held up"
+    );
 }
 
 #[test]
@@ -161,8 +218,14 @@ fn a_slow_reader_gets_the_whole_answer() {
     client.send(Request::post(QUESTION).bytes());
     node.wait_for_calls(1);
     let mut other = edge.client();
-    assert!(other.silent_for(Duration::from_millis(300)), "the first client does not read yet");
-    assert!(client.response().body.len() > ANSWER_CAP - 100, "the whole answer comes");
+    assert!(
+        other.silent_for(Duration::from_millis(300)),
+        "the first client does not read yet"
+    );
+    assert!(
+        client.response().body.len() > ANSWER_CAP - 100,
+        "the whole answer comes"
+    );
 }
 
 #[test]
@@ -171,7 +234,12 @@ fn idle_connections_close_at_their_timeout() {
     let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
     let edge = Edge::with(&node, &keys);
     let mut client = edge.client();
-    assert_result(&client.ask(&Request::post(QUESTION)), "7", RESULT, "an answer first");
+    assert_result(
+        &client.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "an answer first",
+    );
     let start = Instant::now();
     client.ends("an idle connection is closed without a word");
     assert_took(start, ABOUT_A_SECOND, "idle after an answer");
@@ -218,11 +286,17 @@ fn a_connection_ends_at_its_lifetime_between_requests() {
                 break;
             }
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "the connection never ends");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the connection never ends"
+        );
         if !client.silent_for(Duration::from_millis(20)) {
             break;
         }
     }
-    assert!(answers > 5, "it was used for its whole life: {answers} answers");
+    assert!(
+        answers > 5,
+        "it was used for its whole life: {answers} answers"
+    );
     assert_took(start, ABOUT_A_SECOND, "a connection of one second");
 }

@@ -54,7 +54,10 @@ fn slow_line(edge: SocketAddr, time: Duration) -> SocketAddr {
 }
 
 fn large() -> Stage {
-    Stage::before(Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP)))), &[])
+    Stage::before(
+        Node::start(|call| send(json(padded_envelope(call, ANSWER_CAP)))),
+        &[],
+    )
 }
 
 #[test]
@@ -62,7 +65,11 @@ fn a_slow_reader_over_tls_gets_the_whole_answer() {
     let stage = large();
     let mut client = stage.pair.client(slow_line(stage.edge.gateway(), SLOW));
     let answer = client.ask(&Request::post(QUESTION));
-    assert!(answer.body.len() > ANSWER_CAP - 100, "{} bytes", answer.body.len());
+    assert!(
+        answer.body.len() > ANSWER_CAP - 100,
+        "{} bytes",
+        answer.body.len()
+    );
 }
 
 #[test]
@@ -71,7 +78,11 @@ fn a_slow_reader_over_http_2_gets_the_whole_answer() {
     let line = slow_line(stage.edge.gateway(), SLOW);
     let mut client = Client2::with_window(line, &stage.pair, 8 << 20);
     let answer = client.ask(&Request::post(QUESTION));
-    assert!(answer.body.len() > ANSWER_CAP - 100, "{} bytes", answer.body.len());
+    assert!(
+        answer.body.len() > ANSWER_CAP - 100,
+        "{} bytes",
+        answer.body.len()
+    );
 }
 
 #[test]
@@ -82,6 +93,10 @@ fn a_stalled_stream_ends_while_another_progresses() {
     let read = client.send(&Request::post(QUESTION)).expect("sent");
     let read = client.read_meanwhile(read);
     let unread = client.send(&Request::post(QUESTION)).expect("sent");
-    assert_eq!(client.end_of(unread), Some(Reason::CANCEL), "nothing of it is taken");
+    assert_eq!(
+        client.end_of(unread),
+        Some(Reason::CANCEL),
+        "nothing of it is taken"
+    );
     assert!(!read.is_finished(), "the other one is under way");
 }

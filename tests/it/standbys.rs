@@ -34,13 +34,23 @@ impl Cluster {
         let mut said = BufReader::new(shell.stdout.take().expect("it is piped"));
         let mut url = String::new();
         said.read_line(&mut url).expect("it is open");
-        assert!(url.starts_with("postgres://"), "PostgreSQL is installed: {url:?}");
-        Self { shell, orders, said, url: url.trim_end().trim_end_matches('/').to_owned() }
+        assert!(
+            url.starts_with("postgres://"),
+            "PostgreSQL is installed: {url:?}"
+        );
+        Self {
+            shell,
+            orders,
+            said,
+            url: url.trim_end().trim_end_matches('/').to_owned(),
+        }
     }
 
     fn order(&mut self, word: &str) {
         let orders = self.orders.as_mut().expect("until it is dropped");
-        orders.write_all(format!("{word}\n").as_bytes()).expect("the shell reads");
+        orders
+            .write_all(format!("{word}\n").as_bytes())
+            .expect("the shell reads");
         let mut done = String::new();
         self.said.read_line(&mut done).expect("it is open");
         assert_eq!(done.trim_end(), word, "the shell obeys");
@@ -81,7 +91,10 @@ fn sql(url: &str, statements: &str) {
     within(async {
         let mut connection = PgConnection::connect(url).await.unwrap();
         let statements = AssertSqlSafe(statements.to_owned());
-        sqlx::raw_sql(statements).execute(&mut connection).await.unwrap();
+        sqlx::raw_sql(statements)
+            .execute(&mut connection)
+            .await
+            .unwrap();
         connection.close().await.unwrap();
     });
 }
@@ -90,12 +103,19 @@ fn number(url: &str, query: &str) -> i64 {
     within(async {
         let mut connection = PgConnection::connect(url).await.unwrap();
         let query = AssertSqlSafe(query.to_owned());
-        sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+        sqlx::query_scalar(query)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap()
     })
 }
 
 fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
 fn page(id: u32) -> String {
@@ -123,7 +143,9 @@ fn documents_are_read_from_a_recent_replica_only() {
     let (primary, standby) = (cluster.primary(), cluster.standby());
     sql(&primary, &page(1));
     is_used(&edge, 1.0);
-    eventually(&edge, "the replica has the page", |_| sitemap(&edge).contains("page-1"));
+    eventually(&edge, "the replica has the page", |_| {
+        sitemap(&edge).contains("page-1")
+    });
     const READS: &str = "SELECT count(*) FROM pg_stat_activity WHERE \
         application_name = 'portcullis' AND query LIKE '%sitemap_url%'";
     eventually(&edge, "the replica was queried", |_| {
@@ -133,23 +155,38 @@ fn documents_are_read_from_a_recent_replica_only() {
 
     sql(&standby, "SELECT pg_wal_replay_pause()");
     sql(&primary, &page(2));
-    eventually(&edge, "what is 5 s old is read", |_| sitemap(&edge).contains("page-2"));
+    eventually(&edge, "what is 5 s old is read", |_| {
+        sitemap(&edge).contains("page-2")
+    });
     is_used(&edge, 0.0);
-    edge.line("the begin", |line| line["message"] == "replica of the store not used");
-    assert!(metrics(&edge)["portcullis_store_replica_lag_seconds"] >= 5.0, "how old it is");
+    edge.line("the begin", |line| {
+        line["message"] == "replica of the store not used"
+    });
+    assert!(
+        metrics(&edge)["portcullis_store_replica_lag_seconds"] >= 5.0,
+        "how old it is"
+    );
     sql(&standby, "SELECT pg_wal_replay_resume()");
     is_used(&edge, 1.0);
-    edge.line("the end", |line| line["message"] == "replica of the store used again");
+    edge.line("the end", |line| {
+        line["message"] == "replica of the store used again"
+    });
 
     cluster.order("kill");
-    assert!(sitemap(&edge).contains("page-2"), "the primary serves at once");
+    assert!(
+        sitemap(&edge).contains("page-2"),
+        "the primary serves at once"
+    );
     is_used(&edge, 0.0);
     cluster.order("start");
     is_used(&edge, 1.0);
     cluster.order("promote");
     is_used(&edge, 0.0);
     sql(&standby, "DELETE FROM sitemap_url");
-    assert!(sitemap(&edge).contains("page-2"), "a promoted one is another database");
+    assert!(
+        sitemap(&edge).contains("page-2"),
+        "a promoted one is another database"
+    );
 }
 
 #[test]
@@ -157,9 +194,18 @@ fn a_replica_that_is_none_is_never_read() {
     let cluster = Cluster::start();
     sql(&cluster.primary(), "CREATE DATABASE other");
     let other = cluster.primary().replace("/postgres", "/other");
-    for url in [cluster.primary(), other, "postgres://nobody@127.0.0.1:1/postgres".to_owned()] {
-        let edge = cluster.sidecar().set("store.read_url", &format!("{url:?}")).start();
-        edge.line("the begin", |line| line["message"] == "replica of the store not used");
+    for url in [
+        cluster.primary(),
+        other,
+        "postgres://nobody@127.0.0.1:1/postgres".to_owned(),
+    ] {
+        let edge = cluster
+            .sidecar()
+            .set("store.read_url", &format!("{url:?}"))
+            .start();
+        edge.line("the begin", |line| {
+            line["message"] == "replica of the store not used"
+        });
         sitemap(&edge);
         is_used(&edge, 0.0);
     }
@@ -171,12 +217,17 @@ fn live(setup: &Setup, key: &str) -> Vec<(String, String)> {
     let checks = report["checks"].as_array().expect("findings").iter();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of_key = checks.filter(|finding| finding["subject"] == key);
-    of_key.map(|finding| (text(&finding["status"]), text(&finding["message"]))).collect()
+    of_key
+        .map(|finding| (text(&finding["status"]), text(&finding["message"])))
+        .collect()
 }
 
 fn assert_found(found: &[(String, String)], status: &str, message: &str) {
     let is = |(its, text): &(String, String)| its == status && text.contains(message);
-    assert!(found.iter().any(is), "expected {status} {message:?} in {found:#?}");
+    assert!(
+        found.iter().any(is),
+        "expected {status} {message:?} in {found:#?}"
+    );
 }
 
 /// A relay whose store is at this URL.
@@ -196,20 +247,37 @@ fn a_live_check_reports_standbys() {
     assert_found(&found, "note", "set synchronous_standby_names");
     assert_found(&live(&own, "store.read_url"), "ok", "is a replica");
     // an ordinary user sees that there is a standby, and not more
-    sql(&primary, "CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain");
+    sql(
+        &primary,
+        "CREATE ROLE plain LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO plain",
+    );
     let plain = relay(&primary.replace("portcullis@", "plain@"), &folder);
     assert_found(&live(&plain, "store.url"), "note", "standbys (1)");
-    assert_found(&live(&relay(&standby, &folder), "store.url"), "failed", "name the primary");
+    assert_found(
+        &live(&relay(&standby, &folder), "store.url"),
+        "failed",
+        "name the primary",
+    );
 
     sql(&primary, "ALTER SYSTEM SET synchronous_standby_names = '*'");
     sql(&primary, "SELECT pg_reload_conf()");
-    assert_found(&live(&own, "store.url"), "ok", "commits wait for its standbys (1)");
+    assert_found(
+        &live(&own, "store.url"),
+        "ok",
+        "commits wait for its standbys (1)",
+    );
 }
 
 #[test]
 fn a_live_check_finds_a_pooler() {
     let (mut cluster, folder) = (Cluster::start(), Folder::new());
-    assert_eq!(relay(&cluster.primary(), &folder).run("store migrate").status.code(), Some(0));
+    assert_eq!(
+        relay(&cluster.primary(), &folder)
+            .run("store migrate")
+            .status
+            .code(),
+        Some(0)
+    );
     let is_there = Command::new("pgbouncer").arg("--version").output().is_ok();
     assert!(is_there, "PgBouncer is installed: tests/run does so");
     cluster.order("bouncer");
@@ -221,10 +289,26 @@ fn a_live_check_finds_a_pooler() {
 fn a_url_that_no_replica_has_is_refused() {
     let server = "postgres://a@127.0.0.1:1/a";
     for (url, read_url, expected) in [
-        ("sqlite:a.db", server, "SQLite is a file, and has no replica"),
-        (server, "sqlite:a.db", "expected postgres://USER@HOST:PORT/DATABASE or"),
-        (server, "postgres://a:hunter2@127.0.0.1:1/a", "a password belongs in the file"),
-        (server, "postgres://a@127.0.0.1:1/a?sslmode=require", "store.read_url: sslmode requires"),
+        (
+            "sqlite:a.db",
+            server,
+            "SQLite is a file, and has no replica",
+        ),
+        (
+            server,
+            "sqlite:a.db",
+            "expected postgres://USER@HOST:PORT/DATABASE or",
+        ),
+        (
+            server,
+            "postgres://a:hunter2@127.0.0.1:1/a",
+            "a password belongs in the file",
+        ),
+        (
+            server,
+            "postgres://a@127.0.0.1:1/a?sslmode=require",
+            "store.read_url: sslmode requires",
+        ),
     ] {
         let setup = Setup::before(Node::nowhere())
             .set("sidecar.base_url", "\"https://portcullis.test\"")

@@ -42,14 +42,21 @@ impl Stalled {
         let (mut reader, mut gateway) = (BufReader::new(reader), None);
         loop {
             let mut line = String::new();
-            assert!(reader.read_line(&mut line).unwrap() > 0, "it ended before it served");
+            assert!(
+                reader.read_line(&mut line).unwrap() > 0,
+                "it ended before it served"
+            );
             gateway = gateway.or_else(|| listens("gateway", &line));
             if line.contains(r#""serving""#) || line.ends_with(" serving\n") {
                 break;
             }
         }
         fill(reader.get_ref());
-        Self { process, gateway, _reader: reader }
+        Self {
+            process,
+            gateway,
+            _reader: reader,
+        }
     }
 
     fn signal(&self, name: &str) {
@@ -58,7 +65,9 @@ impl Stalled {
 
     fn ends(&mut self, what: &str) -> Option<i32> {
         let ended = self.process.ends_within(PATIENCE);
-        ended.unwrap_or_else(|| panic!("{what}: it still runs")).code()
+        ended
+            .unwrap_or_else(|| panic!("{what}: it still runs"))
+            .code()
     }
 }
 
@@ -72,7 +81,11 @@ fn listens(surface: &str, line: &str) -> Option<SocketAddr> {
 /// Writes into a pipe until not one more byte fits.
 fn fill(reader: &io::PipeReader) {
     let pipe = format!("/proc/self/fd/{}", reader.as_raw_fd());
-    let mut pipe = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(pipe).unwrap();
+    let mut pipe = OpenOptions::new()
+        .write(true)
+        .custom_flags(O_NONBLOCK)
+        .open(pipe)
+        .unwrap();
     for size in [4_096, 1] {
         let more = vec![b' '; size];
         while let Ok(written) = pipe.write(&more) {
@@ -95,7 +108,11 @@ fn a_log_that_nobody_reads_delays_no_stop() {
     for name in ["TERM", "INT"] {
         let mut stalled = Stalled::start(&Setup::before(node.address()));
         let mut client = Client::connect(stalled.gateway.unwrap());
-        assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "it serves without a log");
+        assert_eq!(
+            client.ask(&Request::post(QUESTION)).status,
+            200,
+            "it serves without a log"
+        );
         stalled.signal(name);
         assert_eq!(stalled.ends(name), Some(0), "a stop is no failure");
     }
@@ -111,10 +128,17 @@ fn a_second_signal_waits_for_nothing() {
     node.wait_for_calls(1);
     stalled.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
-    while Client::connect(stalled.gateway.unwrap()).ask(&Request::post("[]")).status != 503 {
+    while Client::connect(stalled.gateway.unwrap())
+        .ask(&Request::post("[]"))
+        .status
+        != 503
+    {
         assert!(Instant::now() < deadline, "the first signal was received");
     }
-    assert!(stalled.process.ends_within(Duration::ZERO).is_none(), "a request is in flight");
+    assert!(
+        stalled.process.ends_within(Duration::ZERO).is_none(),
+        "a request is in flight"
+    );
     stalled.signal("INT");
     assert_eq!(stalled.ends("the second"), Some(0), "as documented");
 }
@@ -127,7 +151,10 @@ fn dev_stops_without_a_reader_and_its_node_with_it() {
             let mut command = dev(folder.path(), &[]);
             command.env("PORTCULLIS__SERVER__DRAIN_DELAY", drain_delay);
             // no reader of the greeting either
-            command.stdin(Stdio::null()).stdout(io::pipe().unwrap().1).stderr(stderr);
+            command
+                .stdin(Stdio::null())
+                .stdout(io::pipe().unwrap().1)
+                .stderr(stderr);
             Spawned::of(command)
         });
         let children = format!("/proc/{0}/task", stalled.process.child.id());
@@ -136,7 +163,10 @@ fn dev_stops_without_a_reader_and_its_node_with_it() {
             children.split_whitespace().next().map(str::to_owned)
         });
         let node = node.expect("its node runs");
-        for (name, is_last) in signals.iter().zip((1..).map(|number| number == signals.len())) {
+        for (name, is_last) in signals
+            .iter()
+            .zip((1..).map(|number| number == signals.len()))
+        {
             stalled.signal(name);
             if is_last {
                 assert_eq!(stalled.ends(name), Some(0), "{signals:?}");
@@ -178,17 +208,28 @@ impl Capped {
         let shell = "#!/bin/bash\ntrap '' XFSZ\nulimit -f 8\n";
         fs::write(&script, format!("{shell}exec {program} \"$@\"\n")).unwrap();
         fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
-        let to = OpenOptions::new().create(true).append(true).open(&log).unwrap();
+        let to = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .unwrap();
         let setup = setup.clone().program(&script);
         let process = setup.spawn("serve", Stdio::null(), to.into());
-        let capped = Self { process, log, _folder: folder };
+        let capped = Self {
+            process,
+            log,
+            _folder: folder,
+        };
         capped.wait_for("\"serving\"");
         capped
     }
 
     fn text(&self) -> String {
         let mut text = Vec::new();
-        File::open(&self.log).unwrap().read_to_end(&mut text).unwrap();
+        File::open(&self.log)
+            .unwrap()
+            .read_to_end(&mut text)
+            .unwrap();
         String::from_utf8(text).unwrap()
     }
 
@@ -205,15 +246,22 @@ impl Capped {
     }
 
     fn admin(&self, text: &str, path: &str) -> String {
-        let address = text.lines().find_map(|line| listens("admin", line)).unwrap();
-        let request = Request::new("GET", path).without("Host").with("Host", "localhost");
+        let address = text
+            .lines()
+            .find_map(|line| listens("admin", line))
+            .unwrap();
+        let request = Request::new("GET", path)
+            .without("Host")
+            .with("Host", "localhost");
         Client::connect(address).ask(&request).text().to_owned()
     }
 }
 
 /// Lines that the metrics count as missing.
 fn missing(metrics: &str) -> u64 {
-    let line = metrics.lines().find(|line| line.starts_with("portcullis_log_dropped_lines_total "));
+    let line = metrics
+        .lines()
+        .find(|line| line.starts_with("portcullis_log_dropped_lines_total "));
     line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
@@ -222,11 +270,18 @@ fn lines_that_a_full_disk_loses_are_counted_and_reported() {
     let node = Node::start(good);
     let mut capped = Capped::start(&Setup::before(node.address()));
     let start = capped.text();
-    let gateway = start.lines().find_map(|line| listens("gateway", line)).unwrap();
+    let gateway = start
+        .lines()
+        .find_map(|line| listens("gateway", line))
+        .unwrap();
     let id = |number: usize| format!("a-request-of-the-test-{number:04}");
     let ask = |number: usize| {
         let request = Request::post(QUESTION).with("X-Request-Id", &id(number));
-        assert_eq!(Client::connect(gateway).ask(&request).status, 200, "it serves without a log");
+        assert_eq!(
+            Client::connect(gateway).ask(&request).status,
+            200,
+            "it serves without a log"
+        );
     };
     let (mut sent, deadline) = (0, Instant::now() + PATIENCE);
     while missing(&capped.admin(&start, "/metrics")) < 5 {
@@ -235,10 +290,18 @@ fn lines_that_a_full_disk_loses_are_counted_and_reported() {
         sent += 1;
     }
     let events = capped.admin(&start, "/errors");
-    assert!(events.contains("log lines cannot be written: File too large"), "{events}");
+    assert!(
+        events.contains("log lines cannot be written: File too large"),
+        "{events}"
+    );
 
     let full = capped.text();
-    OpenOptions::new().write(true).open(&capped.log).unwrap().set_len(0).unwrap();
+    OpenOptions::new()
+        .write(true)
+        .open(&capped.log)
+        .unwrap()
+        .set_len(0)
+        .unwrap();
     let report = "log lines could not be written: File too large";
     capped.wait_for(report);
     ask(sent);
@@ -249,14 +312,29 @@ fn lines_that_a_full_disk_loses_are_counted_and_reported() {
     let lost = missing(&capped.admin(&start, "/metrics"));
     assert_eq!(first["lines"], lost.to_string(), "all of them");
     let is_there = |number: &usize| {
-        let mut lines = full.lines().chain(after.lines()).filter(|line| line.ends_with('}'));
+        let mut lines = full
+            .lines()
+            .chain(after.lines())
+            .filter(|line| line.ends_with('}'));
         lines.any(|line| line.contains(&id(*number)))
     };
     let absent = (0..=sent).filter(|number| !is_there(number)).count() as u64;
-    assert!((1..=lost).contains(&absent), "{absent} requests of {lost} lines");
-    assert!(capped.admin(&start, "/errors").contains(report), "on the page, too");
+    assert!(
+        (1..=lost).contains(&absent),
+        "{absent} requests of {lost} lines"
+    );
+    assert!(
+        capped.admin(&start, "/errors").contains(report),
+        "on the page, too"
+    );
     signal(capped.process.child.id(), "TERM");
-    assert_eq!(capped.process.ends_within(PATIENCE).and_then(|ended| ended.code()), Some(0));
+    assert_eq!(
+        capped
+            .process
+            .ends_within(PATIENCE)
+            .and_then(|ended| ended.code()),
+        Some(0)
+    );
 }
 
 #[test]
@@ -268,14 +346,40 @@ fn a_command_whose_reader_is_gone_does_not_panic() {
     let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
     let gone = || Stdio::from(io::pipe().unwrap().1);
     for (what, words, stdout, stderr, code) in [
-        ("no reader", format!("explain {request}"), gone(), Stdio::null(), 0),
-        ("no room", format!("explain {request}"), full(), Stdio::null(), 70),
+        (
+            "no reader",
+            format!("explain {request}"),
+            gone(),
+            Stdio::null(),
+            0,
+        ),
+        (
+            "no room",
+            format!("explain {request}"),
+            full(),
+            Stdio::null(),
+            70,
+        ),
         ("no reader", "check".to_owned(), gone(), Stdio::null(), 0),
-        ("no reader of a mistake", "journal list".to_owned(), Stdio::null(), gone(), 2),
-        ("no room for a mistake", "journal list".to_owned(), Stdio::null(), full(), 2),
+        (
+            "no reader of a mistake",
+            "journal list".to_owned(),
+            Stdio::null(),
+            gone(),
+            2,
+        ),
+        (
+            "no room for a mistake",
+            "journal list".to_owned(),
+            Stdio::null(),
+            full(),
+            2,
+        ),
     ] {
         let mut process = setup.spawn(&words, stdout, stderr);
-        let ended = process.ends_within(PATIENCE).unwrap_or_else(|| panic!("{words}: it ends"));
+        let ended = process
+            .ends_within(PATIENCE)
+            .unwrap_or_else(|| panic!("{words}: it ends"));
         assert_eq!(ended.code(), Some(code), "{words}: {what}");
     }
 }

@@ -26,7 +26,10 @@ fn wait_until_not_ready(edge: &Edge) {
 fn wait_until_it_drains(edge: &Edge) {
     let deadline = Instant::now() + PATIENCE;
     while edge.ask(&Request::post("[]")).status != 503 {
-        assert!(Instant::now() < deadline, "a stopping edge still takes requests");
+        assert!(
+            Instant::now() < deadline,
+            "a stopping edge still takes requests"
+        );
     }
 }
 
@@ -35,7 +38,10 @@ fn held_node() -> (Node, Latch) {
     let latch = Latch::default();
     let hold = latch.clone();
     let node = Node::start(move |call| {
-        [vec![Act::Hold(hold.clone())], echo(call)].into_iter().flatten().collect()
+        [vec![Act::Hold(hold.clone())], echo(call)]
+            .into_iter()
+            .flatten()
+            .collect()
     });
     (node, latch)
 }
@@ -52,10 +58,24 @@ fn a_draining_process_serves_until_the_delay_ends() {
         assert_eq!(edge.admin_get("/livez").status, 200, "stopping is not dead");
         let response = edge.ask(&Request::post(QUESTION));
         assert_common(&response, "a request in the drain delay");
-        assert_eq!(response.status, 200, "new requests are served in the drain delay");
-        assert!(response.announces_close(), "but their connections are not persistent");
-        assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200, "stopping is not dead");
-        assert_eq!(edge.wait().code(), Some(0), "a stop on {signal} is no failure");
+        assert_eq!(
+            response.status, 200,
+            "new requests are served in the drain delay"
+        );
+        assert!(
+            response.announces_close(),
+            "but their connections are not persistent"
+        );
+        assert_eq!(
+            edge.ask(&Request::new("GET", "/healthz")).status,
+            200,
+            "stopping is not dead"
+        );
+        assert_eq!(
+            edge.wait().code(),
+            Some(0),
+            "a stop on {signal} is no failure"
+        );
         let took = start.elapsed();
         let in_time = Duration::from_millis(2_800)..Duration::from_secs(3) + SOON;
         assert!(in_time.contains(&took), "it ends after the delay: {took:?}");
@@ -76,20 +96,42 @@ fn draining_answers_in_flight_and_refuses_new() {
     wait_until_it_drains(&edge);
     halfway.send(&head[20..]);
     let refused = halfway.response();
-    assert_error(&refused, "draining", "null", "a request that came after the signal");
+    assert_error(
+        &refused,
+        "draining",
+        "null",
+        "a request that came after the signal",
+    );
     halfway.ends("its connection is over");
     let mut late = edge.client();
     let refused = late.ask(&ask_about(3, "\"late\""));
-    assert_error(&refused, "draining", "null", "a connection that came after the signal");
+    assert_error(
+        &refused,
+        "draining",
+        "null",
+        "a connection that came after the signal",
+    );
     assert!(edge.runs(), "something is in flight");
     let released = Instant::now();
     latch.open();
     let answer = early.response();
-    assert_eq!(answer.status, 200, "what was in flight is answered: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        200,
+        "what was in flight is answered: {}",
+        answer.text()
+    );
     early.ends("its connection is over");
     assert_eq!(edge.wait().code(), Some(0), "a stop is no failure");
-    assert!(released.elapsed() < SOON, "it does not sleep its grace period");
-    assert_eq!(node.calls().len(), 1, "a refused request never reaches the node");
+    assert!(
+        released.elapsed() < SOON,
+        "it does not sleep its grace period"
+    );
+    assert_eq!(
+        node.calls().len(),
+        1,
+        "a refused request never reaches the node"
+    );
 }
 
 #[test]
@@ -98,7 +140,11 @@ fn idle_connections_do_not_delay_a_stop() {
     let mut edge = Edge::start(&node);
     let mut idle: Vec<Client> = (0..5).map(|_| edge.client()).collect();
     for client in &mut idle {
-        assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "it is served");
+        assert_eq!(
+            client.ask(&Request::post(QUESTION)).status,
+            200,
+            "it is served"
+        );
     }
     let start = Instant::now();
     edge.signal("TERM");
@@ -106,7 +152,11 @@ fn idle_connections_do_not_delay_a_stop() {
         client.ends("an idle connection ends without a word");
     }
     assert_eq!(edge.wait().code(), Some(0), "a stop is no failure");
-    assert!(start.elapsed() < SOON, "nothing was in flight: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < SOON,
+        "nothing was in flight: {:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
@@ -121,8 +171,14 @@ fn unfinished_requests_end_with_the_grace_period() {
     edge.wait();
     let took = start.elapsed();
     let in_time = Duration::from_millis(900)..Duration::from_secs(1) + SOON;
-    assert!(in_time.contains(&took), "the grace period is one second: {took:?}");
-    assert!(client.try_response().is_err(), "no answer comes out of a cut connection");
+    assert!(
+        in_time.contains(&took),
+        "the grace period is one second: {took:?}"
+    );
+    assert!(
+        client.try_response().is_err(),
+        "no answer comes out of a cut connection"
+    );
 }
 
 #[test]
@@ -140,7 +196,11 @@ fn a_second_signal_ends_at_once() {
         let start = Instant::now();
         edge.signal(second);
         edge.wait();
-        assert!(start.elapsed() < SOON, "{second} again: took {:?}", start.elapsed());
+        assert!(
+            start.elapsed() < SOON,
+            "{second} again: took {:?}",
+            start.elapsed()
+        );
     }
 }
 

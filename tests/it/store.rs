@@ -29,7 +29,10 @@ fn setup(folder: &Folder) -> Setup {
         .unset("gateway.requests_per_minute")
         .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("sidecar.base_url", "\"https://cards.example\"")
-        .set("store.url", &format!("\"sqlite:{}\"", folder.file("content.db")))
+        .set(
+            "store.url",
+            &format!("\"sqlite:{}\"", folder.file("content.db")),
+        )
 }
 
 /// `portcullis store COMMAND --config FILE MORE…`
@@ -42,14 +45,21 @@ fn what_is_exported_can_be_imported_elsewhere() {
     let (folder, other) = (Folder::new(), Folder::new());
     let from = setup(&folder);
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/dev/content");
-    let mut files: Vec<_> =
-        samples.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = samples
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     let files: Vec<_> = files.iter().map(|file| file.to_str().unwrap()).collect();
     let output = store(&from, "import", &files, "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = printed(&output);
-    assert_eq!(text.lines().count(), files.len(), "a line for each file: {text}");
+    assert_eq!(
+        text.lines().count(),
+        files.len(),
+        "a line for each file: {text}"
+    );
     assert!(text.contains("1-accounts.ndjson: 14 account"), "{text}");
     assert_eq!(complaint(&output), "", "no bar where nobody watches");
 
@@ -58,7 +68,11 @@ fn what_is_exported_can_be_imported_elsewhere() {
     let content = printed(&output);
     let to = setup(&other);
     let output = store(&to, "import", &["-"], &content);
-    assert_eq!(output.status.code(), Some(0), "from standard input: {output:?}");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "from standard input: {output:?}"
+    );
     let exported = store(&to, "export", &[], "");
     assert_eq!(exported.status.code(), Some(0), "{exported:?}");
     assert_eq!(printed(&exported), content);
@@ -70,7 +84,10 @@ fn what_is_exported_can_be_imported_elsewhere() {
     let pages = store(&to, "export", &["--type", "page"], "");
     assert_eq!(complaint(&pages), "", "one type is no backup");
     let pages = printed(&pages);
-    assert!(!pages.is_empty() && pages.lines().all(|line| line.contains("\"page\"")), "{pages}");
+    assert!(
+        !pages.is_empty() && pages.lines().all(|line| line.contains("\"page\"")),
+        "{pages}"
+    );
 }
 
 #[test]
@@ -85,12 +102,23 @@ fn a_refused_import_changes_nothing() {
     let output = store(&setup, "import", &[bad, good], "");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = complaint(&output);
-    assert!(text.contains(bad) && text.contains("line 2: follow.did is missing"), "{text}");
-    assert_eq!(printed(&store(&setup, "export", &[], "")), "", "nor is a file after it imported");
+    assert!(
+        text.contains(bad) && text.contains("line 2: follow.did is missing"),
+        "{text}"
+    );
+    assert_eq!(
+        printed(&store(&setup, "export", &[], "")),
+        "",
+        "nor is a file after it imported"
+    );
 
     let output = store(&setup, "import", &[good, bad], "");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!(printed(&store(&setup, "export", &[], "")), format!("{FOLLOW}\n"), "one before it");
+    assert_eq!(
+        printed(&store(&setup, "export", &[], "")),
+        format!("{FOLLOW}\n"),
+        "one before it"
+    );
 }
 
 #[test]
@@ -103,11 +131,20 @@ fn forgetting_a_user_reports_each_table() {
     );
     let output = store(&setup, "import", &["-"], &format!("{account}\n{FOLLOW}\n"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    for (name, follows) in [(&*user.to_uppercase(), 1), (user, 0), ("did:web:nobody.example", 0)] {
+    for (name, follows) in [
+        (&*user.to_uppercase(), 1),
+        (user, 0),
+        ("did:web:nobody.example", 0),
+    ] {
         let output = store(&setup, "forget", &[name], "");
         assert_eq!(output.status.code(), Some(0), "{name}: {output:?}");
         let text = printed(&output);
-        let rows = [("age_event", 0), ("age_session", 0), ("age_user", 0), ("follow", follows)];
+        let rows = [
+            ("age_event", 0),
+            ("age_session", 0),
+            ("age_user", 0),
+            ("follow", follows),
+        ];
         let expected = rows.map(|(table, rows)| format!("{table:<16} {rows:>9} deleted"));
         assert_eq!(text.lines().take(4).collect::<Vec<_>>(), expected, "{name}");
     }
@@ -120,12 +157,21 @@ fn forgetting_a_user_reports_each_table() {
 
 /// The files of the store that hold this text.
 fn holding(folder: &Folder, text: &str) -> Vec<String> {
-    let files = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let files = folder
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let holds = |file: &PathBuf| {
         let bytes = std::fs::read(file).unwrap_or_default();
-        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+        bytes
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
     };
-    files.filter(holds).map(|file| file.display().to_string()).collect()
+    files
+        .filter(holds)
+        .map(|file| file.display().to_string())
+        .collect()
 }
 
 #[test]
@@ -137,8 +183,16 @@ fn no_file_holds_who_was_forgotten() {
         .map(|number| FOLLOW.replace("b.example", &format!("b{number}.example")) + "\n")
         .collect();
     let output = store(&setup, "import", &["-"], &follows);
-    assert_eq!(output.status.code(), Some(0), "next to a server: {output:?}");
-    assert_ne!(holding(&folder, "did:web:a.example"), [""; 0], "it is stored");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "next to a server: {output:?}"
+    );
+    assert_ne!(
+        holding(&folder, "did:web:a.example"),
+        [""; 0],
+        "it is stored"
+    );
     let output = store(&setup, "forget", &["did:web:a.example"], "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(holding(&folder, "did:web:a.example"), [""; 0]);
@@ -168,15 +222,30 @@ fn a_senseless_command_is_a_usage_error() {
         ("forget", &["ann"]),
     ] {
         let output = store(&setup, command, more, "");
-        assert_eq!(output.status.code(), Some(2), "{command} {more:?}: {output:?}");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{command} {more:?}: {output:?}"
+        );
     }
-    assert!(!folder.path().join("content.db").exists(), "and makes no store");
+    assert!(
+        !folder.path().join("content.db").exists(),
+        "and makes no store"
+    );
     let without = Setup::before(Node::nowhere());
     let output = store(&without, "migrate", &[], "");
-    assert_eq!(output.status.code(), Some(2), "no store is configured: {output:?}");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "no store is configured: {output:?}"
+    );
     let elsewhere = setup.set("store.url", "\"sqlite:/no/such/folder/a.db\"");
     let output = store(&elsewhere, "migrate", &[], "");
-    assert_eq!(output.status.code(), Some(70), "it cannot be opened: {output:?}");
+    assert_eq!(
+        output.status.code(),
+        Some(70),
+        "it cannot be opened: {output:?}"
+    );
 }
 
 #[test]
@@ -202,14 +271,34 @@ fn standard_input_is_stored_under_a_random_name() {
     let script = r#"ln -s "$TMPDIR/else" "$TMPDIR/portcullis-import-$$" && exec "$0" "$@""#;
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_portcullis")]);
-    command.args(["store", "import", "--config", &file, "-"]).env("TMPDIR", folder.path());
-    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(FOLLOW.as_bytes()).unwrap();
+    command
+        .args(["store", "import", "--config", &file, "-"])
+        .env("TMPDIR", folder.path());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(FOLLOW.as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(printed(&store(&setup(&folder), "export", &[], "")), format!("{FOLLOW}\n"));
-    let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
-    let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("import")).collect();
+    assert_eq!(
+        printed(&store(&setup(&folder), "export", &[], "")),
+        format!("{FOLLOW}\n")
+    );
+    let left = folder
+        .path()
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = left
+        .filter(|name| name.to_string_lossy().contains("import"))
+        .collect();
     assert_eq!(left.len(), 1, "nothing but what was there before: {left:?}");
 }
 
@@ -227,7 +316,10 @@ async fn older_tables_must_be_migrated_first() {
         let output = store(&setup, command, more, FOLLOW);
         assert_eq!(output.status.code(), Some(70), "{command}: {output:?}");
         let text = complaint(&output);
-        assert!(text.contains("run `portcullis store migrate`"), "{command}: {text}");
+        assert!(
+            text.contains("run `portcullis store migrate`"),
+            "{command}: {text}"
+        );
     }
 }
 
@@ -242,13 +334,18 @@ fn the_tables_are_made_and_tidied_up() {
     assert!(folder.path().join("content.db").exists());
     let old = r#"{"type":"feed_item","feed":"showcase","author_did":"did:web:a.example","post_uri":"at://did:web:a.example/a.b.c/1","sort_at":"2020-01-01T00:00:00Z"}"#;
     assert!(store(&setup, "import", &["-"], old).status.success());
-    for (more, forgotten) in
-        [(&[][..], 0), (&["--feed-items-older-than", "90d"], 1), (&["--keys-older-than", "1s"], 0)]
-    {
+    for (more, forgotten) in [
+        (&[][..], 0),
+        (&["--feed-items-older-than", "90d"], 1),
+        (&["--keys-older-than", "1s"], 0),
+    ] {
         let output = store(&setup, "prune", more, "");
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let text = printed(&output);
-        assert!(text.contains(&format!("feed items {:>15} deleted", forgotten)), "{text}");
+        assert!(
+            text.contains(&format!("feed items {:>15} deleted", forgotten)),
+            "{text}"
+        );
     }
 }
 
@@ -267,7 +364,11 @@ async fn the_metrics_show_the_last_prune() {
     let edge = setup.start();
     eventually(&edge, "it is read at the start", |now| now[at] == 5.0);
     let output = store(&setup, "prune", &[], "");
-    assert_eq!(output.status.code(), Some(0), "next to the server: {output:?}");
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "next to the server: {output:?}"
+    );
     drop(edge);
     let edge = setup.start();
     eventually(&edge, "it survives a restart", |now| now[at] > 1.6e9);

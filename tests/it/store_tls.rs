@@ -29,9 +29,14 @@ fn authority(folder: &Folder, name: &str, host: &str) {
     let mut own = params(Vec::new());
     own.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     own.distinguished_name.push(DnType::CommonName, name);
-    folder.secret(&format!("{name}.pem"), &own.self_signed(&key).unwrap().pem());
+    folder.secret(
+        &format!("{name}.pem"),
+        &own.self_signed(&key).unwrap().pem(),
+    );
     let issuer = Issuer::new(own, key);
-    let certificate = params(vec![host.to_owned()]).signed_by(&host_key, &issuer).unwrap();
+    let certificate = params(vec![host.to_owned()])
+        .signed_by(&host_key, &issuer)
+        .unwrap();
     folder.secret(&format!("{name}-host.pem"), &certificate.pem());
     folder.secret(&format!("{name}-host.key"), &host_key.serialize_pem());
 }
@@ -77,9 +82,15 @@ impl Server {
             .expect("there is a shell");
         let mut said = String::new();
         let stdout = shell.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut said).expect("it is open");
+        BufReader::new(stdout)
+            .read_line(&mut said)
+            .expect("it is open");
         assert_eq!(said, "started\n", "PostgreSQL is installed");
-        Self { shell, address, folder }
+        Self {
+            shell,
+            address,
+            folder,
+        }
     }
 
     fn url(&self) -> String {
@@ -108,7 +119,8 @@ fn sidecar(url: &str, keys: &[(&str, &str)]) -> Setup {
         .set("sidecar.base_url", "\"http://127.0.0.1:1\"")
         .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("store.url", &format!("{url:?}"));
-    keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value))
+    keys.iter()
+        .fold(setup, |setup, (key, value)| setup.set(key, value))
 }
 
 const VERIFIED: (&str, &str) = ("store.tls", "\"verify-full\"");
@@ -122,8 +134,15 @@ fn assert_refused(setup: &Setup, expected: &str) {
     for (subcommand, code) in [("check", 1), ("serve", 2), ("store migrate", 2)] {
         let output = setup.run(subcommand);
         let found = words(&output);
-        assert_ne!(output.status.code(), Some(0), "{subcommand} ({code}): {found}");
-        assert!(found.contains(expected), "{subcommand}: expected {expected:?} in {found}");
+        assert_ne!(
+            output.status.code(),
+            Some(0),
+            "{subcommand} ({code}): {found}"
+        );
+        assert!(
+            found.contains(expected),
+            "{subcommand}: expected {expected:?} in {found}"
+        );
     }
 }
 
@@ -139,7 +158,12 @@ fn every_connection_to_postgresql_is_encrypted() {
     let edge = setup.start();
     let mut client = Client::connect(edge.sidecar());
     let response = client.ask(&Request::new("GET", "/functions/seo-sitemap"));
-    assert_eq!(response.status, 200, "a read over the pool: {}", response.text());
+    assert_eq!(
+        response.status,
+        200,
+        "a read over the pool: {}",
+        response.text()
+    );
     let config = StoreConfig {
         url: server.url(),
         read_url: None,
@@ -149,7 +173,10 @@ fn every_connection_to_postgresql_is_encrypted() {
         tls: StoreTls::VerifyFull,
         ca_file: Some(server.folder.path().join("own.pem")),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let store = Store::open(&config, None).await.unwrap();
         let signer = Felt::parse("0xa").expect("a felt");
@@ -170,8 +197,14 @@ fn an_untrusted_postgresql_is_refused_with_the_remedy() {
     let (own, other) = (server.file("own.pem"), server.file("other.pem"));
     for (keys, expected) in [
         (vec![VERIFIED], "unknown issuer; set store.ca_file"),
-        (vec![VERIFIED, ("store.ca_file", &*other)], "unknown issuer; set store.ca_file"),
-        (vec![VERIFIED, ("store.ca_file", &*own)], "not for this host name; connect to a name"),
+        (
+            vec![VERIFIED, ("store.ca_file", &*other)],
+            "unknown issuer; set store.ca_file",
+        ),
+        (
+            vec![VERIFIED, ("store.ca_file", &*own)],
+            "not for this host name; connect to a name",
+        ),
     ] {
         assert_refused(&server.setup(&keys), expected);
     }
@@ -180,7 +213,10 @@ fn an_untrusted_postgresql_is_refused_with_the_remedy() {
 #[test]
 fn nothing_is_sent_in_the_clear_to_a_server_without_tls() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let url = format!("postgres://portcullis@{}/postgres", listener.local_addr().unwrap());
+    let url = format!(
+        "postgres://portcullis@{}/postgres",
+        listener.local_addr().unwrap()
+    );
     let server = std::thread::spawn(move || {
         let mut after = Vec::new();
         for _ in 0..3 {
@@ -215,8 +251,24 @@ fn contradicting_keys_are_refused() {
     let text = format!("{text:?}");
     refuses("sqlite:a.db", &[VERIFIED], "SQLite is a file");
     refuses(url, &[missing], "or store.tls = \"verify-full\"");
-    refuses(url, &[VERIFIED, missing], "store.ca_file: missing.pem: No such file");
-    refuses(url, &[VERIFIED, ("store.ca_file", &text)], "certificates in PEM");
-    refuses(&format!("{url}?sslmode=disable"), &[VERIFIED], "leave sslmode out");
-    refuses("postgres://a@%2Frun/a", &[VERIFIED], "a Unix socket has no TLS");
+    refuses(
+        url,
+        &[VERIFIED, missing],
+        "store.ca_file: missing.pem: No such file",
+    );
+    refuses(
+        url,
+        &[VERIFIED, ("store.ca_file", &text)],
+        "certificates in PEM",
+    );
+    refuses(
+        &format!("{url}?sslmode=disable"),
+        &[VERIFIED],
+        "leave sslmode out",
+    );
+    refuses(
+        "postgres://a@%2Frun/a",
+        &[VERIFIED],
+        "a Unix socket has no TLS",
+    );
 }

@@ -36,8 +36,16 @@ impl Stage {
         let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::new());
         pair.write(&folder);
         let setup = secured(Setup::before(node.address()), "gateway", &folder);
-        let setup = keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value));
-        Self { edge: setup.start(), node, setup, folder, pair }
+        let setup = keys
+            .iter()
+            .fold(setup, |setup, (key, value)| setup.set(key, value));
+        Self {
+            edge: setup.start(),
+            node,
+            setup,
+            folder,
+            pair,
+        }
     }
 
     fn address(&self) -> SocketAddr {
@@ -45,7 +53,12 @@ impl Stage {
     }
 
     fn reload(&self) {
-        let lines = || self.edge.lines().into_iter().filter(|line| line.contains("reloaded"));
+        let lines = || {
+            self.edge
+                .lines()
+                .into_iter()
+                .filter(|line| line.contains("reloaded"))
+        };
         let before = lines().count();
         self.edge.signal("HUP");
         let deadline = Instant::now() + PATIENCE;
@@ -58,7 +71,11 @@ impl Stage {
 
     fn handshakes(&self, outcome: &str) -> f64 {
         let outcome = format!("outcome=\"{outcome}\"");
-        series(&metrics(&self.edge), HANDSHAKES, &["surface=\"gateway\"", &outcome])
+        series(
+            &metrics(&self.edge),
+            HANDSHAKES,
+            &["surface=\"gateway\"", &outcome],
+        )
     }
 }
 
@@ -80,7 +97,10 @@ fn tls_and_alpn_are_negotiated() {
         assert_eq!(agreed, expected, "{protocols:?}");
     }
     let nothing_in_common = stage.pair.config(ANY, &["h3"]);
-    assert!(handshake(stage.address(), nothing_in_common).is_err(), "no protocol in common");
+    assert!(
+        handshake(stage.address(), nothing_in_common).is_err(),
+        "no protocol in common"
+    );
     eventually(&stage.edge, "each handshake is counted", |_| {
         (stage.handshakes("ok"), stage.handshakes("incompatible")) == (7.0, 1.0)
     });
@@ -93,7 +113,10 @@ fn http_2_is_offered_only_if_enabled() {
     let agreed = handshake(stage.address(), both).expect("a protocol in common");
     assert_eq!(agreed.1.as_deref(), Some("http/1.1"));
     let only_h2 = stage.pair.config(ANY, &["h2"]);
-    assert!(handshake(stage.address(), only_h2).is_err(), "there is nothing else to choose");
+    assert!(
+        handshake(stage.address(), only_h2).is_err(),
+        "there is nothing else to choose"
+    );
 }
 
 #[test]
@@ -144,7 +167,9 @@ fn older_versions_of_tls_are_refused() {
         let is_refused = matches!(answer.get(5..), Some([2, 40 | 70]));
         assert!(is_refused, "TLS 1.{}: {answer:?}", minor - 1);
     }
-    eventually(&stage.edge, "both are counted", |_| stage.handshakes("incompatible") == 2.0);
+    eventually(&stage.edge, "both are counted", |_| {
+        stage.handshakes("incompatible") == 2.0
+    });
 }
 
 #[test]
@@ -153,8 +178,13 @@ fn plain_http_on_a_tls_port_gets_nothing() {
     let mut client = Client::connect(stage.address());
     client.send(Request::post(QUESTION).bytes());
     let came = client.rest().unwrap_or_default();
-    assert!(came.len() <= 7 && !came.starts_with(b"HTTP"), "an alert at most: {came:?}");
-    eventually(&stage.edge, "it is counted", |_| stage.handshakes("not_tls") == 1.0);
+    assert!(
+        came.len() <= 7 && !came.starts_with(b"HTTP"),
+        "an alert at most: {came:?}"
+    );
+    eventually(&stage.edge, "it is counted", |_| {
+        stage.handshakes("not_tls") == 1.0
+    });
     assert_eq!(stage.node.connections(), 0, "and nothing was requested");
 }
 
@@ -164,13 +194,23 @@ fn no_listener_speaks_http_2_in_the_clear() {
     let edge = Edge::start(&node);
     let mut client = edge.client();
     client.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    assert_error(&client.response(), "invalid_request", "null", "a preface of HTTP/2");
+    assert_error(
+        &client.response(),
+        "invalid_request",
+        "null",
+        "a preface of HTTP/2",
+    );
     client.ends("there is nothing more to say");
     let upgrade = Request::post(QUESTION)
         .with("Connection", "Upgrade, HTTP2-Settings")
         .with("Upgrade", "h2c")
         .with("HTTP2-Settings", "AAMAAABkAAQAAP__");
-    assert_result(&edge.ask(&upgrade), "7", RESULT, "an upgrade is not taken up");
+    assert_result(
+        &edge.ask(&upgrade),
+        "7",
+        RESULT,
+        "an upgrade is not taken up",
+    );
 }
 
 #[test]
@@ -181,11 +221,19 @@ fn a_stalled_handshake_times_out() {
         let mut client = Client::connect(stage.address());
         client.send(bytes);
         client.ends("a handshake that takes too long");
-        assert!(ABOUT_A_SECOND.contains(&start.elapsed()), "took {:?}", start.elapsed());
+        assert!(
+            ABOUT_A_SECOND.contains(&start.elapsed()),
+            "took {:?}",
+            start.elapsed()
+        );
     }
-    eventually(&stage.edge, "both are counted", |_| stage.handshakes("timeout") == 2.0);
+    eventually(&stage.edge, "both are counted", |_| {
+        stage.handshakes("timeout") == 2.0
+    });
     drop(Client::connect(stage.address()));
-    eventually(&stage.edge, "so is one that leaves", |_| stage.handshakes("gone") == 1.0);
+    eventually(&stage.edge, "so is one that leaves", |_| {
+        stage.handshakes("gone") == 1.0
+    });
 }
 
 #[test]
@@ -195,12 +243,18 @@ fn a_handshake_takes_a_place_among_the_connections() {
     let open = |metrics: &std::collections::BTreeMap<String, f64>| {
         series(metrics, "portcullis_connections", &["surface=\"gateway\""])
     };
-    eventually(&stage.edge, "it has the place", |metrics| open(metrics) == 1.0);
+    eventually(&stage.edge, "it has the place", |metrics| {
+        open(metrics) == 1.0
+    });
     let refused = handshake(stage.address(), stage.pair.config(ANY, &[]));
     assert!(refused.is_err(), "there is no second place");
-    stage.edge.line("the refusal", |line| line["reason"] == "overloaded");
+    stage
+        .edge
+        .line("the refusal", |line| line["reason"] == "overloaded");
     drop(silent);
-    eventually(&stage.edge, "the place is free", |metrics| open(metrics) == 0.0);
+    eventually(&stage.edge, "the place is free", |metrics| {
+        open(metrics) == 0.0
+    });
     handshake(stage.address(), stage.pair.config(ANY, &[])).expect("the place is taken again");
 }
 
@@ -208,8 +262,13 @@ fn a_handshake_takes_a_place_among_the_connections() {
 fn an_untrusting_client_is_counted() {
     let stage = Stage::new(&[]);
     let stranger = Pair::new().config(&[&TLS12], &[]);
-    assert!(handshake(stage.address(), stranger).is_err(), "it trusts another certificate");
-    eventually(&stage.edge, "it is counted", |_| stage.handshakes("refused") == 1.0);
+    assert!(
+        handshake(stage.address(), stranger).is_err(),
+        "it trusts another certificate"
+    );
+    eventually(&stage.edge, "it is counted", |_| {
+        stage.handshakes("refused") == 1.0
+    });
 }
 
 #[test]
@@ -219,14 +278,25 @@ fn sighup_presents_a_new_certificate() {
     assert_result(&open.ask(&Request::post(QUESTION)), "7", RESULT, "before");
     let now = metrics(&stage.edge);
     assert_eq!(series(&now, NOT_AFTER, &["surface=\"gateway\""]), YEAR_4096);
-    assert!(!now.keys().any(|name| name.starts_with(NOT_AFTER) && name.contains("admin")));
+    assert!(
+        !now.keys()
+            .any(|name| name.starts_with(NOT_AFTER) && name.contains("admin"))
+    );
 
     let next = Pair::until(3000);
     next.write(&stage.folder);
     stage.reload();
     handshake(stage.address(), next.config(ANY, &[])).expect("the new certificate");
-    assert!(handshake(stage.address(), stage.pair.config(ANY, &[])).is_err(), "not the old one");
-    assert_result(&open.ask(&Request::post(QUESTION)), "7", RESULT, "the connection goes on");
+    assert!(
+        handshake(stage.address(), stage.pair.config(ANY, &[])).is_err(),
+        "not the old one"
+    );
+    assert_result(
+        &open.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "the connection goes on",
+    );
     let end = series(&metrics(&stage.edge), NOT_AFTER, &["surface=\"gateway\""]);
     assert!(end < YEAR_4096, "the end of the new one is shown: {end}");
 }
@@ -237,7 +307,11 @@ fn an_unusable_certificate_keeps_the_old_one() {
     handshake(stage.address(), stage.pair.config(ANY, &[])).expect("it is up");
     let other = Pair::new();
     for (name, text, word) in [
-        ("edge.key", other.key.as_str(), "is not that of the first certificate"),
+        (
+            "edge.key",
+            other.key.as_str(),
+            "is not that of the first certificate",
+        ),
         ("edge.key", "no key at all", "private key in PEM"),
         ("edge.pem", "no certificate at all", "certificates in PEM"),
     ] {
@@ -257,20 +331,33 @@ fn sighup_switches_tls_and_http_2() {
     let stage = Stage::new(&[]);
     let both = || stage.pair.config(ANY, &["h2", "http/1.1"]);
     handshake(stage.address(), both()).expect("it is up");
-    stage.edge.rewrite(&stage.setup.clone().set("gateway.tls.http2", "false"));
+    stage
+        .edge
+        .rewrite(&stage.setup.clone().set("gateway.tls.http2", "false"));
     stage.edge.signal("HUP");
-    stage.edge.line("the change", |line| line["key"] == "gateway.tls.http2");
+    stage
+        .edge
+        .line("the change", |line| line["key"] == "gateway.tls.http2");
     let agreed = handshake(stage.address(), both()).expect("a protocol in common");
     assert_eq!(agreed.1.as_deref(), Some("http/1.1"), "HTTP/2 is off");
     let plain = stage.setup.clone();
-    let plain = plain.unset("gateway.tls.certificate_file").unset("gateway.tls.key_file");
+    let plain = plain
+        .unset("gateway.tls.certificate_file")
+        .unset("gateway.tls.key_file");
     stage.edge.rewrite(&plain);
     stage.edge.signal("HUP");
     stage.edge.line("the change", |line| {
         line["key"] == "gateway.tls.key_file" && line["effective"] == "now"
     });
-    assert_result(&stage.edge.ask(&Request::post(QUESTION)), "7", RESULT, "in the clear");
-    let shown = metrics(&stage.edge).keys().any(|name| name.starts_with(NOT_AFTER));
+    assert_result(
+        &stage.edge.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "in the clear",
+    );
+    let shown = metrics(&stage.edge)
+        .keys()
+        .any(|name| name.starts_with(NOT_AFTER));
     assert!(!shown, "there is no certificate any more");
 }
 
@@ -291,16 +378,36 @@ fn check_and_serve_name_every_tls_mistake() {
     let setup = secured(Setup::before(Node::nowhere()), "gateway", &folder);
     let setup = secured(setup, "admin", &folder);
     for (certificate, key, words) in [
-        (pair.certificate.as_str(), other.key.as_str(), &["is not that of the first"][..]),
-        ("no PEM", "no PEM", &["certificates in PEM", "a private key in PEM"]),
-        (&other.key, &pair.certificate, &["certificates in PEM", "a private key in PEM"]),
+        (
+            pair.certificate.as_str(),
+            other.key.as_str(),
+            &["is not that of the first"][..],
+        ),
+        (
+            "no PEM",
+            "no PEM",
+            &["certificates in PEM", "a private key in PEM"],
+        ),
+        (
+            &other.key,
+            &pair.certificate,
+            &["certificates in PEM", "a private key in PEM"],
+        ),
         (
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
             &pair.key,
             &["is not X.509"],
         ),
-        ("-----BEGIN CERTIFICATE-----\nA", &pair.key, &["certificates in PEM"]),
-        (X509_V1, &pair.key, &["is X.509 v1, which TLS clients refuse"]),
+        (
+            "-----BEGIN CERTIFICATE-----\nA",
+            &pair.key,
+            &["certificates in PEM"],
+        ),
+        (
+            X509_V1,
+            &pair.key,
+            &["is X.509 v1, which TLS clients refuse"],
+        ),
     ] {
         folder.secret("edge.pem", certificate);
         folder.secret("edge.key", key);
@@ -345,10 +452,16 @@ fn a_certificate_that_has_ended_is_a_warning() {
     let output = setup.run("check");
     let stated = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{stated}");
-    assert!(stated.contains("the certificate ended on 2001-01-01T00:00:00Z"), "{stated}");
+    assert!(
+        stated.contains("the certificate ended on 2001-01-01T00:00:00Z"),
+        "{stated}"
+    );
     let edge = setup.start();
     edge.line("the warning", |line| {
-        line["level"] == "warn" && line["message"].as_str().is_some_and(|m| m.contains("ended on"))
+        line["level"] == "warn"
+            && line["message"]
+                .as_str()
+                .is_some_and(|m| m.contains("ended on"))
     });
     let refused = handshake(edge.gateway(), ended.config(ANY, &[]));
     assert!(refused.is_err(), "clients refuse it, not the edge");
@@ -361,12 +474,19 @@ fn relative_paths_resolve_among_the_credentials() {
     let setup = Setup::before(node.address())
         .set("gateway.tls.certificate_file", "\"edge.pem\"")
         .set("gateway.tls.key_file", "\"edge.key\"")
-        .environment("CREDENTIALS_DIRECTORY", &folder.path().display().to_string())
+        .environment(
+            "CREDENTIALS_DIRECTORY",
+            &folder.path().display().to_string(),
+        )
         .environment("PORTCULLIS__GATEWAY__TLS__HTTP2", "false");
     let edge = setup.start();
     let agreed = handshake(edge.gateway(), pair.config(ANY, &["h2", "http/1.1"]));
     let agreed = agreed.expect("the credentials are the pair");
-    assert_eq!(agreed.1.as_deref(), Some("http/1.1"), "and a variable overrides a key");
+    assert_eq!(
+        agreed.1.as_deref(),
+        Some("http/1.1"),
+        "and a variable overrides a key"
+    );
 }
 
 #[test]
@@ -378,8 +498,14 @@ fn a_reload_reads_renewed_credentials() {
     let setup = Setup::before(node.address())
         .set("gateway.tls.certificate_file", "\"edge.pem\"")
         .set("gateway.tls.key_file", "\"edge.key\"")
-        .environment("CREDENTIALS_DIRECTORY", &folder.path().display().to_string())
-        .environment("RENEWED_CREDENTIALS_DIRECTORY", &place.display().to_string());
+        .environment(
+            "CREDENTIALS_DIRECTORY",
+            &folder.path().display().to_string(),
+        )
+        .environment(
+            "RENEWED_CREDENTIALS_DIRECTORY",
+            &place.display().to_string(),
+        );
     let edge = setup.start();
     handshake(edge.gateway(), pair.config(ANY, &[])).expect("those of the start");
     next.write(&renewed);
@@ -388,7 +514,9 @@ fn a_reload_reads_renewed_credentials() {
         std::fs::rename(renewed.path().join(name), place.join(name)).unwrap();
     }
     edge.signal("HUP");
-    edge.line("the reload", |line| line["message"] == "the certificate was reloaded");
+    edge.line("the reload", |line| {
+        line["message"] == "the certificate was reloaded"
+    });
     handshake(edge.gateway(), next.config(ANY, &[])).expect("those of the reload");
 }
 
@@ -397,7 +525,10 @@ fn a_reload_names_only_a_changed_certificate() {
     let stage = Stage::new(&[]);
     let named = || {
         let lines = stage.edge.lines();
-        lines.into_iter().filter(|line| line.contains("the certificate was reloaded")).count()
+        lines
+            .into_iter()
+            .filter(|line| line.contains("the certificate was reloaded"))
+            .count()
     };
     stage.reload();
     assert_eq!(named(), 0, "it is the same");
@@ -419,10 +550,22 @@ fn an_unusable_certificate_closes_its_surface_only() {
     let setup = secured(Setup::before(node.address()), "sidecar", &folder)
         .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("sidecar.base_url", "\"https://portcullis.test\"")
-        .set("store.url", &format!("\"sqlite:{}\"", folder.file("store.db")));
-    assert_eq!(setup.run("check").status.code(), Some(1), "a check still fails");
+        .set(
+            "store.url",
+            &format!("\"sqlite:{}\"", folder.file("store.db")),
+        );
+    assert_eq!(
+        setup.run("check").status.code(),
+        Some(1),
+        "a check still fails"
+    );
     let edge = setup.start();
-    assert_result(&edge.ask(&Request::post(QUESTION)), "7", RESULT, "the gateway serves");
+    assert_result(
+        &edge.ask(&Request::post(QUESTION)),
+        "7",
+        RESULT,
+        "the gateway serves",
+    );
     let mut plain = Client::connect(edge.sidecar());
     plain.send(Request::new("GET", "/sitemap.xml").bytes());
     plain.ends("nothing is said in the clear");
@@ -441,12 +584,18 @@ fn the_admin_listener_can_be_secured_too() {
     let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::new());
     pair.write(&folder);
     let edge = secured(Setup::before(node.address()), "admin", &folder).start();
-    let ready = pair.client(edge.admin()).ask(&Request::new("GET", "/readyz"));
+    let ready = pair
+        .client(edge.admin())
+        .ask(&Request::new("GET", "/readyz"));
     assert_eq!((ready.status, ready.text()), (200, "ok\n"));
     let mut client = crate::support::client2::Client2::connect(edge.admin(), &pair);
     for _ in 0..2 {
         let ready = client.ask(&Request::new("GET", "/readyz"));
-        assert_eq!((ready.status, ready.text()), (200, "ok\n"), "over HTTP/2, on one connection");
+        assert_eq!(
+            (ready.status, ready.text()),
+            (200, "ok\n"),
+            "over HTTP/2, on one connection"
+        );
     }
     let plain = edge.ask(&Request::post(QUESTION));
     assert_common(&plain, "the gateway next to it speaks in the clear");

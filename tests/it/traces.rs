@@ -25,13 +25,17 @@ fn setup(node: &Node, collector: &Collector) -> Setup {
 }
 
 fn ask_with(edge: &Edge, flags: &str) -> u16 {
-    edge.ask(&Request::post(QUESTION).with("traceparent", &traceparent(flags))).status
+    edge.ask(&Request::post(QUESTION).with("traceparent", &traceparent(flags)))
+        .status
 }
 
 /// The `traceparent` of a call to the node.
 fn sent(call: &Call) -> Option<String> {
     let headers = call.headers().into_iter();
-    headers.filter(|(name, _)| name == "traceparent").map(|(_, value)| value).next()
+    headers
+        .filter(|(name, _)| name == "traceparent")
+        .map(|(_, value)| value)
+        .next()
 }
 
 /// Ends the process, which exports what it has: all spans.
@@ -49,13 +53,31 @@ fn a_trusted_peers_trace_continues_at_the_node() {
     let response = edge.ask(&request);
     assert_eq!(response.status, 200, "it is answered");
     let spans = collector.wait_for(2);
-    let [request, call] = spans.as_slice() else { panic!("two spans: {spans:?}") };
-    assert_eq!((&*request.trace, &*request.parent), (TRACE, PARENT), "of the peer's trace");
-    assert_eq!((request.name.as_str(), request.kind), ("POST /rpc", 2), "a server's span");
-    assert_eq!((call.name.as_str(), call.kind), ("starknet_blockNumber", 3), "a client's span");
+    let [request, call] = spans.as_slice() else {
+        panic!("two spans: {spans:?}")
+    };
+    assert_eq!(
+        (&*request.trace, &*request.parent),
+        (TRACE, PARENT),
+        "of the peer's trace"
+    );
+    assert_eq!(
+        (request.name.as_str(), request.kind),
+        ("POST /rpc", 2),
+        "a server's span"
+    );
+    assert_eq!(
+        (call.name.as_str(), call.kind),
+        ("starknet_blockNumber", 3),
+        "a client's span"
+    );
     call.assert_part_of(request);
     let expected = format!("00-{TRACE}-{}-01", call.id);
-    assert_eq!(sent(&node.calls()[0]), Some(expected), "the call is the node's parent");
+    assert_eq!(
+        sent(&node.calls()[0]),
+        Some(expected),
+        "the call is the node's parent"
+    );
     for (span, key, value) in [
         (request, "http.request.method", "POST"),
         (request, "http.route", "/rpc"),
@@ -82,9 +104,19 @@ fn a_trusted_peers_trace_continues_at_the_node() {
 fn assert_unsampled(edge: Edge, flags: &str, (node, collector): (&Node, &Collector)) -> String {
     assert_eq!(ask_with(&edge, flags), 200, "it is answered");
     let node_sent = sent(&node.calls()[0]).expect("the trace continues");
-    assert!(node_sent.starts_with(&format!("00-{TRACE}-")), "{node_sent}");
-    assert!(node_sent.ends_with("-00"), "the node does not record it: {node_sent}");
-    assert_eq!(spans_at_the_end(edge, collector).len(), 0, "nothing is recorded");
+    assert!(
+        node_sent.starts_with(&format!("00-{TRACE}-")),
+        "{node_sent}"
+    );
+    assert!(
+        node_sent.ends_with("-00"),
+        "the node does not record it: {node_sent}"
+    );
+    assert_eq!(
+        spans_at_the_end(edge, collector).len(),
+        0,
+        "nothing is recorded"
+    );
     node_sent
 }
 
@@ -98,9 +130,14 @@ fn a_trusted_peer_can_decide_against_a_record() {
 #[test]
 fn a_public_clients_flag_is_ignored() {
     let (node, collector) = (Node::start(good), Collector::start());
-    let edge = setup(&node, &collector).set("gateway.trusted_proxies", "[]").start();
+    let edge = setup(&node, &collector)
+        .set("gateway.trusted_proxies", "[]")
+        .start();
     let node_sent = assert_unsampled(edge, "01", (&node, &collector));
-    assert!(!node_sent.contains(PARENT), "a changed flag has a new parent: {node_sent}");
+    assert!(
+        !node_sent.contains(PARENT),
+        "a changed flag has a new parent: {node_sent}"
+    );
 }
 
 #[test]
@@ -118,7 +155,10 @@ fn the_ratio_decides_without_a_trusted_peer() {
     let edge = setup.set("trace.ratio", "1").start();
     let public = Request::post(QUESTION).with("traceparent", &traceparent("00"));
     let secret = "0x5ec4e7";
-    let (unknown, read) = (format!("/{secret}?a={secret}"), rpc(secret, "starknet_chainId", "[]"));
+    let (unknown, read) = (
+        format!("/{secret}?a={secret}"),
+        rpc(secret, "starknet_chainId", "[]"),
+    );
     let requests = [
         public,
         Request::post(read.replace(secret, "\"0x5ec4e7\"")).with("X-Request-Id", "0x5ec4e7-abc"),
@@ -137,16 +177,44 @@ fn the_ratio_decides_without_a_trusted_peer() {
     let spans = collector.wait_for(7);
     let requests: Vec<_> = spans.iter().filter(|span| span.kind == 2).collect();
     let names: Vec<_> = requests.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, ["POST /rpc", "POST /rpc", "POST /rpc", "GET", "GET /healthz"]);
+    assert_eq!(
+        names,
+        ["POST /rpc", "POST /rpc", "POST /rpc", "GET", "GET /healthz"]
+    );
     let parents: Vec<_> = requests.iter().map(|span| span.parent.as_str()).collect();
-    assert_eq!(parents, [PARENT, "", "", "", ""], "the first one is part of the client's trace");
-    assert_eq!(line["trace_id"], requests[1].trace.as_str(), "the log names the new trace");
-    let reasons: Vec<_> = requests.iter().map(|span| span.attribute("portcullis.reason")).collect();
-    assert_eq!(reasons, [None, None, Some("invalid_params"), Some("not_found"), None]);
-    assert!(spans.iter().all(|span| !span.is_error), "a refusal is the client's error");
-    let exports: Vec<_> = collector.0.calls().into_iter().map(|call| call.body).collect();
+    assert_eq!(
+        parents,
+        [PARENT, "", "", "", ""],
+        "the first one is part of the client's trace"
+    );
+    assert_eq!(
+        line["trace_id"],
+        requests[1].trace.as_str(),
+        "the log names the new trace"
+    );
+    let reasons: Vec<_> = requests
+        .iter()
+        .map(|span| span.attribute("portcullis.reason"))
+        .collect();
+    assert_eq!(
+        reasons,
+        [None, None, Some("invalid_params"), Some("not_found"), None]
+    );
+    assert!(
+        spans.iter().all(|span| !span.is_error),
+        "a refusal is the client's error"
+    );
+    let exports: Vec<_> = collector
+        .0
+        .calls()
+        .into_iter()
+        .map(|call| call.body)
+        .collect();
     let text = String::from_utf8(exports.concat()).expect("JSON");
-    assert!(!text.contains("5ec4e7"), "no text of a client is in a span: {text}");
+    assert!(
+        !text.contains("5ec4e7"),
+        "no text of a client is in a span: {text}"
+    );
 }
 
 #[test]
@@ -154,23 +222,44 @@ fn followers_wait_for_a_shared_call() {
     let (latch, collector) = (Latch::default(), Collector::start());
     let hold = latch.clone();
     let node = Node::start(move |call| {
-        [vec![Act::Hold(hold.clone())], good(call)].into_iter().flatten().collect()
+        [vec![Act::Hold(hold.clone())], good(call)]
+            .into_iter()
+            .flatten()
+            .collect()
     });
     let edge = setup(&node, &collector).set("trace.ratio", "1.0").start();
     let mut clients = [edge.client(), edge.client()];
-    assert!(clients[0].send(Request::post(QUESTION).bytes()), "the edge listens");
+    assert!(
+        clients[0].send(Request::post(QUESTION).bytes()),
+        "the edge listens"
+    );
     node.wait_for_calls(1);
-    assert!(clients[1].send(Request::post(QUESTION).bytes()), "the edge listens");
+    assert!(
+        clients[1].send(Request::post(QUESTION).bytes()),
+        "the edge listens"
+    );
     eventually(&edge, "one call is shared", |now| {
-        series(now, "portcullis_calls_total", &["\"starknet_blockNumber\"", "\"shared\""]) == 1.0
+        series(
+            now,
+            "portcullis_calls_total",
+            &["\"starknet_blockNumber\"", "\"shared\""],
+        ) == 1.0
     });
     latch.open();
-    clients.iter_mut().for_each(|client| assert_eq!(client.response().status, 200));
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.response().status, 200));
     let spans = collector.wait_for(4);
     for (name, kind) in [("starknet_blockNumber", 3), ("shared call", 1)] {
-        let stage = spans.iter().find(|span| span.name == name).expect("each waited");
+        let stage = spans
+            .iter()
+            .find(|span| span.name == name)
+            .expect("each waited");
         assert_eq!(stage.kind, kind, "{name}");
-        let parent = spans.iter().find(|span| span.id == stage.parent).expect("its request");
+        let parent = spans
+            .iter()
+            .find(|span| span.id == stage.parent)
+            .expect("its request");
         stage.assert_part_of(parent);
     }
 }
@@ -179,12 +268,29 @@ fn followers_wait_for_a_shared_call() {
 fn failed_requests_are_recorded() {
     let node = Node::start(|_| send(sized("500 Internal Server Error", &[], "")));
     let collector = Collector::start();
-    let edge = setup(&node, &collector).set("trace.per_second", "100").start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 502, "the node fails");
+    let edge = setup(&node, &collector)
+        .set("trace.per_second", "100")
+        .start();
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        502,
+        "the node fails"
+    );
     let spans = collector.wait_for(2);
-    assert!(spans.iter().all(|span| span.is_error), "both failed: {spans:?}");
-    assert_eq!(spans[0].attribute("error.type"), Some("upstream_status"), "{spans:?}");
-    assert_eq!(spans[0].attribute("http.response.status_code"), Some("502"), "{spans:?}");
+    assert!(
+        spans.iter().all(|span| span.is_error),
+        "both failed: {spans:?}"
+    );
+    assert_eq!(
+        spans[0].attribute("error.type"),
+        Some("upstream_status"),
+        "{spans:?}"
+    );
+    assert_eq!(
+        spans[0].attribute("http.response.status_code"),
+        Some("502"),
+        "{spans:?}"
+    );
     spans[1].assert_part_of(&spans[0]);
 }
 
@@ -201,11 +307,23 @@ fn slow_requests_are_recorded() {
     let collector = Collector::start();
     let setup = setup(&node, &collector).set("trace.per_second", "100");
     let edge = setup.set("trace.slow", "\"100ms\"").start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it is answered");
-    assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200, "it is fast");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "it is answered"
+    );
+    assert_eq!(
+        edge.ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "it is fast"
+    );
     let spans = spans_at_the_end(edge, &collector);
     let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, ["POST /rpc", "starknet_blockNumber"], "only the slow one");
+    assert_eq!(
+        names,
+        ["POST /rpc", "starknet_blockNumber"],
+        "only the slow one"
+    );
 }
 
 #[test]
@@ -218,7 +336,10 @@ fn a_write_has_a_span_for_each_stage() {
         _ => honest(call),
     };
     let collector = Collector::start();
-    let keys = [("trace.endpoint", &*collector.url()), ("trace.per_second", "0")];
+    let keys = [
+        ("trace.endpoint", &*collector.url()),
+        ("trace.per_second", "0"),
+    ];
     let stage = Stage::with_script(willing, &keys);
     let body = r#"{"recipient":"0x9","card_id":"7"}"#;
     let request = post("/mint-card", body);
@@ -226,19 +347,46 @@ fn a_write_has_a_span_for_each_stage() {
     assert!(response.status < 300, "{}", response.text());
     let spans = collector.wait_for(6);
     let names: Vec<_> = spans.iter().map(|span| span.name.as_str()).collect();
-    assert_eq!(names, ["POST /mint-card", "pins", "queue", "sign", "send", "receipt"]);
-    assert_eq!(spans[0].attribute("portcullis.operation"), Some("mint-card"));
-    spans[1..].iter().for_each(|span| span.assert_part_of(&spans[0]));
+    assert_eq!(
+        names,
+        [
+            "POST /mint-card",
+            "pins",
+            "queue",
+            "sign",
+            "send",
+            "receipt"
+        ]
+    );
+    assert_eq!(
+        spans[0].attribute("portcullis.operation"),
+        Some("mint-card")
+    );
+    spans[1..]
+        .iter()
+        .for_each(|span| span.assert_part_of(&spans[0]));
     let expected = format!("00-{TRACE}-{}-01", spans[4].id);
-    assert_eq!(sent(&stage.adds()[0]), Some(expected), "the node's parent is the span of the call");
+    assert_eq!(
+        sent(&stage.adds()[0]),
+        Some(expected),
+        "the node's parent is the span of the call"
+    );
 }
 
 #[test]
 fn the_last_spans_are_exported_before_the_end() {
     let (node, collector) = (Node::start(good), Collector::start());
     let edge = setup(&node, &collector).set("trace.ratio", "1.0").start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it is answered");
-    assert_eq!(spans_at_the_end(edge, &collector).len(), 2, "nothing is lost by a restart");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "it is answered"
+    );
+    assert_eq!(
+        spans_at_the_end(edge, &collector).len(),
+        2,
+        "nothing is lost by a restart"
+    );
 }
 
 /// Waits until spans have this outcome.
@@ -253,13 +401,19 @@ fn a_collector_that_refuses_gets_no_retry() {
     for status in ["400 Bad Request", "404 Not Found", "500 Oops", "302 Found"] {
         let node = Node::start(good);
         let collector = Collector::with(move |_| {
-            send(http(status, &["Location: http://127.0.0.1:1/", "Content-Length: 0"], ""))
+            send(http(
+                status,
+                &["Location: http://127.0.0.1:1/", "Content-Length: 0"],
+                "",
+            ))
         });
         let edge = setup(&node, &collector).set("trace.ratio", "1.0").start();
         assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "{status}");
         wait_for_outcome(&edge, "\"refused\"");
         assert_eq!(collector.0.calls().len(), 1, "{status}: once");
-        edge.line(status, |line| line["message"] == "the collector does not accept spans");
+        edge.line(status, |line| {
+            line["message"] == "the collector does not accept spans"
+        });
     }
 }
 
@@ -275,11 +429,25 @@ fn a_busy_collector_gets_the_spans_again() {
         ],
     });
     let edge = setup(&node, &collector).set("trace.ratio", "1.0").start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "it is answered");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "it is answered"
+    );
     wait_for_outcome(&edge, "\"exported\"");
-    let bodies: Vec<_> = collector.0.calls().into_iter().map(|call| call.body).collect();
-    assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same spans, twice");
-    edge.line("recovery", |line| line["message"] == "the collector accepts spans again");
+    let bodies: Vec<_> = collector
+        .0
+        .calls()
+        .into_iter()
+        .map(|call| call.body)
+        .collect();
+    assert!(
+        bodies.len() == 2 && bodies[0] == bodies[1],
+        "the same spans, twice"
+    );
+    edge.line("recovery", |line| {
+        line["message"] == "the collector accepts spans again"
+    });
 }
 
 #[test]
@@ -290,10 +458,18 @@ fn an_unreachable_or_hanging_collector_delays_no_request() {
     let setup = setup(&node, &unused).set("trace.ratio", "1.0");
     let lost = setup.clone().set("trace.endpoint", &nowhere).start();
     let edge = setup.set("trace.endpoint", &hanging.url()).start();
-    assert_eq!(lost.ask(&Request::post(QUESTION)).status, 200, "no request waits for a collector");
+    assert_eq!(
+        lost.ask(&Request::post(QUESTION)).status,
+        200,
+        "no request waits for a collector"
+    );
     let mut client = Client::connect(edge.gateway());
     for _ in 0..100 {
-        assert_eq!(client.ask(&Request::post(QUESTION)).status, 200, "or for a slow one");
+        assert_eq!(
+            client.ask(&Request::post(QUESTION)).status,
+            200,
+            "or for a slow one"
+        );
     }
     spans_at_the_end(edge, &hanging);
     wait_for_outcome(&lost, "\"lost\"");

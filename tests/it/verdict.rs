@@ -25,8 +25,10 @@ fn event(edge: &Edge, condition: &str, message: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         edge.ask(&Request::post(QUESTION));
-        let found =
-            edge.lines().iter().find_map(|line| serde_json::from_str(line).ok().filter(is_it));
+        let found = edge
+            .lines()
+            .iter()
+            .find_map(|line| serde_json::from_str(line).ok().filter(is_it));
         if let Some(line) = found {
             return line;
         }
@@ -60,15 +62,24 @@ fn a_node_outage_is_an_event() {
     );
     let shown = metrics(&edge);
     assert_eq!(shown[r#"portcullis_condition{condition="node_url"}"#], 1.0);
-    assert_eq!(shown[r#"portcullis_condition_failing{condition="node_url"}"#], 1.0);
+    assert_eq!(
+        shown[r#"portcullis_condition_failing{condition="node_url"}"#],
+        1.0
+    );
     let began = r#"portcullis_condition_changes_total{change="began",condition="node_url"}"#;
-    assert_eq!(shown[began], 1.0, "it is one event, however many requests fail");
+    assert_eq!(
+        shown[began], 1.0,
+        "it is one event, however many requests fail"
+    );
     assert_eq!(shown[r#"portcullis_condition{condition="store"}"#], 0.0);
 
     let _back = Node::start_at(address, good);
     let up = event(&edge, "node_url", "node URL works again");
     assert_eq!(up["level"], "info");
-    assert!(up["lasted"].as_str().is_some_and(|time| time.contains('s')), "{up}");
+    assert!(
+        up["lasted"].as_str().is_some_and(|time| time.contains('s')),
+        "{up}"
+    );
     assert_eq!(verbose(&edge), (200, "verdict: ok\nready: ok\n".into()));
 }
 
@@ -86,7 +97,10 @@ fn requests_that_fail_are_an_event() {
     assert_eq!(begun["level"], "warn", "two of three are answered");
     assert_eq!(begun["subject"], "gateway");
     let cause = begun["cause"].as_str().unwrap_or_default();
-    assert!(cause.ends_with("of them upstream_status (502 Bad Gateway)"), "{cause}");
+    assert!(
+        cause.ends_with("of them upstream_status (502 Bad Gateway)"),
+        "{cause}"
+    );
     let (_, text) = verbose(&edge);
     assert!(
         text.starts_with("verdict: degraded\nready: ok\nrequests fail (gateway) since "),
@@ -112,7 +126,9 @@ fn readiness_includes_the_node_on_demand() {
 fn details_of_readiness_need_the_token() {
     let folder = Folder::new();
     let file = format!("\"{}\"", folder.secret("operator.token", &"t".repeat(40)));
-    let edge = Setup::before(Node::nowhere()).set("admin.token_file", &file).start();
+    let edge = Setup::before(Node::nowhere())
+        .set("admin.token_file", &file)
+        .start();
     assert_eq!(edge.admin_get("/readyz?verbose").status, 401);
     assert_eq!(edge.admin_get("/readyz").status, 200);
     assert_eq!(edge.admin_get("/readyz?other").status, 404);
@@ -120,7 +136,9 @@ fn details_of_readiness_need_the_token() {
 
 /// Waits for an event that no request causes.
 fn quiet_event(edge: &Edge, condition: &str, message: &str) -> Value {
-    edge.line(message, |line| line["condition"] == condition && line["message"] == message)
+    edge.line(message, |line| {
+        line["condition"] == condition && line["message"] == message
+    })
 }
 
 #[test]
@@ -155,11 +173,17 @@ fn a_certificate_that_ends_soon_is_an_event() {
     in_days(3).write(&folder);
     let edge = secured(Setup::before(node.address()), "gateway", &folder).start();
     let soon = quiet_event(&edge, "certificate", "certificate needs renewal");
-    assert_eq!((&soon["level"], &soon["subject"]), (&"warn".into(), &"gateway".into()));
+    assert_eq!(
+        (&soon["level"], &soon["subject"]),
+        (&"warn".into(), &"gateway".into())
+    );
     assert_eq!(soon["cause"], "it expires in 3 days");
     let (status, text) = verbose(&edge);
     assert_eq!(status, 200);
-    assert!(text.contains("verdict: degraded") && text.contains("3 days"), "{text}");
+    assert!(
+        text.contains("verdict: degraded") && text.contains("3 days"),
+        "{text}"
+    );
     in_days(30).write(&folder);
     edge.signal("HUP");
     let renewed = quiet_event(&edge, "certificate", "certificate valid");
@@ -177,7 +201,10 @@ fn a_store_that_goes_away_is_an_event() {
         .set("store.url", &format!("\"{url}\""))
         .start();
     let change = |statement: &'static str| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
             sqlx::raw_sql(statement).execute(&mut store).await.unwrap();
@@ -187,12 +214,22 @@ fn a_store_that_goes_away_is_an_event() {
     change("ALTER TABLE _sqlx_migrations RENAME TO gone");
     let away = quiet_event(&edge, "store", "store unreachable");
     assert_eq!(away["level"], "error", "what needs it fails");
-    assert!(away["cause"].as_str().is_some_and(|cause| !cause.is_empty()), "{away}");
+    assert!(
+        away["cause"]
+            .as_str()
+            .is_some_and(|cause| !cause.is_empty()),
+        "{away}"
+    );
     assert!(verbose(&edge).1.contains("verdict: failing"));
     change("ALTER TABLE gone RENAME TO _sqlx_migrations");
     let back = quiet_event(&edge, "store", "store reachable again");
     assert_eq!(back["level"], "info");
-    assert!(back["lasted"].as_str().is_some_and(|time| time.contains('s')), "{back}");
+    assert!(
+        back["lasted"]
+            .as_str()
+            .is_some_and(|time| time.contains('s')),
+        "{back}"
+    );
     assert_eq!(verbose(&edge).1, "verdict: ok\nready: ok\n");
 }
 
@@ -201,11 +238,13 @@ fn pins_that_a_restarted_chain_lost_are_an_event() {
     let (folder, is_empty) = (Folder::new(), Arc::new(AtomicBool::new(false)));
     let restarted = Arc::clone(&is_empty);
     let node =
-        Node::start(move |call| match (restarted.load(Ordering::Relaxed), method(call).as_str()) {
-            (true, "starknet_getBlockWithTxHashes") => block(call, 1_800_000_000),
-            (true, "starknet_getClassHashAt" | "starknet_call") => error(call, 20),
-            _ => honest(call),
-        });
+        Node::start(
+            move |call| match (restarted.load(Ordering::Relaxed), method(call).as_str()) {
+                (true, "starknet_getBlockWithTxHashes") => block(call, 1_800_000_000),
+                (true, "starknet_getClassHashAt" | "starknet_call") => error(call, 20),
+                _ => honest(call),
+            },
+        );
     let keys = [("relay.pins_max_age", "\"100ms\"")];
     let edge = stage::setup(node.address(), &folder, &keys).start();
     let ready = || {
@@ -223,7 +262,12 @@ fn pins_that_a_restarted_chain_lost_are_an_event() {
     until_ready_is(503);
     let lost = quiet_event(&edge, "pins", "pins lost: the relay writes nothing");
     assert_eq!(lost["level"], "error");
-    assert!(lost["cause"].as_str().is_some_and(|cause| cause.contains("not proven")), "{lost}");
+    assert!(
+        lost["cause"]
+            .as_str()
+            .is_some_and(|cause| cause.contains("not proven")),
+        "{lost}"
+    );
     is_empty.store(false, Ordering::Relaxed);
     until_ready_is(200);
     let proven = quiet_event(&edge, "pins", "pins proven: the relay writes");

@@ -33,11 +33,19 @@ const TIMES: [(i64, &str, &str); 8] = [
 fn library() -> &'static PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let (source, library) =
-            (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outages/clock.c"), scratch_path("so"));
+        let (source, library) = (
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/outages/clock.c"),
+            scratch_path("so"),
+        );
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O", "-o"]).arg(&library).arg(source);
-        assert!(compiler.status().unwrap().success(), "there is a C compiler");
+        compiler
+            .args(["-shared", "-fPIC", "-O", "-o"])
+            .arg(&library)
+            .arg(source);
+        assert!(
+            compiler.status().unwrap().success(),
+            "there is a C compiler"
+        );
         library
     })
 }
@@ -54,10 +62,19 @@ impl WallClock {
 
     /// Sets it, for a running process too.
     fn set(&self, seconds: i64) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
         // written in place, because the process has it mapped
-        let file = File::options().create(true).write(true).truncate(false).open(&self.0);
-        file.unwrap().write_all(&(seconds - now.cast_signed()).to_ne_bytes()).unwrap();
+        let file = File::options()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(&self.0);
+        file.unwrap()
+            .write_all(&(seconds - now.cast_signed()).to_ne_bytes())
+            .unwrap();
     }
 
     fn of(&self, setup: Setup) -> Setup {
@@ -73,7 +90,10 @@ fn setup(node: &Node, folder: &Folder) -> Setup {
     Setup::before(node.address())
         .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("sidecar.base_url", "\"http://127.0.0.1:1\"")
-        .set("store.url", &format!("\"sqlite:{}\"", folder.file("store.db")))
+        .set(
+            "store.url",
+            &format!("\"sqlite:{}\"", folder.file("store.db")),
+        )
 }
 
 /// Everything that shows a time answers, with that time.
@@ -83,7 +103,10 @@ fn serves(edge: &mut Edge, (_, rfc3339, http): (i64, &str, &str), id: &str) {
     let date = response.header("date").unwrap();
     assert!(date.contains(http), "{date} is not {http}");
     let line = edge.request_line(id);
-    assert!(line["time"].as_str().unwrap().starts_with(rfc3339), "{line}");
+    assert!(
+        line["time"].as_str().unwrap().starts_with(rfc3339),
+        "{line}"
+    );
     for path in ["/readyz?verbose", "/metrics", "/errors", "/history"] {
         assert_eq!(edge.admin_get(path).status, 200, "{http}: {path}");
     }
@@ -103,7 +126,11 @@ fn a_clock_that_steps_anywhere_ends_nothing() {
         clock.set(time.0);
         serves(&mut edge, time, &format!("clock-step-{number}"));
     }
-    let panics = edge.lines().iter().filter(|line| line.contains("panic")).count();
+    let panics = edge
+        .lines()
+        .iter()
+        .filter(|line| line.contains("panic"))
+        .count();
     assert_eq!(panics, 0, "{:?}", edge.lines());
     edge.signal("TERM");
     assert_eq!(edge.wait().code(), Some(0));
@@ -117,7 +144,10 @@ fn a_start_with_a_wrong_clock_serves_and_warns() {
         let clock = WallClock::at(&folder, time.0);
         let mut edge = clock.of(setup(&node, &folder)).start();
         serves(&mut edge, time, "after-a-start");
-        let warns = edge.lines().iter().any(|line| line.contains("the clock of this machine"));
+        let warns = edge
+            .lines()
+            .iter()
+            .any(|line| line.contains("the clock of this machine"));
         assert_eq!(warns, time.0 < TIMES[4].0, "{}: {:?}", time.1, edge.lines());
     }
 }
@@ -134,7 +164,11 @@ fn handshakes_need_no_time() {
         let response = pair.client(edge.gateway()).ask(&Request::post(QUESTION));
         assert_eq!(response.status, 200, "{}: {}", time.1, response.text());
     }
-    let panics = edge.lines().iter().filter(|line| line.contains("panic")).count();
+    let panics = edge
+        .lines()
+        .iter()
+        .filter(|line| line.contains("panic"))
+        .count();
     assert_eq!(panics, 0, "{:?}", edge.lines());
 }
 
@@ -146,14 +180,25 @@ fn a_node_has_no_valid_certificate_before_1970() {
     let port = secured_node(node.address(), &pair).port();
     let setup = Setup::before(node.address())
         .set("node.url", &format!("\"https://localhost:{port}/rpc\""))
-        .set("node.ca_file", &format!("\"{}\"", folder.secret("ca.pem", &pair.certificate)));
+        .set(
+            "node.ca_file",
+            &format!("\"{}\"", folder.secret("ca.pem", &pair.certificate)),
+        );
     let edge = clock.of(setup).start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 502, "it is not valid yet");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        502,
+        "it is not valid yet"
+    );
     clock.set(TIMES[7].0);
     let deadline = Instant::now() + PATIENCE;
     while edge.ask(&Request::post(QUESTION)).status != 200 {
         assert!(Instant::now() < deadline, "it is valid now");
     }
-    let panics = edge.lines().iter().filter(|line| line.contains("panic")).count();
+    let panics = edge
+        .lines()
+        .iter()
+        .filter(|line| line.contains("panic"))
+        .count();
     assert_eq!(panics, 0, "{:?}", edge.lines());
 }

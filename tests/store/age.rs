@@ -41,19 +41,26 @@ pub(crate) fn event(id: &str, subject: u64, status: AgeStatus, second: u32) -> S
         at(second)
     );
     let secret = || Secret::new(vec![7; 32]);
-    let digits: String =
-        hmac::sign(&secret(), body.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits: String = hmac::sign(&secret(), body.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let policy = WebhookPolicy {
         secrets: Secrets::new(vec![secret()]).unwrap(),
         age_bands: vec!["18_plus".to_owned()],
     };
     let signature = Signature::of([digits.as_bytes()]);
-    policy.inspect(signature, MediaType::Json, body.as_bytes(), NOW + DAY).unwrap()
+    policy
+        .inspect(signature, MediaType::Json, body.as_bytes(), NOW + DAY)
+        .unwrap()
 }
 
 async fn open(store: &Store, user: &str, subject: u64) {
-    let opening =
-        store.ages().open_session(user, &reference(subject), NOW, NOW + DAY).await.unwrap();
+    let opening = store
+        .ages()
+        .open_session(user, &reference(subject), NOW, NOW + DAY)
+        .await
+        .unwrap();
     assert_eq!(opening, Opening::Opened, "{user} {subject}");
 }
 
@@ -63,7 +70,12 @@ async fn take(store: &Store, event: &SignedEvent) -> EventOutcome {
 
 /// How the user stands now.
 async fn status(store: &Store, user: &str) -> Option<AgeStatus> {
-    store.ages().user(user, NOW).await.unwrap().map(|user| user.status)
+    store
+        .ages()
+        .user(user, NOW)
+        .await
+        .unwrap()
+        .map(|user| user.status)
 }
 
 pub(crate) async fn sessions_are_limited_per_minute_and_at_once(world: World) {
@@ -71,12 +83,22 @@ pub(crate) async fn sessions_are_limited_per_minute_and_at_once(world: World) {
     let mut numbers = 0..;
     let mut open = async |user: &str, now_us| {
         let name = reference(numbers.next().unwrap());
-        store.ages().open_session(user, &name, now_us, now_us + DAY).await.unwrap()
+        store
+            .ages()
+            .open_session(user, &name, now_us, now_us + DAY)
+            .await
+            .unwrap()
     };
     for second in 0..5 {
-        assert_eq!(open("u", NOW + second * SECOND).await, Opening::Opened, "{second}");
+        assert_eq!(
+            open("u", NOW + second * SECOND).await,
+            Opening::Opened,
+            "{second}"
+        );
     }
-    let full = Opening::TooMany { retry_at_us: NOW + 60 * SECOND };
+    let full = Opening::TooMany {
+        retry_at_us: NOW + 60 * SECOND,
+    };
     assert_eq!(open("u", NOW + 5 * SECOND).await, full);
     assert_eq!(open("u", NOW + 60 * SECOND - 1).await, full);
     assert_eq!(
@@ -85,28 +107,55 @@ pub(crate) async fn sessions_are_limited_per_minute_and_at_once(world: World) {
         "each user has limits of their own"
     );
     for minute in 1..6 {
-        assert_eq!(open("u", NOW + minute * 60 * SECOND).await, Opening::Opened, "{minute}");
+        assert_eq!(
+            open("u", NOW + minute * 60 * SECOND).await,
+            Opening::Opened,
+            "{minute}"
+        );
     }
-    let full = Opening::TooMany { retry_at_us: NOW + DAY };
+    let full = Opening::TooMany {
+        retry_at_us: NOW + DAY,
+    };
     assert_eq!(open("u", NOW + 600 * SECOND).await, full);
     assert_eq!(open("u", NOW + DAY).await, Opening::Opened, "one has ended");
-    assert!(matches!(open("u", NOW + DAY).await, Opening::TooMany { .. }));
-    assert_eq!(take(&store, &event("e", 1, Verified, 0)).await, Applied(Verified));
-    assert_eq!(open("u", NOW + DAY).await, Opening::Opened, "one is answered");
+    assert!(matches!(
+        open("u", NOW + DAY).await,
+        Opening::TooMany { .. }
+    ));
+    assert_eq!(
+        take(&store, &event("e", 1, Verified, 0)).await,
+        Applied(Verified)
+    );
+    assert_eq!(
+        open("u", NOW + DAY).await,
+        Opening::Opened,
+        "one is answered"
+    );
 }
 
 pub(crate) async fn five_of_parallel_sessions_are_opened(world: World) {
     let store = Arc::new(world.open().await);
-    let other = if world.is_sqlite() { Arc::clone(&store) } else { Arc::new(world.open().await) };
+    let other = if world.is_sqlite() {
+        Arc::clone(&store)
+    } else {
+        Arc::new(world.open().await)
+    };
     let mut tasks = JoinSet::new();
     for number in 0..20 {
         let store = Arc::clone(if number % 2 == 0 { &store } else { &other });
         tasks.spawn(async move {
-            store.ages().open_session("u", &reference(number), NOW, NOW + DAY).await.unwrap()
+            store
+                .ages()
+                .open_session("u", &reference(number), NOW, NOW + DAY)
+                .await
+                .unwrap()
         });
     }
     let openings = tasks.join_all().await;
-    let opened = openings.iter().filter(|opening| **opening == Opening::Opened).count();
+    let opened = openings
+        .iter()
+        .filter(|opening| **opening == Opening::Opened)
+        .count();
     assert_eq!(opened, 5);
 }
 
@@ -115,10 +164,20 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     assert_eq!(store.ages().user("u", NOW).await.unwrap(), None);
     open(&store, "u", 1).await;
     assert_eq!(status(&store, "u").await, Some(Pending));
-    assert_eq!(store.ages().user("u", NOW + DAY).await.unwrap(), None, "nothing was stored");
-    assert_eq!(take(&store, &event("e1", 1, Verified, 10)).await, Applied(Verified));
+    assert_eq!(
+        store.ages().user("u", NOW + DAY).await.unwrap(),
+        None,
+        "nothing was stored"
+    );
+    assert_eq!(
+        take(&store, &event("e1", 1, Verified, 10)).await,
+        Applied(Verified)
+    );
     let user = store.ages().user("u", NOW).await.unwrap().unwrap();
-    assert_eq!((user.status, user.age_band.as_deref()), (Verified, Some("18_plus")));
+    assert_eq!(
+        (user.status, user.age_band.as_deref()),
+        (Verified, Some("18_plus"))
+    );
     let (verified, expires) = (user.verified_us.unwrap(), user.expires_us.unwrap());
     assert_eq!(expires - verified, 600 * SECOND);
     for (now_us, expected) in [(expires - 1, Verified), (expires, Expired)] {
@@ -126,12 +185,29 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
         assert_eq!(user.status, expected, "at its end it reads as expired");
     }
     open(&store, "u", 2).await;
-    assert_eq!(status(&store, "u").await, Some(Verified), "a new session takes nothing away");
-    assert_eq!(take(&store, &event("e2", 2, Revoked, 5)).await, Applied(Revoked));
-    assert_eq!(status(&store, "u").await, Some(Verified), "what is older does not count");
-    assert_eq!(take(&store, &event("e3", 1, Revoked, 10)).await, Applied(Revoked));
+    assert_eq!(
+        status(&store, "u").await,
+        Some(Verified),
+        "a new session takes nothing away"
+    );
+    assert_eq!(
+        take(&store, &event("e2", 2, Revoked, 5)).await,
+        Applied(Revoked)
+    );
+    assert_eq!(
+        status(&store, "u").await,
+        Some(Verified),
+        "what is older does not count"
+    );
+    assert_eq!(
+        take(&store, &event("e3", 1, Revoked, 10)).await,
+        Applied(Revoked)
+    );
     let user = store.ages().user("u", NOW).await.unwrap().unwrap();
-    assert_eq!((user.status, user.age_band, user.verified_us), (Revoked, None, None));
+    assert_eq!(
+        (user.status, user.age_band, user.verified_us),
+        (Revoked, None, None)
+    );
 }
 
 pub(crate) async fn a_repeated_event_finds_its_first_outcome(world: World) {
@@ -144,13 +220,25 @@ pub(crate) async fn a_repeated_event_finds_its_first_outcome(world: World) {
     assert_eq!(take(&store, &applied).await, Applied(Verified));
     assert_eq!(take(&store, &stale).await, Stale);
     assert_eq!(take(&store, &invalid).await, Invalid);
-    assert_eq!(take(&store, &event("later", 1, Revoked, 12)).await, Applied(Revoked));
+    assert_eq!(
+        take(&store, &event("later", 1, Revoked, 12)).await,
+        Applied(Revoked)
+    );
     for restarts in 0..2 {
-        for (event, outcome) in
-            [(&applied, Verdict::Applied), (&stale, Verdict::Stale), (&invalid, Verdict::Invalid)]
-        {
-            let expected = Duplicate { outcome, state: Verified };
-            assert_eq!(take(&store, event).await, expected, "after {restarts} restarts");
+        for (event, outcome) in [
+            (&applied, Verdict::Applied),
+            (&stale, Verdict::Stale),
+            (&invalid, Verdict::Invalid),
+        ] {
+            let expected = Duplicate {
+                outcome,
+                state: Verified,
+            };
+            assert_eq!(
+                take(&store, event).await,
+                expected,
+                "after {restarts} restarts"
+            );
         }
         for other in [
             event("applied", 1, Verified, 13),
@@ -174,7 +262,11 @@ pub(crate) async fn events_of_unknown_subjects_are_not_stored(world: World) {
         assert_eq!(take(&store, &event).await, EventOutcome::UnknownSubject);
     }
     open(&store, "u", 1).await;
-    assert_eq!(take(&store, &event).await, Applied(Verified), "it came a moment too early");
+    assert_eq!(
+        take(&store, &event).await,
+        Applied(Verified),
+        "it came a moment too early"
+    );
 }
 
 /// Each at once with all others, over two stores where there can be two.
@@ -184,7 +276,11 @@ async fn take_at_once(
     events: Vec<SignedEvent>,
 ) -> (Store, Vec<EventOutcome>) {
     let store = Arc::new(store);
-    let other = if world.is_sqlite() { Arc::clone(&store) } else { Arc::new(world.open().await) };
+    let other = if world.is_sqlite() {
+        Arc::clone(&store)
+    } else {
+        Arc::new(world.open().await)
+    };
     let mut tasks = JoinSet::new();
     for (at, event) in events.into_iter().enumerate() {
         let store = Arc::clone(if at % 2 == 0 { &store } else { &other });
@@ -199,11 +295,19 @@ pub(crate) async fn one_of_parallel_equal_events_is_applied(world: World) {
     let mut store = world.open().await;
     for round in 0..3 {
         open(&store, "u", round).await;
-        let events = (0..50).map(|_| event(&format!("e{round}"), round, Verified, 10)).collect();
+        let events = (0..50)
+            .map(|_| event(&format!("e{round}"), round, Verified, 10))
+            .collect();
         let (again, outcomes) = take_at_once(&world, store, events).await;
         store = again;
-        let applied = outcomes.iter().filter(|one| **one == Applied(Verified)).count();
-        let repeated = Duplicate { outcome: Verdict::Applied, state: Verified };
+        let applied = outcomes
+            .iter()
+            .filter(|one| **one == Applied(Verified))
+            .count();
+        let repeated = Duplicate {
+            outcome: Verdict::Applied,
+            state: Verified,
+        };
         let repeated = outcomes.iter().filter(|one| **one == repeated).count();
         assert_eq!((applied, repeated), (1, 49), "{outcomes:?}");
     }
@@ -213,13 +317,25 @@ pub(crate) async fn one_of_parallel_events_with_one_id_counts(world: World) {
     let store = world.open().await;
     open(&store, "u", 0).await;
     open(&store, "v", 1).await;
-    let events = (0..40).map(|number| event("e", number % 4 / 2, Verified, 10)).collect();
+    let events = (0..40)
+        .map(|number| event("e", number % 4 / 2, Verified, 10))
+        .collect();
     let (store, outcomes) = take_at_once(&world, store, events).await;
     let count = |expected| outcomes.iter().filter(|one| **one == expected).count();
-    let repeated = Duplicate { outcome: Verdict::Applied, state: Verified };
-    assert_eq!((count(Applied(Verified)), count(repeated), count(Conflict)), (1, 19, 20));
+    let repeated = Duplicate {
+        outcome: Verdict::Applied,
+        state: Verified,
+    };
+    assert_eq!(
+        (count(Applied(Verified)), count(repeated), count(Conflict)),
+        (1, 19, 20)
+    );
     let one = status(&store, "u").await == Some(Verified);
-    assert_eq!(status(&store, "v").await == Some(Verified), !one, "and the other is as it was");
+    assert_eq!(
+        status(&store, "v").await == Some(Verified),
+        !one,
+        "and the other is as it was"
+    );
 }
 
 pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
@@ -233,14 +349,25 @@ pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
         let events = (0..5).map(|number| {
             let second = (number * 3 + round) % 5;
             let id = format!("e{round}-{number}");
-            event(&id, round * 5 + number, statuses[number as usize], second as u32 / 2)
+            event(
+                &id,
+                round * 5 + number,
+                statuses[number as usize],
+                second as u32 / 2,
+            )
         });
         let events: Vec<SignedEvent> = events.collect();
-        let newest =
-            events.iter().map(|event| (event.occurred_us(), event.status())).max().unwrap();
+        let newest = events
+            .iter()
+            .map(|event| (event.occurred_us(), event.status()))
+            .max()
+            .unwrap();
         let (again, outcomes) = take_at_once(&world, store, events).await;
         store = again;
-        assert!(outcomes.iter().all(|one| matches!(one, Applied(_))), "{outcomes:?}");
+        assert!(
+            outcomes.iter().all(|one| matches!(one, Applied(_))),
+            "{outcomes:?}"
+        );
         assert_eq!(status(&store, &user).await, Some(newest.1), "round {round}");
     }
 }
@@ -255,14 +382,20 @@ struct Model {
 impl Model {
     fn take(&mut self, subject: u64, event: &SignedEvent) -> EventOutcome {
         let (status, occurred_us) = (event.status(), event.occurred_us());
-        let pending = AgeRecord { status: Pending, last_occurred_us: None };
+        let pending = AgeRecord {
+            status: Pending,
+            last_occurred_us: None,
+        };
         let standing = self.subjects.entry(subject).or_insert(pending);
         match decide(*standing, status, occurred_us) {
             Verdict::Stale => return Stale,
             Verdict::Invalid => return Invalid,
             Verdict::Applied => {}
         }
-        let now = AgeRecord { status, last_occurred_us: Some(occurred_us) };
+        let now = AgeRecord {
+            status,
+            last_occurred_us: Some(occurred_us),
+        };
         *standing = now;
         if moves_user(self.user, status, occurred_us) {
             self.user = Some(now);
@@ -275,9 +408,24 @@ pub(crate) async fn every_order_of_events_follows_the_rules(world: World) {
     let store = world.open().await;
     // of two sessions of one user: subject, status, second
     let stories = [
-        [(0, Verified, 10), (0, Rejected, 20), (1, Pending, 15), (1, Verified, 25)],
-        [(0, Verified, 10), (0, Revoked, 10), (1, Expired, 10), (1, Verified, 10)],
-        [(0, Pending, 5), (0, Rejected, 10), (0, Expired, 15), (1, Revoked, 12)],
+        [
+            (0, Verified, 10),
+            (0, Rejected, 20),
+            (1, Pending, 15),
+            (1, Verified, 25),
+        ],
+        [
+            (0, Verified, 10),
+            (0, Revoked, 10),
+            (1, Expired, 10),
+            (1, Verified, 10),
+        ],
+        [
+            (0, Pending, 5),
+            (0, Rejected, 10),
+            (0, Expired, 15),
+            (1, Revoked, 12),
+        ],
     ];
     for (story, events) in stories.iter().enumerate() {
         for (run, order) in orders_of_four().into_iter().enumerate() {
@@ -290,7 +438,11 @@ pub(crate) async fn every_order_of_events_follows_the_rules(world: World) {
                 let (subject, then, second) = events[at];
                 let event = event(&format!("e{run}-{at}"), first + subject, then, second);
                 let expected = model.take(subject, &event);
-                assert_eq!(take(&store, &event).await, expected, "{events:?} as {order:?}: {at}");
+                assert_eq!(
+                    take(&store, &event).await,
+                    expected,
+                    "{events:?} as {order:?}: {at}"
+                );
                 let expected = model.user.map_or(Pending, |user| user.status);
                 let found = status(&store, &user).await;
                 assert_eq!(found, Some(expected), "{events:?} as {order:?}: {at}");

@@ -17,18 +17,34 @@ async fn snapshot(world: &World, viewer: &str, id: i64, built_us: i64, actors: &
                  ({place}, 'did:plc:{actor}', 'at://{actor}', 'similar', {built_us});"
         )
     };
-    world.raw(&actors.iter().enumerate().map(row).collect::<String>()).await.unwrap();
+    world
+        .raw(&actors.iter().enumerate().map(row).collect::<String>())
+        .await
+        .unwrap();
 }
 
 fn first() -> SuggestionQuery<'static> {
-    SuggestionQuery { viewer_did: VIEWER, blocked: &[], after: None, newer_than_us: 0, limit: 10 }
+    SuggestionQuery {
+        viewer_did: VIEWER,
+        blocked: &[],
+        after: None,
+        newer_than_us: 0,
+        limit: 10,
+    }
 }
 
 /// The snapshot, and the actors without `did:plc:`.
 async fn suggested(store: &Store, query: SuggestionQuery<'_>) -> Option<(i64, Vec<String>)> {
     let found = store.feeds().suggestions(&query).await.unwrap()?;
     let name = |did: &str| did.trim_start_matches("did:plc:").to_owned();
-    Some((found.snapshot_id, found.items.iter().map(|item| name(&item.actor_did)).collect()))
+    Some((
+        found.snapshot_id,
+        found
+            .items
+            .iter()
+            .map(|item| name(&item.actor_did))
+            .collect(),
+    ))
 }
 
 fn some(snapshot: i64, actors: &[&str]) -> Option<(i64, Vec<String>)> {
@@ -41,20 +57,53 @@ pub(crate) async fn the_newest_own_or_common_snapshot_serves(world: World) {
     snapshot(&world, "did:plc:other", 1, 1, &["x"]).await;
     assert_eq!(suggested(&store, first()).await, None);
     snapshot(&world, "*", 2, 2, &["a", "viewer", "b", "c"]).await;
-    assert_eq!(suggested(&store, first()).await, some(2, &["a", "b", "c"]), "never themselves");
+    assert_eq!(
+        suggested(&store, first()).await,
+        some(2, &["a", "b", "c"]),
+        "never themselves"
+    );
     snapshot(&world, VIEWER, 3, 3, &["d", "e"]).await;
     snapshot(&world, VIEWER, 4, 4, &["f", "e", "d"]).await;
     assert_eq!(suggested(&store, first()).await, some(4, &["f", "e", "d"]));
-    let found = store.feeds().suggestions(&first()).await.unwrap().unwrap().items.remove(0);
+    let found = store
+        .feeds()
+        .suggestions(&first())
+        .await
+        .unwrap()
+        .unwrap()
+        .items
+        .remove(0);
     assert_eq!((found.rank, found.reason.as_str()), (1, "similar"));
     assert_eq!(found.post_uri, "at://f");
     for (newer_than_us, expected) in [(3, Some(4)), (4, None)] {
-        let found = suggested(&store, SuggestionQuery { newer_than_us, ..first() }).await;
-        assert_eq!(found.map(|(id, _)| id), expected, "newer than {newer_than_us}");
+        let found = suggested(
+            &store,
+            SuggestionQuery {
+                newer_than_us,
+                ..first()
+            },
+        )
+        .await;
+        assert_eq!(
+            found.map(|(id, _)| id),
+            expected,
+            "newer than {newer_than_us}"
+        );
     }
     snapshot(&world, "*", 5, 9, &["g"]).await;
-    let found = suggested(&store, SuggestionQuery { newer_than_us: 4, ..first() }).await;
-    assert_eq!(found, some(5, &["g"]), "an own one that is too old is as good as none");
+    let found = suggested(
+        &store,
+        SuggestionQuery {
+            newer_than_us: 4,
+            ..first()
+        },
+    )
+    .await;
+    assert_eq!(
+        found,
+        some(5, &["g"]),
+        "an own one that is too old is as good as none"
+    );
 }
 
 pub(crate) async fn suggestion_pages_stay_in_their_snapshot(world: World) {
@@ -72,7 +121,12 @@ pub(crate) async fn suggestion_pages_stay_in_their_snapshot(world: World) {
         ((5, 1), 9, None),
     ] {
         let newer_than_us = 2;
-        let query = SuggestionQuery { after: Some(after), limit, newer_than_us, ..first() };
+        let query = SuggestionQuery {
+            after: Some(after),
+            limit,
+            newer_than_us,
+            ..first()
+        };
         assert_eq!(suggested(&store, query).await, expected, "{after:?}");
     }
 }
@@ -90,10 +144,21 @@ pub(crate) async fn followed_and_closed_accounts_are_not_suggested(world: World)
         .await
         .unwrap();
     let blocked = ["spam".to_owned()];
-    let query = SuggestionQuery { blocked: &blocked, ..first() };
+    let query = SuggestionQuery {
+        blocked: &blocked,
+        ..first()
+    };
     assert_eq!(suggested(&store, query).await, some(1, &["a", "c", "e"]));
-    let query = SuggestionQuery { after: Some((1, 1)), limit: 1, ..query };
-    assert_eq!(suggested(&store, query).await, some(1, &["c"]), "a page is filled up");
+    let query = SuggestionQuery {
+        after: Some((1, 1)),
+        limit: 1,
+        ..query
+    };
+    assert_eq!(
+        suggested(&store, query).await,
+        some(1, &["c"]),
+        "a page is filled up"
+    );
 }
 
 pub(crate) async fn an_account_has_three_names(world: World) {
@@ -106,16 +171,39 @@ pub(crate) async fn an_account_has_three_names(world: World) {
         .await
         .unwrap();
     let ash = store.accounts().by_user("u1").await.unwrap().unwrap();
-    assert_eq!((ash.user_id.as_str(), ash.status), ("u1", AccountStatus::Active));
-    assert_eq!(store.accounts().by_did("did:plc:a").await.unwrap(), Some(ash.clone()));
-    assert_eq!(store.accounts().by_handle("ash.cards.example").await.unwrap(), Some(ash));
+    assert_eq!(
+        (ash.user_id.as_str(), ash.status),
+        ("u1", AccountStatus::Active)
+    );
+    assert_eq!(
+        store.accounts().by_did("did:plc:a").await.unwrap(),
+        Some(ash.clone())
+    );
+    assert_eq!(
+        store
+            .accounts()
+            .by_handle("ash.cards.example")
+            .await
+            .unwrap(),
+        Some(ash)
+    );
     let second = store.accounts().by_user("u2").await.unwrap().unwrap();
-    assert_eq!((second.did, second.handle, second.status), (None, None, AccountStatus::Banned));
+    assert_eq!(
+        (second.did, second.handle, second.status),
+        (None, None, AccountStatus::Banned)
+    );
     let third = store.accounts().by_did("did:plc:c").await.unwrap().unwrap();
     assert_eq!(third.status, AccountStatus::Deactivated);
     assert_eq!(store.accounts().by_user("did:plc:a").await.unwrap(), None);
     assert_eq!(store.accounts().by_did("u1").await.unwrap(), None);
-    assert_eq!(store.accounts().by_handle("Ash.cards.example").await.unwrap(), None);
+    assert_eq!(
+        store
+            .accounts()
+            .by_handle("Ash.cards.example")
+            .await
+            .unwrap(),
+        None
+    );
 }
 
 /// A podcast with what a row needs.
@@ -129,7 +217,10 @@ pub(crate) async fn a_podcast_is_read_as_written(world: World) {
     world.raw(PODCAST).await.unwrap();
     let plain = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
     assert_eq!((plain.guid.as_str(), plain.author.as_deref()), ("g", None));
-    assert_eq!((plain.kind.as_str(), plain.medium.as_str()), ("episodic", "podcast"));
+    assert_eq!(
+        (plain.kind.as_str(), plain.medium.as_str()),
+        ("episodic", "podcast")
+    );
     assert_eq!(
         (plain.explicit, plain.locked, plain.complete, plain.block),
         (false, true, false, false)
@@ -142,14 +233,44 @@ pub(crate) async fn a_podcast_is_read_as_written(world: World) {
         txt = '[{"purpose":"verify","value":"v"},{"value":"w"}]', status = 'taken_down'"#;
     world.raw(lists).await.unwrap();
     let full = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
-    assert_eq!((full.explicit, full.locked, full.complete, full.block), (true, false, true, true));
-    let funding = Funding { url: "https://f.example".to_owned(), text: "Ü".to_owned() };
+    assert_eq!(
+        (full.explicit, full.locked, full.complete, full.block),
+        (true, false, true, true)
+    );
+    let funding = Funding {
+        url: "https://f.example".to_owned(),
+        text: "Ü".to_owned(),
+    };
     assert_eq!(full.funding, [funding]);
-    let host =
-        Person { name: "Ash".to_owned(), role: Some("host".to_owned()), ..Person::default() };
-    assert_eq!(full.persons, [host, Person { name: "Bo".to_owned(), ..Person::default() }]);
-    let verify = Txt { purpose: Some("verify".to_owned()), value: "v".to_owned() };
-    assert_eq!(full.txt, [verify, Txt { purpose: None, value: "w".to_owned() }]);
+    let host = Person {
+        name: "Ash".to_owned(),
+        role: Some("host".to_owned()),
+        ..Person::default()
+    };
+    assert_eq!(
+        full.persons,
+        [
+            host,
+            Person {
+                name: "Bo".to_owned(),
+                ..Person::default()
+            }
+        ]
+    );
+    let verify = Txt {
+        purpose: Some("verify".to_owned()),
+        value: "v".to_owned(),
+    };
+    assert_eq!(
+        full.txt,
+        [
+            verify,
+            Txt {
+                purpose: None,
+                value: "w".to_owned()
+            }
+        ]
+    );
     assert!(full.taken_down);
 }
 
@@ -163,14 +284,20 @@ pub(crate) async fn malformed_items_of_lists_are_left_out(world: World) {
         ("[{}]".to_owned(), 0),
         (format!("[1,{good}]"), 1),
     ] {
-        let written = world.raw(&format!("UPDATE podcast SET funding = '{wrong}'")).await;
+        let written = world
+            .raw(&format!("UPDATE podcast SET funding = '{wrong}'"))
+            .await;
         if !world.is_sqlite() && !wrong.starts_with('[') {
             assert!(written.is_err(), "PostgreSQL refuses {wrong}");
             continue;
         }
         written.unwrap();
         let podcast = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
-        assert_eq!((podcast.funding.len(), podcast.malformed), (left, vec!["funding"]), "{wrong}");
+        assert_eq!(
+            (podcast.funding.len(), podcast.malformed),
+            (left, vec!["funding"]),
+            "{wrong}"
+        );
     }
 }
 
@@ -203,29 +330,63 @@ pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
     }
     world.raw(&rows).await.unwrap();
     let ids = async |did, now_us, limit| {
-        let episodes = store.podcasts().episodes(did, now_us, limit, 0).await.unwrap();
-        episodes.into_iter().map(|episode| episode.id).collect::<String>()
+        let episodes = store
+            .podcasts()
+            .episodes(did, now_us, limit, 0)
+            .await
+            .unwrap();
+        episodes
+            .into_iter()
+            .map(|episode| episode.id)
+            .collect::<String>()
     };
     assert_eq!(ids("did:plc:a", NOW, 300).await, "4321");
     assert_eq!(ids("did:plc:a", NOW, 2).await, "43");
     assert_eq!(ids("did:plc:a", NOW - 1, 300).await, "321");
     assert_eq!(ids("did:plc:a", NOW + 9, 300).await, "654321");
     assert_eq!(ids("did:plc:b", NOW, 300).await, "");
-    for (now_us, next) in
-        [(NOW - 1, Some(NOW)), (NOW, Some(NOW + 1)), (NOW + 1, Some(NOW + 5)), (NOW + 5, None)]
-    {
-        let found = store.podcasts().next_publication("did:plc:a", now_us).await.unwrap();
+    for (now_us, next) in [
+        (NOW - 1, Some(NOW)),
+        (NOW, Some(NOW + 1)),
+        (NOW + 1, Some(NOW + 5)),
+        (NOW + 5, None),
+    ] {
+        let found = store
+            .podcasts()
+            .next_publication("did:plc:a", now_us)
+            .await
+            .unwrap();
         assert_eq!(found, next, "after {now_us}");
     }
-    assert_eq!(store.podcasts().next_publication("did:plc:b", NOW).await.unwrap(), None);
+    assert_eq!(
+        store
+            .podcasts()
+            .next_publication("did:plc:b", NOW)
+            .await
+            .unwrap(),
+        None
+    );
 }
 
 pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let store = world.open().await;
-    world.raw(&format!("{PODCAST}; {}", episode("1", NOW, "public"))).await.unwrap();
-    let read = async || store.podcasts().episodes("did:plc:a", NOW, 1, 0).await.unwrap().remove(0);
+    world
+        .raw(&format!("{PODCAST}; {}", episode("1", NOW, "public")))
+        .await
+        .unwrap();
+    let read = async || {
+        store
+            .podcasts()
+            .episodes("did:plc:a", NOW, 1, 0)
+            .await
+            .unwrap()
+            .remove(0)
+    };
     let plain = read().await;
-    assert_eq!((plain.enclosure_length, plain.duration_s, plain.explicit), (7, None, None));
+    assert_eq!(
+        (plain.enclosure_length, plain.duration_s, plain.explicit),
+        (7, None, None)
+    );
     assert_eq!((plain.kind.as_str(), plain.published_us), ("full", NOW));
     world
         .raw(
@@ -249,7 +410,14 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
 }
 
 async fn stamp(store: &Store, number: SitemapNumber) -> Option<SitemapStamp> {
-    store.sitemap().reader().await.unwrap().stamp(number).await.unwrap()
+    store
+        .sitemap()
+        .reader()
+        .await
+        .unwrap()
+        .stamp(number)
+        .await
+        .unwrap()
 }
 
 async fn urls(store: &Store, after_id: i64, last_id: i64, limit: u32) -> Vec<SitemapUrl> {
@@ -276,8 +444,15 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
     found.extend(reader.urls(5, 20, 99).await.unwrap());
     let times = found.iter().map(|url| url.lastmod_us);
     assert!(times.eq(1..=20), "rows of the same state: {found:?}");
-    assert_eq!(reader.stamp(SitemapNumber::FIRST).await.unwrap(), Some(before));
-    assert_ne!(stamp(&store, SitemapNumber::FIRST).await, Some(before), "another reader");
+    assert_eq!(
+        reader.stamp(SitemapNumber::FIRST).await.unwrap(),
+        Some(before)
+    );
+    assert_ne!(
+        stamp(&store, SitemapNumber::FIRST).await,
+        Some(before),
+        "another reader"
+    );
     // slow readers leave connections to others
     let mut readers = vec![reader];
     while readers.last().unwrap().is_snapshot() {
@@ -285,7 +460,10 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
     }
     assert_eq!(readers.len() - 1, if world.is_sqlite() { 2 } else { 4 });
     let newest = readers.last_mut().unwrap().urls(0, 20, 99).await.unwrap();
-    assert!(newest.len() == 18 && newest.iter().all(|url| url.lastmod_us == 99), "{newest:?}");
+    assert!(
+        newest.len() == 18 && newest.iter().all(|url| url.lastmod_us == 99),
+        "{newest:?}"
+    );
     store
         .feeds()
         .posts(&FeedQuery {
@@ -299,7 +477,10 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
         .await
         .unwrap();
     drop(readers);
-    assert!(store.sitemap().reader().await.unwrap().is_snapshot(), "they were given back");
+    assert!(
+        store.sitemap().reader().await.unwrap().is_snapshot(),
+        "they were given back"
+    );
 }
 
 pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
@@ -323,7 +504,10 @@ pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
     }
     world.raw(&rows).await.unwrap();
     let number = |page, part| SitemapNumber { page, part };
-    let page = |page, lastmod_us| SitemapFile { number: number(page, 1), lastmod_us };
+    let page = |page, lastmod_us| SitemapFile {
+        number: number(page, 1),
+        lastmod_us,
+    };
     let expected = [page(1, 9), page(4, 7), page(200_000_000_000_000, NOW)];
     assert_eq!(store.sitemap().files().await.unwrap(), expected);
     for (page, part, urls) in [
@@ -337,7 +521,11 @@ pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
         (i64::MAX, 1, None),
     ] {
         let stamp = stamp(&store, number(page, part)).await;
-        assert_eq!(stamp.map(|stamp| stamp.urls), urls, "page {page}, part {part}");
+        assert_eq!(
+            stamp.map(|stamp| stamp.urls),
+            urls,
+            "page {page}, part {part}"
+        );
     }
     let ids = async |after, last, limit| {
         let urls = urls(&store, after, last, limit).await;
@@ -348,7 +536,10 @@ pub(crate) async fn sitemap_pages_have_fixed_ids_and_gaps(world: World) {
     assert_eq!(ids(1, 45_000, 1).await, [44_999]);
     assert_eq!(ids(44_999, 90_000, 10).await, [0; 0]);
     let url = urls(&store, 135_000, 180_000, 10).await.remove(0);
-    assert_eq!((url.loc.as_str(), url.lastmod_us), ("https://c.example/135001", 7));
+    assert_eq!(
+        (url.loc.as_str(), url.lastmod_us),
+        ("https://c.example/135001", 7)
+    );
     assert_eq!(url.images, ["https://i.example"]);
     assert!(
         world
@@ -415,13 +606,20 @@ pub(crate) async fn every_url_is_in_exactly_one_file(world: World) {
     world.raw(&sql).await.unwrap();
     let mut found = Vec::new();
     let files = store.sitemap().files().await.unwrap();
-    assert!(files.iter().filter(|file| file.number.page == 2).count() > 1, "{files:?}");
+    assert!(
+        files.iter().filter(|file| file.number.page == 2).count() > 1,
+        "{files:?}"
+    );
     for file in files {
         let stamp = stamp(&store, file.number).await.expect("no file is empty");
         let urls = urls(&store, stamp.first_id - 1, stamp.last_id, 99_999).await;
         assert_eq!(urls.len() as i64, stamp.urls, "{file:?}");
         let home = usize::from(file.number == SitemapNumber::FIRST);
-        assert!((2..=45_000).contains(&(urls.len() + home)), "{} URLs in {file:?}", urls.len());
+        assert!(
+            (2..=45_000).contains(&(urls.len() + home)),
+            "{} URLs in {file:?}",
+            urls.len()
+        );
         let newest = urls.iter().map(|url| url.lastmod_us).max();
         assert_eq!(Some(file.lastmod_us), newest, "{file:?}");
         assert_eq!(stamp.lastmod_us, file.lastmod_us, "{file:?}");
@@ -429,7 +627,11 @@ pub(crate) async fn every_url_is_in_exactly_one_file(world: World) {
         assert!(bytes <= 45_000_000 - 1_000, "{bytes} bytes in {file:?}");
         found.extend(urls.iter().map(|url| url.id));
     }
-    assert_eq!(found, (1..=i64::from(last)).collect::<Vec<_>>(), "each once, in order");
+    assert_eq!(
+        found,
+        (1..=i64::from(last)).collect::<Vec<_>>(),
+        "each once, in order"
+    );
 }
 
 pub(crate) async fn home_splits_a_full_page_in_halves(world: World) {
@@ -441,10 +643,16 @@ pub(crate) async fn home_splits_a_full_page_in_halves(world: World) {
              SELECT i, 'https://cards.example/cards/' || i, i FROM n"
         )
     };
-    let first =
-        |part, lastmod_us| SitemapFile { number: SitemapNumber { page: 1, part }, lastmod_us };
+    let first = |part, lastmod_us| SitemapFile {
+        number: SitemapNumber { page: 1, part },
+        lastmod_us,
+    };
     world.raw(&insert(2, 45_000)).await.unwrap();
-    assert_eq!(store.sitemap().files().await.unwrap(), [first(1, 45_000)], "with home, 45,000");
+    assert_eq!(
+        store.sitemap().files().await.unwrap(),
+        [first(1, 45_000)],
+        "with home, 45,000"
+    );
     world.raw(&insert(1, 1)).await.unwrap();
     let files = store.sitemap().files().await.unwrap();
     let half = files[0].lastmod_us;
@@ -452,13 +660,20 @@ pub(crate) async fn home_splits_a_full_page_in_halves(world: World) {
     assert!((22_000..23_000).contains(&half), "{half} of 45,001");
     let stamps = async || {
         let numbers = [1, 2].map(|part| SitemapNumber { page: 1, part });
-        [stamp(&store, numbers[0]).await, stamp(&store, numbers[1]).await].map(Option::unwrap)
+        [
+            stamp(&store, numbers[0]).await,
+            stamp(&store, numbers[1]).await,
+        ]
+        .map(Option::unwrap)
     };
     let before = stamps().await;
     assert_eq!((before[0].first_id, before[0].last_id), (1, half));
     assert_eq!((before[1].first_id, before[1].last_id), (half + 1, 45_000));
     // a change is in its own half, and the next page changes neither
-    world.raw("UPDATE sitemap_url SET lastmod_us = 99999 WHERE id = 7").await.unwrap();
+    world
+        .raw("UPDATE sitemap_url SET lastmod_us = 99999 WHERE id = 7")
+        .await
+        .unwrap();
     world.raw(&insert(45_001, 45_002)).await.unwrap();
     let files = store.sitemap().files().await.unwrap();
     assert_eq!(files[..2], [first(1, 99_999), first(2, 45_000)]);
@@ -467,9 +682,18 @@ pub(crate) async fn home_splits_a_full_page_in_halves(world: World) {
     assert_ne!(after[0], before[0]);
     assert_eq!(after[1], before[1]);
     // the last id alone fills no file
-    world.raw("UPDATE sitemap_url SET indexable = 0 WHERE id BETWEEN 9 AND 44999").await.unwrap();
-    assert_eq!(store.sitemap().files().await.unwrap()[..1], [first(1, 99_999)]);
-    assert_eq!(stamp(&store, SitemapNumber { page: 1, part: 2 }).await, None);
+    world
+        .raw("UPDATE sitemap_url SET indexable = 0 WHERE id BETWEEN 9 AND 44999")
+        .await
+        .unwrap();
+    assert_eq!(
+        store.sitemap().files().await.unwrap()[..1],
+        [first(1, 99_999)]
+    );
+    assert_eq!(
+        stamp(&store, SitemapNumber { page: 1, part: 2 }).await,
+        None
+    );
     assert_eq!(stamp(&store, SitemapNumber::FIRST).await.unwrap().urls, 9);
 }
 

@@ -23,7 +23,10 @@ impl Post {
     /// With few times, so that many are at the same one.
     fn any(number: u64, random: &mut Random) -> Self {
         let some = |from: &[&'static str], random: &mut Random| -> Vec<&'static str> {
-            from.iter().copied().filter(|_| random.below(3) == 0).collect()
+            from.iter()
+                .copied()
+                .filter(|_| random.below(3) == 0)
+                .collect()
         };
         Self {
             uri: format!("at://did:plc:a/app.bsky.feed.post/{number:05}"),
@@ -64,7 +67,10 @@ impl Post {
     }
 
     fn item(&self) -> FeedItem {
-        FeedItem { post_uri: self.uri.clone(), sort_us: self.sort_us }
+        FeedItem {
+            post_uri: self.uri.clone(),
+            sort_us: self.sort_us,
+        }
     }
 }
 
@@ -73,18 +79,37 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 fn all_of(feed: &str) -> FeedQuery<'_> {
-    FeedQuery { feed, set: None, labels: &[], blocked: &[], after: None, limit: 100 }
+    FeedQuery {
+        feed,
+        set: None,
+        labels: &[],
+        blocked: &[],
+        after: None,
+        limit: 100,
+    }
 }
 
 async fn uris(store: &Store, query: FeedQuery<'_>) -> Vec<String> {
-    store.feeds().posts(&query).await.unwrap().into_iter().map(|item| item.post_uri).collect()
+    store
+        .feeds()
+        .posts(&query)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|item| item.post_uri)
+        .collect()
 }
 
 pub(crate) async fn a_page_holds_the_newest_matching_posts(world: World) {
     let store = world.open().await;
     let mut random = Random::new(1);
-    let posts: Vec<Post> = (0..60).map(|number| Post::any(number, &mut random)).collect();
-    world.raw(&posts.iter().map(Post::insert).collect::<String>()).await.unwrap();
+    let posts: Vec<Post> = (0..60)
+        .map(|number| Post::any(number, &mut random))
+        .collect();
+    world
+        .raw(&posts.iter().map(Post::insert).collect::<String>())
+        .await
+        .unwrap();
     let label_lists: [&[&str]; 5] = [
         &[],
         &["rare"],
@@ -98,18 +123,32 @@ pub(crate) async fn a_page_holds_the_newest_matching_posts(world: World) {
             for set in [None, Some("base1"), Some("unknown")] {
                 for limit in [1, 7, 100] {
                     let (labels, blocked) = (&labels[..], &blocked[..]);
-                    let query = FeedQuery { set, labels, blocked, limit, ..all_of(FEED) };
+                    let query = FeedQuery {
+                        set,
+                        labels,
+                        blocked,
+                        limit,
+                        ..all_of(FEED)
+                    };
                     let shown = posts.iter().filter(|post| post.is_shown(&query));
                     let mut expected: Vec<FeedItem> = shown.map(Post::item).collect();
                     expected
                         .sort_by(|a, b| (b.sort_us, &b.post_uri).cmp(&(a.sort_us, &a.post_uri)));
                     expected.truncate(limit as usize);
-                    assert_eq!(store.feeds().posts(&query).await.unwrap(), expected, "{query:?}");
+                    assert_eq!(
+                        store.feeds().posts(&query).await.unwrap(),
+                        expected,
+                        "{query:?}"
+                    );
                 }
             }
         }
     }
-    assert_eq!(uris(&store, all_of("journals")).await, [""; 0], "each feed is its own");
+    assert_eq!(
+        uris(&store, all_of("journals")).await,
+        [""; 0],
+        "each feed is its own"
+    );
 }
 
 /// Posts by their addresses.
@@ -129,7 +168,10 @@ fn disturb(posts: &mut Posts, steady: &mut BTreeSet<String>, random: &mut Random
             posts.remove(&uri);
         } else {
             post.is_hidden = !post.is_hidden;
-            sql += &format!("UPDATE feed_item SET hidden = {} {of_it}", i64::from(post.is_hidden));
+            sql += &format!(
+                "UPDATE feed_item SET hidden = {} {of_it}",
+                i64::from(post.is_hidden)
+            );
         }
     }
     let come = Post::any(random.below(500), random);
@@ -149,7 +191,13 @@ pub(crate) async fn pages_neither_repeat_nor_skip_during_changes(world: World) {
         let labels = texts(&LABELS[..random.below(3) as usize]);
         let set = SETS.get(random.below(4) as usize).copied();
         let limit = 2 + random.below(5) as u32;
-        let filter = FeedQuery { set, labels: &labels, blocked: &blocked, limit, ..all_of(FEED) };
+        let filter = FeedQuery {
+            set,
+            labels: &labels,
+            blocked: &blocked,
+            limit,
+            ..all_of(FEED)
+        };
         let mut posts: Posts = (0..80)
             .map(|number| Post::any(number * 6, &mut random))
             .map(|post| (post.uri.clone(), post))
@@ -160,21 +208,36 @@ pub(crate) async fn pages_neither_repeat_nor_skip_during_changes(world: World) {
         let mut steady: BTreeSet<String> = shown.map(|post| post.uri.clone()).collect();
         let mut seen: Vec<FeedItem> = Vec::new();
         loop {
-            let after = seen.last().map(|item| (item.sort_us, item.post_uri.as_str()));
-            let page = store.feeds().posts(&FeedQuery { after, ..filter }).await.unwrap();
+            let after = seen
+                .last()
+                .map(|item| (item.sort_us, item.post_uri.as_str()));
+            let page = store
+                .feeds()
+                .posts(&FeedQuery { after, ..filter })
+                .await
+                .unwrap();
             if page.is_empty() {
                 break;
             }
             for item in &page {
-                assert!(posts[&item.post_uri].is_shown(&filter), "seed {seed}: {item:?}");
+                assert!(
+                    posts[&item.post_uri].is_shown(&filter),
+                    "seed {seed}: {item:?}"
+                );
             }
             seen.extend(page);
             apply(disturb(&mut posts, &mut steady, &mut random)).await;
         }
         let position = |item: &FeedItem| (item.sort_us, item.post_uri.clone());
-        assert!(seen.is_sorted_by(|a, b| position(a) > position(b)), "seed {seed}: {seen:?}");
+        assert!(
+            seen.is_sorted_by(|a, b| position(a) > position(b)),
+            "seed {seed}: {seen:?}"
+        );
         let seen: BTreeSet<String> = seen.into_iter().map(|item| item.post_uri).collect();
-        assert!(seen.is_superset(&steady), "seed {seed}: what was there all the time was seen");
+        assert!(
+            seen.is_superset(&steady),
+            "seed {seed}: what was there all the time was seen"
+        );
     }
 }
 
@@ -191,7 +254,11 @@ pub(crate) async fn labels_follow_their_post(world: World) {
     world.raw(&post.insert()).await.unwrap();
     let labels = texts(&["holo"]);
     let shown = async |set| {
-        let query = FeedQuery { labels: &labels, set, ..all_of(FEED) };
+        let query = FeedQuery {
+            labels: &labels,
+            set,
+            ..all_of(FEED)
+        };
         store
             .feeds()
             .posts(&query)
@@ -204,11 +271,23 @@ pub(crate) async fn labels_follow_their_post(world: World) {
     for (change, of_all, of_base1) in [
         ("UPDATE feed_item SET hidden = hidden", vec![5], vec![5]),
         ("UPDATE feed_item SET hidden = 1", vec![], vec![]),
-        ("UPDATE feed_item SET hidden = 0, sort_us = 6", vec![6], vec![6]),
+        (
+            "UPDATE feed_item SET hidden = 0, sort_us = 6",
+            vec![6],
+            vec![6],
+        ),
         ("UPDATE feed_item SET set_code = 'neo'", vec![6], vec![]),
         ("UPDATE feed_item SET set_code = NULL", vec![6], vec![]),
-        ("UPDATE feed_item SET set_code = 'base1', sort_us = 7", vec![7], vec![7]),
-        ("DELETE FROM feed_label WHERE label = 'holo'", vec![], vec![]),
+        (
+            "UPDATE feed_item SET set_code = 'base1', sort_us = 7",
+            vec![7],
+            vec![7],
+        ),
+        (
+            "DELETE FROM feed_label WHERE label = 'holo'",
+            vec![],
+            vec![],
+        ),
         (
             "INSERT INTO feed_label (feed, post_uri, label, hidden, sort_us) \
           VALUES ('showcase', 'at://a/b/c', 'holo', 1, 9)",
@@ -235,12 +314,32 @@ pub(crate) async fn moderation_follows_labels_and_posts(world: World) {
     world.raw(insert).await.unwrap();
     for (change, showcase, journals, rare) in [
         ("SELECT 1", "vu", "u", "u"),
-        ("INSERT INTO moderation_label VALUES ('u', 'pets')", "vu", "u", "u"),
-        ("INSERT INTO moderation_label VALUES ('u', 'spam')", "v", "", ""),
-        ("DELETE FROM moderation_label WHERE label = 'spam'", "vu", "u", "u"),
+        (
+            "INSERT INTO moderation_label VALUES ('u', 'pets')",
+            "vu",
+            "u",
+            "u",
+        ),
+        (
+            "INSERT INTO moderation_label VALUES ('u', 'spam')",
+            "v",
+            "",
+            "",
+        ),
+        (
+            "DELETE FROM moderation_label WHERE label = 'spam'",
+            "vu",
+            "u",
+            "u",
+        ),
         ("UPDATE moderation_label SET label = 'spam'", "v", "", ""),
         ("UPDATE moderation_label SET post_uri = 'v'", "u", "u", "u"),
-        ("INSERT INTO moderation_label VALUES ('w', 'spam')", "u", "u", "u"),
+        (
+            "INSERT INTO moderation_label VALUES ('w', 'spam')",
+            "u",
+            "u",
+            "u",
+        ),
         (
             "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) \
              VALUES ('showcase', 'w', 'a', 3)",
@@ -254,12 +353,21 @@ pub(crate) async fn moderation_follows_labels_and_posts(world: World) {
             "u",
             "u",
         ),
-        ("DELETE FROM moderation_label WHERE post_uri = 'w'", "wu", "u", "wu"),
+        (
+            "DELETE FROM moderation_label WHERE post_uri = 'w'",
+            "wu",
+            "u",
+            "wu",
+        ),
         ("DELETE FROM moderation_label", "wvu", "u", "wu"),
     ] {
         world.raw(change).await.unwrap();
         let shown = async |feed: &'static str, labels: &[String]| {
-            let query = FeedQuery { labels, blocked: &blocked, ..all_of(feed) };
+            let query = FeedQuery {
+                labels,
+                blocked: &blocked,
+                ..all_of(feed)
+            };
             uris(&store, query).await.concat()
         };
         assert_eq!(shown("showcase", &[]).await, showcase, "{change}");
@@ -283,16 +391,32 @@ pub(crate) async fn labels_at_the_same_time_are_both_stored(world: World) {
              VALUES ('showcase', '{uri}', 'a', 1)"
         )
     };
-    let setup = format!("{}; INSERT INTO moderation_label VALUES ('v', 'spam')", item("u"));
+    let setup = format!(
+        "{}; INSERT INTO moderation_label VALUES ('v', 'spam')",
+        item("u")
+    );
     world.raw(&setup).await.unwrap();
     let first = "INSERT INTO moderation_label VALUES ('u', 'a'); \
                  DELETE FROM moderation_label WHERE post_uri = 'v'";
-    let second = format!("INSERT INTO moderation_label VALUES ('u', 'b'); {}", item("v"));
+    let second = format!(
+        "INSERT INTO moderation_label VALUES ('u', 'b'); {}",
+        item("v")
+    );
     world.behind(first, world.raw(&second)).await.unwrap();
     let both = "SELECT count(*) FROM feed_item WHERE moderation = '[\"a\", \"b\"]'";
     assert_eq!(world.number(both).await, 1);
     let blocked = texts(&["a", "spam"]);
-    assert_eq!(uris(&store, FeedQuery { blocked: &blocked, ..all_of(FEED) }).await, ["v"]);
+    assert_eq!(
+        uris(
+            &store,
+            FeedQuery {
+                blocked: &blocked,
+                ..all_of(FEED)
+            }
+        )
+        .await,
+        ["v"]
+    );
 }
 
 /// Two at once: the one hides a post, the other gives it a label.
@@ -302,26 +426,64 @@ pub(crate) async fn a_label_never_shows_a_hidden_post(world: World) {
     }
     let store = world.open().await;
     let mut random = Random::new(3);
-    let plain = Post { labels: vec![], moderation: vec![], ..Post::any(1, &mut random) };
-    let post = Post { is_hidden: false, ..plain };
+    let plain = Post {
+        labels: vec![],
+        moderation: vec![],
+        ..Post::any(1, &mut random)
+    };
+    let post = Post {
+        is_hidden: false,
+        ..plain
+    };
     world.raw(&post.insert()).await.unwrap();
     let label = format!(
         "INSERT INTO feed_label (feed, post_uri, label) VALUES ('{FEED}', '{}', 'rare')",
         post.uri
     );
-    world.behind("UPDATE feed_item SET hidden = 1", world.raw(&label)).await.unwrap();
+    world
+        .behind("UPDATE feed_item SET hidden = 1", world.raw(&label))
+        .await
+        .unwrap();
     let labels = texts(&["rare"]);
-    assert_eq!(uris(&store, FeedQuery { labels: &labels, ..all_of(FEED) }).await, [""; 0]);
+    assert_eq!(
+        uris(
+            &store,
+            FeedQuery {
+                labels: &labels,
+                ..all_of(FEED)
+            }
+        )
+        .await,
+        [""; 0]
+    );
 }
 
 pub(crate) async fn unstorable_text_matches_nothing(world: World) {
     let store = world.open().await;
-    let post = Post { moderation: vec![], ..Post::any(1, &mut Random::new(1)) };
-    world.raw(&Post { is_hidden: false, ..post }.insert()).await.unwrap();
+    let post = Post {
+        moderation: vec![],
+        ..Post::any(1, &mut Random::new(1))
+    };
+    world
+        .raw(
+            &Post {
+                is_hidden: false,
+                ..post
+            }
+            .insert(),
+        )
+        .await
+        .unwrap();
     let labels = texts(&["ra\0re"]);
     for query in [
-        FeedQuery { set: Some("ba\0se1"), ..all_of(FEED) },
-        FeedQuery { labels: &labels, ..all_of(FEED) },
+        FeedQuery {
+            set: Some("ba\0se1"),
+            ..all_of(FEED)
+        },
+        FeedQuery {
+            labels: &labels,
+            ..all_of(FEED)
+        },
         all_of("show\0case"),
     ] {
         assert_eq!(uris(&store, query).await, [""; 0], "{query:?}");
@@ -334,10 +496,20 @@ pub(crate) async fn too_many_labels_are_refused(world: World) {
     let labels: Vec<String> = (0..17).map(|number| number.to_string()).collect();
     for (requested, blocked, is_taken) in [(10, 16, true), (11, 0, false), (0, 17, false)] {
         let (labels, blocked) = (&labels[..requested], &labels[..blocked]);
-        let found = store.feeds().posts(&FeedQuery { labels, blocked, ..all_of(FEED) }).await;
+        let found = store
+            .feeds()
+            .posts(&FeedQuery {
+                labels,
+                blocked,
+                ..all_of(FEED)
+            })
+            .await;
         assert_eq!(found.is_ok(), is_taken, "{requested}, {blocked:?}");
         if !is_taken {
-            assert!(matches!(found, Err(StoreError::TooLarge("labels"))), "{found:?}");
+            assert!(
+                matches!(found, Err(StoreError::TooLarge("labels"))),
+                "{found:?}"
+            );
         }
     }
 }

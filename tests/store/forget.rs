@@ -33,7 +33,10 @@ async fn fill(world: &World) {
         }
         world.raw(&sql).await.unwrap();
     }
-    world.raw(&format!("INSERT INTO follow VALUES ('did:web:c', '{ANN}')")).await.unwrap();
+    world
+        .raw(&format!("INSERT INTO follow VALUES ('did:web:c', '{ANN}')"))
+        .await
+        .unwrap();
 }
 
 pub(crate) async fn forgetting_a_user_erases_every_row(world: World) {
@@ -41,27 +44,57 @@ pub(crate) async fn forgetting_a_user_erases_every_row(world: World) {
     fill(&world).await;
     assert_eq!(world.number(ROWS).await, 33_233);
     for nobody in ["00000000-0000-4000-8000-000000000003", "did:web:nobody"] {
-        assert_eq!(store.forget(nobody).await.unwrap(), Forgotten::default(), "{nobody}");
+        assert_eq!(
+            store.forget(nobody).await.unwrap(),
+            Forgotten::default(),
+            "{nobody}"
+        );
     }
     let rest = Forgotten::default();
-    let all =
-        Forgotten { age_event: 2, age_session: 2, age_user: 1, follow: 2, suggestion: 2, ..rest };
+    let all = Forgotten {
+        age_event: 2,
+        age_session: 2,
+        age_user: 1,
+        follow: 2,
+        suggestion: 2,
+        ..rest
+    };
     assert_eq!(store.forget(ANN_ID).await.unwrap(), all);
     assert_eq!(world.number(ROWS).await, 11_111, "what is Bob's stays");
-    assert_eq!(store.forget(ANN).await.unwrap(), Forgotten::default(), "nothing is left");
-    let all =
-        Forgotten { age_event: 1, age_session: 1, age_user: 1, follow: 1, suggestion: 1, ..rest };
+    assert_eq!(
+        store.forget(ANN).await.unwrap(),
+        Forgotten::default(),
+        "nothing is left"
+    );
+    let all = Forgotten {
+        age_event: 1,
+        age_session: 1,
+        age_user: 1,
+        follow: 1,
+        suggestion: 1,
+        ..rest
+    };
     assert_eq!(store.forget(BOB).await.unwrap(), all, "by the DID");
     assert_eq!(world.number(ROWS).await, 0);
-    assert_eq!(world.number("SELECT count(*) FROM account").await, 2, "which is content");
+    assert_eq!(
+        world.number("SELECT count(*) FROM account").await,
+        2,
+        "which is content"
+    );
 }
 
 pub(crate) async fn a_failed_erasure_erases_nothing(world: World) {
     let store = world.open().await;
     fill(&world).await;
     // the last table that is touched
-    world.raw("ALTER TABLE suggestion RENAME TO elsewhere").await.unwrap();
+    world
+        .raw("ALTER TABLE suggestion RENAME TO elsewhere")
+        .await
+        .unwrap();
     store.forget(ANN_ID).await.unwrap_err();
-    world.raw("ALTER TABLE elsewhere RENAME TO suggestion").await.unwrap();
+    world
+        .raw("ALTER TABLE elsewhere RENAME TO suggestion")
+        .await
+        .unwrap();
     assert_eq!(world.number(ROWS).await, 33_233);
 }

@@ -25,14 +25,20 @@ pub(crate) async fn a_refusal_is_journaled(world: World) {
     refuse(&store, 1).await;
     let entries = store.journal().newest(2).await.unwrap();
     let first = &entries[0];
-    assert_eq!((first.seq, first.at_us, first.kind), (1, NOW, EntryKind::Refused));
+    assert_eq!(
+        (first.seq, first.at_us, first.kind),
+        (1, NOW, EntryKind::Refused)
+    );
     assert_eq!((first.intent, first.operation.as_str()), (None, "rpc"));
     let digest = "ab".repeat(32);
     let expected = format!(
         "{{\"digest\":\"{digest}\",\"reason\":\"tip_not_zero\",\"request_id\":\"r\\\"1\"}}"
     );
     assert_eq!(first.detail, expected);
-    assert_eq!(entries[1].detail, "{\"reason\":\"tip_not_zero\",\"request_id\":\"r0\"}");
+    assert_eq!(
+        entries[1].detail,
+        "{\"reason\":\"tip_not_zero\",\"request_id\":\"r0\"}"
+    );
     assert_eq!(first.prev_hash, GENESIS);
     assert_eq!(entries[1].prev_hash, first.hash);
     let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
@@ -57,23 +63,35 @@ pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
     assert_eq!(numbers(&journal.entries(8, u32::MAX).await.unwrap()), [8]);
     assert_eq!(journal.entries(9, 3).await.unwrap(), []);
     assert_eq!(numbers(&journal.newest(2).await.unwrap()), [7, 8]);
-    assert_eq!(numbers(&journal.newest(99).await.unwrap()), (1..=8).collect::<Vec<_>>());
+    assert_eq!(
+        numbers(&journal.newest(99).await.unwrap()),
+        (1..=8).collect::<Vec<_>>()
+    );
     assert_eq!(numbers(&journal.entries_of(id).await.unwrap()), [4, 5, 8]);
 }
 
 pub(crate) async fn a_chain_longer_than_a_page_verifies(world: World) {
     let store = world.open().await;
     let journal = store.journal();
-    let empty = Verified::Whole { entries: 0, head: GENESIS.to_owned() };
+    let empty = Verified::Whole {
+        entries: 0,
+        head: GENESIS.to_owned(),
+    };
     assert_eq!(journal.verify().await.unwrap(), empty);
     for more in [1, PAGE - 1, 1] {
         refuse(&store, more).await;
         let last = journal.newest(1).await.unwrap().remove(0);
-        let whole = Verified::Whole { entries: last.seq, head: last.hash };
+        let whole = Verified::Whole {
+            entries: last.seq,
+            head: last.hash,
+        };
         assert_eq!(journal.verify().await.unwrap(), whole);
     }
     let all = i64::from(PAGE) + 1;
-    assert_eq!(journal.entries(1, u32::MAX).await.unwrap().len(), PAGE as usize);
+    assert_eq!(
+        journal.entries(1, u32::MAX).await.unwrap().len(),
+        PAGE as usize
+    );
     assert_eq!(numbers(&journal.entries(all, 1).await.unwrap()), [all]);
 }
 
@@ -82,7 +100,10 @@ pub(crate) async fn the_database_itself_protects_the_journal(world: World) {
     refuse(&store, 1).await;
     for statement in ["UPDATE journal SET detail = '{}'", "DELETE FROM journal"] {
         let error = world.raw(statement).await.unwrap_err();
-        assert!(error.to_string().contains("append-only"), "{statement}: {error}");
+        assert!(
+            error.to_string().contains("append-only"),
+            "{statement}: {error}"
+        );
     }
     if !world.is_sqlite() {
         let error = world.raw("TRUNCATE journal").await.unwrap_err();
@@ -101,17 +122,27 @@ pub(crate) async fn a_reader_verifies_while_a_relay_writes(world: World) {
         let mut seen = 0;
         while seen < 202 {
             let verified = reader.verify().await.unwrap();
-            let Verified::Whole { entries, .. } = verified else { panic!("{verified:?}") };
+            let Verified::Whole { entries, .. } = verified else {
+                panic!("{verified:?}")
+            };
             assert!(entries >= seen, "the journal never shrinks");
             seen = entries;
         }
     };
     tokio::join!(writing, reading);
     store.close().await;
-    assert_eq!(numbers(&reader.newest(1).await.unwrap()), [202], "also without a relay");
+    assert_eq!(
+        numbers(&reader.newest(1).await.unwrap()),
+        [202],
+        "also without a relay"
+    );
     reader.close().await;
     let alone = world.read_only().await.unwrap();
-    assert_eq!(numbers(&alone.newest(1).await.unwrap()), [202], "also opened without a relay");
+    assert_eq!(
+        numbers(&alone.newest(1).await.unwrap()),
+        [202],
+        "also opened without a relay"
+    );
 }
 
 pub(crate) async fn a_reader_creates_no_tables(world: World) {
@@ -125,11 +156,20 @@ pub(crate) async fn a_reader_creates_no_tables(world: World) {
 
 pub(crate) async fn tables_of_another_version_are_refused(world: World) {
     world.open().await.close().await;
-    world.raw("UPDATE _sqlx_migrations SET version = version + 98").await.unwrap();
+    world
+        .raw("UPDATE _sqlx_migrations SET version = version + 98")
+        .await
+        .unwrap();
     let refused = world.read_only().await;
-    assert!(matches!(refused, Err(StoreError::Version { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Version { .. })),
+        "{refused:?}"
+    );
     let refused = Store::open(&world.config(), None).await;
-    assert!(matches!(refused, Err(StoreError::Version { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Version { .. })),
+        "{refused:?}"
+    );
 }
 
 fn pair() -> [Entry; 2] {
@@ -143,7 +183,10 @@ fn pair() -> [Entry; 2] {
         prev_hash: GENESIS.to_owned(),
         hash: String::new(),
     };
-    let first = Entry { hash: first.computed_hash(), ..first };
+    let first = Entry {
+        hash: first.computed_hash(),
+        ..first
+    };
     let second = Entry {
         seq: 2,
         at_us: 1_700_000_000_000_001,
@@ -154,7 +197,10 @@ fn pair() -> [Entry; 2] {
         prev_hash: first.hash.clone(),
         hash: String::new(),
     };
-    let second = Entry { hash: second.computed_hash(), ..second };
+    let second = Entry {
+        hash: second.computed_hash(),
+        ..second
+    };
     [first, second]
 }
 

@@ -17,7 +17,11 @@ fn digest() -> [u8; 32] {
 
 /// Claims a key for the request of the first intent.
 async fn claimed(store: &Store, key: &str, owner: u8) -> Claim {
-    store.keys(EPOCH).claim(key, OPERATION, &digest(), &token(owner), NOW).await.unwrap()
+    store
+        .keys(EPOCH)
+        .claim(key, OPERATION, &digest(), &token(owner), NOW)
+        .await
+        .unwrap()
 }
 
 /// Claims the key `k`, each time as another request.
@@ -28,12 +32,18 @@ async fn claim(store: &Store) -> Claim {
 
 /// A transaction of the request that the key `k` was claimed for.
 fn keyed(number: u64) -> NewIntent<'static> {
-    NewIntent { digest: digest(), idempotency_key: Some("k"), ..intent(number) }
+    NewIntent {
+        digest: digest(),
+        idempotency_key: Some("k"),
+        ..intent(number)
+    }
 }
 
 async fn answer(store: &Store, id: IntentId, status: u16, body: &str) -> bool {
     let keys = store.keys(EPOCH);
-    keys.answer("k", OPERATION, &digest(), id, status, body).await.unwrap()
+    keys.answer("k", OPERATION, &digest(), id, status, body)
+        .await
+        .unwrap()
 }
 
 async fn release(store: &Store, owner: u8) -> bool {
@@ -58,7 +68,10 @@ pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
     for restarts in 0..2 {
         assert_eq!(claim(&store).await, open(), "after {restarts} restarts");
         for (operation, digest) in [(OPERATION, [0; 32]), ("mint-card", digest())] {
-            let other = store.keys(EPOCH).claim("k", operation, &digest, &token(9), NOW).await;
+            let other = store
+                .keys(EPOCH)
+                .claim("k", operation, &digest, &token(9), NOW)
+                .await;
             assert_eq!(other.unwrap(), Claim::Conflict, "{operation}");
         }
         store.close().await;
@@ -67,19 +80,44 @@ pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
     let id = intend(&store, &keyed(1)).await;
     let keys = store.keys(EPOCH);
     for (operation, digest) in [(OPERATION, [0; 32]), ("mint-card", digest())] {
-        assert!(!keys.answer("k", operation, &digest, id, 200, "x").await.unwrap());
+        assert!(
+            !keys
+                .answer("k", operation, &digest, id, 200, "x")
+                .await
+                .unwrap()
+        );
         assert!(!keys.link("k", operation, &digest, id).await.unwrap());
     }
-    assert!(!keys.answer("other", OPERATION, &digest(), id, 200, "x").await.unwrap());
+    assert!(
+        !keys
+            .answer("other", OPERATION, &digest(), id, 200, "x")
+            .await
+            .unwrap()
+    );
     assert!(answer(&store, id, 200, "{\"ok\":true}").await);
-    assert!(!answer(&store, id, 500, "later").await, "the first answer stays");
+    assert!(
+        !answer(&store, id, 500, "later").await,
+        "the first answer stays"
+    );
     store.close().await;
     let store = world.open().await;
     let expected = Some((200, "{\"ok\":true}".to_owned()));
     assert_eq!(answer_of(claim(&store).await), expected);
-    let other = store.keys(EPOCH).claim("k", OPERATION, &[0; 32], &token(9), NOW).await.unwrap();
-    assert_eq!(other, Claim::Conflict, "an answer is for its own request only");
-    assert_eq!(claimed(&store, "K", 1).await, Claim::New, "keys differ by case");
+    let other = store
+        .keys(EPOCH)
+        .claim("k", OPERATION, &[0; 32], &token(9), NOW)
+        .await
+        .unwrap();
+    assert_eq!(
+        other,
+        Claim::Conflict,
+        "an answer is for its own request only"
+    );
+    assert_eq!(
+        claimed(&store, "K", 1).await,
+        Claim::New,
+        "keys differ by case"
+    );
 }
 
 pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
@@ -87,20 +125,34 @@ pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
     assert_eq!(claimed(&store, "k", 1).await, Claim::New);
     let id = intend(&store, &keyed(1)).await;
     assert!(!release(&store, 1).await);
-    let Claim::Open { intent: Some(found) } = claimed(&store, "k", 1).await else {
+    let Claim::Open {
+        intent: Some(found),
+    } = claimed(&store, "k", 1).await
+    else {
         panic!("it names its intent");
     };
     assert_eq!(found.id, id);
     let again = store.intents().intend(&keyed(2), NOW).await.unwrap();
-    assert!(matches!(again, Intended::Known(known) if known.id == id), "a key has one intent");
-    let foreign = NewIntent { idempotency_key: Some("k"), ..intent(3) };
+    assert!(
+        matches!(again, Intended::Known(known) if known.id == id),
+        "a key has one intent"
+    );
+    let foreign = NewIntent {
+        idempotency_key: Some("k"),
+        ..intent(3)
+    };
     let foreign = store.intents().intend(&foreign, NOW).await.unwrap();
     assert_eq!(foreign, Intended::KeyConflict);
     assert!(advance(&store, id, IntentState::Rejected).await);
     let next = intend(&store, &keyed(2)).await;
     assert!(!answer(&store, id, 202, "{}").await, "it names the next");
     assert!(answer(&store, next, 202, "{}").await);
-    let Claim::Answered { status: 202, intent: Some(found), .. } = claim(&store).await else {
+    let Claim::Answered {
+        status: 202,
+        intent: Some(found),
+        ..
+    } = claim(&store).await
+    else {
         panic!("the answer reports its intent");
     };
     assert_eq!(found.id, next);
@@ -108,28 +160,64 @@ pub(crate) async fn a_linked_key_cannot_be_released(world: World) {
 
 pub(crate) async fn a_key_names_the_intent_that_stands(world: World) {
     let store = world.open().await;
-    let link = async |id| store.keys(EPOCH).link("k", OPERATION, &digest(), id).await.unwrap();
-    let id = intend(&store, &NewIntent { idempotency_key: None, ..keyed(1) }).await;
+    let link = async |id| {
+        store
+            .keys(EPOCH)
+            .link("k", OPERATION, &digest(), id)
+            .await
+            .unwrap()
+    };
+    let id = intend(
+        &store,
+        &NewIntent {
+            idempotency_key: None,
+            ..keyed(1)
+        },
+    )
+    .await;
     assert!(!link(id).await, "it was not claimed");
     assert_eq!(claim(&store).await, Claim::New);
-    assert!(link(id).await && link(id).await, "a request that joined, twice");
+    assert!(
+        link(id).await && link(id).await,
+        "a request that joined, twice"
+    );
     assert!(advance(&store, id, IntentState::Succeeded).await);
     assert!(answer(&store, id, 200, "x").await);
-    let other = intend(&store, &NewIntent { nonce: 50, ..intent(50) }).await;
+    let other = intend(
+        &store,
+        &NewIntent {
+            nonce: 50,
+            ..intent(50)
+        },
+    )
+    .await;
     assert!(!link(other).await, "it stands");
     assert!(advance(&store, id, IntentState::Displaced).await);
     assert!(!link(other).await, "it is in doubt");
-    let replacing = NewIntent { nonce: 1, replaces: Some(id), idempotency_key: None, ..keyed(2) };
+    let replacing = NewIntent {
+        nonce: 1,
+        replaces: Some(id),
+        idempotency_key: None,
+        ..keyed(2)
+    };
     let next = intend(&store, &replacing).await;
     assert!(link(next).await, "it was replaced");
-    assert_eq!(answer_of(claim(&store).await), None, "the next has no answer");
+    assert_eq!(
+        answer_of(claim(&store).await),
+        None,
+        "the next has no answer"
+    );
     assert!(!link(id).await, "not back");
 }
 
 pub(crate) async fn a_claim_is_released_by_its_owner_only(world: World) {
     let store = world.open().await;
     assert_eq!(claimed(&store, "k", 1).await, Claim::New);
-    assert_eq!(claimed(&store, "k", 1).await, Claim::New, "its owner repeats it");
+    assert_eq!(
+        claimed(&store, "k", 1).await,
+        Claim::New,
+        "its owner repeats it"
+    );
     assert_eq!(claimed(&store, "k", 2).await, open(), "another joins");
     assert!(!release(&store, 2).await);
     assert_eq!(claimed(&store, "k", 2).await, open());
@@ -142,10 +230,21 @@ pub(crate) async fn a_key_belongs_to_one_epoch(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     let id = intend(&store, &keyed(1)).await;
     assert!(answer(&store, id, 200, "{}").await);
-    let later = store.keys("epoch-2").claim("k", "mint-card", &[0; 32], &token(1), NOW).await;
-    assert_eq!(later.unwrap(), Claim::New, "another request, on a chain that started again");
+    let later = store
+        .keys("epoch-2")
+        .claim("k", "mint-card", &[0; 32], &token(1), NOW)
+        .await;
+    assert_eq!(
+        later.unwrap(),
+        Claim::New,
+        "another request, on a chain that started again"
+    );
     assert!(store.keys("epoch-2").release("k", &token(1)).await.unwrap());
-    assert_eq!(answer_of(claim(&store).await), Some((200, "{}".to_owned())), "untouched");
+    assert_eq!(
+        answer_of(claim(&store).await),
+        Some((200, "{}".to_owned())),
+        "untouched"
+    );
 }
 
 pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {
@@ -169,7 +268,9 @@ pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {
         .await
         .unwrap();
     let store = world.open().await;
-    let Claim::Open { intent: Some(_) } = claim(&store).await else { panic!("it is linked") };
+    let Claim::Open { intent: Some(_) } = claim(&store).await else {
+        panic!("it is linked")
+    };
     let bare = claimed(&store, "bare", 2).await;
     assert_eq!(bare, Claim::New, "it is of no known epoch");
 }
@@ -178,12 +279,19 @@ pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
     let store = world.open().await;
     let recipient = felt(0xa);
     assert_eq!(claim(&store).await, Claim::New);
-    let drip = NewIntent { idempotency_key: Some("k"), ..drip(1, felt(1), recipient) };
+    let drip = NewIntent {
+        idempotency_key: Some("k"),
+        ..drip(1, felt(1), recipient)
+    };
     let id = intend(&store, &drip).await;
     assert!(advance(&store, id, IntentState::Succeeded).await);
     assert!(answer(&store, id, 200, "{}").await);
     assert!(advance(&store, id, IntentState::Displaced).await);
-    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    let other = store
+        .faucet()
+        .check(EPOCH, felt(2), recipient)
+        .await
+        .unwrap();
     assert_eq!(other, Binding::RecipientElsewhere, "in doubt, it is held");
     assert!(matches!(claim(&store).await, Claim::Answered { .. }));
     assert!(advance(&store, id, IntentState::Lost).await);
@@ -191,10 +299,21 @@ pub(crate) async fn a_lost_intent_releases_what_it_held(world: World) {
         panic!("the answer is withdrawn");
     };
     assert_eq!((lost.id, lost.state), (id, IntentState::Lost));
-    let other = store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    let other = store
+        .faucet()
+        .check(EPOCH, felt(2), recipient)
+        .await
+        .unwrap();
     assert_eq!(other, Binding::Bound, "the binding is released");
-    let drip = NewIntent { cooldown: Some(Duration::from_secs(3_600)), ..drip };
-    assert_ne!(intend(&store, &drip).await, id, "it is written again, under its key");
+    let drip = NewIntent {
+        cooldown: Some(Duration::from_secs(3_600)),
+        ..drip
+    };
+    assert_ne!(
+        intend(&store, &drip).await,
+        id,
+        "it is written again, under its key"
+    );
 }
 
 pub(crate) async fn a_known_intent_is_linked_too(world: World) {
@@ -202,8 +321,16 @@ pub(crate) async fn a_known_intent_is_linked_too(world: World) {
     let id = intend(&store, &intent(1)).await;
     assert_eq!(claim(&store).await, Claim::New);
     let known = store.intents().intend(&keyed(1), NOW).await.unwrap();
-    assert!(matches!(&known, Intended::Known(intent) if intent.id == id), "{known:?}");
-    let Claim::Open { intent: Some(found) } = claim(&store).await else { panic!() };
+    assert!(
+        matches!(&known, Intended::Known(intent) if intent.id == id),
+        "{known:?}"
+    );
+    let Claim::Open {
+        intent: Some(found),
+    } = claim(&store).await
+    else {
+        panic!()
+    };
     assert_eq!(found.id, id);
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
 }
@@ -217,23 +344,56 @@ pub(crate) async fn a_request_is_about_the_intent_of_its_key_and_the_newest(worl
     };
     assert_eq!(ids("k", OPERATION, digest()).await, [None, None]);
     let first = intend(&store, &keyed(1)).await;
-    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(first)]);
+    assert_eq!(
+        ids("k", OPERATION, digest()).await,
+        [Some(first), Some(first)]
+    );
     assert_eq!(ids("other", OPERATION, digest()).await, [None, Some(first)]);
-    assert_eq!(ids("k", "another", digest()).await, [None, Some(first)], "not its operation");
-    assert_eq!(ids("k", OPERATION, [0; 32]).await, [None, None], "not its body");
+    assert_eq!(
+        ids("k", "another", digest()).await,
+        [None, Some(first)],
+        "not its operation"
+    );
+    assert_eq!(
+        ids("k", OPERATION, [0; 32]).await,
+        [None, None],
+        "not its body"
+    );
     assert!(advance(&store, first, IntentState::Succeeded).await);
-    let next = intend(&store, &NewIntent { idempotency_key: None, ..keyed(2) }).await;
-    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(next)]);
+    let next = intend(
+        &store,
+        &NewIntent {
+            idempotency_key: None,
+            ..keyed(2)
+        },
+    )
+    .await;
+    assert_eq!(
+        ids("k", OPERATION, digest()).await,
+        [Some(first), Some(next)]
+    );
     assert!(advance(&store, next, IntentState::Rejected).await);
-    assert_eq!(ids("k", OPERATION, digest()).await, [Some(first), Some(first)]);
+    assert_eq!(
+        ids("k", OPERATION, digest()).await,
+        [Some(first), Some(first)]
+    );
 }
 
 pub(crate) async fn a_key_that_is_gone_is_claimed_again(world: World) {
     let store = world.open().await;
     let id = intend(&store, &keyed(1)).await;
-    let Claim::Open { intent: Some(found) } = claim(&store).await else { panic!() };
+    let Claim::Open {
+        intent: Some(found),
+    } = claim(&store).await
+    else {
+        panic!()
+    };
     assert_eq!(found.id, id);
-    let other = store.keys(EPOCH).claim("k", OPERATION, &[0; 32], &token(1), NOW).await.unwrap();
+    let other = store
+        .keys(EPOCH)
+        .claim("k", OPERATION, &[0; 32], &token(1), NOW)
+        .await
+        .unwrap();
     assert_eq!(other, Claim::Conflict);
 }
 
@@ -261,8 +421,14 @@ async fn claims_at_once(store: &Arc<Store>) -> Vec<Claim> {
 pub(crate) async fn one_of_parallel_claims_is_new(world: World) {
     let store = Arc::new(world.open().await);
     let claims = claims_at_once(&store).await;
-    assert_eq!(claims.iter().filter(|claim| **claim == Claim::New).count(), 1, "{claims:?}");
-    let open = claims.iter().filter(|claim| matches!(claim, Claim::Open { intent: None }));
+    assert_eq!(
+        claims.iter().filter(|claim| **claim == Claim::New).count(),
+        1,
+        "{claims:?}"
+    );
+    let open = claims
+        .iter()
+        .filter(|claim| matches!(claim, Claim::Open { intent: None }));
     assert_eq!(open.count(), 15);
 }
 
@@ -271,17 +437,31 @@ pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
     let keys = store.keys(EPOCH);
     let claim = async |key, number, at| {
         let digest = intent(number).digest;
-        keys.claim(key, OPERATION, &digest, &token(1), NOW + at).await.unwrap()
+        keys.claim(key, OPERATION, &digest, &token(1), NOW + at)
+            .await
+            .unwrap()
     };
-    for (key, number, at) in [("bare", 0, 1), ("linked", 1, 1), ("both", 2, 1), ("young", 3, 5)] {
+    for (key, number, at) in [
+        ("bare", 0, 1),
+        ("linked", 1, 1),
+        ("both", 2, 1),
+        ("young", 3, 5),
+    ] {
         assert_eq!(claim(key, number, at).await, Claim::New);
     }
     for (number, key) in [(1, "linked"), (2, "both")] {
-        let new = NewIntent { idempotency_key: Some(key), ..intent(number) };
+        let new = NewIntent {
+            idempotency_key: Some(key),
+            ..intent(number)
+        };
         let id = intend(&store, &new).await;
         assert!(advance(&store, id, IntentState::Succeeded).await);
         if key == "both" {
-            assert!(keys.answer(key, OPERATION, &new.digest, id, 200, "").await.unwrap());
+            assert!(
+                keys.answer(key, OPERATION, &new.digest, id, 200, "")
+                    .await
+                    .unwrap()
+            );
         }
     }
     assert_eq!(store.prune_keys(NOW + 1).await.unwrap(), 0);
@@ -289,10 +469,19 @@ pub(crate) async fn old_keys_are_pruned_unless_needed(world: World) {
     assert_eq!(store.prune_keys(NOW + 5).await.unwrap(), 0);
     let found = async |key, number| matches!(claim(key, number, 9).await, Claim::New);
     assert!(found("bare", 0).await && found("both", 2).await);
-    assert!(!found("linked", 1).await, "it names an intent, and has no answer");
-    let young = keys.claim("young", OPERATION, &intent(3).digest, &token(2), NOW).await.unwrap();
+    assert!(
+        !found("linked", 1).await,
+        "it names an intent, and has no answer"
+    );
+    let young = keys
+        .claim("young", OPERATION, &intent(3).digest, &token(2), NOW)
+        .await
+        .unwrap();
     assert_eq!(young, open());
-    assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Succeeded, 2)]);
+    assert_eq!(
+        store.intents().counts_by_state().await.unwrap(),
+        [(IntentState::Succeeded, 2)]
+    );
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2 * 3);
 }
 
@@ -316,8 +505,15 @@ pub(crate) async fn an_identity_has_one_recipient_and_conversely(world: World) {
             store = world.open().await;
         }
         let (from, to) = (felt(identity), felt(recipient));
-        assert_eq!(store.faucet().check(epoch, from, to).await.unwrap(), expected, "first");
-        let drip = NewIntent { epoch, ..drip(number, from, to) };
+        assert_eq!(
+            store.faucet().check(epoch, from, to).await.unwrap(),
+            expected,
+            "first"
+        );
+        let drip = NewIntent {
+            epoch,
+            ..drip(number, from, to)
+        };
         let why = format!("{epoch} {identity} {recipient:x}");
         assert_eq!(bound(&store, &drip).await, expected, "{why}");
     }
@@ -325,7 +521,11 @@ pub(crate) async fn an_identity_has_one_recipient_and_conversely(world: World) {
 
 /// A drip that binds.
 fn drip(number: usize, identity: Felt, recipient: Felt) -> NewIntent<'static> {
-    NewIntent { identity: Some(identity), subject: Some(recipient), ..intent(number as u64) }
+    NewIntent {
+        identity: Some(identity),
+        subject: Some(recipient),
+        ..intent(number as u64)
+    }
 }
 
 /// The binding with which an intent was stored, or not stored.
@@ -346,8 +546,17 @@ pub(crate) async fn one_of_parallel_bindings_counts(world: World) {
         tasks.spawn(async move { bound(&store, &drip).await });
     }
     let came = tasks.join_all().await;
-    assert_eq!(came.iter().filter(|one| **one == Binding::Bound).count(), 1, "{came:?}");
-    assert_eq!(came.iter().filter(|one| **one == Binding::RecipientElsewhere).count(), 15);
+    assert_eq!(
+        came.iter().filter(|one| **one == Binding::Bound).count(),
+        1,
+        "{came:?}"
+    );
+    assert_eq!(
+        came.iter()
+            .filter(|one| **one == Binding::RecipientElsewhere)
+            .count(),
+        15
+    );
 }
 
 pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
@@ -355,7 +564,13 @@ pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
     use IntentState::{Lost, Rejected, Succeeded};
     let store = world.open().await;
     let recipient = felt(0xa);
-    let for_another = async || store.faucet().check(EPOCH, felt(2), recipient).await.unwrap();
+    let for_another = async || {
+        store
+            .faucet()
+            .check(EPOCH, felt(2), recipient)
+            .await
+            .unwrap()
+    };
     for (number, end, expected) in [
         (1, Rejected, Bound),
         (2, Lost, Bound),
@@ -363,7 +578,11 @@ pub(crate) async fn a_binding_stays_with_an_effective_intent(world: World) {
         (4, Rejected, RecipientElsewhere),
     ] {
         let id = intend(&store, &drip(number, felt(1), recipient)).await;
-        assert_eq!(for_another().await, RecipientElsewhere, "a drip is under way");
+        assert_eq!(
+            for_another().await,
+            RecipientElsewhere,
+            "a drip is under way"
+        );
         assert!(advance(&store, id, end).await);
         assert_eq!(for_another().await, expected, "{number}: {end:?}");
     }
@@ -374,9 +593,16 @@ pub(crate) async fn what_is_bound_elsewhere_stores_no_intent(world: World) {
     assert_eq!(claim(&store).await, Claim::New);
     intend(&store, &drip(3, felt(1), felt(0xa))).await;
     let other = drip(2, felt(2), felt(0xa));
-    let other = NewIntent { idempotency_key: Some("k"), digest: digest(), ..other };
+    let other = NewIntent {
+        idempotency_key: Some("k"),
+        digest: digest(),
+        ..other
+    };
     assert_eq!(bound(&store, &other).await, Binding::RecipientElsewhere);
-    assert_eq!(store.intents().counts_by_state().await.unwrap(), [(IntentState::Sent, 1)]);
+    assert_eq!(
+        store.intents().counts_by_state().await.unwrap(),
+        [(IntentState::Sent, 1)]
+    );
     assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
     assert_eq!(claim(&store).await, open(), "its key is not linked");
 }

@@ -6,7 +6,10 @@
 //! histories are in `conformance` and `webhook`: of two processes (`pair`) whose connections are
 //! cut (`wire`).
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking, too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking, too"
+)]
 
 mod age;
 mod budgets;

@@ -30,12 +30,18 @@ impl Pair {
         if world.is_sqlite() {
             // as the commands of an operator do it
             let shared = async || Store::open_shared(&world.config(), None).await.unwrap();
-            return Self { stores: [world.open().await, shared().await], wires: None };
+            return Self {
+                stores: [world.open().await, shared().await],
+                wires: None,
+            };
         }
         let wires = [Wire::to(world).await, Wire::to(world).await];
         let [one, two] = &wires;
         let open = async |wire: &Wire| Store::open(wire.config(), None).await.unwrap();
-        Self { stores: [open(one).await, open(two).await], wires: Some(wires) }
+        Self {
+            stores: [open(one).await, open(two).await],
+            wires: Some(wires),
+        }
     }
 
     pub(crate) async fn close(self) {
@@ -56,7 +62,10 @@ impl Pair {
         if let Some(wires) = &self.wires {
             wires[at].arm(cut);
             let done = Some(work.await);
-            return Interrupted { done, at_commit: wires[at].disarm() };
+            return Interrupted {
+                done,
+                at_commit: wires[at].disarm(),
+            };
         }
         let polls = match cut.request {
             // a statement that was begun alone may be done at any later time
@@ -69,7 +78,10 @@ impl Pair {
             // waits until its transaction has ended
             self.stores[at].ping_write().await.unwrap();
         }
-        Interrupted { done, at_commit: None }
+        Interrupted {
+            done,
+            at_commit: None,
+        }
     }
 }
 

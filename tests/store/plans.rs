@@ -11,27 +11,79 @@ const LOOK_UPS: [(&str, &[&str], &str); 26] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
-    (sql::INTENT_MOVE, &["900", "'sent'", "'x'", "1", "0", "NULL", "NULL"], "intent_pkey"),
+    (
+        sql::INTENT_MOVE,
+        &["900", "'sent'", "'x'", "1", "0", "NULL", "NULL"],
+        "intent_pkey",
+    ),
     (sql::INTENT_BY_HASH, &["'e'", "'0x900'"], "intent_hash"),
-    (sql::INTENTS_OF_SLOT, &["'e'", "'0x1'", "900"], "intent_slot"),
-    (sql::DISPLACED, &["'e'"], "intent_displaced or intent_search_state"),
-    (sql::DISPLACED_OF_SIGNER, &["'e'", "'0x1'"], "intent_displaced"),
+    (
+        sql::INTENTS_OF_SLOT,
+        &["'e'", "'0x1'", "900"],
+        "intent_slot",
+    ),
+    (
+        sql::DISPLACED,
+        &["'e'"],
+        "intent_displaced or intent_search_state",
+    ),
+    (
+        sql::DISPLACED_OF_SIGNER,
+        &["'e'", "'0x1'"],
+        "intent_displaced",
+    ),
     (sql::INCLUDED, &["'e'", "5"], "intent_included"),
     (sql::FLOOR, &["'e'"], "intent_included"),
-    (sql::UNRESOLVED, &["'e'"], "intent_unresolved or intent_digest"),
-    (sql::UNRESOLVED_OF_SIGNER, &["'e'", "'0x1'"], "intent_unresolved"),
-    (sql::LAST_OF, &["'e'", "'drip'", "'0x900'", "10", "8000"], "intent_subject"),
+    (
+        sql::UNRESOLVED,
+        &["'e'"],
+        "intent_unresolved or intent_digest",
+    ),
+    (
+        sql::UNRESOLVED_OF_SIGNER,
+        &["'e'", "'0x1'"],
+        "intent_unresolved",
+    ),
+    (
+        sql::LAST_OF,
+        &["'e'", "'drip'", "'0x900'", "10", "8000"],
+        "intent_subject",
+    ),
     (sql::DRIPS, &["'e'", "8000", "9000"], "intent_drips"),
     (sql::FEES, &["'e'", "8000", "9000"], "fee_sum_pkey"),
-    (sql::FEES_BY_MINUTE, &["'e'", "8000", "9000"], "fee_sum_pkey"),
+    (
+        sql::FEES_BY_MINUTE,
+        &["'e'", "8000", "9000"],
+        "fee_sum_pkey",
+    ),
     (sql::KEY, &["'e'", "'k900'"], "idempotency_pkey"),
-    (sql::KEY_ANSWER, &["'e'", "'k900'", "'drip'", "'d'", "900", "200", "''"], "idempotency_pkey"),
-    (sql::KEY_RELEASE, &["'e'", "'k900'", "'t'"], "idempotency_pkey"),
+    (
+        sql::KEY_ANSWER,
+        &["'e'", "'k900'", "'drip'", "'d'", "900", "200", "''"],
+        "idempotency_pkey",
+    ),
+    (
+        sql::KEY_RELEASE,
+        &["'e'", "'k900'", "'t'"],
+        "idempotency_pkey",
+    ),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
     (sql::SEARCH, &["900", "25"], "intent_pkey"),
-    (sql::SEARCH_BY_HASH, &["900", "25", "'0x800'"], "intent_search_hash"),
-    (sql::SEARCH_BY_SUBJECT, &["900", "25", NULL, "'0x800'"], "intent_search_subject"),
-    (sql::SEARCH_BY_STATE, &["900", "25", NULL, NULL, "'sent'"], "intent_search_state"),
+    (
+        sql::SEARCH_BY_HASH,
+        &["900", "25", "'0x800'"],
+        "intent_search_hash",
+    ),
+    (
+        sql::SEARCH_BY_SUBJECT,
+        &["900", "25", NULL, "'0x800'"],
+        "intent_search_subject",
+    ),
+    (
+        sql::SEARCH_BY_STATE,
+        &["900", "25", NULL, NULL, "'sent'"],
+        "intent_search_state",
+    ),
     (
         sql::SEARCH_BY_OPERATION,
         &["900", "25", NULL, NULL, NULL, "'none'"],
@@ -49,7 +101,10 @@ const FACTS: [(&str, &[&str]); 6] = [
             "'e'", "'drip'", "'0x900'", "10", "8000",
         ],
     ),
-    (sql::INTEND_INTENTS, &["'e'", "'0x900'", "'0x1'", "900", "'d900'", "7", "8"]),
+    (
+        sql::INTEND_INTENTS,
+        &["'e'", "'0x900'", "'0x1'", "900", "'d900'", "7", "8"],
+    ),
     (sql::CHANGE_INTENTS, &["900"]),
     (sql::BOUND, &["'e'", "'0x900'", "'0x900'", "'0x1'", "900"]),
     (sql::PAIRS, &["'e'", "'0x900'", "'0x900'"]),
@@ -58,44 +113,113 @@ const FACTS: [(&str, &[&str]); 6] = [
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
 const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
-    (sql::FEED_MODERATIONS, &["'showcase'", "1001"], &[], "feed_item_page"),
-    (sql::FEED, &["'showcase'", "4500", "'u'", "51"], &["'[]'"], "feed_item_page"),
-    (sql::FEED_OF_SET, &["'showcase'", "4500", "'u'", "51"], &["'[]'", "'base1'"], "feed_item_set"),
+    (
+        sql::FEED_MODERATIONS,
+        &["'showcase'", "1001"],
+        &[],
+        "feed_item_page",
+    ),
+    (
+        sql::FEED,
+        &["'showcase'", "4500", "'u'", "51"],
+        &["'[]'"],
+        "feed_item_page",
+    ),
+    (
+        sql::FEED_OF_SET,
+        &["'showcase'", "4500", "'u'", "51"],
+        &["'[]'", "'base1'"],
+        "feed_item_set",
+    ),
     (
         sql::FEED_OF_LABELS,
         &["'showcase'", "4500", "'u'", "51"],
-        &["'common'", "'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'"],
+        &[
+            "'common'", "'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'",
+        ],
         "feed_label_page or feed_label_set",
     ),
     (
         sql::FEED_OF_LABELS_AND_SET,
         &["'showcase'", "4500", "'u'", "51"],
-        &["'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'", "'base1'"],
+        &[
+            "'rare'", NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "'[]'", "'base1'",
+        ],
         "feed_label_set",
     ),
     (sql::SNAPSHOT, &["'did:9'"], &[], "suggestion_pkey"),
     (sql::SNAPSHOT_AT, &["'did:9'", "9"], &[], "suggestion_pkey"),
-    (sql::SUGGESTIONS, &["'did:9'", "9", "1", "51"], &["'did:9'"], "suggestion_pkey"),
+    (
+        sql::SUGGESTIONS,
+        &["'did:9'", "9", "1", "51"],
+        &["'did:9'"],
+        "suggestion_pkey",
+    ),
     (sql::ACCOUNT_OF_USER, &["'9'"], &[], "account_pkey"),
     (sql::ACCOUNT_OF_DID, &["'did:9'"], &[], "account_did_key"),
     (sql::ACCOUNT_OF_HANDLE, &["'h9'"], &[], "account_handle_key"),
     (sql::PODCAST, &["'did:9'"], &[], "podcast_pkey"),
-    (sql::EPISODES, &["'did:9'", "4500", "300", "300"], &[], "episode_page"),
-    (sql::EPISODES_PUBLISHED, &["'did:9'", "4500"], &[], "episode_page"),
-    (sql::NEXT_PUBLICATION, &["'did:9'", "4500"], &[], "episode_page"),
-    (sql::SITEMAP_PAGES, &["50000", "8388608"], &[], "sitemap_url_page"),
-    (sql::SITEMAP_PAGE, &["3", "8388608"], &[], "sitemap_url_page"),
+    (
+        sql::EPISODES,
+        &["'did:9'", "4500", "300", "300"],
+        &[],
+        "episode_page",
+    ),
+    (
+        sql::EPISODES_PUBLISHED,
+        &["'did:9'", "4500"],
+        &[],
+        "episode_page",
+    ),
+    (
+        sql::NEXT_PUBLICATION,
+        &["'did:9'", "4500"],
+        &[],
+        "episode_page",
+    ),
+    (
+        sql::SITEMAP_PAGES,
+        &["50000", "8388608"],
+        &[],
+        "sitemap_url_page",
+    ),
+    (
+        sql::SITEMAP_PAGE,
+        &["3", "8388608"],
+        &[],
+        "sitemap_url_page",
+    ),
     (
         sql::SITEMAP_STAMPS,
         &["3", "8388608", "33554432", "0", "16777216", "2"],
         &[],
         "sitemap_url_page",
     ),
-    (sql::SITEMAP_URLS, &["100000", "135000", "1000"], &[], "sitemap_url_pkey"),
-    (sql::AGE_SESSIONS, &["'9'", "10", "20", "10"], &[], "age_session_user"),
+    (
+        sql::SITEMAP_URLS,
+        &["100000", "135000", "1000"],
+        &[],
+        "sitemap_url_pkey",
+    ),
+    (
+        sql::AGE_SESSIONS,
+        &["'9'", "10", "20", "10"],
+        &[],
+        "age_session_user",
+    ),
     (sql::AGE_SUBJECT, &["'9'"], &[], "age_session_pkey"),
-    (sql::AGE_SESSION_MOVE, &["'9'", "'verified'", "1"], &[], "age_session_pkey"),
-    (sql::AGE_EVENT_FACTS, &["'e9'", "'9'", "'9'"], &[], "age_event_pkey"),
+    (
+        sql::AGE_SESSION_MOVE,
+        &["'9'", "'verified'", "1"],
+        &[],
+        "age_session_pkey",
+    ),
+    (
+        sql::AGE_EVENT_FACTS,
+        &["'e9'", "'9'", "'9'"],
+        &[],
+        "age_event_pkey",
+    ),
     (sql::AGE_USER, &["'9'", "10"], &[], "age_user_pkey"),
 ];
 const NULL: &str = "NULL";
@@ -158,9 +282,12 @@ fn filled(statement: &str, arguments: &[&str]) -> String {
     let rest = std::iter::repeat_n(&NULL, 32_usize.saturating_sub(arguments.len()));
     let numbered = arguments.iter().chain(rest).enumerate().collect::<Vec<_>>();
     // the other way round $1 would be found in $10
-    numbered.into_iter().rev().fold(format!(" {statement}"), |text, (at, argument)| {
-        text.replace(&format!("${}", at + 1), argument)
-    })
+    numbered
+        .into_iter()
+        .rev()
+        .fold(format!(" {statement}"), |text, (at, argument)| {
+            text.replace(&format!("${}", at + 1), argument)
+        })
 }
 
 pub(crate) async fn every_lookup_uses_its_index(world: World) {
@@ -180,9 +307,14 @@ pub(crate) async fn every_lookup_uses_its_index(world: World) {
             let tables = ["intent", "idempotency", "faucet_binding", "fee_sum"];
             let mut names = tables.iter().chain(&["it", "slot", "equal", "open"]);
             names.any(|name| line.trim() == format!("SCAN {name}"))
-                || tables.iter().any(|name| line.contains(&format!("Seq Scan on {name}")))
+                || tables
+                    .iter()
+                    .any(|name| line.contains(&format!("Seq Scan on {name}")))
         };
-        assert!(!plan.lines().any(scans), "{statement}: a table is read whole:\n{plan}");
+        assert!(
+            !plan.lines().any(scans),
+            "{statement}: a table is read whole:\n{plan}"
+        );
     }
     for (statement, arguments, index) in LOOK_UPS {
         let statement = filled(statement, arguments);
@@ -220,7 +352,10 @@ pub(crate) async fn every_content_lookup_uses_its_index(world: World) {
         }
         arguments.extend(beyond);
         let (plans, expected) = if world.is_sqlite() {
-            (vec![sqlite_plan(&world.url, filled(statement, &arguments)).await], sqlite_name(index))
+            (
+                vec![sqlite_plan(&world.url, filled(statement, &arguments)).await],
+                sqlite_name(index),
+            )
         } else {
             let custom = postgres_plan(&world.url, filled(statement, &arguments)).await;
             let generic = postgres_generic_plan(&world.url, statement, &arguments).await;
@@ -232,7 +367,10 @@ pub(crate) async fn every_content_lookup_uses_its_index(world: World) {
                 plan.contains(&format!("Seq Scan on {table}"))
                     || plan.lines().any(|line| line == format!("SCAN {table}"))
             });
-            assert!(used && !scanned, "{statement}: {expected} is not in\n{plan}");
+            assert!(
+                used && !scanned,
+                "{statement}: {expected} is not in\n{plan}"
+            );
         }
     }
 }
@@ -244,22 +382,34 @@ async fn work(world: &World, statement: &str, arguments: &[&str]) -> u64 {
         let mut connection = SqliteConnection::connect(&world.url).await.unwrap();
         let steps = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&steps);
-        connection.lock_handle().await.unwrap().set_progress_handler(10, move || {
-            counted.fetch_add(10, Ordering::Relaxed);
-            true
-        });
-        sqlx::query(AssertSqlSafe(statement)).fetch_all(&mut connection).await.unwrap();
+        connection
+            .lock_handle()
+            .await
+            .unwrap()
+            .set_progress_handler(10, move || {
+                counted.fetch_add(10, Ordering::Relaxed);
+                true
+            });
+        sqlx::query(AssertSqlSafe(statement))
+            .fetch_all(&mut connection)
+            .await
+            .unwrap();
         return steps.load(Ordering::Relaxed);
     }
     let explain = format!("(ANALYZE, TIMING OFF){statement}");
     let plan = postgres_plan(&world.url, explain).await;
     let numbers = plan.lines().filter_map(|line| {
-        let dropped =
-            line.split_once("Rows Removed by").and_then(|(_, rest)| rest.split_once(": "));
-        let read = line.split_once("(actual rows=").and_then(|(_, rest)| rest.split_once(' '));
+        let dropped = line
+            .split_once("Rows Removed by")
+            .and_then(|(_, rest)| rest.split_once(": "));
+        let read = line
+            .split_once("(actual rows=")
+            .and_then(|(_, rest)| rest.split_once(' '));
         dropped.map(|(_, rows)| rows).or(read.map(|(rows, _)| rows))
     });
-    numbers.filter_map(|rows| rows.trim().parse::<u64>().ok()).sum()
+    numbers
+        .filter_map(|rows| rows.trim().parse::<u64>().ok())
+        .sum()
 }
 
 pub(crate) async fn blocked_posts_are_not_read(world: World) {
@@ -280,7 +430,10 @@ pub(crate) async fn blocked_posts_are_not_read(world: World) {
         (sql::FEED_MODERATIONS, &[]),
         (sql::FEED, &["'[]'"]),
         (sql::FEED_OF_SET, &["'[]'", "'base1'"]),
-        (sql::FEED_OF_LABELS, &[&["'rare'"][..], &[NULL; 9], &["'[]'"]].concat()),
+        (
+            sql::FEED_OF_LABELS,
+            &[&["'rare'"][..], &[NULL; 9], &["'[]'"]].concat(),
+        ),
         (
             sql::FEED_OF_LABELS_AND_SET,
             &[&["'rare'"][..], &[NULL; 9], &["'[]'", "'base1'"]].concat(),
@@ -295,7 +448,11 @@ pub(crate) async fn blocked_posts_are_not_read(world: World) {
             let first: &[&str] = &["'showcase'", "99999", "'u'", "51", "'spam'", "'scam'"];
             let arguments = [first, &[NULL; 14], beyond].concat();
             let few = ["'showcase'", "1001"];
-            let arguments = if beyond.is_empty() { &few[..] } else { &arguments };
+            let arguments = if beyond.is_empty() {
+                &few[..]
+            } else {
+                &arguments
+            };
             measured.push(work(&world, statement, arguments).await);
         }
         measured
@@ -314,16 +471,32 @@ pub(crate) async fn blocked_posts_are_not_read(world: World) {
         assert!(*after < before + 500, "{after} instead of {before}");
     }
     let (labels, blocked) = (["rare".to_owned()], ["spam", "scam"].map(str::to_owned));
-    for (labels, set) in
-        [(&[][..], None), (&[], Some("base1")), (&labels, None), (&labels, Some("base1"))]
-    {
-        let query =
-            FeedQuery { feed: "showcase", set, labels, blocked: &blocked, after: None, limit: 3 };
+    for (labels, set) in [
+        (&[][..], None),
+        (&[], Some("base1")),
+        (&labels, None),
+        (&labels, Some("base1")),
+    ] {
+        let query = FeedQuery {
+            feed: "showcase",
+            set,
+            labels,
+            blocked: &blocked,
+            after: None,
+            limit: 3,
+        };
         let found = store.feeds().posts(&query).await.unwrap();
         let found: Vec<_> = found.iter().map(|post| post.sort_us).collect();
         assert_eq!(found, [4, 3, 2], "merged from what is not blocked");
-        let query = FeedQuery { after: Some((2, "p2")), ..query };
-        assert_eq!(store.feeds().posts(&query).await.unwrap()[0].sort_us, 1, "the end");
+        let query = FeedQuery {
+            after: Some((2, "p2")),
+            ..query
+        };
+        assert_eq!(
+            store.feeds().posts(&query).await.unwrap()[0].sort_us,
+            1,
+            "the end"
+        );
     }
 }
 
@@ -349,25 +522,49 @@ async fn postgres_generic_plan(url: &str, statement: &str, arguments: &[&str]) -
     let setting = "SET plan_cache_mode = force_generic_plan";
     sqlx::query(setting).execute(&mut connection).await.unwrap();
     let prepare = AssertSqlSafe(format!("PREPARE look_up AS {statement}"));
-    sqlx::raw_sql(prepare).execute(&mut connection).await.unwrap();
-    let places = (1..=32).rev().find(|place| statement.contains(&format!("${place}"))).unwrap();
+    sqlx::raw_sql(prepare)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let places = (1..=32)
+        .rev()
+        .find(|place| statement.contains(&format!("${place}")))
+        .unwrap();
     let mut arguments = arguments.to_vec();
     arguments.resize(places, NULL);
     let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE look_up({})", arguments.join(", ")));
-    let rows = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+    let rows = sqlx::query(explain)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| row.get::<String, _>(0))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 async fn sqlite_plan(url: &str, statement: String) -> String {
     let mut connection = SqliteConnection::connect(url).await.unwrap();
     let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN{statement}"));
-    let rows = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>("detail")).collect::<Vec<_>>().join("\n")
+    let rows = sqlx::query(explain)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| row.get::<String, _>("detail"))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 async fn postgres_plan(url: &str, statement: String) -> String {
     let mut connection = PgConnection::connect(url).await.unwrap();
     let explain = AssertSqlSafe(format!("EXPLAIN{statement}"));
-    let rows = sqlx::query(explain).fetch_all(&mut connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
+    let rows = sqlx::query(explain)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| row.get::<String, _>(0))
+        .collect::<Vec<_>>()
+        .join("\n")
 }

@@ -43,13 +43,33 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     snapshot(&world, "*", LIMIT).await;
 
     let all = everything_before(LIMIT);
-    let pruned = store.prune(&PruneBefore { feed_items_us: None, ..all }).await.unwrap();
+    let pruned = store
+        .prune(&PruneBefore {
+            feed_items_us: None,
+            ..all
+        })
+        .await
+        .unwrap();
     assert_eq!(pruned.feed_items, 0, "feed items stay unless requested");
     let then = store.prune(&all).await.unwrap();
-    assert_eq!(then, Pruned { feed_items: 1, ..Pruned::default() });
-    let expected =
-        Pruned { keys: 1, suggestions: 6, age_sessions: 1, age_events: 1, feed_items: 0 };
-    assert_eq!(pruned, expected, "two snapshots of Ann's and the old one of everybody");
+    assert_eq!(
+        then,
+        Pruned {
+            feed_items: 1,
+            ..Pruned::default()
+        }
+    );
+    let expected = Pruned {
+        keys: 1,
+        suggestions: 6,
+        age_sessions: 1,
+        age_events: 1,
+        feed_items: 0,
+    };
+    assert_eq!(
+        pruned, expected,
+        "two snapshots of Ann's and the old one of everybody"
+    );
     for (table, rows) in [
         ("idempotency", 1),
         ("feed_item", 1),
@@ -59,7 +79,11 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
         ("age_user", 1),
         ("suggestion", 6),
     ] {
-        assert_eq!(world.number(&format!("SELECT count(*) FROM {table}")).await, rows, "{table}");
+        assert_eq!(
+            world.number(&format!("SELECT count(*) FROM {table}")).await,
+            rows,
+            "{table}"
+        );
     }
 }
 
@@ -71,15 +95,25 @@ pub(crate) async fn the_store_keeps_when_it_was_pruned(world: World) {
     let before = now_us();
     store.prune(&everything_before(LIMIT)).await.unwrap();
     let pruned = store.pruned_us().await.unwrap();
-    assert!((before..=store.now_us()).contains(&pruned), "{before}, then {pruned}");
+    assert!(
+        (before..=store.now_us()).contains(&pruned),
+        "{before}, then {pruned}"
+    );
     store.close().await;
 
     let store = world.open().await;
     assert_eq!(store.pruned_us().await.unwrap(), pruned, "after a restart");
     world.raw(long_ago).await.unwrap();
-    world.raw("DROP TABLE feed_label; DROP TABLE feed_item").await.unwrap();
+    world
+        .raw("DROP TABLE feed_label; DROP TABLE feed_item")
+        .await
+        .unwrap();
     store.prune(&everything_before(LIMIT)).await.unwrap_err();
-    assert_eq!(store.pruned_us().await.unwrap(), 1, "a prune that fails changes nothing");
+    assert_eq!(
+        store.pruned_us().await.unwrap(),
+        1,
+        "a prune that fails changes nothing"
+    );
 }
 
 async fn snapshot(world: &World, viewer: &str, built: i64) {
@@ -117,5 +151,8 @@ pub(crate) async fn each_viewer_keeps_the_newest_snapshot(world: World) {
     let forgotten = store.prune(&everything_before(LIMIT)).await.unwrap();
     assert_eq!(forgotten.suggestions, 7_000);
     assert_eq!(world.number("SELECT count(*) FROM suggestion").await, 2_000);
-    assert_eq!(store.prune(&everything_before(LIMIT)).await.unwrap(), Pruned::default());
+    assert_eq!(
+        store.prune(&everything_before(LIMIT)).await.unwrap(),
+        Pruned::default()
+    );
 }

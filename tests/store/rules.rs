@@ -17,7 +17,13 @@ async fn refused_last(store: &Store, lines: &[String], why: &str) {
 pub(crate) async fn a_podcast_has_a_category_of_apples(world: World) {
     let store = world.open().await;
     let podcast = |category: &str, subcategory: Option<&str>| {
-        with("podcast", &[("category", json!(category)), ("subcategory", json!(subcategory))])
+        with(
+            "podcast",
+            &[
+                ("category", json!(category)),
+                ("subcategory", json!(subcategory)),
+            ],
+        )
     };
     for (category, subcategory) in [
         ("Cards", None),
@@ -27,7 +33,10 @@ pub(crate) async fn a_podcast_has_a_category_of_apples(world: World) {
         ("Leisure", Some("Tennis")),
         ("Kids &amp; Family", None),
     ] {
-        let lines = [podcast("Leisure", Some("Hobbies")), podcast(category, subcategory)];
+        let lines = [
+            podcast("Leisure", Some("Hobbies")),
+            podcast(category, subcategory),
+        ];
         refused_last(&store, &lines, "podcast.category must be one of Apple's").await;
     }
     imported(&store, &podcast("Kids & Family", Some("Stories for Kids"))).await;

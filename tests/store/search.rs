@@ -28,23 +28,107 @@ pub(crate) async fn intents_are_found_by_their_attributes(world: World) {
     let any = Search::default();
     for (search, expected) in [
         (any.clone(), vec![5, 4, 3, 2, 1, 0]),
-        (Search { hash: hash(3), ..any.clone() }, vec![3]),
-        (Search { hash: Some(Felt::ZERO), ..any.clone() }, vec![]),
-        (Search { subject, ..any.clone() }, vec![5, 4, 0]),
-        (Search { state, ..any.clone() }, vec![0]),
-        (Search { operation: operation.clone(), ..any.clone() }, vec![5, 4]),
-        (Search { operation: Some("Ä\0".to_owned()), ..any.clone() }, vec![]),
-        (Search { subject, operation: operation.clone(), ..any.clone() }, vec![5, 4]),
-        (Search { subject, state, ..any.clone() }, vec![0]),
-        (Search { state, operation, ..any.clone() }, vec![]),
-        (Search { hash: hash(0), subject, state, operation: None }, vec![0]),
-        (Search { hash: hash(1), subject, ..any.clone() }, vec![]),
+        (
+            Search {
+                hash: hash(3),
+                ..any.clone()
+            },
+            vec![3],
+        ),
+        (
+            Search {
+                hash: Some(Felt::ZERO),
+                ..any.clone()
+            },
+            vec![],
+        ),
+        (
+            Search {
+                subject,
+                ..any.clone()
+            },
+            vec![5, 4, 0],
+        ),
+        (
+            Search {
+                state,
+                ..any.clone()
+            },
+            vec![0],
+        ),
+        (
+            Search {
+                operation: operation.clone(),
+                ..any.clone()
+            },
+            vec![5, 4],
+        ),
+        (
+            Search {
+                operation: Some("Ä\0".to_owned()),
+                ..any.clone()
+            },
+            vec![],
+        ),
+        (
+            Search {
+                subject,
+                operation: operation.clone(),
+                ..any.clone()
+            },
+            vec![5, 4],
+        ),
+        (
+            Search {
+                subject,
+                state,
+                ..any.clone()
+            },
+            vec![0],
+        ),
+        (
+            Search {
+                state,
+                operation,
+                ..any.clone()
+            },
+            vec![],
+        ),
+        (
+            Search {
+                hash: hash(0),
+                subject,
+                state,
+                operation: None,
+            },
+            vec![0],
+        ),
+        (
+            Search {
+                hash: hash(1),
+                subject,
+                ..any.clone()
+            },
+            vec![],
+        ),
     ] {
         let expected: Vec<_> = expected.into_iter().map(|at: usize| ids[at]).collect();
-        assert_eq!(found(&store, &search, i64::MAX, 25).await, expected, "{search:?}");
+        assert_eq!(
+            found(&store, &search, i64::MAX, 25).await,
+            expected,
+            "{search:?}"
+        );
     }
-    assert_eq!(found(&store, &any, i64::MAX, 2).await, [ids[5], ids[4]], "a page");
-    assert_eq!(found(&store, &any, ids[4].0, 2).await, [ids[3], ids[2]], "the next");
+    assert_eq!(
+        found(&store, &any, i64::MAX, 2).await,
+        [ids[5], ids[4]],
+        "a page"
+    );
+    assert_eq!(
+        found(&store, &any, ids[4].0, 2).await,
+        [ids[3], ids[2]],
+        "the next"
+    );
     assert_eq!(found(&store, &any, ids[0].0, 2).await, [], "the end");
 }
 

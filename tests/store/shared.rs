@@ -10,11 +10,32 @@ pub(crate) async fn a_shared_store_reads_and_writes(world: World) {
     let first = world.open().await;
     let second = Store::open_shared(&world.config(), None).await.unwrap();
     for number in 0..20 {
-        let (one, other) = if number % 2 == 0 { (&first, &second) } else { (&second, &first) };
+        let (one, other) = if number % 2 == 0 {
+            (&first, &second)
+        } else {
+            (&second, &first)
+        };
         let (identity, subject) = (Some(felt(number)), Some(felt(100 + number)));
-        intend(one, &NewIntent { epoch: "e", identity, subject, ..intent(number) }).await;
-        let seen = other.faucet().check("e", felt(number), felt(9)).await.unwrap();
-        assert_eq!(seen, Binding::IdentityElsewhere, "what the one wrote, the other reads");
+        intend(
+            one,
+            &NewIntent {
+                epoch: "e",
+                identity,
+                subject,
+                ..intent(number)
+            },
+        )
+        .await;
+        let seen = other
+            .faucet()
+            .check("e", felt(number), felt(9))
+            .await
+            .unwrap();
+        assert_eq!(
+            seen,
+            Binding::IdentityElsewhere,
+            "what the one wrote, the other reads"
+        );
     }
     second.close().await;
     first.ping().await.unwrap();
@@ -22,8 +43,10 @@ pub(crate) async fn a_shared_store_reads_and_writes(world: World) {
 
 pub(crate) async fn tables_are_created_once(world: World) {
     let config = world.config();
-    let (one, two) =
-        tokio::join!(Store::open_shared(&config, None), Store::open_shared(&config, None));
+    let (one, two) = tokio::join!(
+        Store::open_shared(&config, None),
+        Store::open_shared(&config, None)
+    );
     let made = [one, two].into_iter().filter_map(|opened| match opened {
         Ok(store) => Some(store),
         // the other has it for itself for a moment
@@ -60,18 +83,30 @@ pub(crate) async fn a_shared_store_refuses_another_version(world: World) {
         let newest = "(SELECT max(version) FROM _sqlx_migrations)";
         let others = format!("DELETE FROM _sqlx_migrations WHERE version <> {newest}");
         world.raw(&others).await.unwrap();
-        world.raw(&format!("UPDATE _sqlx_migrations SET {change}")).await.unwrap();
+        world
+            .raw(&format!("UPDATE _sqlx_migrations SET {change}"))
+            .await
+            .unwrap();
         let refused = Store::open_shared(&world.config(), None).await;
-        assert!(matches!(refused, Err(StoreError::Version { .. })), "{change}: {refused:?}");
+        assert!(
+            matches!(refused, Err(StoreError::Version { .. })),
+            "{change}: {refused:?}"
+        );
     }
 }
 
 pub(crate) async fn a_ping_reports_the_cause(world: World) {
     let store = world.open().await;
     store.ping().await.unwrap();
-    world.raw("UPDATE _sqlx_migrations SET version = 99 WHERE version = 2").await.unwrap();
+    world
+        .raw("UPDATE _sqlx_migrations SET version = 99 WHERE version = 2")
+        .await
+        .unwrap();
     let wrong = store.ping().await;
-    assert!(matches!(wrong, Err(StoreError::Version { .. })), "{wrong:?}");
+    assert!(
+        matches!(wrong, Err(StoreError::Version { .. })),
+        "{wrong:?}"
+    );
     world.raw("DROP TABLE _sqlx_migrations").await.unwrap();
     let wrong = store.ping().await;
     assert!(matches!(wrong, Err(StoreError::NoTables)), "{wrong:?}");
@@ -97,9 +132,19 @@ pub(crate) async fn a_probe_that_writes_leaves_nothing(world: World) {
         false => "SELECT count(*) FROM pg_class WHERE relname = 'portcullis_room'",
     };
     assert_eq!(world.number(tables).await, 0);
-    assert_eq!(world.number("SELECT seq FROM chain_head").await, 0, "the journal is empty");
-    world.raw("ALTER TABLE chain_head RENAME TO gone").await.unwrap();
+    assert_eq!(
+        world.number("SELECT seq FROM chain_head").await,
+        0,
+        "the journal is empty"
+    );
+    world
+        .raw("ALTER TABLE chain_head RENAME TO gone")
+        .await
+        .unwrap();
     one.ping_write().await.unwrap_err();
-    world.raw("ALTER TABLE gone RENAME TO chain_head").await.unwrap();
+    world
+        .raw("ALTER TABLE gone RENAME TO chain_head")
+        .await
+        .unwrap();
     one.ping_write().await.unwrap();
 }

@@ -36,15 +36,25 @@ pub(crate) async fn a_changed_entry_is_found(world: World) {
         ("intent_id", "3".to_owned(), "NULL".to_owned()),
         ("operation", "'register'".to_owned(), "'rpc'".to_owned()),
         ("detail", "'{}'".to_owned(), format!("'{}'", before.detail)),
-        ("hash", format!("'{}'", before.prev_hash), format!("'{}'", before.hash)),
+        (
+            "hash",
+            format!("'{}'", before.prev_hash),
+            format!("'{}'", before.hash),
+        ),
     ] {
         let set = |value: &str| format!("UPDATE journal SET {column} = {value} WHERE seq = 4");
         world.raw(&set(&changed)).await.unwrap();
         assert_broken(&store, 4, Break::Hash, column).await;
         world.raw(&set(&original)).await.unwrap();
-        assert!(matches!(store.journal().verify().await.unwrap(), Verified::Whole { .. }));
+        assert!(matches!(
+            store.journal().verify().await.unwrap(),
+            Verified::Whole { .. }
+        ));
     }
-    world.raw("UPDATE journal SET prev_hash = hash WHERE seq = 4").await.unwrap();
+    world
+        .raw("UPDATE journal SET prev_hash = hash WHERE seq = 4")
+        .await
+        .unwrap();
     assert_broken(&store, 4, Break::Link, "prev_hash").await;
 }
 
@@ -54,7 +64,10 @@ async fn forge(world: &World, store: &Store, seq: i64) -> Entry {
     entry.detail = "{}".to_owned();
     entry.hash = entry.computed_hash();
     let forged = format!("detail = '{}', hash = '{}'", entry.detail, entry.hash);
-    world.raw(&format!("UPDATE journal SET {forged} WHERE seq = {seq}")).await.unwrap();
+    world
+        .raw(&format!("UPDATE journal SET {forged} WHERE seq = {seq}"))
+        .await
+        .unwrap();
     entry
 }
 
@@ -68,11 +81,20 @@ pub(crate) async fn a_forged_hash_shows_at_the_next_entry(world: World) {
 
 pub(crate) async fn a_removed_entry_is_found(world: World) {
     let store = unprotected(&world).await;
-    world.raw("DELETE FROM journal WHERE seq = 9").await.unwrap();
+    world
+        .raw("DELETE FROM journal WHERE seq = 9")
+        .await
+        .unwrap();
     assert_broken(&store, 9, Break::Missing, "the newest removed").await;
-    world.raw("DELETE FROM journal WHERE seq = 4").await.unwrap();
+    world
+        .raw("DELETE FROM journal WHERE seq = 4")
+        .await
+        .unwrap();
     assert_broken(&store, 4, Break::Missing, "one in the middle removed").await;
-    world.raw("DELETE FROM journal WHERE seq = 1").await.unwrap();
+    world
+        .raw("DELETE FROM journal WHERE seq = 1")
+        .await
+        .unwrap();
     assert_broken(&store, 1, Break::Missing, "the oldest removed").await;
     world.raw("DELETE FROM journal").await.unwrap();
     assert_broken(&store, 1, Break::Missing, "all removed").await;

@@ -34,8 +34,14 @@ async fn import_at(
     text: &str,
     base_url: Option<&str>,
 ) -> Result<Imported, ImportError> {
-    let rules = ImportRules { base_url, now_us: NOW };
-    store.content().import(&mut Cursor::new(text), rules, |_, _| {}).await
+    let rules = ImportRules {
+        base_url,
+        now_us: NOW,
+    };
+    store
+        .content()
+        .import(&mut Cursor::new(text), rules, |_, _| {})
+        .await
 }
 
 pub(crate) async fn imported(store: &Store, text: &str) -> String {
@@ -108,13 +114,25 @@ pub(crate) async fn export_returns_what_import_took(world: World) {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["type"].to_string())
         .collect();
-    assert_eq!(types.len(), content_types().count(), "the samples show every type: {types:?}");
+    assert_eq!(
+        types.len(),
+        content_types().count(),
+        "the samples show every type: {types:?}"
+    );
     for sample in SAMPLES {
         imported(&store, sample).await;
     }
-    assert_eq!(exported(&store, None).await, first, "what is imported twice is stored once");
+    assert_eq!(
+        exported(&store, None).await,
+        first,
+        "what is imported twice is stored once"
+    );
     imported(&store, &first).await;
-    assert_eq!(exported(&store, None).await, first, "what comes out can go in");
+    assert_eq!(
+        exported(&store, None).await,
+        first,
+        "what comes out can go in"
+    );
     store.close().await;
     let other = world.other().await;
     imported(&other, &first).await;
@@ -133,7 +151,11 @@ pub(crate) async fn the_examples_of_the_readme_work(world: World) {
     }
     let by_sql = exported(&store, None).await;
     let records: String = examples("json\n").collect();
-    assert_eq!(records.lines().count(), content_types().count(), "one of each type");
+    assert_eq!(
+        records.lines().count(),
+        content_types().count(),
+        "one of each type"
+    );
     imported(&store, &records).await;
     assert_eq!(exported(&store, None).await, by_sql, "both say the same");
 }
@@ -141,7 +163,10 @@ pub(crate) async fn the_examples_of_the_readme_work(world: World) {
 pub(crate) async fn required_members_suffice(world: World) {
     let store = world.open().await;
     for name in content_types() {
-        assert_eq!(imported(&store, &least(name).to_string()).await, format!("1 {name}"));
+        assert_eq!(
+            imported(&store, &least(name).to_string()).await,
+            format!("1 {name}")
+        );
         let out = exported(&store, Some(name)).await;
         let record: Value = serde_json::from_str(&out).unwrap();
         for (member, value) in least(name).as_object().unwrap() {
@@ -149,12 +174,18 @@ pub(crate) async fn required_members_suffice(world: World) {
         }
     }
     let all = exported(&store, None).await;
-    assert_eq!(all.lines().count(), content_types().count(), "one of each: {all}");
+    assert_eq!(
+        all.lines().count(),
+        content_types().count(),
+        "one of each: {all}"
+    );
 }
 
 pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
     let store = world.open().await;
-    let all: String = content_types().map(|name| least(name).to_string() + "\n").collect();
+    let all: String = content_types()
+        .map(|name| least(name).to_string() + "\n")
+        .collect();
     imported(&store, &all).await;
     let gone: String = [
         json!({"type": "account", "delete": true, "user_id": USER}),
@@ -168,8 +199,16 @@ pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
     .map(|record| record.to_string() + "\n")
     .concat();
     for _ in 0..2 {
-        assert!(imported(&store, &gone).await.starts_with("1 account deleted, 1 podcast deleted"));
-        assert_eq!(exported(&store, None).await, "", "a podcast's episodes go with it");
+        assert!(
+            imported(&store, &gone)
+                .await
+                .starts_with("1 account deleted, 1 podcast deleted")
+        );
+        assert_eq!(
+            exported(&store, None).await,
+            "",
+            "a podcast's episodes go with it"
+        );
     }
     let one = json!({"type": "episode", "delete": true, "id": "e1"}).to_string();
     assert_eq!(imported(&store, &one).await, "1 episode deleted");
@@ -177,12 +216,15 @@ pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
 
 pub(crate) async fn a_file_is_imported_whole_or_not(world: World) {
     let store = world.open().await;
-    let follows: String =
-        (0..2_500).map(|number| follow(number) + "\n").collect::<Vec<_>>().concat();
+    let follows: String = (0..2_500)
+        .map(|number| follow(number) + "\n")
+        .collect::<Vec<_>>()
+        .concat();
     let late = |last: &str| format!("{follows}{last}");
-    for (what, last) in
-        [("an invalid line", "{"), ("an episode of no podcast", &*least("episode").to_string())]
-    {
+    for (what, last) in [
+        ("an invalid line", "{"),
+        ("an episode of no podcast", &*least("episode").to_string()),
+    ] {
         let why = refused(&store, &late(last)).await;
         assert!(why.starts_with("line 2501: "), "{what}: {why}");
         assert_eq!(exported(&store, None).await, "", "{what}");
@@ -201,51 +243,94 @@ pub(crate) async fn errors_name_the_line_and_the_member(world: World) {
     for (line, why) in [
         ("[]".into(), "expected one JSON object in UTF-8"),
         ("\u{feff}{}".into(), "expected one JSON object in UTF-8"),
-        (r#"{"type":"feed"}"#.into(), "type must be one of account, podcast, episode, feed_item"),
-        (r#"{"type":"follow","type":"follow"}"#.into(), "type must be one of"),
-        (r#"{"type":"follow","delete":1}"#.into(), "delete must be true or false"),
-        (with("follow", &[("did", Value::Null)]), "follow.did is missing"),
-        (with("follow", &[("dad", json!(1))]), "follow.dad is unknown"),
+        (
+            r#"{"type":"feed"}"#.into(),
+            "type must be one of account, podcast, episode, feed_item",
+        ),
+        (
+            r#"{"type":"follow","type":"follow"}"#.into(),
+            "type must be one of",
+        ),
+        (
+            r#"{"type":"follow","delete":1}"#.into(),
+            "delete must be true or false",
+        ),
+        (
+            with("follow", &[("did", Value::Null)]),
+            "follow.did is missing",
+        ),
+        (
+            with("follow", &[("dad", json!(1))]),
+            "follow.dad is unknown",
+        ),
         (
             with("follow", &[("delete", json!(true)), ("since", json!(AT))]),
             "follow.since is unknown",
         ),
         (
-            least("follow").to_string().replacen('{', r#"{"d\u0069d":"did:plc:x","#, 1),
+            least("follow")
+                .to_string()
+                .replacen('{', r#"{"d\u0069d":"did:plc:x","#, 1),
             "follow.did must be a DID",
         ),
         (
-            least("follow").to_string().replacen('{', &format!(r#"{{"d\u0069d":"{ANN}","#), 1),
+            least("follow")
+                .to_string()
+                .replacen('{', &format!(r#"{{"d\u0069d":"{ANN}","#), 1),
             "follow.did is duplicated",
         ),
         (
             with("episode", &[("enclosure_length", json!(0))]),
             "episode.enclosure_length must be a whole number of bytes, greater than 0",
         ),
-        (with("episode", &[("enclosure_length", json!(1.0))]), "episode.enclosure_length must be"),
-        (with("episode", &[("enclosure_length", json!("1"))]), "episode.enclosure_length must be"),
         (
-            with("podcast", &[("persons", json!([{"name": "A"}, {"name": "B", "href": "x"}]))]),
+            with("episode", &[("enclosure_length", json!(1.0))]),
+            "episode.enclosure_length must be",
+        ),
+        (
+            with("episode", &[("enclosure_length", json!("1"))]),
+            "episode.enclosure_length must be",
+        ),
+        (
+            with(
+                "podcast",
+                &[(
+                    "persons",
+                    json!([{"name": "A"}, {"name": "B", "href": "x"}]),
+                )],
+            ),
             "podcast.persons[1].href must be an https URL",
         ),
-        (with("page", &[("images", json!(["https://a.example/", 5]))]), "page.images[1] must be"),
+        (
+            with("page", &[("images", json!(["https://a.example/", 5]))]),
+            "page.images[1] must be",
+        ),
         (
             with("feed_item", &[("feed", json!("whoto-follow"))]),
             "feed_item.feed must be one of trade-listings, collection-posts",
         ),
     ] {
         let error = refused(&store, &format!("{}\n\n{line}", least("page"))).await;
-        assert!(error.starts_with(&format!("line 3: {why}")), "{line}: {error}");
+        assert!(
+            error.starts_with(&format!("line 3: {why}")),
+            "{line}: {error}"
+        );
         assert!(error.ends_with("nothing was imported"), "{error}");
     }
     assert_eq!(exported(&store, None).await, "");
     let many = "{\n".repeat(25);
     let error = refused(&store, &many).await;
     assert_eq!(error.lines().count(), 22, "twenty of them in full: {error}");
-    assert!(error.contains("line 20: ") && error.contains("and 5 more"), "{error}");
+    assert!(
+        error.contains("line 20: ") && error.contains("and 5 more"),
+        "{error}"
+    );
     let long = format!("{}\n{}\n[]", "x".repeat(3 << 20), least("page"));
     let error = refused(&store, &long).await;
-    assert!(error.starts_with("line 1: longer than any record\nline 3: "), "{error}");
+    assert!(
+        error.starts_with("line 1: longer than any record\nline 3: "),
+        "{error}"
+    );
 }
 
 pub(crate) async fn pages_of_foreign_origins_are_refused(world: World) {
@@ -256,7 +341,11 @@ pub(crate) async fn pages_of_foreign_origins_are_refused(world: World) {
     assert!(error.starts_with(why), "{error}");
     import_at(&store, &foreign, None).await.unwrap();
     let gone = json!({"type": "page", "delete": true, "loc": "https://a.example/a"}).to_string();
-    assert_eq!(imported(&store, &gone).await, "1 page deleted", "it can be removed");
+    assert_eq!(
+        imported(&store, &gone).await,
+        "1 page deleted",
+        "it can be removed"
+    );
 }
 
 /// Members that have a form of their own: what they take, and what they do not.
@@ -264,28 +353,91 @@ pub(crate) async fn members_accept_only_valid_values(world: World) {
     let store = world.open().await;
     let long = "x".repeat(700);
     for (name, member, good, bad) in [
-        ("account", "user_id", &[USER][..], &["1", "00000000000040008000000000000001", ""][..]),
-        ("account", "handle", &["a.b", "x-1.cards.example"], &["@a.b", "A.b", "a", "a.1", "-a.b"]),
-        ("account", "did", &[BOB, "did:web:a.example%3A80"], &["did:plc:a", "did:web:", "plc:a"]),
+        (
+            "account",
+            "user_id",
+            &[USER][..],
+            &["1", "00000000000040008000000000000001", ""][..],
+        ),
+        (
+            "account",
+            "handle",
+            &["a.b", "x-1.cards.example"],
+            &["@a.b", "A.b", "a", "a.1", "-a.b"],
+        ),
+        (
+            "account",
+            "did",
+            &[BOB, "did:web:a.example%3A80"],
+            &["did:plc:a", "did:web:", "plc:a"],
+        ),
         ("account", "status", &["banned"], &["Banned", "deleted"]),
-        ("account", "created_at", &["2026-02-28T23:59:59+14:00"], &["2026-02-29T00:00:00Z", "1"]),
-        ("account", "created_at", &["1970-01-01T00:00:00Z"], &["1969-12-31T23:59:59Z", "2026"]),
+        (
+            "account",
+            "created_at",
+            &["2026-02-28T23:59:59+14:00"],
+            &["2026-02-29T00:00:00Z", "1"],
+        ),
+        (
+            "account",
+            "created_at",
+            &["1970-01-01T00:00:00Z"],
+            &["1969-12-31T23:59:59Z", "2026"],
+        ),
         (
             "feed_item",
             "post_uri",
             &[POST],
-            &["at://ann.example/a.b.c/1", "at://did:web:a/a.b/1", &*format!("{POST}{long}")],
+            &[
+                "at://ann.example/a.b.c/1",
+                "at://did:web:a/a.b/1",
+                &*format!("{POST}{long}"),
+            ],
         ),
-        ("feed_item", "set_code", &["neo-genesis", "第一"], &["Base1", " a", "a,b", "a\u{0}"]),
-        ("podcast", "guid", &["917393e3-1b1e-5cef-ace4-edaa54e1f810"], &["917393E3", "g"]),
-        ("podcast", "language", &["en-US", "pt"], &["english", "EN", ""]),
-        ("podcast", "link", &["https://[::1]:80/"], &["http://a.example/"]),
-        ("podcast", "title", &["😀 & <b>"], &["", " ", "a\u{1}b", "a\u{0}"]),
-        ("podcast", "owner_email", &["a@b.example"], &["a@b", "@b.example", "a b@c.example"]),
+        (
+            "feed_item",
+            "set_code",
+            &["neo-genesis", "第一"],
+            &["Base1", " a", "a,b", "a\u{0}"],
+        ),
+        (
+            "podcast",
+            "guid",
+            &["917393e3-1b1e-5cef-ace4-edaa54e1f810"],
+            &["917393E3", "g"],
+        ),
+        (
+            "podcast",
+            "language",
+            &["en-US", "pt"],
+            &["english", "EN", ""],
+        ),
+        (
+            "podcast",
+            "link",
+            &["https://[::1]:80/"],
+            &["http://a.example/"],
+        ),
+        (
+            "podcast",
+            "title",
+            &["😀 & <b>"],
+            &["", " ", "a\u{1}b", "a\u{0}"],
+        ),
+        (
+            "podcast",
+            "owner_email",
+            &["a@b.example"],
+            &["a@b", "@b.example", "a b@c.example"],
+        ),
         (
             "page",
             "loc",
-            &["https://cards.example/?a=b&c", "https://CARDS.example?a", "https://cards.example"],
+            &[
+                "https://cards.example/?a=b&c",
+                "https://CARDS.example?a",
+                "https://cards.example",
+            ],
             &[
                 "https:///a",
                 "ftp://cards.example/",
@@ -312,7 +464,10 @@ pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
     let store = world.open().await;
     let guid = async || {
         let out = exported(&store, Some("podcast")).await;
-        serde_json::from_str::<Value>(&out).unwrap()["guid"].as_str().unwrap().to_owned()
+        serde_json::from_str::<Value>(&out).unwrap()["guid"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let without = with("podcast", &[]);
     let nowhere = import_at(&store, &without, None).await;
@@ -323,7 +478,13 @@ pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
     assert_eq!(first.len(), 36);
     let other = "917393e3-1b1e-5cef-ace4-edaa54e1f810";
     for (what, line) in [
-        ("another guid", with("podcast", &[("guid", json!(other)), ("title", json!("New"))])),
+        (
+            "another guid",
+            with(
+                "podcast",
+                &[("guid", json!(other)), ("title", json!("New"))],
+            ),
+        ),
         ("no guid", with("podcast", &[("title", json!("New"))])),
     ] {
         for base_url in [Some("https://elsewhere.example"), None] {
@@ -332,21 +493,37 @@ pub(crate) async fn a_podcast_keeps_its_first_guid(world: World) {
         }
     }
     let out = exported(&store, Some("podcast")).await;
-    assert!(out.contains("\"title\":\"New\""), "the rest does change: {out}");
+    assert!(
+        out.contains("\"title\":\"New\""),
+        "the rest does change: {out}"
+    );
     let stolen = with("podcast", &[("did", json!(BOB)), ("guid", json!(first))]);
     let why = refused(&store, &stolen).await;
-    assert!(why.starts_with("line 1: podcast: another podcast has its guid"), "{why}");
+    assert!(
+        why.starts_with("line 1: podcast: another podcast has its guid"),
+        "{why}"
+    );
 }
 
 pub(crate) async fn constraint_violations_name_the_line(world: World) {
     let store = world.open().await;
     let account = |number: u8, handle: &str| {
         let user = format!("00000000-0000-4000-8000-00000000000{number}");
-        with("account", &[("user_id", json!(user)), ("handle", json!(handle))])
+        with(
+            "account",
+            &[("user_id", json!(user)), ("handle", json!(handle))],
+        )
     };
-    let lines = [account(1, "a.example"), account(2, "b.example"), account(3, "a.example")];
+    let lines = [
+        account(1, "a.example"),
+        account(2, "b.example"),
+        account(3, "a.example"),
+    ];
     let why = refused(&store, &lines.join("\n")).await;
-    assert!(why.starts_with("line 3: account: another account has its did or handle"), "{why}");
+    assert!(
+        why.starts_with("line 3: account: another account has its did or handle"),
+        "{why}"
+    );
     let swap = [
         account(1, "a.example"),
         account(2, "b.example"),
@@ -354,23 +531,54 @@ pub(crate) async fn constraint_violations_name_the_line(world: World) {
         account(2, "a.example"),
         account(1, "b.example"),
     ];
-    assert_eq!(imported(&store, &swap.join("\n")).await, "5 accounts", "in the order of the lines");
+    assert_eq!(
+        imported(&store, &swap.join("\n")).await,
+        "5 accounts",
+        "in the order of the lines"
+    );
     for (what, lines) in [
-        ("two swap", [account(1, "a.example"), account(2, "b.example")]),
-        ("one is handed over, the taker first", [account(1, "b.example"), account(2, "c.example")]),
-        ("it comes back", [account(1, "a.example"), account(2, "b.example")]),
+        (
+            "two swap",
+            [account(1, "a.example"), account(2, "b.example")],
+        ),
+        (
+            "one is handed over, the taker first",
+            [account(1, "b.example"), account(2, "c.example")],
+        ),
+        (
+            "it comes back",
+            [account(1, "a.example"), account(2, "b.example")],
+        ),
     ] {
-        assert_eq!(imported(&store, &lines.join("\n")).await, "2 accounts", "{what}");
+        assert_eq!(
+            imported(&store, &lines.join("\n")).await,
+            "2 accounts",
+            "{what}"
+        );
         let text = exported(&store, Some("account")).await;
-        let handles = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let expected = lines.iter().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let handles = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let expected = lines
+            .iter()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
         let handle = |account: Value| account["handle"].clone();
-        assert!(handles.map(handle).eq(expected.map(handle)), "{what}: {text}");
+        assert!(
+            handles.map(handle).eq(expected.map(handle)),
+            "{what}: {text}"
+        );
     }
     let before = exported(&store, None).await;
-    let lines = [account(1, "b.example"), account(2, "a.example"), account(3, "a.example")];
+    let lines = [
+        account(1, "b.example"),
+        account(2, "a.example"),
+        account(3, "a.example"),
+    ];
     let why = refused(&store, &lines.join("\n")).await;
-    assert!(why.starts_with("line 3: account: another"), "the swap is not to blame: {why}");
+    assert!(
+        why.starts_with("line 3: account: another"),
+        "the swap is not to blame: {why}"
+    );
     assert_eq!(exported(&store, None).await, before);
     let episodes = [
         least("podcast").to_string(),
@@ -378,21 +586,39 @@ pub(crate) async fn constraint_violations_name_the_line(world: World) {
         with("episode", &[("id", json!("e2")), ("guid", json!("g2"))]),
     ];
     let why = refused(&store, &episodes.join("\n")).await;
-    assert!(why.starts_with("line 3: episode: another episode of the podcast has its"), "{why}");
+    assert!(
+        why.starts_with("line 3: episode: another episode of the podcast has its"),
+        "{why}"
+    );
 }
 
 pub(crate) async fn the_newest_import_sets_the_labels(world: World) {
     let store = world.open().await;
     let item = |feed: &str, labels: Value, moderation: Value| {
-        let members =
-            [("feed", json!(feed)), ("labels", labels), ("moderation_labels", moderation)];
+        let members = [
+            ("feed", json!(feed)),
+            ("labels", labels),
+            ("moderation_labels", moderation),
+        ];
         with("feed_item", &members) + "\n"
     };
     let none = Value::Null;
     for (lines, labels, moderation) in [
-        (item("showcase", json!(["rare", "holo", "rare"]), none.clone()), r#"["holo","rare"]"#, ""),
-        (item("showcase", json!(["rare"]), json!(["spam"])), r#"["rare"]"#, r#"["spam"]"#),
-        (item("showcase", json!([]), none.clone()), "[]", r#"["spam"]"#),
+        (
+            item("showcase", json!(["rare", "holo", "rare"]), none.clone()),
+            r#"["holo","rare"]"#,
+            "",
+        ),
+        (
+            item("showcase", json!(["rare"]), json!(["spam"])),
+            r#"["rare"]"#,
+            r#"["spam"]"#,
+        ),
+        (
+            item("showcase", json!([]), none.clone()),
+            "[]",
+            r#"["spam"]"#,
+        ),
         (
             item("journals", none.clone(), json!(["a"]))
                 + &item("showcase", none.clone(), json!(["b"])),
@@ -416,10 +642,19 @@ pub(crate) async fn the_newest_import_sets_the_labels(world: World) {
     ] {
         imported(&store, &lines).await;
         let items = exported(&store, Some("feed_item")).await;
-        let showcase = items.lines().find(|line| line.contains("\"showcase\"")).unwrap();
-        assert!(showcase.ends_with(&format!("\"labels\":{labels}}}")), "{lines}: {showcase}");
+        let showcase = items
+            .lines()
+            .find(|line| line.contains("\"showcase\""))
+            .unwrap();
+        assert!(
+            showcase.ends_with(&format!("\"labels\":{labels}}}")),
+            "{lines}: {showcase}"
+        );
         let posts = exported(&store, Some("moderation")).await;
-        assert_eq!(posts.contains(&format!("\"labels\":{moderation}")), !moderation.is_empty());
+        assert_eq!(
+            posts.contains(&format!("\"labels\":{moderation}")),
+            !moderation.is_empty()
+        );
     }
 }
 
@@ -428,7 +663,10 @@ pub(crate) async fn a_snapshot_of_suggestions_never_changes(world: World) {
     let snapshot = |at: &str, reasons: &[&str]| {
         let item = |reason: &&str| json!({"actor_did": BOB, "post_uri": POST, "reason": reason});
         let items: Vec<_> = reasons.iter().map(item).collect();
-        with("suggestion", &[("built_at", json!(at)), ("items", json!(items))])
+        with(
+            "suggestion",
+            &[("built_at", json!(at)), ("items", json!(items))],
+        )
     };
     let (old, new) = ("2026-11-20T04:00:00Z", "2026-11-21T04:00:00Z");
     let both = [snapshot(old, &["a"]), snapshot(new, &["a", "b"])].join("\n");
@@ -441,18 +679,30 @@ pub(crate) async fn a_snapshot_of_suggestions_never_changes(world: World) {
         ("an older one", snapshot("2026-11-20T12:00:00Z", &["a"])),
     ] {
         let why = refused(&store, &line).await;
-        assert!(why.starts_with("line 1: suggestion: built_at must be later"), "{what}: {why}");
+        assert!(
+            why.starts_with("line 1: suggestion: built_at must be later"),
+            "{what}: {why}"
+        );
     }
     let why = refused(&store, &snapshot("2026-11-22T04:00:00Z", &[])).await;
-    assert!(why.starts_with("line 1: suggestion.items must be a list of 1 to 500\n"), "{why}");
+    assert!(
+        why.starts_with("line 1: suggestion.items must be a list of 1 to 500\n"),
+        "{why}"
+    );
     assert_eq!(exported(&store, None).await.lines().count(), 2);
 
     // who writes by SQL may count in another unit than microseconds: readers take the greatest id
-    world.raw("UPDATE suggestion SET snapshot_id = snapshot_id * 1000").await.unwrap();
+    world
+        .raw("UPDATE suggestion SET snapshot_id = snapshot_id * 1000")
+        .await
+        .unwrap();
     let before = exported(&store, None).await;
     imported(&store, &both).await;
     let why = refused(&store, &snapshot("2026-11-22T04:00:00Z", &["d"])).await;
-    assert!(why.starts_with("line 1: suggestion: built_at must be later"), "unseen: {why}");
+    assert!(
+        why.starts_with("line 1: suggestion: built_at must be later"),
+        "unseen: {why}"
+    );
     assert_eq!(exported(&store, None).await, before);
 }
 
@@ -464,16 +714,30 @@ pub(crate) async fn imports_of_pages_use_up_no_ids(world: World) {
     };
     imported(&store, &(page("a", AT) + &page("b", AT))).await;
     for _ in 0..3 {
-        imported(&store, &(page("b", "2026-12-01T00:00:00Z") + &page("a", AT))).await;
+        imported(
+            &store,
+            &(page("b", "2026-12-01T00:00:00Z") + &page("a", AT)),
+        )
+        .await;
     }
     imported(&store, &page("c", AT)).await;
     let out = exported(&store, Some("page")).await;
-    let locs = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["loc"].clone());
+    let locs = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["loc"].clone());
     let expected = ["a", "b", "c"].map(|name| json!(format!("https://cards.example/{name}")));
-    assert_eq!(locs.collect::<Vec<_>>(), expected, "pages come out in the order of their ids");
+    assert_eq!(
+        locs.collect::<Vec<_>>(),
+        expected,
+        "pages come out in the order of their ids"
+    );
     let four = "INSERT INTO sitemap_url (loc, lastmod_us) VALUES ('https://cards.example/d', 1)";
     world.raw(four).await.unwrap();
-    assert_eq!(world.number("SELECT max(id) FROM sitemap_url").await, 4, "one for each");
+    assert_eq!(
+        world.number("SELECT max(id) FROM sitemap_url").await,
+        4,
+        "one for each"
+    );
 }
 
 pub(crate) async fn many_lines_are_imported_and_exported(world: World) {
@@ -481,8 +745,10 @@ pub(crate) async fn many_lines_are_imported_and_exported(world: World) {
     let lines: Vec<_> = (0..3_000).map(follow).collect();
     assert_eq!(imported(&store, &lines.join("\n")).await, "3,000 follows");
     let out = exported(&store, Some("follow")).await;
-    let (found, expected): (BTreeSet<_>, BTreeSet<_>) =
-        (out.lines().collect(), lines.iter().map(String::as_str).collect());
+    let (found, expected): (BTreeSet<_>, BTreeSet<_>) = (
+        out.lines().collect(),
+        lines.iter().map(String::as_str).collect(),
+    );
     assert_eq!(out.lines().count(), 3_000);
     assert_eq!(found.len(), expected.len(), "each of them once");
 }
@@ -493,6 +759,10 @@ pub(crate) async fn an_import_leaves_fresh_statistics(world: World) {
     imported(&store, &lines.join("\n")).await;
     if !world.is_sqlite() {
         let rows = "SELECT CAST(reltuples AS BIGINT) FROM pg_class WHERE relname = 'follow'";
-        assert_eq!(world.number(rows).await, 100, "the planner knows how many rows there are");
+        assert_eq!(
+            world.number(rows).await,
+            100,
+            "the planner knows how many rows there are"
+        );
     }
 }

@@ -22,69 +22,135 @@ pub(crate) async fn an_older_store_counts_as_pruned(world: World) {
 pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
     let store = world.open().await;
     let mut ids = Vec::new();
-    for (number, end) in
-        [None, Some(Accepted), Some(Succeeded), Some(Reverted), Some(Rejected), Some(Lost)]
-            .into_iter()
-            .enumerate()
+    for (number, end) in [
+        None,
+        Some(Accepted),
+        Some(Succeeded),
+        Some(Reverted),
+        Some(Rejected),
+        Some(Lost),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let number = number as u64;
         let identity = Some(felt(0x100 + number));
-        let new = NewIntent { identity, max_fee: STRK, ..intent(number) };
+        let new = NewIntent {
+            identity,
+            max_fee: STRK,
+            ..intent(number)
+        };
         let id = intend(&store, &new).await;
         if let Some(end) = end {
             assert!(advance(&store, id, end).await);
         }
         ids.push(id);
     }
-    let linked = NewIntent { idempotency_key: Some("linked"), ..intent(50) };
+    let linked = NewIntent {
+        idempotency_key: Some("linked"),
+        ..intent(50)
+    };
     let keys = store.keys(EPOCH);
-    let claim = keys.claim("linked", linked.operation, &linked.digest, &token(1), NOW).await;
+    let claim = keys
+        .claim("linked", linked.operation, &linked.digest, &token(1), NOW)
+        .await;
     assert_eq!(claim.unwrap(), Claim::New);
     let linked_id = intend(&store, &linked).await;
-    let claim = keys.claim("bare", linked.operation, &linked.digest, &token(1), NOW).await;
+    let claim = keys
+        .claim("bare", linked.operation, &linked.digest, &token(1), NOW)
+        .await;
     assert_eq!(claim.unwrap(), Claim::New);
-    let refused = store.intents().record_refusal("faucet-drip", "why", None, "id", NOW).await;
+    let refused = store
+        .intents()
+        .record_refusal("faucet-drip", "why", None, "id", NOW)
+        .await;
     refused.unwrap();
     let all = async |store: &portcullis::store::Store| {
-        store.journal().search(&Search::default(), i64::MAX, 500).await.unwrap()
+        store
+            .journal()
+            .search(&Search::default(), i64::MAX, 500)
+            .await
+            .unwrap()
     };
     let before = all(&store).await;
-    let (counts, head) =
-        (store.intents().counts_by_state().await.unwrap(), store.journal().verify().await.unwrap());
+    let (counts, head) = (
+        store.intents().counts_by_state().await.unwrap(),
+        store.journal().verify().await.unwrap(),
+    );
     store.close().await;
     world.undo_displaced().await;
 
     let store = world.open().await;
-    let unknown = |intent: Intent| Intent { born: None, identity: None, included: None, ..intent };
+    let unknown = |intent: Intent| Intent {
+        born: None,
+        identity: None,
+        included: None,
+        ..intent
+    };
     let expected: Vec<_> = before.into_iter().map(unknown).collect();
     assert_eq!(all(&store).await, expected);
     assert_eq!(store.intents().counts_by_state().await.unwrap(), counts);
     let verified = store.journal().verify().await.unwrap();
     assert!(matches!(verified, Verified::Whole { .. }), "{verified:?}");
     assert_eq!(verified, head);
-    world.raw("DELETE FROM journal").await.expect_err("it is protected");
-    world.raw("UPDATE journal SET at_us = 0").await.expect_err("it is protected");
+    world
+        .raw("DELETE FROM journal")
+        .await
+        .expect_err("it is protected");
+    world
+        .raw("UPDATE journal SET at_us = 0")
+        .await
+        .expect_err("it is protected");
     let keys = store.keys(EPOCH);
-    let claim = keys.claim("linked", linked.operation, &linked.digest, &token(2), NOW).await;
+    let claim = keys
+        .claim("linked", linked.operation, &linked.digest, &token(2), NOW)
+        .await;
     assert!(matches!(claim.unwrap(), Claim::Open { intent: Some(it) } if it.id == linked_id));
-    assert!(!keys.release("bare", &token(1)).await.unwrap(), "nobody owns it");
-    let limits = Budgets { drips: None, fees: Some(10 * STRK) };
-    let [_, (_, part)] = store.intents().budgets_used(&limits, EPOCH, NOW).await.unwrap();
+    assert!(
+        !keys.release("bare", &token(1)).await.unwrap(),
+        "nobody owns it"
+    );
+    let limits = Budgets {
+        drips: None,
+        fees: Some(10 * STRK),
+    };
+    let [_, (_, part)] = store
+        .intents()
+        .budgets_used(&limits, EPOCH, NOW)
+        .await
+        .unwrap();
     assert_eq!(part, 0.4, "of what holds");
 
     // each works as a new one does
-    let [open, accepted, succeeded, ..] = ids[..] else { panic!() };
-    let change = Change::Included { outcome: Ok(()), fee: Some(STRK / 2), block: None };
+    let [open, accepted, succeeded, ..] = ids[..] else {
+        panic!()
+    };
+    let change = Change::Included {
+        outcome: Ok(()),
+        fee: Some(STRK / 2),
+        block: None,
+    };
     assert!(store.intents().apply(accepted, &change, NOW).await.unwrap());
-    let [_, (_, part)] = store.intents().budgets_used(&limits, EPOCH, NOW).await.unwrap();
+    let [_, (_, part)] = store
+        .intents()
+        .budgets_used(&limits, EPOCH, NOW)
+        .await
+        .unwrap();
     assert_eq!(part, 0.35);
     assert!(advance(&store, succeeded, Displaced).await);
-    assert_eq!(store.intents().displaced(EPOCH, None).await.unwrap().len(), 1);
+    assert_eq!(
+        store.intents().displaced(EPOCH, None).await.unwrap().len(),
+        1
+    );
     assert!(advance(&store, open, Rejected).await);
     let faucet = store.faucet();
     let check = |number: u64| faucet.check(EPOCH, felt(0x999), felt(0x5000 + number));
     assert_eq!(check(0).await.unwrap(), Binding::Bound, "released");
-    assert_eq!(check(2).await.unwrap(), Binding::RecipientElsewhere, "in doubt, it is held");
+    assert_eq!(
+        check(2).await.unwrap(),
+        Binding::RecipientElsewhere,
+        "in doubt, it is held"
+    );
     let verified = store.journal().verify().await.unwrap();
     assert!(matches!(verified, Verified::Whole { .. }), "{verified:?}");
 }

@@ -27,7 +27,10 @@ impl Cut {
     pub(crate) fn draw(chance: &mut Chance) -> Self {
         let number = Request::Number(chance.choose(12));
         let request = chance.pick(&[Request::Commit, number]);
-        Self { request, moment: chance.pick(&[Moment::Before, Moment::After]) }
+        Self {
+            request,
+            moment: chance.pick(&[Moment::Before, Moment::After]),
+        }
     }
 }
 
@@ -84,20 +87,32 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) async fn to(world: &World) -> Self {
         let options: PgConnectOptions = world.url.parse().unwrap();
-        let folder = options.get_socket().expect("tests/lib/postgres.sh listens on a Unix socket");
+        let folder = options
+            .get_socket()
+            .expect("tests/lib/postgres.sh listens on a Unix socket");
         let socket = folder.join(format!(".s.PGSQL.{}", options.get_port()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let name = world.url.rsplit('/').next().unwrap();
-        let url = format!("postgres://{}@127.0.0.1:{port}/{name}", options.get_username());
+        let url = format!(
+            "postgres://{}@127.0.0.1:{port}/{name}",
+            options.get_username()
+        );
         let armed = Arc::new(Mutex::new(Armed::default()));
-        let line = Line { socket, admin: world.url.clone(), armed: Arc::clone(&armed) };
+        let line = Line {
+            socket,
+            admin: world.url.clone(),
+            armed: Arc::clone(&armed),
+        };
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(line.clone().serve(client));
             }
         });
-        Self { config: config(&url), armed }
+        Self {
+            config: config(&url),
+            armed,
+        }
     }
 
     pub(crate) fn config(&self) -> &StoreConfig {
@@ -106,7 +121,10 @@ impl Wire {
 
     /// Ends or silences the session of the request, from now on.
     pub(crate) fn arm(&self, cut: Cut) {
-        *self.armed.lock().unwrap() = Armed { cut: Some(cut), ended: None };
+        *self.armed.lock().unwrap() = Armed {
+            cut: Some(cut),
+            ended: None,
+        };
     }
 
     /// Ends no more sessions; the moment, if one was ended at a commit.
@@ -165,7 +183,10 @@ impl Line {
     }
 
     fn due(&self, message: &[u8]) -> Option<Moment> {
-        self.armed.lock().unwrap().due(message.ends_with(b"COMMIT\0"))
+        self.armed
+            .lock()
+            .unwrap()
+            .due(message.ends_with(b"COMMIT\0"))
     }
 
     /// Ends the session, and then reports the server's reason to the client.
@@ -188,5 +209,7 @@ fn take(bytes: &mut Vec<u8>, type_bytes: usize) -> Option<Vec<u8>> {
 }
 
 fn number(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte))
+    bytes
+        .iter()
+        .fold(0, |number, byte| number << 8 | u32::from(*byte))
 }

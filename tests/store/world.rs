@@ -26,7 +26,11 @@ pub(crate) struct World {
 static WORLDS: AtomicU32 = AtomicU32::new(0);
 
 fn name() -> String {
-    format!("store_{}_{}", std::process::id(), WORLDS.fetch_add(1, Ordering::Relaxed))
+    format!(
+        "store_{}_{}",
+        std::process::id(),
+        WORLDS.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,20 +41,37 @@ pub(crate) enum Kind {
 
 /// Runs a test that blocks on the runtime by itself, as one does that is run many times.
 pub(crate) fn with_world(kind: Kind, test: impl FnOnce(&Runtime, World)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let name = name();
     if kind == Kind::Sqlite {
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
         let url = format!("sqlite:{}", folder.join("relay.db").display());
-        return test(&runtime, World { url, folder: Some(folder) });
+        return test(
+            &runtime,
+            World {
+                url,
+                folder: Some(folder),
+            },
+        );
     }
     let server = server();
     let admin = format!("{server}postgres");
     let create = format!("CREATE DATABASE {name} TEMPLATE template0");
     runtime.block_on(raw(&admin, &create)).unwrap();
-    test(&runtime, World { url: format!("{server}{name}"), folder: None });
-    runtime.block_on(raw(&admin, &format!("DROP DATABASE {name} WITH (FORCE)"))).unwrap();
+    test(
+        &runtime,
+        World {
+            url: format!("{server}{name}"),
+            folder: None,
+        },
+    );
+    runtime
+        .block_on(raw(&admin, &format!("DROP DATABASE {name} WITH (FORCE)")))
+        .unwrap();
 }
 
 pub(crate) fn on_sqlite(test: impl AsyncFnOnce(World)) {
@@ -58,12 +79,18 @@ pub(crate) fn on_sqlite(test: impl AsyncFnOnce(World)) {
 }
 
 pub(crate) fn on_postgres(test: impl AsyncFnOnce(World)) {
-    with_world(Kind::Postgres, |runtime, world| runtime.block_on(test(world)));
+    with_world(Kind::Postgres, |runtime, world| {
+        runtime.block_on(test(world))
+    });
 }
 
 /// This many histories, or ten times as many in the long run of all tests.
 pub(crate) fn seeds(count: u64) -> u64 {
-    if std::env::var_os("PORTCULLIS_TEST_LONG").is_some() { 10 * count } else { count }
+    if std::env::var_os("PORTCULLIS_TEST_LONG").is_some() {
+        10 * count
+    } else {
+        count
+    }
 }
 
 /// The URL of PostgreSQL, to which the name of a database is appended.
@@ -160,10 +187,16 @@ impl World {
         let query = AssertSqlSafe(query.to_owned());
         if self.is_sqlite() {
             let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
-            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+            sqlx::query_scalar(query)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
         } else {
             let mut connection = PgConnection::connect(&self.url).await.unwrap();
-            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+            sqlx::query_scalar(query)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
         }
     }
 
@@ -172,10 +205,16 @@ impl World {
         let query = AssertSqlSafe(query.to_owned());
         if self.is_sqlite() {
             let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
-            sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
+            sqlx::query_scalar(query)
+                .fetch_all(&mut connection)
+                .await
+                .unwrap()
         } else {
             let mut connection = PgConnection::connect(&self.url).await.unwrap();
-            sqlx::query_scalar(query).fetch_all(&mut connection).await.unwrap()
+            sqlx::query_scalar(query)
+                .fetch_all(&mut connection)
+                .await
+                .unwrap()
         }
     }
 
@@ -185,7 +224,9 @@ impl World {
             std::fs::remove_dir_all(folder).unwrap();
             std::fs::create_dir(folder).unwrap();
         } else {
-            self.raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await.unwrap();
+            self.raw("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+                .await
+                .unwrap();
         }
     }
 
@@ -266,7 +307,11 @@ pub(crate) async fn intend(store: &Store, new: &NewIntent<'_>) -> IntentId {
 
 /// The change that leads to a state.
 pub(crate) fn change(state: IntentState, detail: &str) -> Change<'_> {
-    let included = |outcome| Change::Included { outcome, fee: None, block: None };
+    let included = |outcome| Change::Included {
+        outcome,
+        fee: None,
+        block: None,
+    };
     match state {
         IntentState::Intended | IntentState::Sent => panic!("nothing leads to {state:?}"),
         IntentState::Accepted => Change::Accepted,
@@ -280,7 +325,11 @@ pub(crate) fn change(state: IntentState, detail: &str) -> Change<'_> {
 
 /// Records a change that leads to a state, and returns whether that was possible.
 pub(crate) async fn advance(store: &Store, id: IntentId, state: IntentState) -> bool {
-    store.intents().apply(id, &change(state, "why"), NOW).await.unwrap()
+    store
+        .intents()
+        .apply(id, &change(state, "why"), NOW)
+        .await
+        .unwrap()
 }
 
 /// The owner of a claim.

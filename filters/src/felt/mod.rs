@@ -77,7 +77,9 @@ impl Felt {
 
     /// The value, if it has at most 128 bits.
     pub fn to_u128(&self) -> Option<u128> {
-        let [0, 0, high, low] = self.0 else { return None };
+        let [0, 0, high, low] = self.0 else {
+            return None;
+        };
         Some(join(high, low))
     }
 
@@ -141,7 +143,10 @@ fn join(high: u64, low: u64) -> u128 {
 }
 
 /// The 64-bit limbs of `0x` and 1 to 64 digits of either case, most significant first.
-#[expect(clippy::arithmetic_side_effects, reason = "the rest is shorter than sixteen digits")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "the rest is shorter than sixteen digits"
+)]
 fn parse_hex(text: &str) -> Option<[u64; 4]> {
     let digits = text.strip_prefix("0x")?.as_bytes();
     if digits.is_empty() || digits.len() > 4 * SIXTEEN {
@@ -170,10 +175,16 @@ fn parse_hex(text: &str) -> Option<[u64; 4]> {
 }
 
 /// Appends `0x` and the fewest lower-case digits.
-#[expect(clippy::arithmetic_side_effects, reason = "a limb has at most 64 leading zeros")]
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "a limb has at most 64 leading zeros"
+)]
 fn write_hex(limbs: &[u64; 4], out: &mut Vec<u8>) {
     let mut digits = [[0; 2]; 2 * SIXTEEN];
-    for (pair, byte) in digits.iter_mut().zip(limbs.map(u64::to_be_bytes).as_flattened()) {
+    for (pair, byte) in digits
+        .iter_mut()
+        .zip(limbs.map(u64::to_be_bytes).as_flattened())
+    {
         *pair = [hex_digit(byte >> 4), hex_digit(byte & 0xf)];
     }
     let zero_bits = match limbs {
@@ -197,7 +208,10 @@ const fn hex_digit(nibble: u8) -> u8 {
 #[expect(clippy::arithmetic_side_effects, reason = "no byte carries")]
 fn parse_limb(digits: &[u8; SIXTEEN]) -> Option<u64> {
     // no early exit: checking all sixteen takes a few vector instructions
-    if !digits.iter().fold(true, |all, digit| all & digit.is_ascii_hexdigit()) {
+    if !digits
+        .iter()
+        .fold(true, |all, digit| all & digit.is_ascii_hexdigit())
+    {
         return None;
     }
     let digits = u128::from_be_bytes(*digits);

@@ -25,7 +25,10 @@ impl ShortString {
         for (to, from) in bytes.iter_mut().rev().zip(text.bytes().rev()) {
             *to = from;
         }
-        Some(Self { text: text.into(), felt: Felt::from_bytes_be(&bytes)? })
+        Some(Self {
+            text: text.into(),
+            felt: Felt::from_bytes_be(&bytes)?,
+        })
     }
 
     /// The short string that `felt` encodes, if it encodes one.
@@ -64,7 +67,11 @@ mod tests {
             ("é", None),
         ] {
             let read = ShortString::parse(text);
-            assert_eq!(read.map(|read| read.felt()), felt.and_then(Felt::parse), "{text:?}");
+            assert_eq!(
+                read.map(|read| read.felt()),
+                felt.and_then(Felt::parse),
+                "{text:?}"
+            );
         }
         for felt in ["0x0", "0x6100", "0x610062", "0xff", "0x7f"] {
             assert_eq!(ShortString::of(Felt::parse(felt).unwrap()), None, "{felt}");

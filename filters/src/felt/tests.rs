@@ -48,14 +48,21 @@ fn a_felt_is_shown_as_it_is_written() {
 
 #[test]
 fn limbs_come_back() {
-    assert_eq!(Felt::from_limbs([1, 2, 3, 4]).unwrap().limbs(), [1, 2, 3, 4]);
+    assert_eq!(
+        Felt::from_limbs([1, 2, 3, 4]).unwrap().limbs(),
+        [1, 2, 3, 4]
+    );
 }
 
 #[test]
 fn a_number_is_bounded_by_its_bits() {
     for (text, as_u64, as_u128) in [
         ("0x0", Some(0), Some(0)),
-        ("0xffffffffffffffff", Some(u64::MAX), Some(u128::from(u64::MAX))),
+        (
+            "0xffffffffffffffff",
+            Some(u64::MAX),
+            Some(u128::from(u64::MAX)),
+        ),
         ("0x10000000000000000", None, Some(1 << 64)),
         ("0xffffffffffffffffffffffffffffffff", None, Some(u128::MAX)),
         ("0x100000000000000000000000000000000", None, None),
@@ -97,11 +104,19 @@ fn any_other_byte_spoils_the_digits() {
                 let mut text = format!("0x{}", &digits[..length]).into_bytes();
                 text[2 + at] = byte;
                 let is_read = parse_hex(str::from_utf8(&text).unwrap()).is_some();
-                assert_eq!(is_read, byte.is_ascii_hexdigit(), "{byte} at {at} of {length}");
+                assert_eq!(
+                    is_read,
+                    byte.is_ascii_hexdigit(),
+                    "{byte} at {at} of {length}"
+                );
             }
         }
     }
-    assert_eq!(parse_hex("0xé0123456789abcdef"), None, "more bytes than letters");
+    assert_eq!(
+        parse_hex("0xé0123456789abcdef"),
+        None,
+        "more bytes than letters"
+    );
 }
 
 #[test]

@@ -13,7 +13,11 @@ impl U256 {
 
     /// Parses decimal digits without leading zeros, or `0x` and 1 to 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
-        if text.starts_with("0x") { parse_hex(text).map(Self) } else { parse_decimal(text) }
+        if text.starts_with("0x") {
+            parse_hex(text).map(Self)
+        } else {
+            parse_decimal(text)
+        }
     }
 
     /// The number that Cairo reads from two felts; `None` if one has more than 128 bits.
@@ -25,12 +29,17 @@ impl U256 {
     /// The two felts that Cairo passes: the lower 128 bits, then the upper.
     pub fn felts(&self) -> [Felt; 2] {
         let [high, low, high_of_low, low_of_low] = self.0;
-        [Felt::from(join(high_of_low, low_of_low)), Felt::from(join(high, low))]
+        [
+            Felt::from(join(high_of_low, low_of_low)),
+            Felt::from(join(high, low)),
+        ]
     }
 
     /// The value, if it has at most 128 bits.
     pub fn to_u128(&self) -> Option<u128> {
-        let [0, 0, high, low] = self.0 else { return None };
+        let [0, 0, high, low] = self.0 else {
+            return None;
+        };
         Some(join(high, low))
     }
 
@@ -62,7 +71,9 @@ fn push_digit(U256(mut limbs): U256, digit: u8) -> Option<U256> {
     let mut carry = u64::from(digit);
     for limb in limbs.iter_mut().rev() {
         // at most 10 * (2^64 - 1) + 9, far below 2^128
-        let product = u128::from(*limb).wrapping_mul(10).wrapping_add(u128::from(carry));
+        let product = u128::from(*limb)
+            .wrapping_mul(10)
+            .wrapping_add(u128::from(carry));
         [carry, *limb] = split(product);
     }
     (carry == 0).then_some(U256(limbs))

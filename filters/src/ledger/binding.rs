@@ -70,9 +70,17 @@ pub enum Rebinding {
 /// # Errors
 /// Returns which of its identity and its subject is bound elsewhere.
 pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebinding>, Binding> {
-    let Some((identity, recipient)) = new.identity.zip(new.subject) else { return Ok(Vec::new()) };
-    let pair = Pair { identity, recipient };
-    let held = bound.iter().filter(|bound| bound.is_held).map(|bound| bound.pair);
+    let Some((identity, recipient)) = new.identity.zip(new.subject) else {
+        return Ok(Vec::new());
+    };
+    let pair = Pair {
+        identity,
+        recipient,
+    };
+    let held = bound
+        .iter()
+        .filter(|bound| bound.is_held)
+        .map(|bound| bound.pair);
     match pair.binding(held) {
         Binding::Bound => {}
         elsewhere => return Err(elsewhere),
@@ -86,7 +94,10 @@ pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebindi
 
 fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebinding> {
     let pairs = bound.iter().map(|bound| bound.pair);
-    pairs.filter(|pair| is_released(*pair)).map(Rebinding::Release).collect()
+    pairs
+        .filter(|pair| is_released(*pair))
+        .map(Rebinding::Release)
+        .collect()
 }
 
 /// The changes of bindings when these are the intents of a slot. A pair stays bound while one of
@@ -94,10 +105,19 @@ fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebindin
 pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     let mut claims: Vec<&Intent> = slot.iter().filter(|intent| is_drip(intent)).collect();
     claims.sort_by_key(|intent| (!intent.state.occupies(), core::cmp::Reverse(intent.id)));
-    let mut taken: Vec<Pair> = bound.iter().filter(|it| it.is_held).map(|it| it.pair).collect();
+    let mut taken: Vec<Pair> = bound
+        .iter()
+        .filter(|it| it.is_held)
+        .map(|it| it.pair)
+        .collect();
     for intent in claims {
-        let Some(pair) = pair_of(intent, bound) else { continue };
-        if !taken.iter().any(|other| *other == pair || other.excludes(pair)) {
+        let Some(pair) = pair_of(intent, bound) else {
+            continue;
+        };
+        if !taken
+            .iter()
+            .any(|other| *other == pair || other.excludes(pair))
+        {
             taken.push(pair);
         }
     }
@@ -112,8 +132,14 @@ pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
 fn pair_of(intent: &Intent, bound: &[Bound]) -> Option<Pair> {
     let recipient = intent.subject?;
     match intent.identity {
-        Some(identity) => Some(Pair { identity, recipient }),
-        None => bound.iter().map(|bound| bound.pair).find(|pair| pair.recipient == recipient),
+        Some(identity) => Some(Pair {
+            identity,
+            recipient,
+        }),
+        None => bound
+            .iter()
+            .map(|bound| bound.pair)
+            .find(|pair| pair.recipient == recipient),
     }
 }
 
@@ -126,7 +152,9 @@ fn is_drip(intent: &Intent) -> bool {
 pub(super) fn of_interest(before: &[Intent], after: &[Intent]) -> Vec<(Option<Felt>, Felt)> {
     let holders = |slot: &[Intent]| -> Vec<(IntentId, bool)> {
         let drips = slot.iter().filter(|intent| is_drip(intent));
-        drips.map(|intent| (intent.id, intent.state.occupies())).collect()
+        drips
+            .map(|intent| (intent.id, intent.state.occupies()))
+            .collect()
     };
     let are_same = match (holders(before).as_slice(), holders(after).as_slice()) {
         // a lone drip holds its binding whether or not it has its nonce
@@ -136,6 +164,10 @@ pub(super) fn of_interest(before: &[Intent], after: &[Intent]) -> Vec<(Option<Fe
     if are_same {
         return Vec::new();
     }
-    let drips = after.iter().filter(|intent| intent.operation == FAUCET_DRIP);
-    drips.filter_map(|intent| Some((intent.identity, intent.subject?))).collect()
+    let drips = after
+        .iter()
+        .filter(|intent| intent.operation == FAUCET_DRIP);
+    drips
+        .filter_map(|intent| Some((intent.identity, intent.subject?)))
+        .collect()
 }

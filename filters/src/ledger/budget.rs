@@ -53,7 +53,8 @@ impl Budgets {
     /// The limit of fees, in gfri.
     #[must_use]
     pub fn fees_gfri(&self) -> Option<i64> {
-        self.fees.map(|fri| i64::try_from(fri / GFRI).unwrap_or(i64::MAX))
+        self.fees
+            .map(|fri| i64::try_from(fri / GFRI).unwrap_or(i64::MAX))
     }
 }
 
@@ -76,7 +77,9 @@ const fn minute(us: i64) -> i64 {
 /// Whether the fees of a day exceed the limit together with a new intent. Then their sums by minute
 /// are needed to compute until when.
 pub(super) fn is_over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> bool {
-    let Some(limit) = new.budgets.fees_gfri() else { return false };
+    let Some(limit) = new.budgets.fees_gfri() else {
+        return false;
+    };
     let freed = freed(new, facts, now_us).map(|intent| intent.fee_gfri);
     let spent = freed.fold(facts.fees_gfri, i64::saturating_sub);
     spent.saturating_add(gfri(new.max_fee)) > limit
@@ -101,7 +104,10 @@ fn freed<'f>(
 pub(super) fn over(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
     let drips = over_drips(new, facts, now_us);
     let fees = over_fees(new, facts, now_us);
-    drips.into_iter().chain(fees).max_by_key(|over| over.until_us)
+    drips
+        .into_iter()
+        .chain(fees)
+        .max_by_key(|over| over.until_us)
 }
 
 fn over_drips(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
@@ -109,7 +115,10 @@ fn over_drips(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBud
     // once this drip is a day old, it and all before it do not count
     let last = if limit == 0 { now_us } else { facts.drip_us? };
     let until_us = Window::new(now_us, DAY_US).end_us(last);
-    Some(OverBudget { budget: Budget::Faucet, until_us })
+    Some(OverBudget {
+        budget: Budget::Faucet,
+        until_us,
+    })
 }
 
 fn over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudget> {
@@ -134,5 +143,8 @@ fn over_fees(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<OverBudg
     let (minute, _) = over.into_iter().find(|(_, together)| *together > limit)?;
     let end = minute.saturating_add(1).saturating_mul(MINUTE_US);
     let until_us = Window::new(now_us, DAY_US).end_us(end);
-    Some(OverBudget { budget: Budget::Fees, until_us })
+    Some(OverBudget {
+        budget: Budget::Fees,
+        until_us,
+    })
 }

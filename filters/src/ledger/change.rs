@@ -47,8 +47,12 @@ impl Change<'_> {
         match self {
             Self::SentAgain => IntentState::Sent,
             Self::Accepted => IntentState::Accepted,
-            Self::Included { outcome: Ok(()), .. } => IntentState::Succeeded,
-            Self::Included { outcome: Err(_), .. } => IntentState::Reverted,
+            Self::Included {
+                outcome: Ok(()), ..
+            } => IntentState::Succeeded,
+            Self::Included {
+                outcome: Err(_), ..
+            } => IntentState::Reverted,
             Self::Rejected(_) => IntentState::Rejected,
             Self::Displaced(_) => IntentState::Displaced,
             Self::Lost(_) => IntentState::Lost,
@@ -58,8 +62,14 @@ impl Change<'_> {
     fn detail(&self) -> Option<&str> {
         match self {
             Self::SentAgain => Some(AGAIN),
-            Self::Accepted | Self::Included { outcome: Ok(()), .. } => None,
-            Self::Included { outcome: Err(reason), .. } => *reason,
+            Self::Accepted
+            | Self::Included {
+                outcome: Ok(()), ..
+            } => None,
+            Self::Included {
+                outcome: Err(reason),
+                ..
+            } => *reason,
             Self::Rejected(why) | Self::Displaced(why) | Self::Lost(why) => Some(why),
         }
     }
@@ -107,11 +117,23 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     }
     let moved = |intent: &Intent, state, detail: Option<&str>| {
         let detail = detail.map(ToOwned::to_owned);
-        Step::of(intent, Intent { state, detail, updated_us: now_us, ..intent.clone() })
+        Step::of(
+            intent,
+            Intent {
+                state,
+                detail,
+                updated_us: now_us,
+                ..intent.clone()
+            },
+        )
     };
     let mut step = moved(intent, change.state(), change.detail());
     let mut steps = Vec::new();
-    let others = || intents.iter().filter(|it| it.id != id && it.slot() == intent.slot());
+    let others = || {
+        intents
+            .iter()
+            .filter(|it| it.id != id && it.slot() == intent.slot())
+    };
     if let Change::Included { fee, block, .. } = change {
         let is_costly = intent.fee_gfri > 0;
         let fee = fee.filter(|_| is_costly).map(gfri);
@@ -124,7 +146,9 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     steps.push(step);
     if matches!(change, Change::Displaced(_)) {
         let lost = others().filter(|other| other.state == IntentState::Lost);
-        let mut lost: Vec<_> = lost.filter(|lost| !is_written_anew(lost, intents)).collect();
+        let mut lost: Vec<_> = lost
+            .filter(|lost| !is_written_anew(lost, intents))
+            .collect();
         // one intent represents a transaction: this one, or else the newest
         lost.sort_by_key(|it| core::cmp::Reverse(it.id));
         for it in lost {
@@ -137,8 +161,15 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     let slot = |it: &&Intent| it.slot() == intent.slot();
     let before: Vec<Intent> = intents.iter().filter(slot).cloned().collect();
     let last = |it: &Intent| steps.iter().find(|step| step.intent.id == it.id);
-    let after = before.iter().map(|it| last(it).map_or(it, |step| &step.intent).clone()).collect();
-    Some(Steps { steps, before, after })
+    let after = before
+        .iter()
+        .map(|it| last(it).map_or(it, |step| &step.intent).clone())
+        .collect();
+    Some(Steps {
+        steps,
+        before,
+        after,
+    })
 }
 
 impl Step {
@@ -161,7 +192,9 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
     if !intent.state.may_become(next) {
         return false;
     }
-    let mut others = intents.iter().filter(|it| it.id != intent.id && it.epoch == intent.epoch);
+    let mut others = intents
+        .iter()
+        .filter(|it| it.id != intent.id && it.epoch == intent.epoch);
     match change {
         Change::Included { block, .. } if intent.state == next => {
             block.is_some_and(|block| intent.included != Some(block))
@@ -184,7 +217,9 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
 /// Whether a lost intent is only watched: its request has a newer intent in another slot, or a
 /// newer intent represents the same transaction.
 fn is_written_anew(lost: &Intent, intents: &[Intent]) -> bool {
-    let mut newer = intents.iter().filter(|it| it.id > lost.id && it.state.holds());
+    let mut newer = intents
+        .iter()
+        .filter(|it| it.id > lost.id && it.state.holds());
     newer.any(|it| {
         let is_anew =
             it.epoch == lost.epoch && it.digest == lost.digest && it.slot() != lost.slot();

@@ -18,8 +18,13 @@ impl Agreement {
     /// for `patience_us` without a report of the one in force.
     #[must_use]
     pub fn after(last: Option<Self>, reported: &str, now_us: i64, patience_us: i64) -> Self {
-        let new = Self { epoch: reported.to_owned(), candidate: None };
-        let Some(last) = last.filter(|last| last.epoch != reported) else { return new };
+        let new = Self {
+            epoch: reported.to_owned(),
+            candidate: None,
+        };
+        let Some(last) = last.filter(|last| last.epoch != reported) else {
+            return new;
+        };
         let patience = Window::new(now_us, patience_us);
         let known = last.candidate.filter(|(candidate, since)| {
             // a candidate that is dated further ahead was dated by a wrong clock
@@ -29,7 +34,10 @@ impl Agreement {
         if patience.end_us(since) <= now_us {
             return new;
         }
-        Self { epoch: last.epoch, candidate: Some((reported.to_owned(), since)) }
+        Self {
+            epoch: last.epoch,
+            candidate: Some((reported.to_owned(), since)),
+        }
     }
 }
 
@@ -46,7 +54,13 @@ mod tests {
     #[test]
     fn the_first_epoch_is_in_force_at_once() {
         let first = after(None, "a", 0).unwrap();
-        assert_eq!(first, Agreement { epoch: "a".into(), candidate: None });
+        assert_eq!(
+            first,
+            Agreement {
+                epoch: "a".into(),
+                candidate: None
+            }
+        );
     }
 
     #[test]
@@ -70,7 +84,11 @@ mod tests {
         assert_eq!(in_force(&last), "a", "not yet");
         last = after(last, "a", 109);
         last = after(last, "b", 111);
-        assert_eq!(in_force(&last), "a", "a report of the old one begins the wait again");
+        assert_eq!(
+            in_force(&last),
+            "a",
+            "a report of the old one begins the wait again"
+        );
         last = after(last, "c", 120);
         last = after(last, "b", 121);
         assert_eq!(in_force(&last), "a", "so does a report of a third one");

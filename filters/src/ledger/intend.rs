@@ -100,13 +100,20 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
     if facts.epoch.as_ref().is_some_and(|epoch| epoch != new.epoch) {
         return Intention::refuse(Intended::OtherChain);
     }
-    if facts.key.as_ref().is_some_and(|key| !key.is_of(new.operation, &new.digest)) {
+    if facts
+        .key
+        .as_ref()
+        .is_some_and(|key| !key.is_of(new.operation, &new.digest))
+    {
         return Intention::refuse(Intended::KeyConflict);
     }
     if let Some(known) = known(new, facts) {
         let may_link = key::may_link(linked(facts), known);
         let link = new.idempotency_key.filter(|_| may_link).map(|_| known.id);
-        return Intention::Refuse { reply: Intended::Known(Box::new(known.clone())), link };
+        return Intention::Refuse {
+            reply: Intended::Known(Box::new(known.clone())),
+            link,
+        };
     }
     if let Some(taken) = occupant(new, facts) {
         return Intention::refuse(Intended::NonceTaken(Box::new(taken.clone())));
@@ -167,8 +174,14 @@ fn occupant<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
 /// The refusal by the cooldown, if it is not over.
 fn too_soon(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<Intended> {
     let cooldown = new.cooldown.filter(|_| new.subject.is_some())?;
-    let cooldown = Window::new(now_us, i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX));
+    let cooldown = Window::new(
+        now_us,
+        i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX),
+    );
     let last = facts.last.as_ref()?;
     let until_us = cooldown.forbids_until_us(last.created_us)?;
-    Some(Intended::TooSoon { last: Box::new(last.clone()), until_us })
+    Some(Intended::TooSoon {
+        last: Box::new(last.clone()),
+        until_us,
+    })
 }

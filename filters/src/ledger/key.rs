@@ -84,10 +84,16 @@ impl Key {
             return Claim::New;
         }
         // an answer is no longer true once its intent is rejected or lost
-        let answer = self.answer.filter(|_| linked.as_ref().is_none_or(|it| it.state.holds()));
+        let answer = self
+            .answer
+            .filter(|_| linked.as_ref().is_none_or(|it| it.state.holds()));
         let intent = linked.map(Box::new);
         match answer {
-            Some((status, body)) => Claim::Answered { status, body, intent },
+            Some((status, body)) => Claim::Answered {
+                status,
+                body,
+                intent,
+            },
             None => Claim::Open { intent },
         }
     }

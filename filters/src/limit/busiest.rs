@@ -37,7 +37,9 @@ impl Top {
     }
 
     fn add(&mut self, busy: Busy) {
-        let place = self.busy.partition_point(|other| other.requests >= busy.requests);
+        let place = self
+            .busy
+            .partition_point(|other| other.requests >= busy.requests);
         self.busy.insert(place, busy);
         self.busy.truncate(self.most);
     }
@@ -47,7 +49,10 @@ impl<S, T> RateLimiter<S, T> {
     /// The clients with the most requests that count at `now`, busiest first; at most `most`.
     #[must_use]
     pub fn busiest(&self, now: Millis, most: usize) -> Vec<Busy> {
-        let mut top = Top { most, busy: Vec::new() };
+        let mut top = Top {
+            most,
+            busy: Vec::new(),
+        };
         for shard in self.shards() {
             let mut from = Some(0);
             while let Some(number) = from {
@@ -64,13 +69,18 @@ impl<T> Shard<T> {
         let end = from.saturating_add(STEP);
         for number in from..end {
             let (client, record) = self.recent().at(number)?;
-            let Some(window) = &record.window else { continue };
+            let Some(window) = &record.window else {
+                continue;
+            };
             // a window holds at least as many as count, so most clients are skipped here
             if window.len() <= top.floor() {
                 continue;
             }
             if let Some(counted) = window.counted(now.max(window.newest()), UNLIMITED) {
-                top.add(Busy { client, requests: counted.count });
+                top.add(Busy {
+                    client,
+                    requests: counted.count,
+                });
             }
         }
         Some(end)
@@ -91,7 +101,11 @@ mod tests {
 
     fn limiter(capacity: u32) -> RateLimiter<RandomState> {
         let capacity = NonZeroU32::new(capacity).unwrap();
-        RateLimiter::new(Quota::per_minute(1_000).unwrap(), capacity, RandomState::new())
+        RateLimiter::new(
+            Quota::per_minute(1_000).unwrap(),
+            capacity,
+            RandomState::new(),
+        )
     }
 
     fn client(number: u32) -> ClientKey {

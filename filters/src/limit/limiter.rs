@@ -60,7 +60,11 @@ impl<S, T> RateLimiter<S, T> {
     /// A limiter whose clients may have a value each: see [`RateLimiter::value_or_insert`].
     #[must_use]
     pub fn with_values(quota: Quota, capacity: NonZeroU32, hasher: S) -> Self {
-        let further = if capacity.get() < SHARDED_FROM { 0 } else { FURTHER_SHARDS };
+        let further = if capacity.get() < SHARDED_FROM {
+            0
+        } else {
+            FURTHER_SHARDS
+        };
         let shard = || Mutex::new(Shard::new(quota));
         Self {
             hasher,
@@ -75,26 +79,32 @@ impl<S, T> RateLimiter<S, T> {
     /// quota is raised again. From a minute after the quota was lowered, checks release the unused
     /// memory.
     pub fn set_quota(&self, quota: Quota, now: Millis) {
-        self.shards().for_each(|shard| shard.lock().set_quota(quota, now));
+        self.shards()
+            .for_each(|shard| shard.lock().set_quota(quota, now));
     }
 
     /// How many clients are stored.
     #[must_use]
     pub fn population(&self) -> u32 {
-        self.shards().fold(0, |sum, shard| sum.saturating_add(shard.lock().recent().len()))
+        self.shards().fold(0, |sum, shard| {
+            sum.saturating_add(shard.lock().recent().len())
+        })
     }
 
     /// How many clients were evicted to make room for others.
     #[must_use]
     pub fn evicted(&self) -> u64 {
-        self.shards().fold(0, |sum, shard| sum.saturating_add(shard.lock().evicted()))
+        self.shards()
+            .fold(0, |sum, shard| sum.saturating_add(shard.lock().evicted()))
     }
 
     /// The bytes in use, without the allocator's own. Reads every client.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let own = size_of_val(&*self.further).saturating_add(size_of::<Self>());
-        self.shards().fold(own, |sum, shard| sum.saturating_add(shard.lock().recent().heap_bytes()))
+        self.shards().fold(own, |sum, shard| {
+            sum.saturating_add(shard.lock().recent().heap_bytes())
+        })
     }
 
     pub(super) fn shards(&self) -> impl Iterator<Item = &Mutex<Shard<T>>> {
@@ -104,7 +114,9 @@ impl<S, T> RateLimiter<S, T> {
     /// Takes a free place for a new client, if there is one.
     fn take_place(&self) -> bool {
         let next = |taken: u32| (taken < self.capacity).then(|| taken.saturating_add(1));
-        self.places_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        self.places_taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .is_ok()
     }
 }
 
@@ -112,7 +124,9 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
     /// Judges a request and counts it if it passes; the client becomes the most recently seen.
     pub fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);
-        self.shard(hash).lock().check(hash, client, now, || self.take_place())
+        self.shard(hash)
+            .lock()
+            .check(hash, client, now, || self.take_place())
     }
 
     /// Checks like [`RateLimiter::check`], but admits only while fewer than `most` requests count.
@@ -123,10 +137,17 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
         let own = shard.peek(hash, client, now);
         let counted = shard.quota.requests().saturating_sub(own.remaining);
         let Some(remaining) = most.checked_sub(counted.saturating_add(1)) else {
-            return RateLimitStatus { admitted: false, remaining: 0, ..own };
+            return RateLimitStatus {
+                admitted: false,
+                remaining: 0,
+                ..own
+            };
         };
         let own = shard.check(hash, client, now, || self.take_place());
-        RateLimitStatus { remaining: own.remaining.min(remaining), ..own }
+        RateLimitStatus {
+            remaining: own.remaining.min(remaining),
+            ..own
+        }
     }
 
     /// The status that [`RateLimiter::check`] would return; changes nothing.
@@ -147,7 +168,10 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
     pub fn admitted(&self, client: ClientKey, now: Millis) -> u32 {
         let hash = self.hasher.hash_one(client);
         let shard = self.shard(hash).lock();
-        shard.quota.requests().saturating_sub(shard.peek(hash, client, now).remaining)
+        shard
+            .quota
+            .requests()
+            .saturating_sub(shard.peek(hash, client, now).remaining)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
@@ -173,7 +197,12 @@ impl<S: BuildHasher, T: Clone> RateLimiter<S, T> {
     #[must_use]
     pub fn value(&self, client: ClientKey) -> Option<T> {
         let hash = self.hasher.hash_one(client);
-        self.shard(hash).lock().recent().get(hash, client)?.value.clone()
+        self.shard(hash)
+            .lock()
+            .recent()
+            .get(hash, client)?
+            .value
+            .clone()
     }
 
     /// The clients' values that match. Locks are taken in steps: no request waits for the whole
@@ -214,7 +243,12 @@ struct Trimming {
 
 impl<T> Shard<T> {
     pub(super) const fn new(quota: Quota) -> Self {
-        Self { recent: Recent::new(), quota, evicted: 0, trimming: None }
+        Self {
+            recent: Recent::new(),
+            quota,
+            evicted: 0,
+            trimming: None,
+        }
     }
 
     pub(super) fn recent(&self) -> &Recent<T> {
@@ -259,18 +293,28 @@ impl<T> Shard<T> {
         self.trim(now);
         let quota = self.quota;
         let record = self.see(hash, client, take_place);
-        let Some(Record { window: Some(window), .. }) = record else {
+        let Some(Record {
+            window: Some(window),
+            ..
+        }) = record
+        else {
             let window = Window::starting_at(now);
             let counted = window.counted(now, quota);
             if let Some(record) = record {
                 record.window = Some(window);
             }
-            return RateLimitStatus { admitted: true, ..self.status(counted, now) };
+            return RateLimitStatus {
+                admitted: true,
+                ..self.status(counted, now)
+            };
         };
         let now = now.max(window.newest());
         let admitted = window.admit(now, quota);
         let counted = window.counted(now, quota);
-        RateLimitStatus { admitted, ..self.status(counted, now) }
+        RateLimitStatus {
+            admitted,
+            ..self.status(counted, now)
+        }
     }
 
     /// The client's record; the client becomes the most recently seen, and is added if it is new.
@@ -328,6 +372,10 @@ impl<T> Shard<T> {
         let age = counted.map_or(0, |counted| now.since(counted.oldest));
         let seconds = WINDOW_MILLIS.saturating_sub(age).div_ceil(1000);
         let reset_seconds = u32::try_from(seconds).unwrap_or(WINDOW_SECONDS).max(1);
-        RateLimitStatus { admitted: remaining > 0, remaining, reset_seconds }
+        RateLimitStatus {
+            admitted: remaining > 0,
+            remaining,
+            reset_seconds,
+        }
     }
 }

@@ -102,7 +102,11 @@ impl Quota {
     /// A quota of 1 to [`Quota::MAX`] requests; `None` for any other number.
     #[must_use]
     pub const fn per_minute(requests: u32) -> Option<Self> {
-        if 1 <= requests && requests <= Self::MAX { Some(Self(requests)) } else { None }
+        if 1 <= requests && requests <= Self::MAX {
+            Some(Self(requests))
+        } else {
+            None
+        }
     }
 
     /// The number of requests.

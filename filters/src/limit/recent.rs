@@ -19,7 +19,10 @@ pub(super) struct Record<T> {
 }
 
 impl<T> Record<T> {
-    const EMPTY: Self = Self { window: None, value: None };
+    const EMPTY: Self = Self {
+        window: None,
+        value: None,
+    };
 }
 
 #[derive(Debug)]
@@ -48,7 +51,12 @@ pub(super) struct Recent<T> {
 
 impl<T> Recent<T> {
     pub(super) const fn new() -> Self {
-        Self { index: HashTable::new(), slots: Vec::new(), newest: NONE, oldest: NONE }
+        Self {
+            index: HashTable::new(),
+            slots: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
     }
 
     /// The client in the slot of this number, and its record.
@@ -62,9 +70,14 @@ impl<T> Recent<T> {
 
     pub(super) fn heap_bytes(&self) -> usize {
         let slots = self.slots.capacity().saturating_mul(size_of::<Slot<T>>());
-        let windows = self.slots.iter().filter_map(|slot| slot.record.window.as_ref());
+        let windows = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.record.window.as_ref());
         let rings: usize = windows.map(Window::heap_bytes).sum();
-        slots.saturating_add(rings).saturating_add(self.index.allocation_size())
+        slots
+            .saturating_add(rings)
+            .saturating_add(self.index.allocation_size())
     }
 
     /// The window in the slot of this number.
@@ -88,10 +101,17 @@ impl<T> Recent<T> {
     /// Adds a new client, as the newest, with an empty record; returns its slot.
     pub(super) fn insert(&mut self, hash: u64, client: ClientKey) -> u32 {
         if self.slots.len() == self.slots.capacity() {
-            self.slots.reserve_exact((self.slots.len() / 8).saturating_add(MORE_SLOTS));
+            self.slots
+                .reserve_exact((self.slots.len() / 8).saturating_add(MORE_SLOTS));
         }
         let number = self.len();
-        self.slots.push(Slot { hash, client, newer: NONE, older: NONE, record: Record::EMPTY });
+        self.slots.push(Slot {
+            hash,
+            client,
+            newer: NONE,
+            older: NONE,
+            record: Record::EMPTY,
+        });
         self.enter(number);
         number
     }
@@ -115,7 +135,9 @@ impl<T> Recent<T> {
     fn enter(&mut self, number: u32) {
         let slots = &self.slots;
         let hash = |number: &u32| {
-            let slot = usize::try_from(*number).ok().and_then(|number| slots.get(number));
+            let slot = usize::try_from(*number)
+                .ok()
+                .and_then(|number| slots.get(number));
             slot.map_or(0, |slot| slot.hash)
         };
         self.index.insert_unique(hash(&number), number, hash);
@@ -137,7 +159,9 @@ impl<T> Recent<T> {
     }
 
     fn unlink(&mut self, number: u32) {
-        let Some(slot) = self.slot(number) else { return };
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
         let (newer, older) = (slot.newer, slot.older);
         match self.slot_mut(newer) {
             Some(slot) => slot.older = older,

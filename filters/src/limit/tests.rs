@@ -35,7 +35,9 @@ struct Plain {
 impl Plain {
     fn check(&mut self, number: u32, now: u64) -> RateLimitStatus {
         let place = self.clients.iter().position(|(known, _)| *known == number);
-        let (_, mut times) = place.and_then(|place| self.clients.remove(place)).unwrap_or_default();
+        let (_, mut times) = place
+            .and_then(|place| self.clients.remove(place))
+            .unwrap_or_default();
         if place.is_none() && self.clients.len() == self.capacity {
             self.clients.pop_front();
             self.evicted += 1;
@@ -47,8 +49,16 @@ impl Plain {
             times.push_back(now);
         }
         self.clients.push_back((number, times));
-        let reset_seconds = if was_empty { WINDOW_SECONDS } else { status.reset_seconds };
-        RateLimitStatus { remaining, reset_seconds, ..status }
+        let reset_seconds = if was_empty {
+            WINDOW_SECONDS
+        } else {
+            status.reset_seconds
+        };
+        RateLimitStatus {
+            remaining,
+            reset_seconds,
+            ..status
+        }
     }
 
     fn peek(&self, number: u32, now: u64) -> RateLimitStatus {
@@ -63,7 +73,14 @@ impl Plain {
         let remaining = quota.saturating_sub(times.len()) as u32;
         let left = times.front().map_or(60_000, |oldest| oldest + 60_000 - now);
         let reset_seconds = left.div_ceil(1000) as u32;
-        (RateLimitStatus { admitted: remaining > 0, remaining, reset_seconds }, now)
+        (
+            RateLimitStatus {
+                admitted: remaining > 0,
+                remaining,
+                reset_seconds,
+            },
+            now,
+        )
     }
 }
 
@@ -72,16 +89,36 @@ fn the_181st_request_in_a_minute_is_refused() {
     let limiter = limiter(180, 10);
     let ask = |millis| limiter.check(client(1), Millis(millis));
     for sent in 1..=180 {
-        let status = RateLimitStatus { admitted: true, remaining: 180 - sent, reset_seconds: 60 };
+        let status = RateLimitStatus {
+            admitted: true,
+            remaining: 180 - sent,
+            reset_seconds: 60,
+        };
         assert_eq!(ask(5), status, "request {sent} of 180 at the same time");
     }
-    let refused = |reset_seconds| RateLimitStatus { admitted: false, remaining: 0, reset_seconds };
+    let refused = |reset_seconds| RateLimitStatus {
+        admitted: false,
+        remaining: 0,
+        reset_seconds,
+    };
     assert_eq!(ask(5), refused(60), "the 181st");
-    assert_eq!(ask(1_004), refused(60), "59.001 s are left, which is rounded up");
+    assert_eq!(
+        ask(1_004),
+        refused(60),
+        "59.001 s are left, which is rounded up"
+    );
     assert_eq!(ask(1_005), refused(59), "59 s are left");
     assert_eq!(ask(60_004), refused(1), "one millisecond is left");
-    let again = RateLimitStatus { admitted: true, remaining: 179, reset_seconds: 60 };
-    assert_eq!(ask(60_005), again, "60 s after them all have left, and the refused never counted");
+    let again = RateLimitStatus {
+        admitted: true,
+        remaining: 179,
+        reset_seconds: 60,
+    };
+    assert_eq!(
+        ask(60_005),
+        again,
+        "60 s after them all have left, and the refused never counted"
+    );
 }
 
 #[test]
@@ -103,28 +140,52 @@ fn each_request_leaves_the_window_after_60_s() {
     ];
     for (millis, admitted, reset_seconds) in cases {
         let status = limiter.check(client(1), Millis(millis));
-        assert_eq!((status.admitted, status.reset_seconds), (admitted, reset_seconds), "{millis}");
+        assert_eq!(
+            (status.admitted, status.reset_seconds),
+            (admitted, reset_seconds),
+            "{millis}"
+        );
     }
 }
 
 #[test]
 fn a_peek_changes_nothing() {
     let limiter = limiter(2, 2);
-    let unknown = RateLimitStatus { admitted: true, remaining: 2, reset_seconds: 60 };
+    let unknown = RateLimitStatus {
+        admitted: true,
+        remaining: 2,
+        reset_seconds: 60,
+    };
     assert_eq!(limiter.peek(client(1), Millis(0)), unknown);
     assert!(limiter.population() == 0, "a peek adds no client");
     limiter.check(client(1), Millis(0));
     limiter.check(client(2), Millis(0));
-    let one_left = RateLimitStatus { admitted: true, remaining: 1, reset_seconds: 50 };
+    let one_left = RateLimitStatus {
+        admitted: true,
+        remaining: 1,
+        reset_seconds: 50,
+    };
     for _ in 0..9 {
         assert_eq!(limiter.peek(client(1), Millis(10_000)), one_left);
     }
     limiter.check(client(3), Millis(10_000));
-    assert_eq!(limiter.peek(client(1), Millis(10_000)), unknown, "it was still the oldest");
+    assert_eq!(
+        limiter.peek(client(1), Millis(10_000)),
+        unknown,
+        "it was still the oldest"
+    );
     limiter.check(client(2), Millis(10_000));
-    let full = RateLimitStatus { admitted: false, remaining: 0, reset_seconds: 50 };
+    let full = RateLimitStatus {
+        admitted: false,
+        remaining: 0,
+        reset_seconds: 50,
+    };
     assert_eq!(limiter.peek(client(2), Millis(10_000)), full);
-    assert_eq!(limiter.peek(client(2), Millis(70_000)), unknown, "nothing counts any more");
+    assert_eq!(
+        limiter.peek(client(2), Millis(70_000)),
+        unknown,
+        "nothing counts any more"
+    );
 }
 
 #[test]
@@ -134,7 +195,11 @@ fn the_least_recently_seen_client_is_evicted() {
         limiter.check(client(number), Millis(0));
     }
     let known = |number| !limiter.peek(client(number), Millis(0)).admitted;
-    assert_eq!([1, 2, 3, 4].map(known), [true, false, true, true], "2 was not seen again");
+    assert_eq!(
+        [1, 2, 3, 4].map(known),
+        [true, false, true, true],
+        "2 was not seen again"
+    );
     assert_eq!((limiter.population(), limiter.evicted()), (3, 1));
 }
 
@@ -144,7 +209,10 @@ fn a_refused_request_is_seen_too() {
     for number in [1, 2, 1, 3] {
         limiter.check(client(number), Millis(0));
     }
-    assert!(!limiter.peek(client(1), Millis(0)).admitted, "1 was refused, but not forgotten");
+    assert!(
+        !limiter.peek(client(1), Millis(0)).admitted,
+        "1 was refused, but not forgotten"
+    );
 }
 
 #[test]
@@ -152,10 +220,23 @@ fn an_earlier_time_counts_as_the_newest() {
     let limiter = limiter(2, 1);
     limiter.check(client(1), Millis(100_000));
     let late = limiter.check(client(1), Millis(90_000));
-    assert_eq!(late, RateLimitStatus { admitted: true, remaining: 0, reset_seconds: 60 });
-    assert!(!limiter.check(client(1), Millis(159_999)).admitted, "both count from 100,000");
+    assert_eq!(
+        late,
+        RateLimitStatus {
+            admitted: true,
+            remaining: 0,
+            reset_seconds: 60
+        }
+    );
+    assert!(
+        !limiter.check(client(1), Millis(159_999)).admitted,
+        "both count from 100,000"
+    );
     assert!(limiter.check(client(1), Millis(160_000)).admitted);
-    assert!(limiter.check(client(1), Millis(u64::MAX)).admitted, "the end of time is a time");
+    assert!(
+        limiter.check(client(1), Millis(u64::MAX)).admitted,
+        "the end of time is a time"
+    );
     assert_eq!(limiter.check(client(1), Millis(0)).remaining, 0);
 }
 
@@ -168,14 +249,25 @@ fn the_largest_quota_admits_a_million_requests() {
     let status = limiter.peek(client(1), Millis(60_006));
     assert_eq!(status.remaining, Quota::MAX - 1_000_000);
     let bytes = limiter.memory_bytes();
-    assert!((2_000_000..2_200_000).contains(&bytes), "{bytes}: two each, in a ring of 2^20");
+    assert!(
+        (2_000_000..2_200_000).contains(&bytes),
+        "{bytes}: two each, in a ring of 2^20"
+    );
     limiter.check(client(1), Millis(30_000));
-    assert_eq!(limiter.check(client(1), Millis(60_007)).remaining, Quota::MAX - 2);
+    assert_eq!(
+        limiter.check(client(1), Millis(60_007)).remaining,
+        Quota::MAX - 2
+    );
 }
 
 #[test]
 fn a_quota_is_one_to_a_billion() {
-    for (requests, fits) in [(0, false), (1, true), (Quota::MAX, true), (Quota::MAX + 1, false)] {
+    for (requests, fits) in [
+        (0, false),
+        (1, true),
+        (Quota::MAX, true),
+        (Quota::MAX + 1, false),
+    ] {
         assert_eq!(Quota::per_minute(requests).is_some(), fits, "{requests}");
     }
 }
@@ -194,18 +286,31 @@ fn full_windows_of_100_000_clients_fit_48_mib() {
         threads.spawn(|| fill(0..50_000));
         threads.spawn(|| fill(50_000..100_000));
     });
-    assert_eq!((limiter.population(), limiter.evicted()), (100_000, 0), "all are stored");
+    assert_eq!(
+        (limiter.population(), limiter.evicted()),
+        (100_000, 0),
+        "all are stored"
+    );
     let full =
         (0..100_000).all(|number| limiter.peek(client(number), Millis(59_999)).remaining == 0);
     assert!(full, "each has 180 requests in its window");
     let bytes = limiter.memory_bytes();
-    assert!(bytes < MEMORY_BOUND, "{bytes} bytes are {MEMORY_BOUND} or more");
+    assert!(
+        bytes < MEMORY_BOUND,
+        "{bytes} bytes are {MEMORY_BOUND} or more"
+    );
     for number in 100_000..250_000 {
         limiter.check(client(number), Millis(60_000));
     }
-    assert_eq!((limiter.population(), limiter.evicted()), (100_000, 150_000));
+    assert_eq!(
+        (limiter.population(), limiter.evicted()),
+        (100_000, 150_000)
+    );
     let bytes = limiter.memory_bytes();
-    assert!(bytes < MEMORY_BOUND, "{bytes} bytes after others took their places");
+    assert!(
+        bytes < MEMORY_BOUND,
+        "{bytes} bytes after others took their places"
+    );
 }
 
 #[test]
@@ -215,7 +320,11 @@ fn eviction_frees_memory() {
     for round in 0..20_000_u32 {
         limiter.check(client(round), Millis(0));
         limiter.check(client(round), Millis(1));
-        largest = largest.max(if round % 500 == 0 { limiter.memory_bytes() } else { 0 });
+        largest = largest.max(if round % 500 == 0 {
+            limiter.memory_bytes()
+        } else {
+            0
+        });
     }
     assert_eq!((limiter.population(), limiter.evicted()), (1000, 19_000));
     assert!(largest < 150_000, "{largest} bytes for 1,000 clients");
@@ -248,7 +357,11 @@ fn threads_share_a_client_s_quota() {
             });
         }
     });
-    assert_eq!(admitted.into_inner(), 3 * 180, "4,000 requests of 3 clients within 60 s");
+    assert_eq!(
+        admitted.into_inner(),
+        3 * 180,
+        "4,000 requests of 3 clients within 60 s"
+    );
     assert_eq!(limiter.population(), 3);
 }
 
@@ -305,8 +418,14 @@ fn shards_share_the_capacity() {
         "no eviction before it is full"
     );
     assert_eq!(limiter.capacity(), 5000);
-    let sizes: Vec<u32> = limiter.shards().map(|shard| shard.lock().recent().len()).collect();
-    assert!(sizes.len() == 16 && sizes.iter().all(|size| *size > 200), "{sizes:?}: each its part");
+    let sizes: Vec<u32> = limiter
+        .shards()
+        .map(|shard| shard.lock().recent().len())
+        .collect();
+    assert!(
+        sizes.len() == 16 && sizes.iter().all(|size| *size > 200),
+        "{sizes:?}: each its part"
+    );
     for number in 5000..6000 {
         limiter.check(client(number), Millis(0));
     }
@@ -316,7 +435,10 @@ fn shards_share_the_capacity() {
         "then one for each new client"
     );
     let known = |number: &u32| !limiter.peek(client(*number), Millis(0)).admitted;
-    assert!((2000..6000).all(|number| known(&number)), "the evicted are among the oldest");
+    assert!(
+        (2000..6000).all(|number| known(&number)),
+        "the evicted are among the oldest"
+    );
     assert_eq!((0..2000).filter(known).count(), 1000, "as many as came");
 }
 
@@ -351,7 +473,11 @@ fn a_new_quota_applies_to_stored_clients() {
         limiter.set_quota(Quota::per_minute(quota).unwrap(), Millis(10_000));
         for number in 0..50 {
             let status = limiter.peek(client(number), Millis(10_000));
-            let expected = RateLimitStatus { admitted: remaining > 0, remaining, reset_seconds };
+            let expected = RateLimitStatus {
+                admitted: remaining > 0,
+                remaining,
+                reset_seconds,
+            };
             assert_eq!(status, expected, "with a quota of {quota}");
         }
     }
@@ -360,8 +486,11 @@ fn a_new_quota_applies_to_stored_clients() {
 #[test]
 fn a_quota_lowered_and_raised_forgets_no_admission() {
     let limiter = limiter(180, 10);
-    let admitted =
-        |millis| (0..200).filter(|_| limiter.check(client(1), Millis(millis)).admitted).count();
+    let admitted = |millis| {
+        (0..200)
+            .filter(|_| limiter.check(client(1), Millis(millis)).admitted)
+            .count()
+    };
     let change = |requests, millis| {
         limiter.set_quota(Quota::per_minute(requests).unwrap(), Millis(millis));
     };
@@ -394,7 +523,10 @@ fn a_lowered_quota_releases_memory_after_a_minute() {
     assert_eq!(limiter.memory_bytes(), full, "all of it counts");
     others(60_000);
     let bytes = limiter.memory_bytes();
-    assert!(bytes < 1_000_000, "{bytes} bytes for one admission of each client");
+    assert!(
+        bytes < 1_000_000,
+        "{bytes} bytes for one admission of each client"
+    );
 }
 
 #[test]
@@ -413,9 +545,15 @@ fn an_unchanged_quota_delays_no_release() {
         }
         limiter.memory_bytes()
     };
-    assert!(bytes_after_checks(59_999) > 20_000, "all of it counts, two bytes each");
+    assert!(
+        bytes_after_checks(59_999) > 20_000,
+        "all of it counts, two bytes each"
+    );
     let bytes = bytes_after_checks(60_000);
-    assert!(bytes < 10_000, "{bytes} bytes for one admission of each client");
+    assert!(
+        bytes < 10_000,
+        "{bytes} bytes for one admission of each client"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -435,7 +573,11 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
     ];
     let burst = (0u32..6, after, 1usize..40);
     prop::collection::vec(
-        burst.prop_map(|(client, after, requests)| Burst { client, after, requests }),
+        burst.prop_map(|(client, after, requests)| Burst {
+            client,
+            after,
+            requests,
+        }),
         1..150,
     )
 }
@@ -476,14 +618,29 @@ fn a_value_goes_with_its_window() {
     let key = |number| ClientKey::of(IpAddr::V4(Ipv4Addr::from_bits(number)));
     limiter.check(key(1), Millis(0));
     assert_eq!(limiter.value_or_insert(key(1), || "one"), "one");
-    assert_eq!(limiter.value_or_insert(key(2), || "two"), "two", "also before it is admitted");
+    assert_eq!(
+        limiter.value_or_insert(key(2), || "two"),
+        "two",
+        "also before it is admitted"
+    );
     assert_eq!(limiter.admitted(key(2), Millis(0)), 0);
-    assert_eq!(limiter.value_or_insert(key(1), || "again"), "one", "and it is seen");
+    assert_eq!(
+        limiter.value_or_insert(key(1), || "again"),
+        "one",
+        "and it is seen"
+    );
     limiter.check(key(3), Millis(1));
     assert_eq!(limiter.admitted(key(3), Millis(1)), 1);
-    assert_eq!((limiter.value(key(1)), limiter.value(key(2))), (Some("one"), None));
+    assert_eq!(
+        (limiter.value(key(1)), limiter.value(key(2))),
+        (Some("one"), None)
+    );
     assert_eq!((limiter.evicted(), limiter.population()), (1, 2));
     assert_eq!(limiter.values(|_| true), ["one"]);
     limiter.value_or_insert(key(4), || "four");
-    assert_eq!(limiter.admitted(key(1), Millis(1)), 0, "the window goes with the value");
+    assert_eq!(
+        limiter.admitted(key(1), Millis(1)),
+        0,
+        "the window goes with the value"
+    );
 }

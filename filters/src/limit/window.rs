@@ -28,7 +28,10 @@ pub(super) struct Counted {
 impl Window {
     /// A window with one admission.
     pub(super) const fn starting_at(now: Millis) -> Self {
-        Self { newest: now, earlier: VecDeque::new() }
+        Self {
+            newest: now,
+            earlier: VecDeque::new(),
+        }
     }
 
     pub(super) fn newest(&self) -> Millis {
@@ -38,7 +41,9 @@ impl Window {
     /// The number of stored admissions: at least those that count now. It may exceed a quota that
     /// was lowered.
     pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.earlier.len()).unwrap_or(u32::MAX).saturating_add(1)
+        u32::try_from(self.earlier.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -58,7 +63,8 @@ impl Window {
         if self.earlier.len() == self.earlier.capacity() {
             // doubles, but never has room for more than the quota
             let room = earlier_than_newest(quota).saturating_sub(self.earlier.len());
-            self.earlier.reserve_exact(self.earlier.len().max(FIRST_ROOM).min(room));
+            self.earlier
+                .reserve_exact(self.earlier.len().max(FIRST_ROOM).min(room));
         }
         self.earlier.push_back(lowest_bits(self.newest));
         self.newest = now;
@@ -73,15 +79,25 @@ impl Window {
             return None;
         }
         let over = match self.earlier.front() {
-            Some(time) if self.is_over(*time, now) => {
-                self.earlier.partition_point(|time| self.is_over(*time, now))
-            }
+            Some(time) if self.is_over(*time, now) => self
+                .earlier
+                .partition_point(|time| self.is_over(*time, now)),
             _ => 0,
         };
-        let over = over.max(self.earlier.len().saturating_sub(earlier_than_newest(quota)));
-        let oldest = self.earlier.get(over).map_or(self.newest, |time| self.restored(*time));
+        let over = over.max(
+            self.earlier
+                .len()
+                .saturating_sub(earlier_than_newest(quota)),
+        );
+        let oldest = self
+            .earlier
+            .get(over)
+            .map_or(self.newest, |time| self.restored(*time));
         let over = u32::try_from(over).unwrap_or(u32::MAX);
-        Some(Counted { oldest, count: self.len().saturating_sub(over) })
+        Some(Counted {
+            oldest,
+            count: self.len().saturating_sub(over),
+        })
     }
 
     /// Drops admissions that no longer count at `now`, and memory beyond the quota.
@@ -91,7 +107,11 @@ impl Window {
     }
 
     fn drop_over(&mut self, now: Millis) {
-        while self.earlier.front().is_some_and(|time| self.is_over(*time, now)) {
+        while self
+            .earlier
+            .front()
+            .is_some_and(|time| self.is_over(*time, now))
+        {
             self.earlier.pop_front();
         }
     }

@@ -22,7 +22,11 @@ pub const LAST_SECOND: u64 = 253_402_300_799;
 pub(super) fn members(operation: &Operation) -> Vec<(&'static str, Value<'_>)> {
     use Value::{Felt, Integer, Number, Text, Time};
     match operation {
-        Operation::Register(Register { identity, account, public_key }) => vec![
+        Operation::Register(Register {
+            identity,
+            account,
+            public_key,
+        }) => vec![
             ("identity", Felt(identity)),
             ("account", Felt(account)),
             ("public_key", Felt(public_key)),
@@ -41,23 +45,42 @@ pub(super) fn members(operation: &Operation) -> Vec<(&'static str, Value<'_>)> {
             ("expires_at", Time(*expires_at)),
         ],
         Operation::VerificationRevoke(VerificationRevoke { account, reason }) => {
-            vec![("account", Felt(account)), ("reason", Text(reason.as_str()))]
+            vec![
+                ("account", Felt(account)),
+                ("reason", Text(reason.as_str())),
+            ]
         }
         Operation::MintCard(MintCard { recipient, card_id }) => {
-            vec![("recipient", Felt(recipient)), ("card_id", Number(*card_id))]
+            vec![
+                ("recipient", Felt(recipient)),
+                ("card_id", Number(*card_id)),
+            ]
         }
-        Operation::SubmitUsership(SubmitUsership { account, epoch, units, evidence }) => vec![
+        Operation::SubmitUsership(SubmitUsership {
+            account,
+            epoch,
+            units,
+            evidence,
+        }) => vec![
             ("account", Felt(account)),
             ("epoch", Integer(*epoch)),
             ("units", Number(U256::from(*units))),
             ("evidence", Felt(evidence)),
         ],
-        Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key }) => vec![
+        Operation::FaucetDrip(FaucetDrip {
+            identity,
+            recipient,
+            public_key,
+        }) => vec![
             ("identity", Felt(identity)),
             ("recipient", Felt(recipient)),
             ("public_key", Felt(public_key)),
         ],
-        Operation::RecoveryPropose(RecoveryPropose { identity, new_account, new_public_key }) => {
+        Operation::RecoveryPropose(RecoveryPropose {
+            identity,
+            new_account,
+            new_public_key,
+        }) => {
             vec![
                 ("identity", Felt(identity)),
                 ("new_account", Felt(new_account)),

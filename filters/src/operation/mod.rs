@@ -112,7 +112,9 @@ impl Operation {
     /// The identity of the operation: SHA-256 over its name, a zero byte, and the body in canonical
     /// form.
     pub fn digest(&self) -> [u8; 32] {
-        let hash = Sha256::new().chain_update(self.kind().name()).chain_update([0]);
+        let hash = Sha256::new()
+            .chain_update(self.kind().name())
+            .chain_update([0]);
         hash.chain_update(self.canonical()).finalize().into()
     }
 }
@@ -224,9 +226,19 @@ mod tests {
     #[test]
     fn an_operation_has_exactly_one_path() {
         for kind in OperationKind::ALL {
-            assert_eq!(OperationKind::parse_path(kind.path().as_bytes()), Some(kind));
+            assert_eq!(
+                OperationKind::parse_path(kind.path().as_bytes()),
+                Some(kind)
+            );
         }
-        for path in [&b"/"[..], b"", b"register", b"/Register", b"/register/", b"/register?a=1"] {
+        for path in [
+            &b"/"[..],
+            b"",
+            b"register",
+            b"/Register",
+            b"/register/",
+            b"/register?a=1",
+        ] {
             assert_eq!(OperationKind::parse_path(path), None, "{path:?}");
         }
     }

@@ -71,11 +71,15 @@ impl Operation {
             }
             OperationKind::RecoveryExecute => {
                 let [identity] = members(json, ["identity"])?;
-                Self::RecoveryExecute(RecoveryExecute { identity: identity.not_zero()? })
+                Self::RecoveryExecute(RecoveryExecute {
+                    identity: identity.not_zero()?,
+                })
             }
             OperationKind::RecoveryCancel => {
                 let [identity] = members(json, ["identity"])?;
-                Self::RecoveryCancel(RecoveryCancel { identity: identity.not_zero()? })
+                Self::RecoveryCancel(RecoveryCancel {
+                    identity: identity.not_zero()?,
+                })
             }
             OperationKind::RequireV2 => require_v2(json)?,
         })
@@ -85,7 +89,13 @@ impl Operation {
 fn attest(json: Json<'_>) -> Result<Operation, Refusal> {
     let [account, id, kind, level, expires_at] = members(
         json,
-        ["account", "attestation_id", "assurance_type", "assurance_level", "expires_at"],
+        [
+            "account",
+            "attestation_id",
+            "assurance_type",
+            "assurance_level",
+            "expires_at",
+        ],
     )?;
     let level = level.integer()?;
     Ok(Operation::VerificationAttest(VerificationAttest {
@@ -93,7 +103,10 @@ fn attest(json: Json<'_>) -> Result<Operation, Refusal> {
         attestation_id: id.not_zero()?,
         assurance_type: kind.short_string()?,
         assurance_level: u8::try_from(level).map_err(|_| {
-            Refusal::new(Reason::AssuranceNotAllowed, "assurance_level must be at most 255")
+            Refusal::new(
+                Reason::AssuranceNotAllowed,
+                "assurance_level must be at most 255",
+            )
         })?,
         expires_at: expires_at.time()?,
     }))
@@ -113,7 +126,10 @@ fn submit(json: Json<'_>) -> Result<Operation, Refusal> {
 /// Parses `confirm` without judging it: confirmation does not matter once V2 is active.
 fn require_v2(json: Json<'_>) -> Result<Operation, Refusal> {
     let [confirm] = take(json, ["confirm"])?;
-    let confirmed = match confirm.map(|value| Member { name: "confirm", value }) {
+    let confirmed = match confirm.map(|value| Member {
+        name: "confirm",
+        value,
+    }) {
         None => false,
         Some(confirm) => confirm.read("a string", |text| Some(text == PHRASE))?,
     };
@@ -131,9 +147,10 @@ fn take<'a, const N: usize>(
 ) -> Result<[Option<Json<'a>>; N], Refusal> {
     json.members(&names).map_err(|error| match error {
         MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
-        MemberError::Unknown | MemberError::NotAnObject => {
-            invalid(format!("the body must be an object of {}", names.join(", ")))
-        }
+        MemberError::Unknown | MemberError::NotAnObject => invalid(format!(
+            "the body must be an object of {}",
+            names.join(", ")
+        )),
     })
 }
 
@@ -166,12 +183,18 @@ impl Member<'_> {
 
     /// Refuses a well-formed value that no operation accepts.
     fn may_not_be(&self, what: &str) -> Refusal {
-        Refusal::new(Reason::ArgumentNotAllowed, format!("{} must not be {what}", self.name))
+        Refusal::new(
+            Reason::ArgumentNotAllowed,
+            format!("{} must not be {what}", self.name),
+        )
     }
 
     /// Parses the value, which must be a string.
     fn read<T>(&self, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Refusal> {
-        self.value.as_str().and_then(parse).ok_or_else(|| self.must_be(expected))
+        self.value
+            .as_str()
+            .and_then(parse)
+            .ok_or_else(|| self.must_be(expected))
     }
 
     fn felt(&self) -> Result<Felt, Refusal> {
@@ -180,7 +203,11 @@ impl Member<'_> {
 
     fn not_zero(&self) -> Result<Felt, Refusal> {
         let felt = self.felt()?;
-        if felt == Felt::ZERO { Err(self.may_not_be("zero")) } else { Ok(felt) }
+        if felt == Felt::ZERO {
+            Err(self.may_not_be("zero"))
+        } else {
+            Ok(felt)
+        }
     }
 
     fn address(&self) -> Result<Felt, Refusal> {
@@ -202,7 +229,10 @@ impl Member<'_> {
     }
 
     fn short_string(&self) -> Result<ShortString, Refusal> {
-        self.read("a string of 1 to 31 printable ASCII characters", ShortString::parse)
+        self.read(
+            "a string of 1 to 31 printable ASCII characters",
+            ShortString::parse,
+        )
     }
 
     fn integer(&self) -> Result<u64, Refusal> {
@@ -213,7 +243,10 @@ impl Member<'_> {
     }
 
     fn u256(&self) -> Result<U256, Refusal> {
-        self.read("a number below 2^256 in a string, decimal or with 0x", U256::parse)
+        self.read(
+            "a number below 2^256 in a string, decimal or with 0x",
+            U256::parse,
+        )
     }
 
     fn positive(&self) -> Result<u128, Refusal> {

@@ -83,7 +83,10 @@ impl JudgedHead {
 impl GatewayPolicy {
     /// Judges what depends on the head alone.
     pub fn judge(&self, head: &Head<'_>) -> JudgedHead {
-        JudgedHead { client: client(head, &self.trusted_proxies), route: self.route(head) }
+        JudgedHead {
+            client: client(head, &self.trusted_proxies),
+            route: self.route(head),
+        }
     }
 
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
@@ -109,15 +112,29 @@ impl GatewayPolicy {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let expects_continue = fields.clone()?;
                 let (call, max_body) = (GatewayCall::Rpc, MAX_BODY);
-                Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
+                Ok(Admitted::Call(PendingCall {
+                    call,
+                    slot,
+                    expects_continue,
+                    max_body,
+                }))
             }),
             Ok(Route::Document(document)) => rate_limit.judge(within_rate).and_then(|()| {
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
                 let (call, expects_continue) = (GatewayCall::Document(*document), false);
-                Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body: 0 }))
+                Ok(Admitted::Call(PendingCall {
+                    call,
+                    slot,
+                    expects_continue,
+                    max_body: 0,
+                }))
             }),
         };
-        Admission { client, rate_limit: Some(rate_limit), verdict }
+        Admission {
+            client,
+            rate_limit: Some(rate_limit),
+            verdict,
+        }
     }
 
     /// Judges the whole body of an admitted call.
@@ -139,14 +156,19 @@ impl GatewayPolicy {
         passed(Finding::Size(body.len()));
         let Envelope { id, method, params } = Envelope::parse(body)?;
         passed(Finding::Envelope(id.as_str()));
-        let method = self.allowed(&method).map_err(|refusal| refusal.with_id(Some(id)))?;
+        let method = self
+            .allowed(&method)
+            .map_err(|refusal| refusal.with_id(Some(id)))?;
         passed(Finding::Method(method.name()));
         let params = Params::parse(method, params).map_err(|error| {
             let message = Params::refusal(method, error);
             Refusal::new(Reason::InvalidParams, message).with_id(Some(id))
         })?;
         passed(Finding::Params(params.arguments().len()));
-        Ok(ReadPermit { id, read: Read { method, params } })
+        Ok(ReadPermit {
+            id,
+            read: Read { method, params },
+        })
     }
 
     /// The document at a target, if documents are served.

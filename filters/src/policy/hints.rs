@@ -37,13 +37,22 @@ const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 /// The remedy for a path that the gateway does not have.
 pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
     let target = head.target;
-    let names_version = || target.windows(3).any(|part| matches!(part, [b'/', b'v', b'0'..=b'9']));
+    let names_version = || {
+        target
+            .windows(3)
+            .any(|part| matches!(part, [b'/', b'v', b'0'..=b'9']))
+    };
     let hint = match target {
         _ if opens_websocket(head) || target.ends_with(b"/ws") => POLL,
         _ if names_version() => VERSION,
         b"/rpc/" => SLASH,
         _ if target.starts_with(b"/rpc?") => QUERY,
-        _ if target.get(..4).is_some_and(|path| path.eq_ignore_ascii_case(b"/rpc")) => PATH,
+        _ if target
+            .get(..4)
+            .is_some_and(|path| path.eq_ignore_ascii_case(b"/rpc")) =>
+        {
+            PATH
+        }
         _ => return None,
     };
     Some(hint.into())
@@ -51,7 +60,11 @@ pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
 
 /// The remedy for a request with an HTTP method other than POST.
 pub(super) fn instead_of_verb(head: &Head<'_>) -> Hint {
-    if opens_websocket(head) { POLL.into() } else { POST.into() }
+    if opens_websocket(head) {
+        POLL.into()
+    } else {
+        POST.into()
+    }
 }
 
 /// Whether the request opens a WebSocket: RFC 6455, section 4.1.
@@ -63,7 +76,11 @@ fn opens_websocket(head: &Head<'_>) -> bool {
 
 /// The remedy for a method that the relay does not have.
 pub(super) fn instead_of_write(method: &str) -> Hint {
-    if method == "starknet_addDeclareTransaction" { DECLARE.into() } else { READ.into() }
+    if method == "starknet_addDeclareTransaction" {
+        DECLARE.into()
+    } else {
+        READ.into()
+    }
 }
 
 /// The remedy for a method that the gateway, which has the methods `served`, does not have.
@@ -71,7 +88,10 @@ pub(super) fn instead_of(method: &str, served: &MethodSet) -> Hint {
     if let Some(hint) = of_starknet(method).or_else(|| of_family(method)) {
         return hint.into();
     }
-    let names = Method::ALL.into_iter().filter(|method| served.contains(*method)).map(Method::name);
+    let names = Method::ALL
+        .into_iter()
+        .filter(|method| served.contains(*method))
+        .map(Method::name);
     match nearest(method.trim(), names.clone(), core, distance) {
         Some(near) => format!("did you mean {near}?").into(),
         None => format!("the methods are {}", names.collect::<Vec<_>>().join(", ")).into(),
@@ -154,7 +174,9 @@ fn of_family(method: &str) -> Option<&'static str> {
 
 /// A method's name without the prefix that all of them share.
 fn core(name: &str) -> &str {
-    name.strip_prefix("starknet").unwrap_or(name).trim_start_matches(['_', '.', '-'])
+    name.strip_prefix("starknet")
+        .unwrap_or(name)
+        .trim_start_matches(['_', '.', '-'])
 }
 
 /// The number of letters to insert, drop or replace (Levenshtein), ignoring the case of `to`.
@@ -168,7 +190,9 @@ fn distance(from: &str, to: &str) -> usize {
         for (other, cell) in to.bytes().zip(row.iter_mut().skip(1)) {
             let replaced = corner.saturating_add(usize::from(letter != other));
             corner = *cell;
-            left = replaced.min(corner.saturating_add(1)).min(left.saturating_add(1));
+            left = replaced
+                .min(corner.saturating_add(1))
+                .min(left.saturating_add(1));
             *cell = left;
         }
     }
@@ -182,13 +206,27 @@ mod tests {
 
     fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
         let (version, target) = (Version::HTTP_11, target.as_bytes());
-        Head { method, target, version, headers, raw: b"", peer: None }
+        Head {
+            method,
+            target,
+            version,
+            headers,
+            raw: b"",
+            peer: None,
+        }
     }
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
-        let field =
-            |name, value| (header::HeaderName::from_static(name), HeaderValue::from_static(value));
-        fields.iter().map(|(name, value)| field(name, value)).collect()
+        let field = |name, value| {
+            (
+                header::HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        fields
+            .iter()
+            .map(|(name, value)| field(name, value))
+            .collect()
     }
 
     #[test]
@@ -217,14 +255,26 @@ mod tests {
     fn a_websocket_is_replaced_by_polls() {
         for (fields, expected, why) in [
             (&[("upgrade", "WebSocket")][..], POLL, "in any case"),
-            (&[("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")], POLL, "over HTTP/2"),
+            (
+                &[("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")],
+                POLL,
+                "over HTTP/2",
+            ),
             (&[("upgrade", "h2c")], POST, "another protocol"),
             (&[], POST, "a plain request"),
         ] {
             let headers = headers(fields);
-            assert_eq!(instead_of_verb(&head("GET", "/rpc", &headers)), expected, "{why}");
+            assert_eq!(
+                instead_of_verb(&head("GET", "/rpc", &headers)),
+                expected,
+                "{why}"
+            );
             let elsewhere = instead_of_path(&head("GET", "/socket", &headers));
-            assert_eq!(elsewhere.as_deref(), (expected == POLL).then_some(POLL), "{why}");
+            assert_eq!(
+                elsewhere.as_deref(),
+                (expected == POLL).then_some(POLL),
+                "{why}"
+            );
         }
     }
 
@@ -244,33 +294,78 @@ mod tests {
         let served = MethodSet::new(&Method::ALL);
         for (methods, remedy) in [
             ("starknet_getBlockWithTxs", "Set the tip to 0"),
-            ("starknet_getBlockWithReceipts", "then starknet_getTransactionReceipt of each"),
-            ("starknet_blockHashAndNumber", "starknet_getBlockWithTxHashes at \"latest\""),
-            ("starknet_getBlockTransactionCount", "count its transactions"),
-            ("starknet_getTransactionByBlockIdAndIndex", "then starknet_getTransactionByHash"),
+            (
+                "starknet_getBlockWithReceipts",
+                "then starknet_getTransactionReceipt of each",
+            ),
+            (
+                "starknet_blockHashAndNumber",
+                "starknet_getBlockWithTxHashes at \"latest\"",
+            ),
+            (
+                "starknet_getBlockTransactionCount",
+                "count its transactions",
+            ),
+            (
+                "starknet_getTransactionByBlockIdAndIndex",
+                "then starknet_getTransactionByHash",
+            ),
             ("starknet_getEvents", "has the events of one transaction"),
-            ("starknet_traceTransaction starknet_traceBlockTransactions", "reason of a revert"),
-            ("starknet_getMessagesStatus", "read starknet_getTransactionStatus"),
+            (
+                "starknet_traceTransaction starknet_traceBlockTransactions",
+                "reason of a revert",
+            ),
+            (
+                "starknet_getMessagesStatus",
+                "read starknet_getTransactionStatus",
+            ),
             ("starknet_getStateUpdate", "what may have changed"),
             ("starknet_syncing", "its timestamp"),
-            ("starknet_getStorageAt starknet_getStorageProof", "of a view function"),
-            ("starknet_simulateTransactions", "starknet_estimateFee executes it"),
+            (
+                "starknet_getStorageAt starknet_getStorageProof",
+                "of a view function",
+            ),
+            (
+                "starknet_simulateTransactions",
+                "starknet_estimateFee executes it",
+            ),
             ("starknet_getCompiledCasm", "read starknet_getClass"),
             ("starknet_addDeclareTransaction", DECLARE),
-            ("starknet_addInvokeTransaction starknet_addDeployAccountTransaction", WRITE),
-            ("starknet_subscribeNewHeads starknet_unsubscribe eth_subscribe", POLL),
+            (
+                "starknet_addInvokeTransaction starknet_addDeployAccountTransaction",
+                WRITE,
+            ),
+            (
+                "starknet_subscribeNewHeads starknet_unsubscribe eth_subscribe",
+                POLL,
+            ),
             ("eth_sendRawTransaction eth_sendTransaction", WRITE),
             ("devnet_mint devnet_restart", "the node's administration"),
             ("eth_chainId net_version", "use starknet_chainId"),
             ("eth_blockNumber", "use starknet_blockNumber"),
             ("eth_call eth_getBalance", "use starknet_call"),
-            ("eth_estimateGas eth_gasPrice eth_feeHistory", "use starknet_estimateFee"),
+            (
+                "eth_estimateGas eth_gasPrice eth_feeHistory",
+                "use starknet_estimateFee",
+            ),
             ("eth_getTransactionCount", "use starknet_getNonce"),
             ("eth_getCode", "use starknet_getClassAt"),
-            ("eth_getBlockByNumber eth_getBlockByHash", "use starknet_getBlockWithTxHashes"),
-            ("eth_getTransactionByHash", "use starknet_getTransactionByHash"),
-            ("eth_getTransactionReceipt", "use starknet_getTransactionReceipt"),
-            ("eth_syncing net_listening web3_sha3 wallet_addChain zks_L1ChainId", "not an EVM"),
+            (
+                "eth_getBlockByNumber eth_getBlockByHash",
+                "use starknet_getBlockWithTxHashes",
+            ),
+            (
+                "eth_getTransactionByHash",
+                "use starknet_getTransactionByHash",
+            ),
+            (
+                "eth_getTransactionReceipt",
+                "use starknet_getTransactionReceipt",
+            ),
+            (
+                "eth_syncing net_listening web3_sha3 wallet_addChain zks_L1ChainId",
+                "not an EVM",
+            ),
         ] {
             for method in methods.split(' ') {
                 let hint = instead_of(method, &served);
@@ -306,12 +401,36 @@ mod tests {
         };
         for (name, meant, why) in [
             ("getNonce", Some("starknet_getNonce"), "without its prefix"),
-            ("starknet_getnonce", Some("starknet_getNonce"), "in another case"),
-            ("starknet_getNonc", Some("starknet_getNonce"), "a letter is missing"),
-            ("starknet.getNonce", Some("starknet_getNonce"), "another separator"),
-            ("starknetGetNonce", Some("starknet_getNonce"), "no separator"),
-            ("starknet_chainID", Some("starknet_chainId"), "as other chains have it"),
-            ("starknet_getBlockWithTxHash", Some("starknet_getBlockWithTxHashes"), "singular"),
+            (
+                "starknet_getnonce",
+                Some("starknet_getNonce"),
+                "in another case",
+            ),
+            (
+                "starknet_getNonc",
+                Some("starknet_getNonce"),
+                "a letter is missing",
+            ),
+            (
+                "starknet.getNonce",
+                Some("starknet_getNonce"),
+                "another separator",
+            ),
+            (
+                "starknetGetNonce",
+                Some("starknet_getNonce"),
+                "no separator",
+            ),
+            (
+                "starknet_chainID",
+                Some("starknet_chainId"),
+                "as other chains have it",
+            ),
+            (
+                "starknet_getBlockWithTxHash",
+                Some("starknet_getBlockWithTxHashes"),
+                "singular",
+            ),
             (" call ", Some("starknet_call"), "with space"),
             ("starknet_proveTransaction", None, "another method"),
             ("xyzzy", None, "nothing like it"),
@@ -325,8 +444,15 @@ mod tests {
     #[test]
     fn only_served_methods_are_proposed() {
         let served = MethodSet::new(&[Method::BlockNumber, Method::ChainId]);
-        assert_eq!(instead_of("blockNumber", &served), "did you mean starknet_blockNumber?");
+        assert_eq!(
+            instead_of("blockNumber", &served),
+            "did you mean starknet_blockNumber?"
+        );
         let listed = "the methods are starknet_chainId, starknet_blockNumber";
-        assert_eq!(instead_of("starknet_getNonce", &served), listed, "it is switched off");
+        assert_eq!(
+            instead_of("starknet_getNonce", &served),
+            listed,
+            "it is switched off"
+        );
     }
 }

@@ -151,7 +151,9 @@ impl RelayPolicy {
         let client = client(head, &self.trusted_proxies);
         let mut rate_limit = None;
         let verdict = route(head).and_then(|endpoint| {
-            let Some(endpoint) = endpoint else { return framing(head).map(|()| Admitted::Health) };
+            let Some(endpoint) = endpoint else {
+                return framing(head).map(|()| Admitted::Health);
+            };
             if !self.tokens.authorize(head) {
                 match failed_token(client.key) {
                     RateCheck::Decided(status) => within_failed_tokens(status)?,
@@ -159,18 +161,32 @@ impl RelayPolicy {
                 }
                 return Err(unauthorized());
             }
-            rate_limit.insert(limiter.check(client.key, now)).judge(within_rate)?;
+            rate_limit
+                .insert(limiter.check(client.key, now))
+                .judge(within_rate)?;
             let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
             let expects_continue = match endpoint {
                 Endpoint::Ready => any_headers(head).map(|()| false)?,
                 Endpoint::Rpc | Endpoint::Operation(_) => body_headers(head)?,
             };
-            let call = RelayCall { endpoint, idempotency_key: idempotency_key(head)? };
+            let call = RelayCall {
+                endpoint,
+                idempotency_key: idempotency_key(head)?,
+            };
             declared_size(head, MAX_BODY)?;
             let max_body = MAX_BODY;
-            Ok(Admitted::Call(PendingCall { call, slot, expects_continue, max_body }))
+            Ok(Admitted::Call(PendingCall {
+                call,
+                slot,
+                expects_continue,
+                max_body,
+            }))
         });
-        Admission { client, rate_limit, verdict }
+        Admission {
+            client,
+            rate_limit,
+            verdict,
+        }
     }
 
     /// Judges the whole body of an admitted call, at `now` in seconds since 1970.
@@ -198,14 +214,19 @@ impl RelayPolicy {
         within_size(body.len(), MAX_BODY)?;
         passed(Finding::Size(body.len()));
         match endpoint {
-            Endpoint::Rpc => self.transaction(body, &mut passed).map(Inspected::Transaction),
+            Endpoint::Rpc => self
+                .transaction(body, &mut passed)
+                .map(Inspected::Transaction),
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
                 self.permits(&operation, now)?;
                 Ok(Inspected::Operation(OperationPermit(operation)))
             }
-            Endpoint::Ready => Err(Refusal::new(Reason::InvalidRequest, "/readyz takes no body")),
+            Endpoint::Ready => Err(Refusal::new(
+                Reason::InvalidRequest,
+                "/readyz takes no body",
+            )),
         }
     }
 
@@ -250,8 +271,16 @@ impl RelayPolicy {
     }
 
     fn assures(&self, attest: &VerificationAttest, now: u64) -> Result<(), Refusal> {
-        let VerificationAttest { assurance_type, assurance_level, expires_at, .. } = attest;
-        let is_listed = self.assurance_types.iter().any(|known| known == assurance_type.as_str())
+        let VerificationAttest {
+            assurance_type,
+            assurance_level,
+            expires_at,
+            ..
+        } = attest;
+        let is_listed = self
+            .assurance_types
+            .iter()
+            .any(|known| known == assurance_type.as_str())
             && self.assurance_levels.contains(assurance_level);
         if !is_listed {
             let message = "this assurance_type and assurance_level are not on the configured list";
@@ -279,7 +308,10 @@ fn route(head: &Head<'_>) -> Result<Option<Endpoint>, Refusal> {
 
 /// The one refusal of a missing, malformed, duplicate or wrong token.
 fn unauthorized() -> Refusal {
-    Refusal::new(Reason::Unauthorized, "send Authorization: Bearer with the relay's token")
+    Refusal::new(
+        Reason::Unauthorized,
+        "send Authorization: Bearer with the relay's token",
+    )
 }
 
 /// Reads the key as in the IETF's draft "The Idempotency-Key HTTP Header Field", but unquoted.

@@ -95,7 +95,11 @@ impl Function {
     }
 
     fn max_body(self) -> usize {
-        if self == Self::AgeVerifierWebhook { MAX_WEBHOOK_BODY } else { MAX_OTHER_BODY }
+        if self == Self::AgeVerifierWebhook {
+            MAX_WEBHOOK_BODY
+        } else {
+            MAX_OTHER_BODY
+        }
     }
 }
 
@@ -160,10 +164,15 @@ impl SidecarPolicy {
             Route::Call(function) => {
                 rate_limit.judge(within_rate)?;
                 let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
-                self.call(function, client.key, head, slot).map(Admitted::Call)
+                self.call(function, client.key, head, slot)
+                    .map(Admitted::Call)
             }
         });
-        Admission { client, rate_limit: Some(rate_limit), verdict }
+        Admission {
+            client,
+            rate_limit: Some(rate_limit),
+            verdict,
+        }
     }
 
     fn call<G>(
@@ -189,7 +198,12 @@ impl SidecarPolicy {
         declared_size(head, max_body)?;
         no_coding(head)?;
         let call = self.parts(function, client, head, query);
-        Ok(PendingCall { call, slot, expects_continue, max_body })
+        Ok(PendingCall {
+            call,
+            slot,
+            expects_continue,
+            max_body,
+        })
     }
 
     fn parts(
@@ -199,9 +213,15 @@ impl SidecarPolicy {
         head: &Head<'_>,
         query: &[u8],
     ) -> RequestParts {
-        let one = |name| head.single(name).flatten().map(|value| Box::from(value.as_bytes()));
+        let one = |name| {
+            head.single(name)
+                .flatten()
+                .map(|value| Box::from(value.as_bytes()))
+        };
         let all = |name: &HeaderName| head.headers.get_all(name).iter();
-        let lists: Vec<_> = all(&header::IF_NONE_MATCH).map(|value| value.as_bytes()).collect();
+        let lists: Vec<_> = all(&header::IF_NONE_MATCH)
+            .map(|value| value.as_bytes())
+            .collect();
         RequestParts {
             function,
             client,
@@ -212,7 +232,10 @@ impl SidecarPolicy {
                 Some(None) => Authorization::Duplicate,
                 Some(Some(value)) => Authorization::Present(Secret::new(value.as_bytes().to_vec())),
             },
-            is_operator: self.operator.as_ref().is_some_and(|token| token.authorize(head)),
+            is_operator: self
+                .operator
+                .as_ref()
+                .is_some_and(|token| token.authorize(head)),
             if_none_match: (!lists.is_empty()).then(|| lists.join(&b","[..]).into()),
             if_modified_since: one(header::IF_MODIFIED_SINCE),
             accept: one(header::ACCEPT),
@@ -239,7 +262,10 @@ impl RequestParts {
         if body.iter().filter(|byte| !space(byte)).eq(b"{}") {
             return Ok(());
         }
-        Err(Refusal::new(Reason::InvalidRequest, "the body must be empty or {}"))
+        Err(Refusal::new(
+            Reason::InvalidRequest,
+            "the body must be empty or {}",
+        ))
     }
 }
 
@@ -273,5 +299,8 @@ fn route(head: &Head<'_>) -> Result<Route, Refusal> {
 /// The path, and what follows the first `?`.
 fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     let mut parts = target.splitn(2, |byte| *byte == b'?');
-    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
+    (
+        parts.next().unwrap_or_default(),
+        parts.next().unwrap_or_default(),
+    )
 }

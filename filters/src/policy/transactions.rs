@@ -21,7 +21,11 @@ const DEPLOY_KIND: &str = "deploy-account";
 /// The node's method that submits a write with this name in the journal:
 /// [`TransactionPermit::kind`] or an operation's name.
 pub fn method_of(name: &str) -> &'static str {
-    if name == DEPLOY_KIND { DEPLOY_ACCOUNT_METHOD } else { INVOKE_METHOD }
+    if name == DEPLOY_KIND {
+        DEPLOY_ACCOUNT_METHOD
+    } else {
+        INVOKE_METHOD
+    }
 }
 
 /// The node's method that submits an invoke.
@@ -86,7 +90,14 @@ impl Unverified<'static> {
         let body = br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
         let id = Envelope::parse(body).expect("it is a request").id;
         let (hash, sender) = (transaction.hash(Felt::ZERO), transaction.sender());
-        Self(TransactionPermit { id, transaction, hash, sender, nonce: 0, calls: Vec::new() })
+        Self(TransactionPermit {
+            id,
+            transaction,
+            hash,
+            sender,
+            nonce: 0,
+            calls: Vec::new(),
+        })
     }
 }
 
@@ -109,7 +120,11 @@ impl<'a> TransactionPermit<'a> {
 
     /// The name of its kind in logs, metrics and the journal.
     pub fn kind(&self) -> &'static str {
-        if self.is_deploy() { DEPLOY_KIND } else { "invoke" }
+        if self.is_deploy() {
+            DEPLOY_KIND
+        } else {
+            "invoke"
+        }
     }
 
     /// The node's method that submits it.
@@ -158,7 +173,9 @@ impl RelayPolicy {
         let Envelope { id, method, params } = Envelope::parse(body)?;
         passed(Finding::Envelope(id.as_str()));
         let permit = self.submission(id, &method, params, passed);
-        permit.map(Unverified).map_err(|refusal| refusal.with_id(Some(id)))
+        permit
+            .map(Unverified)
+            .map_err(|refusal| refusal.with_id(Some(id)))
     }
 
     fn submission<'a>(
@@ -185,12 +202,18 @@ impl RelayPolicy {
         self.plain(&transaction)?;
         passed(Finding::Transaction(&transaction));
         let (nonce, calls) = match &transaction.kind {
-            Kind::Invoke { sender, calldata, .. } => {
+            Kind::Invoke {
+                sender, calldata, ..
+            } => {
                 let nonce = transaction.nonce.to_u64();
                 let nonce = nonce.ok_or_else(|| invalid("nonce must have at most 64 bits"))?;
                 (nonce, self.calls(*sender, calldata)?)
             }
-            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
+            Kind::DeployAccount {
+                class_hash,
+                salt,
+                constructor_calldata,
+            } => {
                 self.deployment(*class_hash, *salt, constructor_calldata)?;
                 (0, Vec::new())
             }
@@ -201,15 +224,41 @@ impl RelayPolicy {
         let hash = transaction.hash(self.chain_id);
         passed(Finding::Hash(hash));
         let sender = transaction.sender();
-        if let Kind::DeployAccount { class_hash, salt: public_key, .. } = transaction.kind {
-            self.verify(&transaction, hash, Some(Account { class_hash, public_key }))?;
+        if let Kind::DeployAccount {
+            class_hash,
+            salt: public_key,
+            ..
+        } = transaction.kind
+        {
+            self.verify(
+                &transaction,
+                hash,
+                Some(Account {
+                    class_hash,
+                    public_key,
+                }),
+            )?;
         }
-        Ok(TransactionPermit { id, transaction, hash, sender, nonce, calls })
+        Ok(TransactionPermit {
+            id,
+            transaction,
+            hash,
+            sender,
+            nonce,
+            calls,
+        })
     }
 
     /// Refuses fields that no transaction here needs.
     fn plain(&self, transaction: &Transaction) -> Result<(), Refusal> {
-        let Transaction { query, tip, paymaster_data, nonce_mode, fee_mode, .. } = transaction;
+        let Transaction {
+            query,
+            tip,
+            paymaster_data,
+            nonce_mode,
+            fee_mode,
+            ..
+        } = transaction;
         if *query {
             return Err(refusal(TransactionError::Version));
         }
@@ -217,10 +266,16 @@ impl RelayPolicy {
             return Err(Refusal::new(Reason::TipNotZero, "tip must be 0x0"));
         }
         if !paymaster_data.is_empty() {
-            return Err(Refusal::new(Reason::PaymasterData, "paymaster_data must be empty"));
+            return Err(Refusal::new(
+                Reason::PaymasterData,
+                "paymaster_data must be empty",
+            ));
         }
         match &transaction.kind {
-            Kind::Invoke { account_deployment_data, .. } if !account_deployment_data.is_empty() => {
+            Kind::Invoke {
+                account_deployment_data,
+                ..
+            } if !account_deployment_data.is_empty() => {
                 let message = "account_deployment_data must be empty";
                 return Err(Refusal::new(Reason::AccountDeploymentData, message));
             }
@@ -241,8 +296,10 @@ impl RelayPolicy {
     fn calls(&self, sender: Felt, calldata: &[Felt]) -> Result<Vec<AllowedCall>, Refusal> {
         let max_felts = self.caps.max_felts;
         if calldata.len() > max_felts {
-            let message =
-                format!("calldata has {} felts; at most {max_felts} are accepted", calldata.len());
+            let message = format!(
+                "calldata has {} felts; at most {max_felts} are accepted",
+                calldata.len()
+            );
             return Err(Refusal::new(Reason::CalldataTooLarge, message));
         }
         let max_calls = self.caps.max_calls;
@@ -261,7 +318,10 @@ impl RelayPolicy {
             let message = "an account must not call itself";
             return Err(Refusal::new(Reason::ContractNotAllowed, message));
         }
-        calls.into_iter().map(|call| AllowedCall::judge(call, &self.contracts)).collect()
+        calls
+            .into_iter()
+            .map(|call| AllowedCall::judge(call, &self.contracts))
+            .collect()
     }
 
     /// Checks that the class is approved, and that the address follows from a valid key.
@@ -318,7 +378,10 @@ fn invalid(message: impl Into<alloc::borrow::Cow<'static, str>>) -> Refusal {
 }
 
 fn class_not_approved() -> Refusal {
-    Refusal::new(Reason::ClassNotApproved, "the account is not of the approved class")
+    Refusal::new(
+        Reason::ClassNotApproved,
+        "the account is not of the approved class",
+    )
 }
 
 /// The one parameter, by name or by position.
@@ -327,7 +390,10 @@ fn only_param<'a>(name: &'static str, params: Option<Json<'a>>) -> Result<Json<'
     match params.ok_or_else(missing)? {
         Json::Array(items) => {
             let mut items = items.into_iter();
-            items.next().filter(|_| items.next().is_none()).ok_or_else(missing)
+            items
+                .next()
+                .filter(|_| items.next().is_none())
+                .ok_or_else(missing)
         }
         object => match object.members(&[name]) {
             Ok([value]) => value.ok_or_else(missing),
@@ -339,9 +405,10 @@ fn only_param<'a>(name: &'static str, params: Option<Json<'a>>) -> Result<Json<'
 
 fn refusal(error: TransactionError) -> Refusal {
     match error {
-        TransactionError::Version => {
-            Refusal::new(Reason::TransactionVersion, "version must be exactly \"0x3\"")
-        }
+        TransactionError::Version => Refusal::new(
+            Reason::TransactionVersion,
+            "version must be exactly \"0x3\"",
+        ),
         TransactionError::Proof => {
             let message = "proof and proof_facts must be absent, not empty";
             Refusal::new(Reason::ProofData, message)

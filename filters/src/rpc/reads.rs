@@ -59,7 +59,10 @@ impl MethodSet {
 
     /// Whether `method` is permitted.
     pub fn contains(&self, method: Method) -> bool {
-        Method::ALL.into_iter().zip(self.0).any(|(member, is_in)| member == method && is_in)
+        Method::ALL
+            .into_iter()
+            .zip(self.0)
+            .any(|(member, is_in)| member == method && is_in)
     }
 }
 
@@ -82,7 +85,11 @@ enum Kind {
 }
 
 const fn required(name: &'static str, kind: Kind) -> Declared {
-    Declared { name, kind, optional: false }
+    Declared {
+        name,
+        kind,
+        optional: false,
+    }
 }
 
 const BLOCK: Declared = required("block_id", Kind::Block);
@@ -93,8 +100,11 @@ const CLASS: Declared = required("class_hash", Kind::Felt);
 const CALL: Declared = required("request", Kind::Call);
 const TRANSACTIONS: Declared = required("request", Kind::Transactions);
 const SIMULATION_FLAGS: Declared = required("simulation_flags", Kind::SimulationFlags);
-const RESPONSE_FLAGS: Declared =
-    Declared { name: "response_flags", kind: Kind::ResponseFlags, optional: true };
+const RESPONSE_FLAGS: Declared = Declared {
+    name: "response_flags",
+    kind: Kind::ResponseFlags,
+    optional: true,
+};
 
 /// The parameters of `method`, in the order of the API.
 fn declared(method: Method) -> &'static [Declared] {
@@ -182,7 +192,10 @@ impl Params {
 
     /// The message to a client whose parameters of `method` are refused.
     pub(crate) fn refusal(method: Method, error: ParamError) -> String {
-        let names: Vec<_> = declared(method).iter().map(|declared| declared.name).collect();
+        let names: Vec<_> = declared(method)
+            .iter()
+            .map(|declared| declared.name)
+            .collect();
         let (method, count) = (method.name(), names.len());
         match (error, count) {
             (TooMany(given), 0) => format!("{method} takes no parameters; {given} given"),
@@ -255,7 +268,10 @@ fn by_name<'a>(
         _ => Unknown,
     })?;
     // an unused place has the name ""
-    let unknown = values.iter().zip(names).any(|(value, name)| value.is_some() && name.is_empty());
+    let unknown = values
+        .iter()
+        .zip(names)
+        .any(|(value, name)| value.is_some() && name.is_empty());
     if unknown { Err(Unknown) } else { Ok(values) }
 }
 
@@ -267,15 +283,23 @@ fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, ParamError
             "latest, pre_confirmed, l1_accepted, {\"block_number\": integer} or \
              {\"block_hash\": felt}",
         )),
-        Kind::Felt => felt(&value).map(Argument::Felt).ok_or(Malformed(name, FELT)),
+        Kind::Felt => felt(&value)
+            .map(Argument::Felt)
+            .ok_or(Malformed(name, FELT)),
         Kind::Call => call(name, value).map(Argument::Call),
         Kind::Transactions => transactions(name, value).map(Argument::Transactions),
         Kind::SimulationFlags => flag(&value, "SKIP_VALIDATE")
             .map(Argument::SkipValidate)
-            .ok_or(Malformed(name, "an array that is empty or holds SKIP_VALIDATE")),
+            .ok_or(Malformed(
+                name,
+                "an array that is empty or holds SKIP_VALIDATE",
+            )),
         Kind::ResponseFlags => flag(&value, "INCLUDE_PROOF_FACTS")
             .map(Argument::IncludeProofFacts)
-            .ok_or(Malformed(name, "an array that is empty or holds INCLUDE_PROOF_FACTS")),
+            .ok_or(Malformed(
+                name,
+                "an array that is empty or holds INCLUDE_PROOF_FACTS",
+            )),
     }
 }
 
@@ -309,8 +333,13 @@ fn call(name: &'static str, value: Json<'_>) -> Result<FunctionCall, ParamError>
 
 /// The error for a value that is not a list of felts.
 fn no_felts(name: &'static str, value: &Json<'_>) -> ParamError {
-    let Json::Array(items) = value else { return Malformed(name, "an array of felts") };
-    let at = items.iter().position(|item| felt(item).is_none()).unwrap_or_default();
+    let Json::Array(items) = value else {
+        return Malformed(name, "an array of felts");
+    };
+    let at = items
+        .iter()
+        .position(|item| felt(item).is_none())
+        .unwrap_or_default();
     MalformedItem(name, at, FELT)
 }
 
@@ -337,7 +366,10 @@ fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>,
 
 fn transaction(value: Json<'_>) -> Result<Transaction, ParamError> {
     let transaction = Transaction::parse(value)?;
-    let long = transaction.lists().into_iter().find(|(_, felts)| felts.len() > MAX_FELTS);
+    let long = transaction
+        .lists()
+        .into_iter()
+        .find(|(_, felts)| felts.len() > MAX_FELTS);
     if let Some((name, _)) = long {
         return Err(Malformed(name, "an array of at most 256 felts"));
     }
@@ -425,7 +457,11 @@ mod tests {
     fn a_set_holds_its_methods_only() {
         let set = MethodSet::new(&[ChainId, Call]);
         for method in Method::ALL {
-            assert_eq!(set.contains(method), matches!(method, ChainId | Call), "{method:?}");
+            assert_eq!(
+                set.contains(method),
+                matches!(method, ChainId | Call),
+                "{method:?}"
+            );
         }
     }
 }

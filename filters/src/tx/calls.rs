@@ -33,7 +33,9 @@ pub(crate) fn decode(calldata: &[Felt], max_calls: usize) -> Result<Vec<Call>, C
     let mut cursor = Cursor::new(calldata);
     let count = cursor.take().ok_or(CalldataError::Malformed)?;
     let count = count.to_u64().and_then(|count| usize::try_from(count).ok());
-    let count = count.filter(|count| *count <= max_calls).ok_or(CalldataError::TooManyCalls)?;
+    let count = count
+        .filter(|count| *count <= max_calls)
+        .ok_or(CalldataError::TooManyCalls)?;
     let calls: Option<Vec<Call>> = (0..count).map(|_| call(&mut cursor)).collect();
     calls
         .filter(|calls| !calls.is_empty() && cursor.finish().is_some())
@@ -42,7 +44,11 @@ pub(crate) fn decode(calldata: &[Felt], max_calls: usize) -> Result<Vec<Call>, C
 
 fn call(cursor: &mut Cursor<'_>) -> Option<Call> {
     let [to, selector, length] = [cursor.take()?, cursor.take()?, cursor.take()?];
-    Some(Call { to, selector, args: cursor.sub(length)?.to_vec() })
+    Some(Call {
+        to,
+        selector,
+        args: cursor.sub(length)?.to_vec(),
+    })
 }
 
 /// The calldata of these calls.
@@ -76,10 +82,22 @@ mod tests {
             ("no calls", &[0], Err(Malformed)),
             ("a trailing felt", &[1, 7, 8, 0, 0], Err(Malformed)),
             ("two announced, one there", &[2, 7, 8, 0], Err(Malformed)),
-            ("more arguments announced than there", &[1, 7, 8, 2, 5], Err(Malformed)),
+            (
+                "more arguments announced than there",
+                &[1, 7, 8, 2, 5],
+                Err(Malformed),
+            ),
             ("a head cut short", &[1, 7, 8], Err(Malformed)),
-            ("a length without end", &[1, 7, 8, u64::MAX, 5], Err(Malformed)),
-            ("a call too many", &[3, 7, 8, 0, 7, 8, 0, 7, 8, 0], Err(TooManyCalls)),
+            (
+                "a length without end",
+                &[1, 7, 8, u64::MAX, 5],
+                Err(Malformed),
+            ),
+            (
+                "a call too many",
+                &[3, 7, 8, 0, 7, 8, 0, 7, 8, 0],
+                Err(TooManyCalls),
+            ),
             ("calls without end", &[1 << 32, 7, 8, 0], Err(TooManyCalls)),
             ("Cairo 0's form", &[1, 7, 8, 0, 2, 2, 5, 6], Err(Malformed)),
         ] {
@@ -87,10 +105,18 @@ mod tests {
             assert_eq!(calls, expected, "{what}");
         }
         let wide = Felt::from(1_u128 << 64);
-        assert_eq!(decode(&[wide], 2), Err(TooManyCalls), "a count of more than 64 bits");
+        assert_eq!(
+            decode(&[wide], 2),
+            Err(TooManyCalls),
+            "a count of more than 64 bits"
+        );
         let mut calldata = felts(&[1, 7, 8]);
         calldata.push(wide);
-        assert_eq!(decode(&calldata, 2), Err(Malformed), "a length of more than 64 bits");
+        assert_eq!(
+            decode(&calldata, 2),
+            Err(Malformed),
+            "a length of more than 64 bits"
+        );
     }
 
     proptest! {

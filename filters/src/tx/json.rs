@@ -119,7 +119,11 @@ impl Transaction {
     /// Appends the transaction as a JSON object.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.kind.write(out);
-        put_text(out, "version", if self.query { QUERY_VERSION } else { "0x3" });
+        put_text(
+            out,
+            "version",
+            if self.query { QUERY_VERSION } else { "0x3" },
+        );
         put_list(out, "signature", &self.signature);
         put_felt(out, "nonce", self.nonce);
         put_name(out, "resource_bounds");
@@ -156,13 +160,21 @@ impl Transaction {
 /// Parses the fields of one kind: all of its own must be present, and none of the other's.
 fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, ParamError> {
     match (type_.as_str(), own) {
-        (Some("INVOKE"), [Some(sender), Some(calldata), Some(deployment), None, None, None]) => {
-            Ok(Kind::Invoke {
-                sender: one("sender_address", &sender)?,
-                calldata: list("calldata", &calldata)?,
-                account_deployment_data: list("account_deployment_data", &deployment)?,
-            })
-        }
+        (
+            Some("INVOKE"),
+            [
+                Some(sender),
+                Some(calldata),
+                Some(deployment),
+                None,
+                None,
+                None,
+            ],
+        ) => Ok(Kind::Invoke {
+            sender: one("sender_address", &sender)?,
+            calldata: list("calldata", &calldata)?,
+            account_deployment_data: list("account_deployment_data", &deployment)?,
+        }),
         (
             Some("DEPLOY_ACCOUNT"),
             [None, None, None, Some(class), Some(salt), Some(constructor)],
@@ -207,14 +219,23 @@ fn resource_bounds(value: Json<'_>) -> Result<Bounds, ParamError> {
         "l1_gas, l1_data_gas and l2_gas, each with max_amount and max_price_per_unit",
     );
     let bound = |resource: Json<'_>| {
-        let members = resource.members(&["max_amount", "max_price_per_unit"]).map_err(|_| SHAPE)?;
-        let [Some(max_amount), Some(max_price)] = members else { return Err(SHAPE) };
-        Ok((amount("max_amount", &max_amount)?, price("max_price_per_unit", &max_price)?))
+        let members = resource
+            .members(&["max_amount", "max_price_per_unit"])
+            .map_err(|_| SHAPE)?;
+        let [Some(max_amount), Some(max_price)] = members else {
+            return Err(SHAPE);
+        };
+        Ok((
+            amount("max_amount", &max_amount)?,
+            price("max_price_per_unit", &max_price)?,
+        ))
     };
     match value.members(&RESOURCES).map_err(|_| SHAPE)? {
-        [Some(l1), Some(l1_data), Some(l2)] => {
-            Ok(Bounds { l1_gas: bound(l1)?, l1_data_gas: bound(l1_data)?, l2_gas: bound(l2)? })
-        }
+        [Some(l1), Some(l1_data), Some(l2)] => Ok(Bounds {
+            l1_gas: bound(l1)?,
+            l1_data_gas: bound(l1_data)?,
+            l2_gas: bound(l2)?,
+        }),
         _ => Err(SHAPE),
     }
 }
@@ -229,19 +250,32 @@ pub(crate) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
 impl Kind {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Invoke { sender, calldata, account_deployment_data } => {
+            Self::Invoke {
+                sender,
+                calldata,
+                account_deployment_data,
+            } => {
                 out.extend_from_slice(br#"{"type":"INVOKE""#);
                 put_felt(out, "sender_address", *sender);
                 put_list(out, "calldata", calldata);
                 put_list(out, "account_deployment_data", account_deployment_data);
             }
-            Self::DeployAccount { class_hash, salt, constructor_calldata } => {
+            Self::DeployAccount {
+                class_hash,
+                salt,
+                constructor_calldata,
+            } => {
                 out.extend_from_slice(br#"{"type":"DEPLOY_ACCOUNT""#);
                 put_felt(out, "class_hash", *class_hash);
                 put_felt(out, "contract_address_salt", *salt);
                 put_list(out, "constructor_calldata", constructor_calldata);
             }
-            Self::Declare { sender, compiled_class_hash, contract_class, .. } => {
+            Self::Declare {
+                sender,
+                compiled_class_hash,
+                contract_class,
+                ..
+            } => {
                 out.extend_from_slice(br#"{"type":"DECLARE""#);
                 put_felt(out, "sender_address", *sender);
                 put_felt(out, "compiled_class_hash", *compiled_class_hash);
@@ -256,8 +290,9 @@ impl Kind {
 impl Bounds {
     fn write(&self, out: &mut Vec<u8>) {
         let bounds = [self.l1_gas, self.l1_data_gas, self.l2_gas];
-        for (separator, (resource, (max_amount, max_price))) in
-            [b'{', b',', b','].into_iter().zip(RESOURCES.into_iter().zip(bounds))
+        for (separator, (resource, (max_amount, max_price))) in [b'{', b',', b',']
+            .into_iter()
+            .zip(RESOURCES.into_iter().zip(bounds))
         {
             out.push(separator);
             write_plain(resource, out);

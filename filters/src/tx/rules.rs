@@ -69,7 +69,9 @@ impl Contracts {
 
     /// The contract at an address, if it is one of them.
     pub fn at(&self, address: Felt) -> Option<Contract> {
-        Contract::ALL.into_iter().find(|contract| self.address(*contract) == address)
+        Contract::ALL
+            .into_iter()
+            .find(|contract| self.address(*contract) == address)
     }
 }
 
@@ -127,7 +129,9 @@ impl Entrypoint {
                 number(&mut args)?;
             }
             RegisterValidator => {
-                args.take()?.to_u64().filter(|points| *points <= MAX_BASIS_POINTS)?;
+                args.take()?
+                    .to_u64()
+                    .filter(|points| *points <= MAX_BASIS_POINTS)?;
                 number(&mut args)?;
             }
             IncreaseSelfStake => positive(&mut args)?,
@@ -161,7 +165,9 @@ fn number(args: &mut Cursor<'_>) -> Option<U256> {
 }
 
 fn positive(args: &mut Cursor<'_>) -> Option<()> {
-    number(args).filter(|number| *number != U256::ZERO).map(drop)
+    number(args)
+        .filter(|number| *number != U256::ZERO)
+        .map(drop)
 }
 
 fn address(args: &mut Cursor<'_>) -> Option<()> {
@@ -171,7 +177,9 @@ fn address(args: &mut Cursor<'_>) -> Option<()> {
 /// Reads an L1 address: at most 160 bits, and not zero, which would burn.
 fn l1_address(args: &mut Cursor<'_>) -> Option<()> {
     let address = args.take()?;
-    let [0, high, _, _] = address.limbs() else { return None };
+    let [0, high, _, _] = address.limbs() else {
+        return None;
+    };
     (address != Felt::ZERO && u32::try_from(high).is_ok()).then_some(())
 }
 
@@ -204,12 +212,18 @@ impl AllowedCall {
             );
             Refusal::new(Reason::EntrypointNotAllowed, message)
         })?;
-        entrypoint.check(Cursor::new(&call.args), contracts).ok_or_else(|| {
-            let (name, expected) = (entrypoint.name(), entrypoint.expected());
-            let message = format!("the arguments of {name} must be {expected}");
-            Refusal::new(Reason::ArgumentNotAllowed, message)
-        })?;
-        Ok(Self { contract, entrypoint, call })
+        entrypoint
+            .check(Cursor::new(&call.args), contracts)
+            .ok_or_else(|| {
+                let (name, expected) = (entrypoint.name(), entrypoint.expected());
+                let message = format!("the arguments of {name} must be {expected}");
+                Refusal::new(Reason::ArgumentNotAllowed, message)
+            })?;
+        Ok(Self {
+            contract,
+            entrypoint,
+            call,
+        })
     }
 
     /// The contract.

@@ -70,7 +70,11 @@ pub struct Bounds {
 
 impl Bounds {
     /// No bounds, for an estimate.
-    pub const ZERO: Self = Self { l1_gas: (0, 0), l1_data_gas: (0, 0), l2_gas: (0, 0) };
+    pub const ZERO: Self = Self {
+        l1_gas: (0, 0),
+        l1_data_gas: (0, 0),
+        l2_gas: (0, 0),
+    };
 
     /// The highest possible cost, in fri; `None` beyond 128 bits.
     pub fn max_fee(&self) -> Option<u128> {
@@ -108,7 +112,11 @@ impl Transaction {
     /// Turns the transaction into an unsigned one of the query version, which can only be
     /// estimated.
     pub fn query(self) -> Self {
-        Self { query: true, signature: Vec::new(), ..self }
+        Self {
+            query: true,
+            signature: Vec::new(),
+            ..self
+        }
     }
 
     /// Signs the transaction for a chain.
@@ -119,7 +127,10 @@ impl Transaction {
 
     /// Signs the transaction by its hash for a chain.
     pub fn sign_hash(self, hash: Felt, key: &SecretKey) -> Self {
-        Self { signature: key.sign(hash).to_vec(), ..self }
+        Self {
+            signature: key.sign(hash).to_vec(),
+            ..self
+        }
     }
 
     /// The account's nonce.
@@ -135,12 +146,18 @@ impl Transaction {
     /// The lists of felts, with their names.
     pub(crate) fn lists(&self) -> [(&'static str, &[Felt]); 4] {
         let (calldata, deployment): (_, &[Felt]) = match &self.kind {
-            Kind::Invoke { calldata, account_deployment_data, .. } => {
-                (("calldata", calldata.as_slice()), account_deployment_data)
-            }
-            Kind::DeployAccount { constructor_calldata, .. } => {
-                (("constructor_calldata", constructor_calldata.as_slice()), &[])
-            }
+            Kind::Invoke {
+                calldata,
+                account_deployment_data,
+                ..
+            } => (("calldata", calldata.as_slice()), account_deployment_data),
+            Kind::DeployAccount {
+                constructor_calldata,
+                ..
+            } => (
+                ("constructor_calldata", constructor_calldata.as_slice()),
+                &[],
+            ),
             Kind::Declare { .. } => (("calldata", [].as_slice()), &[]),
         };
         [
@@ -159,15 +176,32 @@ impl Transaction {
         };
         let mut parts = Vec::with_capacity(12);
         parts.extend([self.kind.prefix(), version, self.sender(), self.fee()]);
-        parts.extend([poseidon(&self.paymaster_data), chain_id, self.nonce, self.modes()]);
+        parts.extend([
+            poseidon(&self.paymaster_data),
+            chain_id,
+            self.nonce,
+            self.modes(),
+        ]);
         match &self.kind {
-            Kind::Invoke { calldata, account_deployment_data, .. } => {
+            Kind::Invoke {
+                calldata,
+                account_deployment_data,
+                ..
+            } => {
                 parts.extend([poseidon(account_deployment_data), poseidon(calldata)]);
             }
-            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
+            Kind::DeployAccount {
+                class_hash,
+                salt,
+                constructor_calldata,
+            } => {
                 parts.extend([poseidon(constructor_calldata), *class_hash, *salt]);
             }
-            Kind::Declare { class_hash, compiled_class_hash, .. } => {
+            Kind::Declare {
+                class_hash,
+                compiled_class_hash,
+                ..
+            } => {
                 parts.extend([poseidon(&[]), *class_hash, *compiled_class_hash]);
             }
         }
@@ -178,14 +212,20 @@ impl Transaction {
     pub fn sender(&self) -> Felt {
         match &self.kind {
             Kind::Invoke { sender, .. } | Kind::Declare { sender, .. } => *sender,
-            Kind::DeployAccount { class_hash, salt, constructor_calldata } => {
-                contract_address(Felt::ZERO, *salt, *class_hash, constructor_calldata)
-            }
+            Kind::DeployAccount {
+                class_hash,
+                salt,
+                constructor_calldata,
+            } => contract_address(Felt::ZERO, *salt, *class_hash, constructor_calldata),
         }
     }
 
     fn fee(&self) -> Felt {
-        let Bounds { l1_gas, l1_data_gas, l2_gas } = self.bounds;
+        let Bounds {
+            l1_gas,
+            l1_data_gas,
+            l2_gas,
+        } = self.bounds;
         poseidon(&[
             Felt::from(self.tip),
             bound(*b"\0\0L1_GAS", l1_gas.0, l1_gas.1),
@@ -300,16 +340,36 @@ mod tests {
 
     #[test]
     fn the_fee_sums_over_the_resources() {
-        let bounds = Bounds { l1_gas: (2, 3), l1_data_gas: (5, 7), l2_gas: (11, 13) };
+        let bounds = Bounds {
+            l1_gas: (2, 3),
+            l1_data_gas: (5, 7),
+            l2_gas: (11, 13),
+        };
         assert_eq!(bounds.max_fee(), Some(6 + 35 + 143));
-        assert_eq!(Bounds { l1_gas: (2, u128::MAX), ..bounds }.max_fee(), None, "a product");
-        let sum = Bounds { l1_gas: (1, u128::MAX), l2_gas: (1, 1), ..Bounds::ZERO };
+        assert_eq!(
+            Bounds {
+                l1_gas: (2, u128::MAX),
+                ..bounds
+            }
+            .max_fee(),
+            None,
+            "a product"
+        );
+        let sum = Bounds {
+            l1_gas: (1, u128::MAX),
+            l2_gas: (1, 1),
+            ..Bounds::ZERO
+        };
         assert_eq!(sum.max_fee(), None, "a sum");
     }
 
     fn transaction() -> Transaction {
         let (sender, calldata) = (Felt::from(1_u64), Vec::new());
-        let kind = Kind::Invoke { sender, calldata, account_deployment_data: Vec::new() };
+        let kind = Kind::Invoke {
+            sender,
+            calldata,
+            account_deployment_data: Vec::new(),
+        };
         Transaction::unsigned(kind, Felt::ZERO, Bounds::ZERO)
     }
 
@@ -321,15 +381,29 @@ mod tests {
             (Mode::L2, Mode::L1, "0x100000000"),
             (Mode::L2, Mode::L2, "0x100000001"),
         ] {
-            let modes = Transaction { nonce_mode, fee_mode, ..transaction() }.modes();
+            let modes = Transaction {
+                nonce_mode,
+                fee_mode,
+                ..transaction()
+            }
+            .modes();
             assert_eq!(modes.to_string(), felt, "{nonce_mode:?}, {fee_mode:?}");
         }
     }
 
     #[test]
     fn what_is_only_estimated_is_never_signed() {
-        let signed = Transaction { signature: vec![Felt::ZERO], ..transaction() };
-        assert_eq!(signed.clone().query(), Transaction { query: true, ..transaction() });
+        let signed = Transaction {
+            signature: vec![Felt::ZERO],
+            ..transaction()
+        };
+        assert_eq!(
+            signed.clone().query(),
+            Transaction {
+                query: true,
+                ..transaction()
+            }
+        );
         assert_ne!(signed.hash(Felt::ZERO), signed.query().hash(Felt::ZERO));
     }
 }

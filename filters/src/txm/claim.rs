@@ -36,16 +36,34 @@ pub(super) async fn claim<I: Io>(
         let epoch = io.epoch().await?;
         let claim = io.claim(&task.key_of(key, &epoch), &token).await;
         let answer = match claim.map_err(Outcome::from)? {
-            Claim::New => return Ok(Claimed { epoch, named: None, token: Some(token) }),
+            Claim::New => {
+                return Ok(Claimed {
+                    epoch,
+                    named: None,
+                    token: Some(token),
+                });
+            }
             // a request joins an open claim, so that claims need no timeout
             Claim::Open { intent } => {
                 let named = intent.map(|intent| intent.id);
-                return Ok(Claimed { epoch, named, token: None });
+                return Ok(Claimed {
+                    epoch,
+                    named,
+                    token: None,
+                });
             }
-            Claim::Answered { status, body, intent } => {
+            Claim::Answered {
+                status,
+                body,
+                intent,
+            } => {
                 if !is_still_true(io, status, intent.as_deref()).await? {
                     let named = intent.map(|intent| intent.id);
-                    return Ok(Claimed { epoch, named, token: None });
+                    return Ok(Claimed {
+                        epoch,
+                        named,
+                        token: None,
+                    });
                 }
                 Answer::First(status, body)
             }
@@ -68,8 +86,14 @@ async fn is_still_true(
     status: u16,
     intent: Option<&Intent>,
 ) -> Result<bool, Outcome> {
-    let end = if status < 300 { IntentState::Succeeded } else { IntentState::Reverted };
-    let Some(intent) = intent.filter(|intent| intent.state == end) else { return Ok(false) };
+    let end = if status < 300 {
+        IntentState::Succeeded
+    } else {
+        IntentState::Reverted
+    };
+    let Some(intent) = intent.filter(|intent| intent.state == end) else {
+        return Ok(false);
+    };
     let now = rollbacks::still_included(io, intent).await?;
     Ok(now.is_some_and(|now| now.state == end))
 }

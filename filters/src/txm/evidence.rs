@@ -96,7 +96,10 @@ impl Below {
             return Presence::Unknown;
         }
         if self.polls == 0 || now.saturating_sub(self.last) >= POLL_INTERVAL {
-            *self = Self { polls: self.polls.saturating_add(1), last: now };
+            *self = Self {
+                polls: self.polls.saturating_add(1),
+                last: now,
+            };
         }
         if self.polls < POLLS {
             return Presence::Unknown;
@@ -126,7 +129,10 @@ impl Settling {
                 view.head >= depth && view.block.is_some_and(|block| block.hash == hash)
             })
         };
-        let hash = views.first().and_then(|view| view.block).map(|block| block.hash);
+        let hash = views
+            .first()
+            .and_then(|view| view.block)
+            .map(|block| block.hash);
         let Some(hash) = hash.filter(|hash| is_shown(*hash)) else {
             self.0.remove(&number);
             return None;
@@ -156,18 +162,30 @@ mod tests {
     }
 
     fn below() -> View {
-        View { head: NUMBER - 1, block: None }
+        View {
+            head: NUMBER - 1,
+            block: None,
+        }
     }
 
     fn block(hash: u8, lists: bool) -> View {
-        View { head: NUMBER + 2, block: Some(ShownBlock { hash: [hash; 32], lists }) }
+        View {
+            head: NUMBER + 2,
+            block: Some(ShownBlock {
+                hash: [hash; 32],
+                lists,
+            }),
+        }
     }
 
     #[test]
     fn a_block_that_lists_it_shows_it_whatever_others_say() {
         for others in [below(), block(2, false)] {
             let views = [others, block(1, true)];
-            assert_eq!(Below::default().judge(&views, NUMBER, at(0)), Presence::Shown);
+            assert_eq!(
+                Below::default().judge(&views, NUMBER, at(0)),
+                Presence::Shown
+            );
         }
     }
 
@@ -196,7 +214,11 @@ mod tests {
             (2_000, Presence::Displaced(Doubt::HeadBelow)),
         ] {
             let now = Duration::from_millis(millis);
-            assert_eq!(polls.judge(&[below(), below()], NUMBER, now), found, "{millis} ms");
+            assert_eq!(
+                polls.judge(&[below(), below()], NUMBER, now),
+                found,
+                "{millis} ms"
+            );
         }
     }
 
@@ -205,11 +227,20 @@ mod tests {
         let mut polls = Below::default();
         polls.judge(&[below()], NUMBER, at(0));
         polls.judge(&[below()], NUMBER, at(1));
-        let behind = View { head: NUMBER, block: None };
-        assert_eq!(polls.judge(&[below(), behind], NUMBER, at(2)), Presence::Unknown);
+        let behind = View {
+            head: NUMBER,
+            block: None,
+        };
+        assert_eq!(
+            polls.judge(&[below(), behind], NUMBER, at(2)),
+            Presence::Unknown
+        );
         assert_eq!(polls.judge(&[below()], NUMBER, at(3)), Presence::Unknown);
         assert_eq!(polls.judge(&[below()], NUMBER, at(4)), Presence::Unknown);
-        assert_eq!(polls.judge(&[below()], NUMBER, at(5)), Presence::Displaced(Doubt::HeadBelow));
+        assert_eq!(
+            polls.judge(&[below()], NUMBER, at(5)),
+            Presence::Displaced(Doubt::HeadBelow)
+        );
     }
 
     #[test]
@@ -234,17 +265,35 @@ mod tests {
         let mut blocks = Settling::default();
         let views = [block(1, true), block(1, true)];
         assert_eq!(blocks.settled(&views, NUMBER, 2, at(0)), None, "seen once");
-        assert_eq!(blocks.settled(&views, NUMBER, 2, Duration::from_millis(1_999)), None);
+        assert_eq!(
+            blocks.settled(&views, NUMBER, 2, Duration::from_millis(1_999)),
+            None
+        );
         assert_eq!(blocks.settled(&views, NUMBER, 2, at(2)), Some([1; 32]));
     }
 
     #[test]
     fn a_block_that_is_not_deep_enough_everywhere_is_not_settled() {
-        let shallow = View { head: NUMBER + 1, ..block(1, true) };
+        let shallow = View {
+            head: NUMBER + 1,
+            ..block(1, true)
+        };
         for (views, why) in [
             ([block(1, true), shallow], "one URL is behind"),
-            ([block(1, true), block(2, true)], "one URL has another block"),
-            ([block(1, true), View { block: None, ..block(1, true) }], "one URL shows none"),
+            (
+                [block(1, true), block(2, true)],
+                "one URL has another block",
+            ),
+            (
+                [
+                    block(1, true),
+                    View {
+                        block: None,
+                        ..block(1, true)
+                    },
+                ],
+                "one URL shows none",
+            ),
         ] {
             let mut blocks = Settling::default();
             for second in 0..10 {
@@ -253,7 +302,11 @@ mod tests {
         }
         let mut blocks = Settling::default();
         for second in 0..10 {
-            assert_eq!(blocks.settled(&[], NUMBER, 2, at(second)), None, "no URL answers");
+            assert_eq!(
+                blocks.settled(&[], NUMBER, 2, at(second)),
+                None,
+                "no URL answers"
+            );
         }
     }
 
@@ -275,6 +328,10 @@ mod tests {
         let mut blocks = Settling::default();
         blocks.settled(&[block(1, true)], NUMBER, 0, at(0));
         blocks.retain(|number| number != NUMBER);
-        assert_eq!(blocks.settled(&[block(1, true)], NUMBER, 0, at(9)), None, "seen once");
+        assert_eq!(
+            blocks.settled(&[block(1, true)], NUMBER, 0, at(9)),
+            None,
+            "seen once"
+        );
     }
 }

@@ -28,7 +28,9 @@ pub(super) enum Intending {
 /// be sent later.
 pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
     let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
-    let Err(outcome) = same_epoch else { return stored };
+    let Err(outcome) = same_epoch else {
+        return stored;
+    };
     match stored {
         Ok(Intending::New(id)) => {
             let why = "not sent: the chain was not confirmed";

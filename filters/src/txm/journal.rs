@@ -26,6 +26,10 @@ pub(super) async fn include(io: &impl Io, id: IntentId, receipt: &Receipt) -> St
         Ok(()) => Ok(()),
         Err(reason) => Err(reason.as_deref()),
     };
-    let included = Change::Included { outcome, fee: receipt.fee, block: receipt.inclusion() };
+    let included = Change::Included {
+        outcome,
+        fee: receipt.fee,
+        block: receipt.inclusion(),
+    };
     io.apply(id, &included).await
 }

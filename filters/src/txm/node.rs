@@ -107,7 +107,10 @@ impl Receipt {
     /// Its block, as the journal stores it.
     pub(super) fn inclusion(&self) -> Option<Inclusion> {
         let (number, hash) = self.block?;
-        Some(Inclusion { number, fingerprint: hash.to_bytes_be() })
+        Some(Inclusion {
+            number,
+            fingerprint: hash.to_bytes_be(),
+        })
     }
 }
 
@@ -128,8 +131,26 @@ mod tests {
 
     #[test]
     fn an_error_is_definite_unless_the_node_may_have_taken_the_transaction() {
-        let is_definite = |code| ErrorObject { code, short_reason: None }.is_definite();
-        for code in [50, 52, 55, 62, 64, 69, code::DEVNET, -32604, -32602, -32600, -32700] {
+        let is_definite = |code| {
+            ErrorObject {
+                code,
+                short_reason: None,
+            }
+            .is_definite()
+        };
+        for code in [
+            50,
+            52,
+            55,
+            62,
+            64,
+            69,
+            code::DEVNET,
+            -32604,
+            -32602,
+            -32600,
+            -32700,
+        ] {
             assert!(is_definite(code), "{code}");
         }
         for code in [0, 1, 40, 49, 63, 70, -2, -32603, -32605, -32599, -32000] {
@@ -141,10 +162,25 @@ mod tests {
     fn a_receipt_with_a_block_says_where_it_was_included() {
         let hash = Felt::from(0x1234_u64);
         let block = Some((7, hash));
-        let receipt = Receipt { accepted: true, outcome: Ok(()), fee: None, block };
-        let expected = Inclusion { number: 7, fingerprint: hash.to_bytes_be() };
+        let receipt = Receipt {
+            accepted: true,
+            outcome: Ok(()),
+            fee: None,
+            block,
+        };
+        let expected = Inclusion {
+            number: 7,
+            fingerprint: hash.to_bytes_be(),
+        };
         assert_eq!(receipt.inclusion(), Some(expected));
-        assert_eq!(Receipt { block: None, ..receipt }.inclusion(), None);
+        assert_eq!(
+            Receipt {
+                block: None,
+                ..receipt
+            }
+            .inclusion(),
+            None
+        );
     }
 
     #[test]

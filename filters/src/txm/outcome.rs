@@ -65,7 +65,9 @@ pub enum Details {
 }
 
 impl Details {
-    pub(super) const V2_ACTIVE: Self = Self::V2 { verification_v2_required: true };
+    pub(super) const V2_ACTIVE: Self = Self::V2 {
+        verification_v2_required: true,
+    };
 }
 
 /// Refuses a write that is not allowed, or not possible now.
@@ -86,13 +88,20 @@ impl Outcome {
 
     /// Sets the intent that has this outcome.
     pub(super) fn of_intent(self, id: IntentId) -> Self {
-        Self { intent: Some(id), ..self }
+        Self {
+            intent: Some(id),
+            ..self
+        }
     }
 
     /// Converts the outcome of another intent, which this request waited for: the transaction of
     /// that intent is no answer to this request.
     pub(super) fn not_of_this_request(self) -> Self {
-        if self.intent.is_some() { Self::unsettled() } else { self }
+        if self.intent.is_some() {
+            Self::unsettled()
+        } else {
+            self
+        }
     }
 
     /// Merges both variants: a refusal is an outcome, too.
@@ -104,17 +113,27 @@ impl Outcome {
 
     /// The chain is in the requested state: no transaction is needed.
     pub(super) fn already(details: Details) -> Self {
-        Self { details, ..Self::new(Status::Already) }
+        Self {
+            details,
+            ..Self::new(Status::Already)
+        }
     }
 
     /// The transaction made the change.
     pub(super) fn written(hash: Felt, details: Details) -> Self {
-        Self { transaction_hash: Some(hash), details, ..Self::new(Status::Written) }
+        Self {
+            transaction_hash: Some(hash),
+            details,
+            ..Self::new(Status::Written)
+        }
     }
 
     /// The node accepted the transaction.
     pub(super) fn pending(hash: Felt) -> Self {
-        Self { transaction_hash: Some(hash), ..Self::new(Status::Pending) }
+        Self {
+            transaction_hash: Some(hash),
+            ..Self::new(Status::Pending)
+        }
     }
 
     /// The write was refused.
@@ -126,7 +145,10 @@ impl Outcome {
     pub(super) fn unknown(hash: Felt) -> Self {
         let message = "the transaction was sent, but no answer arrived: repeat the request, \
                        it is not sent twice";
-        Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
+        Self {
+            transaction_hash: Some(hash),
+            ..Self::refused(Reason::OutcomeUnknown, message)
+        }
     }
 
     /// The transaction was included, but no URL of the node shows it now, nor that it is gone.
@@ -135,7 +157,11 @@ impl Outcome {
                        request, it is not sent twice";
         let hash = Some(intent.transaction_hash);
         let refused = Self::refused(Reason::OutcomeUnknown, message);
-        Self { transaction_hash: hash, intent: Some(intent.id), ..refused }
+        Self {
+            transaction_hash: hash,
+            intent: Some(intent.id),
+            ..refused
+        }
     }
 
     /// The idempotency key belongs to another request.
@@ -149,12 +175,17 @@ impl Outcome {
     pub(super) fn unconfirmed(hash: Felt) -> Self {
         let message = "the journal did not confirm the write, which may still be sent: repeat the \
                        request, it is not sent twice";
-        Self { transaction_hash: Some(hash), ..Self::refused(Reason::OutcomeUnknown, message) }
+        Self {
+            transaction_hash: Some(hash),
+            ..Self::refused(Reason::OutcomeUnknown, message)
+        }
     }
 
     /// Why it was refused, if it was.
     pub fn reason(&self) -> Option<Reason> {
-        let Status::Refused(refusal) = &self.status else { return None };
+        let Status::Refused(refusal) = &self.status else {
+            return None;
+        };
         Some(refusal.reason)
     }
 
@@ -166,12 +197,18 @@ impl Outcome {
 
     /// The chain started again after it was proven.
     pub fn restarted() -> Self {
-        Self::refused(Reason::PinsUnproven, "the chain started again: nothing was sent")
+        Self::refused(
+            Reason::PinsUnproven,
+            "the chain started again: nothing was sent",
+        )
     }
 
     /// Another transaction of the account used the nonce first.
     pub(super) fn nonce_conflict() -> Self {
-        Self::refused(Reason::NonceConflict, "the nonce is not the account's next one")
+        Self::refused(
+            Reason::NonceConflict,
+            "the nonce is not the account's next one",
+        )
     }
 
     /// The faucet cannot pay a drip and its fee.
@@ -196,7 +233,10 @@ impl Outcome {
             Budget::Fees => "the fees of a day are used up: nothing was sent",
         };
         let retry_after = seconds_until(over.until_us, now_us);
-        Self { retry_after, ..Self::refused(Reason::BudgetExceeded, message) }
+        Self {
+            retry_after,
+            ..Self::refused(Reason::BudgetExceeded, message)
+        }
     }
 
     /// An earlier write of the account may still use its nonce.
@@ -208,7 +248,10 @@ impl Outcome {
     /// The transaction reverted, for the contract's reason.
     pub(super) fn reverted(hash: Felt, reason: Option<&str>) -> Self {
         let refused = Self::refused(Reason::Reverted, contract_message(reason));
-        Self { transaction_hash: Some(hash), ..refused }
+        Self {
+            transaction_hash: Some(hash),
+            ..refused
+        }
     }
 
     /// The node refused a transaction that was sent to it.
@@ -240,7 +283,10 @@ impl Outcome {
     /// Whether the transaction's end is not known yet.
     pub(super) fn is_open(&self) -> bool {
         self.status == Status::Pending
-            || matches!(self.reason(), Some(Reason::InProgress | Reason::OutcomeUnknown))
+            || matches!(
+                self.reason(),
+                Some(Reason::InProgress | Reason::OutcomeUnknown)
+            )
     }
 
     /// Whether a repeat under the same idempotency key gets this response again.
@@ -274,7 +320,10 @@ impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
         let refused = Self::new(Status::Refused(Box::new(refusal)));
         // an earlier write is settled within seconds
-        Self { retry_after: refused.is_open().then_some(1), ..refused }
+        Self {
+            retry_after: refused.is_open().then_some(1),
+            ..refused
+        }
     }
 }
 
@@ -304,9 +353,10 @@ impl From<JournalError> for Outcome {
 impl From<LockError> for Outcome {
     fn from(error: LockError) -> Self {
         match error {
-            LockError::QueueFull => {
-                Self::refused(Reason::Overloaded, "too many writes are waiting: retry soon")
-            }
+            LockError::QueueFull => Self::refused(
+                Reason::Overloaded,
+                "too many writes are waiting: retry soon",
+            ),
             LockError::Deadline => Self::overloaded(),
             LockError::HeldElsewhere => {
                 let message = "another process writes with the account: retry soon";
@@ -325,11 +375,18 @@ mod tests {
     const ID: IntentId = IntentId(7);
 
     fn intent(state: IntentState) -> Intent {
-        Intent { id: ID, state, detail: Some("not allowed".into()), ..Intent::empty() }
+        Intent {
+            id: ID,
+            state,
+            detail: Some("not allowed".into()),
+            ..Intent::empty()
+        }
     }
 
     fn message(outcome: &Outcome) -> &str {
-        let Status::Refused(refusal) = &outcome.status else { panic!("{outcome:?}") };
+        let Status::Refused(refusal) = &outcome.status else {
+            panic!("{outcome:?}")
+        };
         &refusal.message
     }
 
@@ -338,7 +395,12 @@ mod tests {
     fn an_outcome_is_open_or_final_or_decided_again() {
         let refused = |reason| Outcome::refused(reason, "");
         for (outcome, name, is_open, is_final) in [
-            (Outcome::written(HASH, Details::None), "written", false, true),
+            (
+                Outcome::written(HASH, Details::None),
+                "written",
+                false,
+                true,
+            ),
             (Outcome::already(Details::None), "idempotent", false, false),
             (Outcome::pending(HASH), "pending", true, false),
             (Outcome::reverted(HASH, None), "reverted", false, true),
@@ -367,8 +429,14 @@ mod tests {
             assert_eq!(outcome.transaction_hash, Some(HASH), "{outcome:?}");
         }
         assert_eq!(Outcome::unseen(&sent).intent, Some(ID));
-        assert_eq!(Outcome::written(HASH, Details::V2_ACTIVE).details, Details::V2_ACTIVE);
-        assert_eq!(Outcome::already(Details::V2_ACTIVE).details, Details::V2_ACTIVE);
+        assert_eq!(
+            Outcome::written(HASH, Details::V2_ACTIVE).details,
+            Details::V2_ACTIVE
+        );
+        assert_eq!(
+            Outcome::already(Details::V2_ACTIVE).details,
+            Details::V2_ACTIVE
+        );
     }
 
     #[test]
@@ -384,7 +452,11 @@ mod tests {
             let found = (outcome.name(), outcome.reason(), outcome.intent);
             assert_eq!(found, (name, reason, Some(ID)), "{state:?}");
         }
-        for state in [IntentState::Displaced, IntentState::Rejected, IntentState::Lost] {
+        for state in [
+            IntentState::Displaced,
+            IntentState::Rejected,
+            IntentState::Lost,
+        ] {
             assert_eq!(Outcome::of(&intent(state)), None, "{state:?}");
         }
     }
@@ -399,8 +471,16 @@ mod tests {
 
     #[test]
     fn a_refusal_of_the_node_says_what_is_wrong() {
-        let rejected = |code| Outcome::rejected(&ErrorObject { code, short_reason: None });
-        assert_eq!(rejected(code::INVALID_NONCE).reason(), Some(Reason::NonceConflict));
+        let rejected = |code| {
+            Outcome::rejected(&ErrorObject {
+                code,
+                short_reason: None,
+            })
+        };
+        assert_eq!(
+            rejected(code::INVALID_NONCE).reason(),
+            Some(Reason::NonceConflict)
+        );
         for (code, said) in [
             (code::INSUFFICIENT_BOUNDS, "bounds do not cover"),
             (code::INSUFFICIENT_BALANCE, "cannot pay"),
@@ -409,16 +489,26 @@ mod tests {
         ] {
             let outcome = rejected(code);
             assert_eq!(outcome.reason(), Some(Reason::Rejected), "{code}");
-            assert!(message(&outcome).contains(said), "{code}: {}", message(&outcome));
+            assert!(
+                message(&outcome).contains(said),
+                "{code}: {}",
+                message(&outcome)
+            );
         }
     }
 
     #[test]
     fn a_refusal_says_when_a_retry_can_succeed() {
-        let over = OverBudget { budget: Budget::Fees, until_us: 5_000_000 };
+        let over = OverBudget {
+            budget: Budget::Fees,
+            until_us: 5_000_000,
+        };
         for (outcome, seconds) in [
             (Outcome::over_budget(over, 2_000_000), Some(3)),
-            (Outcome::too_soon(&intent(IntentState::Sent), 5_000_000, 1_000_000), Some(4)),
+            (
+                Outcome::too_soon(&intent(IntentState::Sent), 5_000_000, 1_000_000),
+                Some(4),
+            ),
             (Outcome::unsettled(), Some(1)),
             (Outcome::unknown(HASH), Some(1)),
             (Outcome::overloaded(), None),

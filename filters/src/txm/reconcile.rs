@@ -69,7 +69,11 @@ async fn settle_earlier(io: &impl Io, epoch: &str, deadline: Duration) -> Result
         settled?;
     }
     // users' transactions take no lock: another live process may be writing them
-    let grace = if io.is_exclusive() { Duration::ZERO } else { GRACE };
+    let grace = if io.is_exclusive() {
+        Duration::ZERO
+    } else {
+        GRACE
+    };
     settle_users(io, epoch, grace).await
 }
 
@@ -166,7 +170,9 @@ async fn settle(io: &impl Io, intent: &Intent, grace: Duration) -> Result<bool, 
         // this transaction or another used the nonce: the background task finds out which
         return Ok(false);
     }
-    submit::resend(io, intent).await.map_err(Outcome::not_of_this_request)
+    submit::resend(io, intent)
+        .await
+        .map_err(Outcome::not_of_this_request)
 }
 
 /// The time since an intent last changed.
@@ -178,7 +184,10 @@ pub(super) fn age(io: &impl Io, intent: &Intent) -> Duration {
 pub(super) async fn next_nonce(io: &impl Io, intent: &Intent) -> Result<u64, Outcome> {
     match io.nonce(intent.signer).await {
         // the account is not deployed yet
-        Err(CallError::Returned(ErrorObject { code: code::CONTRACT_NOT_FOUND, .. })) => Ok(0),
+        Err(CallError::Returned(ErrorObject {
+            code: code::CONTRACT_NOT_FOUND,
+            ..
+        })) => Ok(0),
         other => Ok(other?),
     }
 }

@@ -25,7 +25,13 @@ mod tests {
 
     fn intent(id: i64, nonce: u64, state: IntentState) -> Option<Intent> {
         let created_us = 100;
-        Some(Intent { id: IntentId(id), nonce, state, created_us, ..Intent::empty() })
+        Some(Intent {
+            id: IntentId(id),
+            nonce,
+            state,
+            created_us,
+            ..Intent::empty()
+        })
     }
 
     fn found(linked: Option<Intent>, newest: Option<Intent>, since_us: i64) -> Option<i64> {
@@ -37,13 +43,21 @@ mod tests {
         for state in IntentState::ALL.iter().copied() {
             let expected = if state.holds() { 1 } else { 2 };
             let newest = intent(2, 8, IntentState::Sent);
-            assert_eq!(found(intent(1, 7, state), newest, 200), Some(expected), "{state:?}");
+            assert_eq!(
+                found(intent(1, 7, state), newest, 200),
+                Some(expected),
+                "{state:?}"
+            );
         }
     }
 
     #[test]
     fn an_equal_request_without_an_outcome_is_the_same_one() {
-        for state in IntentState::ALL.iter().copied().filter(|state| state.holds()) {
+        for state in IntentState::ALL
+            .iter()
+            .copied()
+            .filter(|state| state.holds())
+        {
             let expected = (!state.is_included()).then_some(2);
             assert_eq!(found(None, intent(2, 7, state), 200), expected, "{state:?}");
         }

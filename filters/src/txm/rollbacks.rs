@@ -154,11 +154,18 @@ fn next_round<'a>(io: &impl Io, all: &'a [Intent]) -> Vec<&'a Intent> {
         begin
     });
     let begin = begin.checked_rem(all.len()).unwrap_or(0);
-    all.iter().cycle().skip(begin).take(ROUND.min(all.len())).collect()
+    all.iter()
+        .cycle()
+        .skip(begin)
+        .take(ROUND.min(all.len()))
+        .collect()
 }
 
 async fn settle_displaced(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
-    for other in io.of_slot(&intent.epoch, intent.signer, intent.nonce).await? {
+    for other in io
+        .of_slot(&intent.epoch, intent.signer, intent.nonce)
+        .await?
+    {
         let is_gone = matches!(other.state, IntentState::Displaced | IntentState::Lost);
         if is_gone && look_for(io, &other).await? == Confirmed::Shown {
             return Ok(());
@@ -176,7 +183,10 @@ async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
     let ours = included_with_nonce(io, intent).await?;
     match sightings::nonce_use(io, intent, ours).await? {
         NonceUse::Open => {}
-        NonceUse::Settled { transaction, number } => {
+        NonceUse::Settled {
+            transaction,
+            number,
+        } => {
             let why = format!("block {number} has {transaction} with its nonce");
             journal::lose(io, intent, &why).await?;
         }
@@ -189,11 +199,19 @@ async fn included_with_nonce(
     io: &impl Io,
     intent: &Intent,
 ) -> Result<Option<(Felt, u64)>, Outcome> {
-    let slot = io.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
-    for other in slot.iter().filter(|other| other.id != intent.id && other.state.is_included()) {
+    let slot = io
+        .of_slot(&intent.epoch, intent.signer, intent.nonce)
+        .await?;
+    for other in slot
+        .iter()
+        .filter(|other| other.id != intent.id && other.state.is_included())
+    {
         // a rollback may have moved it to another block, or out of the chain
         look_for(io, other).await?;
-        let now = io.intent(other.id).await?.filter(|other| other.state.is_included());
+        let now = io
+            .intent(other.id)
+            .await?
+            .filter(|other| other.state.is_included());
         if let Some(included) = now.and_then(|other| other.included) {
             return Ok(Some((other.transaction_hash, included.number)));
         }
@@ -217,11 +235,16 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Result<Repeated
     }
     let displaced = io.displaced(&intent.epoch, Some(intent.signer)).await?;
     for nonce in next..intent.nonce {
-        let newest = displaced.iter().filter(|below| below.nonce == nonce).max_by_key(|i| i.id);
+        let newest = displaced
+            .iter()
+            .filter(|below| below.nonce == nonce)
+            .max_by_key(|i| i.id);
         if let Some(below) = newest
             && !is_nonce_taken(io, below).await?
         {
-            submit::repeat(io, below).await.map_err(Outcome::not_of_this_request)?;
+            submit::repeat(io, below)
+                .await
+                .map_err(Outcome::not_of_this_request)?;
         }
     }
     if submit::repeat(io, intent).await? {
@@ -236,6 +259,8 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Result<Repeated
 
 /// Whether another intent has the nonce of one that is in doubt.
 async fn is_nonce_taken(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    let slot = io.of_slot(&intent.epoch, intent.signer, intent.nonce).await?;
+    let slot = io
+        .of_slot(&intent.epoch, intent.signer, intent.nonce)
+        .await?;
     Ok(slot.iter().any(|other| other.state.occupies()))
 }

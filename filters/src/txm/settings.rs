@@ -52,7 +52,9 @@ pub struct Accounts<T> {
 impl<T> Accounts<T> {
     /// All values.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        [&self.owner, &self.verifier].into_iter().chain(&self.faucet)
+        [&self.owner, &self.verifier]
+            .into_iter()
+            .chain(&self.faucet)
     }
 
     /// The value of the account that signs for a role.
@@ -154,7 +156,11 @@ mod tests {
 
     fn accounts(faucet: Option<u64>) -> Accounts<Felt> {
         let [owner, verifier] = [1_u64, 2].map(Felt::from);
-        Accounts { owner, verifier, faucet: faucet.map(Felt::from) }
+        Accounts {
+            owner,
+            verifier,
+            faucet: faucet.map(Felt::from),
+        }
     }
 
     #[test]
@@ -170,17 +176,31 @@ mod tests {
     #[test]
     fn the_relay_signs_with_each_of_its_accounts_and_no_other() {
         let [token, staking, bridge, card, registry, usership] = [Felt::ZERO; 6];
-        let contracts = Contracts { token, staking, bridge, card, registry, usership };
+        let contracts = Contracts {
+            token,
+            staking,
+            bridge,
+            card,
+            registry,
+            usership,
+        };
         let of = |faucet| Pins {
             chain_id: Felt::ZERO,
             contracts,
             account_class: Felt::ZERO,
             accounts: accounts(faucet),
         };
-        for (address, with_faucet, without) in
-            [(1_u64, true, true), (2, true, true), (3, true, false), (4, false, false)]
-        {
-            assert_eq!(of(Some(3)).signs_with(address.into()), with_faucet, "{address}");
+        for (address, with_faucet, without) in [
+            (1_u64, true, true),
+            (2, true, true),
+            (3, true, false),
+            (4, false, false),
+        ] {
+            assert_eq!(
+                of(Some(3)).signs_with(address.into()),
+                with_faucet,
+                "{address}"
+            );
             assert_eq!(of(None).signs_with(address.into()), without, "{address}");
         }
     }
@@ -203,7 +223,11 @@ mod tests {
     #[test]
     fn an_operation_requires_the_pins_that_it_does_not_make_true() {
         let [identity, recipient, public_key] = [Felt::ZERO; 3];
-        let drip = Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key });
+        let drip = Operation::FaucetDrip(FaucetDrip {
+            identity,
+            recipient,
+            public_key,
+        });
         let v2 = Operation::RequireV2(RequireV2 { confirmed: true });
         let cancel = Operation::RecoveryCancel(RecoveryCancel { identity });
         assert_eq!(Required::of(&drip), Required::Drip);

@@ -66,7 +66,9 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
         io.memory(|memory| memory.sightings.below.remove(&intent.id));
         return Sighting::Shown(receipt);
     }
-    let Some(included) = intent.included else { return Sighting::Unknown };
+    let Some(included) = intent.included else {
+        return Sighting::Unknown;
+    };
     let views = views(io, &urls, included.number, hash).await;
     let now = io.now();
     let presence = io.memory(|memory| {
@@ -96,27 +98,41 @@ pub(super) async fn nonce_use(
     let found = match ours {
         Some(ours) => {
             let first = intent.born.unwrap_or(0);
-            let walk = Walk { first, next: first, found: Some(ours) };
+            let walk = Walk {
+                first,
+                next: first,
+                found: Some(ours),
+            };
             io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
             Some(ours)
         }
         None => walk(io, intent).await?,
     };
-    let Some((transaction, number)) = found else { return Ok(NonceUse::Open) };
+    let Some((transaction, number)) = found else {
+        return Ok(NonceUse::Open);
+    };
     let views = views(io, &io.urls(), number, transaction).await;
-    let is_listed = views.iter().any(|view| view.block.is_some_and(|block| block.lists));
+    let is_listed = views
+        .iter()
+        .any(|view| view.block.is_some_and(|block| block.lists));
     let (now, confirmations) = (io.now(), io.settings().confirmations);
     Ok(io.memory(|memory| {
         if !is_listed {
             // rolled back meanwhile
             memory.sightings.walks.remove(&intent.id);
         }
-        let settled = memory.sightings.settling.settled(&views, number, confirmations, now);
+        let settled = memory
+            .sightings
+            .settling
+            .settled(&views, number, confirmations, now);
         if settled.is_none() || !is_listed {
             return NonceUse::Open;
         }
         memory.sightings.walks.remove(&intent.id);
-        NonceUse::Settled { transaction, number }
+        NonceUse::Settled {
+            transaction,
+            number,
+        }
     }))
 }
 
@@ -127,14 +143,27 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
         return Ok(Some(found));
     }
     let born = intent.born.unwrap_or(0);
-    let mut walk = begun.unwrap_or(Walk { first: born, next: born, found: None });
+    let mut walk = begun.unwrap_or(Walk {
+        first: born,
+        next: born,
+        found: None,
+    });
     let next = walk.next;
-    let heads = io.urls().into_iter().map(|url| async move { (io.head_of(url).await, url) });
+    let heads = io
+        .urls()
+        .into_iter()
+        .map(|url| async move { (io.head_of(url).await, url) });
     let heads = join_all(heads).await;
-    let highest = heads.into_iter().filter_map(|(head, url)| Some((head.ok()?, url)));
-    let Some((head, url)) = highest.max_by_key(|(head, _)| *head) else { return Ok(None) };
+    let highest = heads
+        .into_iter()
+        .filter_map(|(head, url)| Some((head.ok()?, url)));
+    let Some((head, url)) = highest.max_by_key(|(head, _)| *head) else {
+        return Ok(None);
+    };
     for number in (next..=head).take(usize::from(BLOCKS)) {
-        let listed = io.transaction_of(url, number, intent.signer, intent.nonce).await?;
+        let listed = io
+            .transaction_of(url, number, intent.signer, intent.nonce)
+            .await?;
         if let Some(hash) = listed.filter(|hash| *hash != intent.transaction_hash) {
             walk.found = Some((hash, number));
             break;
@@ -152,11 +181,18 @@ async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
 
 /// Forgets the searches for all intents but these, whose nonces are open.
 pub(super) fn retain(io: &impl Io, open: &[IntentId]) {
-    io.memory(|Memory { sightings: Sightings { walks, settling, .. }, .. }| {
-        walks.retain(|id, _| open.contains(id));
-        let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
-        settling.retain(|number| found.iter().any(|(_, found)| *found == number));
-    });
+    io.memory(
+        |Memory {
+             sightings: Sightings {
+                 walks, settling, ..
+             },
+             ..
+         }| {
+            walks.retain(|id, _| open.contains(id));
+            let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
+            settling.retain(|number| found.iter().any(|(_, found)| *found == number));
+        },
+    );
 }
 
 /// The view of each URL that answers: its head, and its block of this number.

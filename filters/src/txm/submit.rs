@@ -27,15 +27,25 @@ pub(super) async fn submit<I: Io>(
     trace: &I::Trace,
 ) -> Result<(), Outcome> {
     let hash = intent.transaction_hash;
-    match io.add(intent.operation, intent.transaction, Some(trace)).await {
+    match io
+        .add(intent.operation, intent.transaction, Some(trace))
+        .await
+    {
         Ok(added) if added == hash => Ok(()),
         // an earlier attempt was accepted
-        Err(CallError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => Ok(()),
+        Err(CallError::Returned(ErrorObject {
+            code: code::DUPLICATE,
+            ..
+        })) => Ok(()),
         Err(CallError::Returned(error)) if error.is_definite() => {
             rejected(io, id, hash, &format!("code {}", error.code)).await?;
             Err(Outcome::rejected(&error))
         }
-        Err(CallError::NoAnswer { cause, is_unsent: true, refusal }) => {
+        Err(CallError::NoAnswer {
+            cause,
+            is_unsent: true,
+            refusal,
+        }) => {
             rejected(io, id, hash, &format!("not sent: {cause}")).await?;
             Err(refusal.into())
         }
@@ -93,27 +103,42 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcom
     // the transaction was sent before: an unavailable journal does not mean otherwise
     let unrecorded = |_| unknown(io, intent.id, intent.transaction_hash);
     if intent.state == IntentState::Sent && !intent.is_sent_again() {
-        let is_recorded = io.apply(intent.id, &Change::SentAgain).await.map_err(unrecorded)?;
+        let is_recorded = io
+            .apply(intent.id, &Change::SentAgain)
+            .await
+            .map_err(unrecorded)?;
         if !is_recorded {
             return Err(Outcome::unsettled());
         }
     }
     pins::check_epoch(io, &intent.epoch).await?;
     match io.add(&intent.operation, &intent.transaction, None).await {
-        Ok(_) | Err(CallError::Returned(ErrorObject { code: code::DUPLICATE, .. })) => {
-            io.apply(intent.id, &Change::Accepted).await.map_err(unrecorded)?;
+        Ok(_)
+        | Err(CallError::Returned(ErrorObject {
+            code: code::DUPLICATE,
+            ..
+        })) => {
+            io.apply(intent.id, &Change::Accepted)
+                .await
+                .map_err(unrecorded)?;
             Ok(true)
         }
         Err(CallError::Returned(error)) if error.is_definite() => {
             let why = format!("a repeat was refused: code {}", error.code);
-            io.apply(intent.id, &Change::Displaced(&why)).await.map_err(unrecorded)?;
+            io.apply(intent.id, &Change::Displaced(&why))
+                .await
+                .map_err(unrecorded)?;
             if error.code == code::INVALID_NONCE {
                 // this transaction or another one used the nonce: signing again would not help
                 return Err(Outcome::unsettled());
             }
             Ok(false)
         }
-        Err(CallError::NoAnswer { is_unsent: true, refusal, .. }) => Err(refusal.into()),
+        Err(CallError::NoAnswer {
+            is_unsent: true,
+            refusal,
+            ..
+        }) => Err(refusal.into()),
         Err(_) => Err(unknown(io, intent.id, intent.transaction_hash)),
     }
 }
@@ -121,7 +146,9 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcom
 /// Repeats an open intent like [`repeat`]. Returns whether its outcome is known then.
 pub(super) async fn resend(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
     if repeat(io, intent).await? {
-        return Ok(receipt(io, intent.id, intent.transaction_hash).await?.is_some());
+        return Ok(receipt(io, intent.id, intent.transaction_hash)
+            .await?
+            .is_some());
     }
     Ok(true)
 }

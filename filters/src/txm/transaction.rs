@@ -29,13 +29,18 @@ pub async fn account(
     unverified: &Unverified<'_>,
 ) -> Result<(String, Option<Account>), Outcome> {
     let sender = unverified.sender();
-    if sender.or(unverified.deployed()).is_some_and(|address| io.pins().signs_with(address)) {
+    if sender
+        .or(unverified.deployed())
+        .is_some_and(|address| io.pins().signs_with(address))
+    {
         let message = "the relay signs with this account: its transactions are operations";
         return refuse(Reason::SenderNotAllowed, message);
     }
     let deadline = io.now().saturating_add(DEADLINE);
     let epoch = reconcile::permit(io, Required::All, deadline).await?;
-    let Some(address) = sender else { return Ok((epoch, None)) };
+    let Some(address) = sender else {
+        return Ok((epoch, None));
+    };
     let Some(class_hash) = io.class_hash_at(address).await? else {
         pins::check_epoch(io, &epoch).await?;
         return refuse(Reason::AccountNotDeployed, "the sender is not deployed");
@@ -47,12 +52,21 @@ pub async fn account(
     } else {
         Felt::ZERO
     };
-    Ok((epoch, Some(Account { class_hash, public_key })))
+    Ok((
+        epoch,
+        Some(Account {
+            class_hash,
+            public_key,
+        }),
+    ))
 }
 
 /// Submits a transaction once, however often it is requested.
 pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outcome {
-    let flight = Flight { digest: transaction.hash.to_bytes_be(), key: None };
+    let flight = Flight {
+        digest: transaction.hash.to_bytes_be(),
+        key: None,
+    };
     let writer = Arc::clone(io);
     let write = async move { Outcome::merge(write(&writer, &transaction).await) };
     io.join(flight, write).await
@@ -152,8 +166,13 @@ mod tests {
 
     /// Submits the transaction with hash 1, whose receipt is there once it was sent.
     fn submitted(script: Script) -> (Outcome, Arc<Script>) {
-        let Intent { operation: _, transaction, signer, nonce, .. } =
-            intent(1, 7, IntentState::Sent);
+        let Intent {
+            operation: _,
+            transaction,
+            signer,
+            nonce,
+            ..
+        } = intent(1, 7, IntentState::Sent);
         let transaction = Approved {
             operation: "invoke",
             hash: hash(1),
@@ -177,7 +196,13 @@ mod tests {
         let of = |sender| {
             let calls = vec![];
             Unverified::passed(
-                Invoke { sender, calls, nonce: felt(0), bounds: Bounds::ZERO }.into(),
+                Invoke {
+                    sender,
+                    calls,
+                    nonce: felt(0),
+                    bounds: Bounds::ZERO,
+                }
+                .into(),
             )
         };
         let found = |chain, unverified: &Unverified<'_>| {
@@ -192,14 +217,21 @@ mod tests {
         let approved = with_key(Chain::new().deployed(USER));
         assert_eq!(found(approved, &of(user)), is(class, 5));
         let foreign = with_key(Chain::new().foreign(USER));
-        assert_eq!(found(foreign, &of(user)), is(felt(1), 0), "it may report any key");
+        assert_eq!(
+            found(foreign, &of(user)),
+            is(felt(1), 0),
+            "it may report any key"
+        );
         let refused = |reason| Err(Some(reason));
         let missing = found(Chain::new(), &of(user));
         assert_eq!(missing, refused(Reason::AccountNotDeployed));
         let ours = found(Chain::new(), &of(Chain::new().pins.accounts.owner));
         assert_eq!(ours, refused(Reason::SenderNotAllowed));
-        let deploys =
-            DeployAccount { class_hash: class, public_key: felt(5), bounds: Bounds::ZERO };
+        let deploys = DeployAccount {
+            class_hash: class,
+            public_key: felt(5),
+            bounds: Bounds::ZERO,
+        };
         let deploys = Unverified::passed(deploys.into());
         assert_eq!(found(Chain::new(), &deploys), Ok((EPOCH.to_owned(), None)));
     }
@@ -216,7 +248,11 @@ mod tests {
         let displaced = intent(1, 7, IntentState::Displaced);
         for (answer, reason, state) in [
             (Ok(hash(1)), None, IntentState::Succeeded),
-            (returned(code::VALIDATION_FAILURE), Some(Reason::Rejected), IntentState::Displaced),
+            (
+                returned(code::VALIDATION_FAILURE),
+                Some(Reason::Rejected),
+                IntentState::Displaced,
+            ),
         ] {
             let script = Script::with(core::slice::from_ref(&displaced));
             script.state().intended = [Ok(Intended::Known(Box::new(displaced.clone())))].into();

@@ -83,7 +83,10 @@ mod tests {
         let turn = turn(1);
         assert!(turn.goes_on(1, NOW + TIME - Duration::from_millis(1)));
         assert!(!turn.goes_on(1, NOW + TIME));
-        assert!(turn.goes_on(1, NOW - TIME), "a clock that went back ends no turn");
+        assert!(
+            turn.goes_on(1, NOW - TIME),
+            "a clock that went back ends no turn"
+        );
     }
 
     #[test]
@@ -98,7 +101,11 @@ mod tests {
     fn a_write_waits_less_after_one_that_waited_in_vain() {
         let mut turn = Turn::default();
         let (long, short) = (WAIT * 2, RETRY / 2);
-        assert_eq!((turn.wait(long), turn.wait(short)), (WAIT, short), "no longer than is left");
+        assert_eq!(
+            (turn.wait(long), turn.wait(short)),
+            (WAIT, short),
+            "no longer than is left"
+        );
         turn.waited_in_vain();
         assert_eq!((turn.wait(long), turn.wait(short)), (RETRY, short));
         turn.begin_write();

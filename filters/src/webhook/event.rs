@@ -14,8 +14,15 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-const FIELDS: [&str; 7] =
-    ["event_id", "subject_ref", "status", "age_band", "verified_at", "expires_at", "occurred_at"];
+const FIELDS: [&str; 7] = [
+    "event_id",
+    "subject_ref",
+    "status",
+    "age_band",
+    "verified_at",
+    "expires_at",
+    "occurred_at",
+];
 /// The longest event id; every UUID, ULID and prefixed id is shorter.
 const MAX_EVENT_ID: usize = 128;
 /// The length of a subject reference: 24 random bytes in hexadecimal.
@@ -43,14 +50,22 @@ impl SignedEvent {
     /// # Errors
     /// Returns `parse_error` or `invalid_request`.
     pub(super) fn parse(body: &[u8], age_bands: &[String], now_us: i64) -> Result<Self, Refusal> {
-        let [event_id, subject_ref, status, age_band, verified_at, expires_at, occurred_at] =
-            fields(body)?;
+        let [
+            event_id,
+            subject_ref,
+            status,
+            age_band,
+            verified_at,
+            expires_at,
+            occurred_at,
+        ] = fields(body)?;
         let (event_id, subject_ref) = (event_id.event_id()?, subject_ref.subject_ref()?);
         let (status, occurred_us) = (status.status()?, occurred_at.instant()?);
         let (age_band, verified_us) = match status {
-            AgeStatus::Verified => {
-                (Some(age_band.age_band(age_bands)?), Some(verified_at.instant()?))
-            }
+            AgeStatus::Verified => (
+                Some(age_band.age_band(age_bands)?),
+                Some(verified_at.instant()?),
+            ),
             _ => (age_band.absent(status)?, verified_at.absent(status)?),
         };
         let expires_us = match status {
@@ -63,10 +78,21 @@ impl SignedEvent {
         if verified_us.is_some_and(|at| at > occurred_us.saturating_add(TOLERANCE_US)) {
             return Err(invalid("verified_at must not be later than occurred_at"));
         }
-        if verified_us.zip(expires_us).is_some_and(|(from, until)| until <= from) {
+        if verified_us
+            .zip(expires_us)
+            .is_some_and(|(from, until)| until <= from)
+        {
             return Err(invalid("expires_at must be later than verified_at"));
         }
-        Ok(Self { event_id, subject_ref, status, age_band, verified_us, expires_us, occurred_us })
+        Ok(Self {
+            event_id,
+            subject_ref,
+            status,
+            age_band,
+            verified_us,
+            expires_us,
+            occurred_us,
+        })
     }
 
     /// The sender's id of the event, the same at each delivery.
@@ -114,8 +140,14 @@ impl SignedEvent {
             self.subject_ref.as_bytes(),
             self.status.name().as_bytes(),
             self.age_band.as_deref().unwrap_or_default().as_bytes(),
-            verified.as_ref().map(<[u8; 8]>::as_slice).unwrap_or_default(),
-            expires.as_ref().map(<[u8; 8]>::as_slice).unwrap_or_default(),
+            verified
+                .as_ref()
+                .map(<[u8; 8]>::as_slice)
+                .unwrap_or_default(),
+            expires
+                .as_ref()
+                .map(<[u8; 8]>::as_slice)
+                .unwrap_or_default(),
             &self.occurred_us.to_be_bytes(),
         ];
         let mut hash = Sha256::new();
@@ -136,9 +168,10 @@ fn fields(body: &[u8]) -> Result<[Field<'_>; 7], Refusal> {
     let json = Json::parse(body).ok_or_else(Refusal::not_json)?;
     let values = json.members(&FIELDS).map_err(|error| match error {
         MemberError::NotAnObject => invalid("the body must be a JSON object"),
-        MemberError::Unknown => {
-            invalid(format!("unknown field: an event has only {}", FIELDS.join(", ")))
-        }
+        MemberError::Unknown => invalid(format!(
+            "unknown field: an event has only {}",
+            FIELDS.join(", ")
+        )),
         MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
     })?;
     let mut names = FIELDS.into_iter();
@@ -166,10 +199,13 @@ impl Field<'_> {
 
     fn event_id(&self) -> Result<Box<str>, Refusal> {
         let accepted = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
-        self.read("a string of 1 to 128 letters, digits, and . _ : -", |text| {
-            let fits = (1..=MAX_EVENT_ID).contains(&text.len()) && text.bytes().all(accepted);
-            fits.then(|| text.into())
-        })
+        self.read(
+            "a string of 1 to 128 letters, digits, and . _ : -",
+            |text| {
+                let fits = (1..=MAX_EVENT_ID).contains(&text.len()) && text.bytes().all(accepted);
+                fits.then(|| text.into())
+            },
+        )
     }
 
     fn subject_ref(&self) -> Result<Box<str>, Refusal> {
@@ -187,22 +223,34 @@ impl Field<'_> {
 
     fn age_band(&self, bands: &[String]) -> Result<Box<str>, Refusal> {
         self.read("one of the configured age bands", |text| {
-            bands.iter().find(|band| *band == text).map(|band| band.as_str().into())
+            bands
+                .iter()
+                .find(|band| *band == text)
+                .map(|band| band.as_str().into())
         })
     }
 
     fn instant(&self) -> Result<i64, Refusal> {
-        self.read("an RFC 3339 time such as 2030-01-31T12:00:00Z, from 2000 on", |text| {
-            // the parser takes any byte between date and time
-            let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
-            let time = OffsetDateTime::parse(text, &Rfc3339).ok().filter(|_| separated)?;
-            let us = i64::try_from(time.unix_timestamp_nanos() / 1_000).ok()?;
-            (us >= YEAR_2000_US).then_some(us)
-        })
+        self.read(
+            "an RFC 3339 time such as 2030-01-31T12:00:00Z, from 2000 on",
+            |text| {
+                // the parser takes any byte between date and time
+                let separated = matches!(text.as_bytes().get(10), Some(b'T' | b't'));
+                let time = OffsetDateTime::parse(text, &Rfc3339)
+                    .ok()
+                    .filter(|_| separated)?;
+                let us = i64::try_from(time.unix_timestamp_nanos() / 1_000).ok()?;
+                (us >= YEAR_2000_US).then_some(us)
+            },
+        )
     }
 
     fn optional_instant(&self) -> Result<Option<i64>, Refusal> {
-        if self.value == Json::Null { Ok(None) } else { self.instant().map(Some) }
+        if self.value == Json::Null {
+            Ok(None)
+        } else {
+            self.instant().map(Some)
+        }
     }
 
     /// Refuses the field unless it is absent: an event of this status has none.
@@ -210,6 +258,10 @@ impl Field<'_> {
         if self.value == Json::Null {
             return Ok(None);
         }
-        Err(invalid(format!("{} must be absent when {}", self.name, status.name())))
+        Err(invalid(format!(
+            "{} must be absent when {}",
+            self.name,
+            status.name()
+        )))
     }
 }

@@ -71,11 +71,19 @@ impl Recording {
     pub fn outcome(self) -> EventOutcome {
         match self {
             Self::Refuse(outcome) => outcome,
-            Self::Store { verdict: Verdict::Applied, status_after, .. } => {
-                EventOutcome::Applied(status_after)
-            }
-            Self::Store { verdict: Verdict::Stale, .. } => EventOutcome::Stale,
-            Self::Store { verdict: Verdict::Invalid, .. } => EventOutcome::Invalid,
+            Self::Store {
+                verdict: Verdict::Applied,
+                status_after,
+                ..
+            } => EventOutcome::Applied(status_after),
+            Self::Store {
+                verdict: Verdict::Stale,
+                ..
+            } => EventOutcome::Stale,
+            Self::Store {
+                verdict: Verdict::Invalid,
+                ..
+            } => EventOutcome::Invalid,
         }
     }
 }
@@ -83,10 +91,18 @@ impl Recording {
 /// Decides what an event changes.
 pub fn record(event: &SignedEvent, facts: &EventFacts) -> Recording {
     if let Some(stored) = facts.stored {
-        let StoredEvent { digest, outcome, status_after: state } = stored;
+        let StoredEvent {
+            digest,
+            outcome,
+            status_after: state,
+        } = stored;
         let is_same = digest == event.digest();
         let duplicate = EventOutcome::Duplicate { outcome, state };
-        return Recording::Refuse(if is_same { duplicate } else { EventOutcome::Conflict });
+        return Recording::Refuse(if is_same {
+            duplicate
+        } else {
+            EventOutcome::Conflict
+        });
     }
     let Some(subject) = facts.subject else {
         return Recording::Refuse(EventOutcome::UnknownSubject);

@@ -54,12 +54,20 @@ impl Opening {
     /// least those of the last minute and those that wait for an event.
     pub fn decide(sessions: &[AgeSession], now_us: i64, expires_us: i64) -> Self {
         let minute = Self::minute(now_us);
-        let opened = sessions.iter().map(|it| it.created_us).filter(|at| minute.counts(*at));
+        let opened = sessions
+            .iter()
+            .map(|it| it.created_us)
+            .filter(|at| minute.counts(*at));
         let room_at = limited(opened, MAX_PER_MINUTE).map(|first| minute.end_us(first));
-        let open = sessions.iter().filter(|it| it.is_open(now_us)).map(|it| it.expires_us);
+        let open = sessions
+            .iter()
+            .filter(|it| it.is_open(now_us))
+            .map(|it| it.expires_us);
         // a session that was dated ahead waits no longer than a new one would
         let ends_at = limited(open, MAX_OPEN).map(|first| first.min(expires_us));
-        room_at.max(ends_at).map_or(Self::Opened, |retry_at_us| Self::TooMany { retry_at_us })
+        room_at
+            .max(ends_at)
+            .map_or(Self::Opened, |retry_at_us| Self::TooMany { retry_at_us })
     }
 }
 

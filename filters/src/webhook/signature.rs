@@ -16,7 +16,8 @@ impl Signature {
     }
 
     pub(super) fn signs(self, body: &[u8], secrets: &Secrets) -> bool {
-        self.0.is_some_and(|signature| secrets.verify(body, &signature))
+        self.0
+            .is_some_and(|signature| secrets.verify(body, &signature))
     }
 }
 
@@ -81,7 +82,11 @@ mod tests {
         ] {
             let expected = ok.then_some(bytes.as_slice());
             let Signature(found) = Signature::of(&values);
-            assert_eq!(found.as_ref().map(<[u8; 32]>::as_slice), expected, "{values:?}");
+            assert_eq!(
+                found.as_ref().map(<[u8; 32]>::as_slice),
+                expected,
+                "{values:?}"
+            );
         }
     }
 }

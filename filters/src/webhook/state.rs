@@ -45,7 +45,8 @@ pub struct AgeRecord {
 impl AgeRecord {
     /// Whether an event is newer: it occurred later, or at the same instant and grants less.
     fn yields_to(self, event: AgeStatus, occurred_us: i64) -> bool {
-        self.last_occurred_us.is_none_or(|last| (last, self.status) < (occurred_us, event))
+        self.last_occurred_us
+            .is_none_or(|last| (last, self.status) < (occurred_us, event))
     }
 }
 
@@ -98,8 +99,14 @@ mod tests {
 
     fn in_table(from: &str, to: &str) -> bool {
         let mut lines = TABLE.trim().lines();
-        let column = lines.next().unwrap().split_whitespace().position(|word| word == to);
-        let line = lines.find(|line| line.trim_start().starts_with(from)).unwrap();
+        let column = lines
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .position(|word| word == to);
+        let line = lines
+            .find(|line| line.trim_start().starts_with(from))
+            .unwrap();
         line.split_whitespace().nth(column.unwrap()).unwrap() == "yes"
     }
 
@@ -117,10 +124,18 @@ mod tests {
                 return ("stale", state);
             }
             if occurred == last {
-                return if rank(event) < rank(status) { applied } else { ("stale", state) };
+                return if rank(event) < rank(status) {
+                    applied
+                } else {
+                    ("stale", state)
+                };
             }
         }
-        if in_table(status, event) { applied } else { ("invalid", state) }
+        if in_table(status, event) {
+            applied
+        } else {
+            ("invalid", state)
+        }
     }
 
     fn name(verdict: Verdict) -> &'static str {
@@ -132,7 +147,10 @@ mod tests {
     }
 
     fn record(status: AgeStatus, last_occurred_us: Option<i64>) -> AgeRecord {
-        AgeRecord { status, last_occurred_us }
+        AgeRecord {
+            status,
+            last_occurred_us,
+        }
     }
 
     #[test]
@@ -150,7 +168,11 @@ mod tests {
         for from in AgeStatus::ALL {
             for to in AgeStatus::ALL {
                 let allowed = in_table(from.name(), to.name());
-                let expected = if allowed { Verdict::Applied } else { Verdict::Invalid };
+                let expected = if allowed {
+                    Verdict::Applied
+                } else {
+                    Verdict::Invalid
+                };
                 for last in [None, Some(99)] {
                     let found = decide(record(from, last), to, 100);
                     assert_eq!(found, expected, "{from:?} to {to:?} after {last:?}");
@@ -176,8 +198,16 @@ mod tests {
                 let [event, known] = [greater, other].map(|name| AgeStatus::parse(name).unwrap());
                 let subject = record(known, Some(100));
                 let applies = at < other_at;
-                let expected = if applies { Verdict::Applied } else { Verdict::Stale };
-                assert_eq!(decide(subject, event, 100), expected, "{greater} upon {other}");
+                let expected = if applies {
+                    Verdict::Applied
+                } else {
+                    Verdict::Stale
+                };
+                assert_eq!(
+                    decide(subject, event, 100),
+                    expected,
+                    "{greater} upon {other}"
+                );
                 assert_eq!(
                     moves_user(Some(subject), event, 100),
                     applies,
@@ -192,10 +222,17 @@ mod tests {
         for event in AgeStatus::ALL {
             assert!(moves_user(None, event, 100), "the first: {event:?}");
             for known in AgeStatus::ALL {
-                assert!(moves_user(Some(record(known, None)), event, 100), "{known:?} {event:?}");
+                assert!(
+                    moves_user(Some(record(known, None)), event, 100),
+                    "{known:?} {event:?}"
+                );
                 for (last, moves) in [(99, true), (101, false)] {
                     let user = record(known, Some(last));
-                    assert_eq!(moves_user(Some(user), event, 100), moves, "{user:?} {event:?}");
+                    assert_eq!(
+                        moves_user(Some(user), event, 100),
+                        moves,
+                        "{user:?} {event:?}"
+                    );
                 }
             }
         }
@@ -210,7 +247,11 @@ mod tests {
         for at in 0..items.len() {
             let mut rest = items.to_vec();
             let first = rest.remove(at);
-            all.extend(orders(&rest).into_iter().map(|order| [vec![first], order].concat()));
+            all.extend(
+                orders(&rest)
+                    .into_iter()
+                    .map(|order| [vec![first], order].concat()),
+            );
         }
         all
     }

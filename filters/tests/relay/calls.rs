@@ -30,14 +30,18 @@ const TABLE: [(&str, &[&str]); 4] = [
 ];
 
 fn contract(name: &str) -> Felt {
-    let contract = Contract::ALL.into_iter().find(|contract| contract.name() == name);
+    let contract = Contract::ALL
+        .into_iter()
+        .find(|contract| contract.name() == name);
     contracts().address(contract.expect(name))
 }
 
 fn pairs() -> HashSet<(Felt, Felt)> {
     let row = |(name, entrypoints): (&str, &'static [&'static str])| {
         let contract = contract(name);
-        entrypoints.iter().map(move |entrypoint| (contract, selector(entrypoint)))
+        entrypoints
+            .iter()
+            .map(move |entrypoint| (contract, selector(entrypoint)))
     };
     TABLE.into_iter().flat_map(row).collect()
 }
@@ -45,10 +49,22 @@ fn pairs() -> HashSet<(Felt, Felt)> {
 #[test]
 fn selectors_are_those_of_the_node() {
     for (name, expected) in [
-        ("approve", "0x219209e083275171774dab1df80982e9df2096516f06319c5c6d71ae0a8480c"),
-        ("register_validator", "0x1a467d8de9cec59bc76f0741dd09ed7a95a93df1eec1b5d10b04800ca60f92c"),
-        ("transfer", "0x83afd3f4caedc6eebf44246fe54e38c95e3179a5ec9ea81740eca5b482d12e"),
-        ("burn", "0x3e8cfd4725c1e28fa4a6e3e468b4fcf75367166b850ac5f04e33ec843e82c1"),
+        (
+            "approve",
+            "0x219209e083275171774dab1df80982e9df2096516f06319c5c6d71ae0a8480c",
+        ),
+        (
+            "register_validator",
+            "0x1a467d8de9cec59bc76f0741dd09ed7a95a93df1eec1b5d10b04800ca60f92c",
+        ),
+        (
+            "transfer",
+            "0x83afd3f4caedc6eebf44246fe54e38c95e3179a5ec9ea81740eca5b482d12e",
+        ),
+        (
+            "burn",
+            "0x3e8cfd4725c1e28fa4a6e3e468b4fcf75367166b850ac5f04e33ec843e82c1",
+        ),
     ] {
         assert_eq!(selector(name), hex(expected), "{name}");
     }
@@ -58,20 +74,44 @@ fn selectors_are_those_of_the_node() {
 fn every_pair_is_on_the_list_or_refused() {
     let pairs = pairs();
     assert_eq!(pairs.len(), Entrypoint::ALL.len());
-    let names = TABLE.iter().flat_map(|(_, entrypoints)| entrypoints.iter().copied());
-    let privileged = ["mint", "set_minter", "slash", "wire", "require_v2", "escrow", "upgrade"];
-    for name in names.chain(privileged).chain(["__execute__", "register_identity"]) {
+    let names = TABLE
+        .iter()
+        .flat_map(|(_, entrypoints)| entrypoints.iter().copied());
+    let privileged = [
+        "mint",
+        "set_minter",
+        "slash",
+        "wire",
+        "require_v2",
+        "escrow",
+        "upgrade",
+    ];
+    for name in names
+        .chain(privileged)
+        .chain(["__execute__", "register_identity"])
+    {
         for contract in Contract::ALL {
             let to = contracts().address(contract);
             // arguments that no entrypoint takes: a listed call gets as far as its arguments
             let verdict = reason(&request(invoke(vec![call(to, name, &felts(&[9; 9]))])));
             let listed = pairs.contains(&(to, selector(name)));
-            let expected = if listed { ArgumentNotAllowed } else { EntrypointNotAllowed };
+            let expected = if listed {
+                ArgumentNotAllowed
+            } else {
+                EntrypointNotAllowed
+            };
             assert_eq!(verdict, Err(expected), "{name} of {contract:?}");
         }
     }
-    let zero = Call { to: contracts().card, selector: Felt::ZERO, args: Vec::new() };
-    assert_eq!(reason(&request(invoke(vec![zero]))), Err(EntrypointNotAllowed));
+    let zero = Call {
+        to: contracts().card,
+        selector: Felt::ZERO,
+        args: Vec::new(),
+    };
+    assert_eq!(
+        reason(&request(invoke(vec![zero]))),
+        Err(EntrypointNotAllowed)
+    );
 }
 
 /// A contract, an entrypoint, arguments, and the expected verdict.
@@ -97,8 +137,18 @@ fn each_entrypoint_takes_exactly_its_arguments() {
         ("token", "approve", &[staking, n(1)], no),
         ("token", "approve", &[staking, n(1), n(0), n(0)], no),
         ("token", "approve", &[], no),
-        ("staking", "register_validator", &[n(10_000), n(1), n(0)], yes),
-        ("staking", "register_validator", &[n(10_001), n(1), n(0)], no),
+        (
+            "staking",
+            "register_validator",
+            &[n(10_000), n(1), n(0)],
+            yes,
+        ),
+        (
+            "staking",
+            "register_validator",
+            &[n(10_001), n(1), n(0)],
+            no,
+        ),
         ("staking", "register_validator", &[wide, n(1), n(0)], no),
         ("staking", "increase_self_stake", &[n(0), n(1)], yes),
         ("staking", "increase_self_stake", &[n(0), n(0)], no),
@@ -130,7 +180,11 @@ fn each_entrypoint_takes_exactly_its_arguments() {
     ];
     for (name, entrypoint, args, expected) in table {
         let calls = vec![call(contract(name), entrypoint, args)];
-        assert_eq!(reason(&request(invoke(calls))), *expected, "{entrypoint}{args:?}");
+        assert_eq!(
+            reason(&request(invoke(calls))),
+            *expected,
+            "{entrypoint}{args:?}"
+        );
     }
 }
 
@@ -142,8 +196,13 @@ fn a_refusal_says_which_arguments_are_expected() {
         ("card", "burn", "a card"),
     ] {
         let calls = vec![call(contract(name), entrypoint, &felts(&[9; 9]))];
-        let refusal = judge(&request(invoke(calls))).expect_err("nine are too many").message;
-        assert!(refusal.contains(entrypoint) && refusal.contains(expected), "{refusal}");
+        let refusal = judge(&request(invoke(calls)))
+            .expect_err("nine are too many")
+            .message;
+        assert!(
+            refusal.contains(entrypoint) && refusal.contains(expected),
+            "{refusal}"
+        );
     }
 }
 
@@ -153,7 +212,11 @@ fn amount() -> impl Strategy<Value = [Felt; 2]> {
 
 /// A call that its rule lets through.
 fn allowed_call() -> impl Strategy<Value = Call> {
-    let any_call = (prop::sample::select(&Entrypoint::ALL), amount(), 1_u64..10_001);
+    let any_call = (
+        prop::sample::select(&Entrypoint::ALL),
+        amount(),
+        1_u64..10_001,
+    );
     any_call.prop_map(|(entrypoint, [low, high], number)| {
         let (first, amount) = (Felt::from(number), [low, high].to_vec());
         let mut args = match entrypoint {
@@ -167,7 +230,11 @@ fn allowed_call() -> impl Strategy<Value = Call> {
         if !matches!(entrypoint, Entrypoint::Withdraw | Entrypoint::ExitValidator) {
             args.extend(amount);
         }
-        call(contracts().address(entrypoint.contract()), entrypoint.name(), &args)
+        call(
+            contracts().address(entrypoint.contract()),
+            entrypoint.name(),
+            &args,
+        )
     })
 }
 
@@ -175,7 +242,11 @@ fn allowed_call() -> impl Strategy<Value = Call> {
 fn telling_felt() -> impl Strategy<Value = Felt> {
     let names = ["burn", "transfer", "approve", "withdraw", "mint", "upgrade"].map(selector);
     let addresses = Contract::ALL.map(|contract| contracts().address(contract));
-    let known: Vec<Felt> = names.into_iter().chain(addresses).chain([sender()]).collect();
+    let known: Vec<Felt> = names
+        .into_iter()
+        .chain(addresses)
+        .chain([sender()])
+        .collect();
     prop_oneof![
         (0_u64..12).prop_map(Felt::from),
         prop::sample::select(known),
@@ -187,7 +258,10 @@ fn telling_felt() -> impl Strategy<Value = Felt> {
 fn calldata(transaction: &Transaction) -> Vec<Felt> {
     let json: Value = serde_json::from_str(&transaction.to_json()).expect("JSON");
     let calldata = json["calldata"].as_array().expect("a list");
-    calldata.iter().map(|felt| hex(felt.as_str().expect("a felt"))).collect()
+    calldata
+        .iter()
+        .map(|felt| hex(felt.as_str().expect("a felt")))
+        .collect()
 }
 
 /// The calls of a request that is let through.

@@ -28,23 +28,38 @@ fn admit(method: &str, target: &str, fields: &[(&str, &str)]) -> Admission<Relay
 
 /// Whether a client may send another wrong token; if not, for 42 seconds.
 fn status<T>(admitted: bool) -> RateCheck<T> {
-    RateCheck::Decided(RateLimitStatus { admitted, remaining: 0, reset_seconds: 42 })
+    RateCheck::Decided(RateLimitStatus {
+        admitted,
+        remaining: 0,
+        reset_seconds: 42,
+    })
 }
 
 fn refused<T>(admission: &Admission<RelayCall, (), T>) -> Option<Reason> {
-    admission.verdict.as_ref().err().map(|refusal| refusal.reason)
+    admission
+        .verdict
+        .as_ref()
+        .err()
+        .map(|refusal| refusal.reason)
 }
 
 #[test]
 fn every_path_takes_its_method_and_no_other() {
     let operations = OperationKind::ALL.map(Endpoint::Operation);
-    let endpoints = [Endpoint::Rpc, Endpoint::Ready].into_iter().chain(operations).map(Some);
+    let endpoints = [Endpoint::Rpc, Endpoint::Ready]
+        .into_iter()
+        .chain(operations)
+        .map(Some);
     for endpoint in endpoints.chain([None]) {
         let path = &*format!("/{}", endpoint.map_or("healthz", Endpoint::name));
         for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "get", ""] {
             let admission = admit(method, path, &good());
             let gets = matches!(path, "/readyz" | "/healthz");
-            let ok = if gets { matches!(method, "GET" | "HEAD") } else { method == "POST" };
+            let ok = if gets {
+                matches!(method, "GET" | "HEAD")
+            } else {
+                method == "POST"
+            };
             let expected = (!ok).then_some(WrongHttpMethod);
             assert_eq!(refused(&admission), expected, "{method} {path}");
             assert_eq!(Endpoint::at(path.as_bytes()), endpoint, "{method} {path}");
@@ -54,7 +69,17 @@ fn every_path_takes_its_method_and_no_other() {
             }
         }
     }
-    for path in ["/", "", "/RPC", "/rpc/", "/rpc?x", "//rpc", "/%72pc", "/mint-card/", "/metrics"] {
+    for path in [
+        "/",
+        "",
+        "/RPC",
+        "/rpc/",
+        "/rpc?x",
+        "//rpc",
+        "/%72pc",
+        "/mint-card/",
+        "/metrics",
+    ] {
         let admission = admit("POST", path, &good());
         assert_eq!(
             (refused(&admission), Endpoint::at(path.as_bytes())),
@@ -66,14 +91,23 @@ fn every_path_takes_its_method_and_no_other() {
 
 #[test]
 fn only_the_route_is_judged_before_the_token() {
-    let wrong = [("content-type", "text/plain"), ("content-length", "99999999")];
+    let wrong = [
+        ("content-type", "text/plain"),
+        ("content-length", "99999999"),
+    ];
     for path in ["/rpc", "/register"] {
         let admission = admit("POST", path, &wrong);
         assert_eq!(refused(&admission), Some(Unauthorized), "{path}");
-        assert_eq!(admission.rate_limit, None, "the limit is for holders of a token: {path}");
+        assert_eq!(
+            admission.rate_limit, None,
+            "the limit is for holders of a token: {path}"
+        );
     }
     assert_eq!(refused(&admit("GET", "/readyz", &[])), Some(Unauthorized));
-    assert!(matches!(admit("GET", "/healthz", &[]).verdict, Ok(Admitted::Health)));
+    assert!(matches!(
+        admit("GET", "/healthz", &[]).verdict,
+        Ok(Admitted::Health)
+    ));
     assert_eq!(
         refused(&admit("POST", "/nothing", &[])),
         Some(NotFound),
@@ -84,7 +118,9 @@ fn only_the_route_is_judged_before_the_token() {
 
 #[test]
 fn every_wrong_token_gets_the_same_refusal() {
-    let [host, good_token, kind, length] = good()[..] else { panic!("four fields") };
+    let [host, good_token, kind, length] = good()[..] else {
+        panic!("four fields")
+    };
     let mut messages = Vec::new();
     for token in [
         None,
@@ -93,7 +129,9 @@ fn every_wrong_token_gets_the_same_refusal() {
         Some(("authorization", "Basic 0123456789abcdef0123456789abcdef")),
     ] {
         let fields: Vec<_> = [host, kind, length].into_iter().chain(token).collect();
-        let refusal = admit("POST", "/rpc", &fields).verdict.expect_err("no token");
+        let refusal = admit("POST", "/rpc", &fields)
+            .verdict
+            .expect_err("no token");
         assert_eq!(refusal.reason, Unauthorized, "{token:?}");
         messages.push(refusal.message);
     }
@@ -112,7 +150,12 @@ fn a_good_token_is_never_refused_for_failures() {
     let headers = headers(&good());
     let (limiter, head) = (limiter(10), head("POST", "/rpc", &headers));
     let counted = |_| panic!("a good token is no failure");
-    assert!(policy().admit(&head, &limiter, Millis(0), counted, |_| Some(())).verdict.is_ok());
+    assert!(
+        policy()
+            .admit(&head, &limiter, Millis(0), counted, |_| Some(()))
+            .verdict
+            .is_ok()
+    );
 }
 
 /// Decides nothing at once.
@@ -133,7 +176,9 @@ impl Limiter for Undecided {
 #[test]
 fn a_pending_check_leaves_with_its_ticket() {
     let failed = |_| RateCheck::Pending("a wrong token");
-    let [host, token, ..] = good()[..] else { panic!("four fields") };
+    let [host, token, ..] = good()[..] else {
+        panic!("four fields")
+    };
     for (fields, verdict, ticket) in [
         (good(), None, "a request"),
         (vec![host, token], Some(UnsupportedMediaType), "a request"),
@@ -142,14 +187,21 @@ fn a_pending_check_leaves_with_its_ticket() {
         let headers = headers(&fields);
         let head = head("POST", "/rpc", &headers);
         let admission = policy().admit(&head, &Undecided, Millis(0), failed, |_| Some(()));
-        assert_eq!(admission.rate_limit, Some(RateCheck::Pending(ticket)), "{fields:?}");
+        assert_eq!(
+            admission.rate_limit,
+            Some(RateCheck::Pending(ticket)),
+            "{fields:?}"
+        );
         assert_eq!(refused(&admission), verdict, "{fields:?}");
     }
 }
 
 #[test]
 fn the_rate_is_judged_before_the_headers() {
-    let wrong: Vec<_> = good().into_iter().filter(|(name, _)| *name != "content-type").collect();
+    let wrong: Vec<_> = good()
+        .into_iter()
+        .filter(|(name, _)| *name != "content-type")
+        .collect();
     let headers = headers(&wrong);
     let (limiter, head, policy) = (limiter(2), head("POST", "/rpc", &headers), policy());
     let failed = |_| status(true);
@@ -158,7 +210,11 @@ fn the_rate_is_judged_before_the_headers() {
     assert_eq!(refused(&admit(None)), Some(TooManyInFlight));
     let third = admit(Some(()));
     assert_eq!(refused(&third), Some(RateLimited));
-    assert!(third.rate_limit.is_some_and(|RateCheck::Decided(status)| !status.admitted));
+    assert!(
+        third
+            .rate_limit
+            .is_some_and(|RateCheck::Decided(status)| !status.admitted)
+    );
 }
 
 #[test]
@@ -170,24 +226,59 @@ fn the_headers_must_fit_a_json_body() {
     for (fields, expected) in [
         (good(), None),
         (without("", ("expect", "100-continue")), None),
-        (without("", ("expect", "a miracle")), Some(ExpectationFailed)),
-        (without("content-type", ("content-type", "application/json; charset=utf-8")), None),
+        (
+            without("", ("expect", "a miracle")),
+            Some(ExpectationFailed),
+        ),
+        (
+            without(
+                "content-type",
+                ("content-type", "application/json; charset=utf-8"),
+            ),
+            None,
+        ),
         (
             without("content-type", ("content-type", "application/vnd.api+json")),
             Some(UnsupportedMediaType),
         ),
-        (without("content-type", ("content-type", "text/plain")), Some(UnsupportedMediaType)),
-        (without("", ("content-encoding", "gzip")), Some(UnsupportedEncoding)),
-        (without("", ("transfer-encoding", "chunked")), Some(ConflictingFraming)),
+        (
+            without("content-type", ("content-type", "text/plain")),
+            Some(UnsupportedMediaType),
+        ),
+        (
+            without("", ("content-encoding", "gzip")),
+            Some(UnsupportedEncoding),
+        ),
+        (
+            without("", ("transfer-encoding", "chunked")),
+            Some(ConflictingFraming),
+        ),
         (without("content-length", ("content-length", "65536")), None),
-        (without("content-length", ("content-length", "65537")), Some(BodyTooLarge)),
+        (
+            without("content-length", ("content-length", "65537")),
+            Some(BodyTooLarge),
+        ),
         (without("host", ("x", "")), Some(InvalidRequest)),
     ] {
-        assert_eq!(refused(&admit("POST", "/register", &fields)), expected, "{fields:?}");
+        assert_eq!(
+            refused(&admit("POST", "/register", &fields)),
+            expected,
+            "{fields:?}"
+        );
     }
-    let [host, token, ..] = good()[..] else { panic!("four fields") };
-    assert_eq!(refused(&admit("GET", "/readyz", &[host, token])), None, "no body, no type");
-    assert_eq!(refused(&admit("GET", "/readyz", &[token])), Some(InvalidRequest), "no host");
+    let [host, token, ..] = good()[..] else {
+        panic!("four fields")
+    };
+    assert_eq!(
+        refused(&admit("GET", "/readyz", &[host, token])),
+        None,
+        "no body, no type"
+    );
+    assert_eq!(
+        refused(&admit("GET", "/readyz", &[token])),
+        Some(InvalidRequest),
+        "no host"
+    );
 }
 
 #[test]
@@ -205,13 +296,17 @@ fn an_idempotency_key_is_one_visible_field() {
         (&["ä"][..], Err(InvalidRequest)),
         (&["a", "a"][..], Err(InvalidRequest)),
     ] {
-        let fields: Vec<_> =
-            good().into_iter().chain(keys.iter().map(|key| ("idempotency-key", *key))).collect();
+        let fields: Vec<_> = good()
+            .into_iter()
+            .chain(keys.iter().map(|key| ("idempotency-key", *key)))
+            .collect();
         let verdict = admit("POST", "/mint-card", &fields).verdict;
-        let key = verdict.map_err(|refusal| refusal.reason).map(|admitted| match admitted {
-            Admitted::Call(pending) => pending.call.idempotency_key,
-            other => panic!("{other:?} is no call"),
-        });
+        let key = verdict
+            .map_err(|refusal| refusal.reason)
+            .map(|admitted| match admitted {
+                Admitted::Call(pending) => pending.call.idempotency_key,
+                other => panic!("{other:?} is no call"),
+            });
         assert_eq!(key, expected.map(|key| key.map(str::to_owned)), "{keys:?}");
     }
 }

@@ -18,7 +18,9 @@ fn judge(kind: OperationKind, body: &str) -> Result<OperationPermit, Refusal> {
 }
 
 fn reason(kind: OperationKind, body: &Value) -> Result<(), Reason> {
-    judge(kind, &body.to_string()).map(drop).map_err(|refusal| refusal.reason)
+    judge(kind, &body.to_string())
+        .map(drop)
+        .map_err(|refusal| refusal.reason)
 }
 
 /// A good body of each.
@@ -66,13 +68,27 @@ fn a_good_body_is_understood() {
         &good(OperationKind::VerificationAttest).to_string(),
     );
     let attest = attest.expect("it is good");
-    let Operation::VerificationAttest(attest) = attest.operation() else { panic!("{attest:?}") };
-    assert_eq!((attest.assurance_level, attest.expires_at), (3, 1_927_854_306));
+    let Operation::VerificationAttest(attest) = attest.operation() else {
+        panic!("{attest:?}")
+    };
+    assert_eq!(
+        (attest.assurance_level, attest.expires_at),
+        (3, 1_927_854_306)
+    );
     assert_eq!(attest.assurance_type.felt(), hex("0x4b5943"));
-    let mint = judge(OperationKind::MintCard, &good(OperationKind::MintCard).to_string());
+    let mint = judge(
+        OperationKind::MintCard,
+        &good(OperationKind::MintCard).to_string(),
+    );
     let mint = mint.expect("it is good");
-    let Operation::MintCard(mint) = mint.operation() else { panic!("{mint:?}") };
-    assert_eq!(mint.card_id.felts(), [Felt::ZERO, Felt::from(1_u64)], "2^128");
+    let Operation::MintCard(mint) = mint.operation() else {
+        panic!("{mint:?}")
+    };
+    assert_eq!(
+        mint.card_id.felts(),
+        [Felt::ZERO, Felt::from(1_u64)],
+        "2^128"
+    );
     for kind in OperationKind::ALL {
         let permit = judge(kind, &good(kind).to_string()).expect("it is good");
         assert_eq!(permit.operation().kind(), kind);
@@ -93,22 +109,45 @@ fn members_are_exactly_those_of_the_operation() {
             assert_eq!(refusal.is_some(), needed, "{kind:?} without {name}");
             if let Some(refusal) = refusal {
                 assert_eq!(refusal.reason, InvalidRequest, "{kind:?} without {name}");
-                assert!(refusal.message.contains(name.as_str()), "{refusal:?} names {name}");
+                assert!(
+                    refusal.message.contains(name.as_str()),
+                    "{refusal:?} names {name}"
+                );
             }
             let first = name.as_bytes()[0];
             let escaped = format!("\\u00{first:02x}{}", &name[1..]);
             let twice = text.replacen('{', &format!("{{\"{escaped}\":{},", members[name]), 1);
             let refusal = judge(kind, &twice).expect_err("twice");
             assert_eq!(refusal.reason, InvalidRequest, "{kind:?} with {name} twice");
-            assert!(refusal.message.contains(name.as_str()), "{refusal:?} names {name}");
-            for value in [json!(null), json!(true), json!(-1), json!(1.5), json!([]), json!({})] {
+            assert!(
+                refusal.message.contains(name.as_str()),
+                "{refusal:?} names {name}"
+            );
+            for value in [
+                json!(null),
+                json!(true),
+                json!(-1),
+                json!(1.5),
+                json!([]),
+                json!({}),
+            ] {
                 let refusal = judge(kind, &with(kind, name, value.clone()).to_string());
                 let refusal = refusal.expect_err("another type");
-                assert_eq!(refusal.reason, InvalidRequest, "{kind:?} with {name}: {value}");
-                assert!(refusal.message.contains(name.as_str()), "{refusal:?} names {name}");
+                assert_eq!(
+                    refusal.reason, InvalidRequest,
+                    "{kind:?} with {name}: {value}"
+                );
+                assert!(
+                    refusal.message.contains(name.as_str()),
+                    "{refusal:?} names {name}"
+                );
             }
         }
-        assert_eq!(reason(kind, &with(kind, "more", 1)), Err(InvalidRequest), "{kind:?}");
+        assert_eq!(
+            reason(kind, &with(kind, "more", 1)),
+            Err(InvalidRequest),
+            "{kind:?}"
+        );
         for (body, expected) in [
             (format!("[{text}]"), Batch),
             ("[]".into(), Batch),
@@ -119,7 +158,11 @@ fn members_are_exactly_those_of_the_operation() {
             (format!("\u{feff}{text}"), ParseError),
         ] {
             let refusal = judge(kind, &body).expect_err("no object");
-            assert_eq!((refusal.reason, refusal.id), (expected, None), "{kind:?}: {body}");
+            assert_eq!(
+                (refusal.reason, refusal.id),
+                (expected, None),
+                "{kind:?}: {body}"
+            );
         }
     }
 }
@@ -140,24 +183,114 @@ fn a_value_never_accepted_has_its_reason() {
         (Register, "account", json!("0x1"), AddressMismatch),
         (Register, "public_key", json!("0x0"), PublicKeyInvalid),
         (FaucetDrip, "recipient", json!("0x1"), AddressMismatch),
-        (RecoveryPropose, "new_account", json!("0x1"), AddressMismatch),
-        (RecoveryPropose, "new_public_key", json!("0x0"), PublicKeyInvalid),
-        (RecoveryExecute, "identity", json!("0x0"), ArgumentNotAllowed),
-        (VerificationAttest, "attestation_id", json!("0x0"), ArgumentNotAllowed),
-        (VerificationAttest, "assurance_type", json!("kyc"), AssuranceNotAllowed),
-        (VerificationAttest, "assurance_type", json!(""), InvalidRequest),
-        (VerificationAttest, "assurance_type", json!(long), InvalidRequest),
-        (VerificationAttest, "assurance_level", json!(2), AssuranceNotAllowed),
-        (VerificationAttest, "assurance_level", json!(0), AssuranceNotAllowed),
-        (VerificationAttest, "assurance_level", json!(259), AssuranceNotAllowed),
-        (VerificationAttest, "assurance_level", json!("3"), InvalidRequest),
-        (VerificationAttest, "expires_at", json!("2030-01-01T00:00:00Z"), ArgumentNotAllowed),
-        (VerificationAttest, "expires_at", json!("1969-12-31T23:59:59Z"), ArgumentNotAllowed),
-        (VerificationAttest, "expires_at", json!("2031-01-01"), InvalidRequest),
-        (VerificationAttest, "expires_at", json!("2031-01-01T00:00:00"), InvalidRequest),
-        (VerificationAttest, "expires_at", json!("2031-02-30T00:00:00Z"), InvalidRequest),
-        (VerificationAttest, "expires_at", json!("1927854306"), InvalidRequest),
-        (VerificationRevoke, "reason", json!("line\n"), InvalidRequest),
+        (
+            RecoveryPropose,
+            "new_account",
+            json!("0x1"),
+            AddressMismatch,
+        ),
+        (
+            RecoveryPropose,
+            "new_public_key",
+            json!("0x0"),
+            PublicKeyInvalid,
+        ),
+        (
+            RecoveryExecute,
+            "identity",
+            json!("0x0"),
+            ArgumentNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "attestation_id",
+            json!("0x0"),
+            ArgumentNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "assurance_type",
+            json!("kyc"),
+            AssuranceNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "assurance_type",
+            json!(""),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "assurance_type",
+            json!(long),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "assurance_level",
+            json!(2),
+            AssuranceNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "assurance_level",
+            json!(0),
+            AssuranceNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "assurance_level",
+            json!(259),
+            AssuranceNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "assurance_level",
+            json!("3"),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("2030-01-01T00:00:00Z"),
+            ArgumentNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("1969-12-31T23:59:59Z"),
+            ArgumentNotAllowed,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("2031-01-01"),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("2031-01-01T00:00:00"),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("2031-02-30T00:00:00Z"),
+            InvalidRequest,
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("1927854306"),
+            InvalidRequest,
+        ),
+        (
+            VerificationRevoke,
+            "reason",
+            json!("line\n"),
+            InvalidRequest,
+        ),
         (MintCard, "recipient", json!(card), ArgumentNotAllowed),
         (MintCard, "card_id", json!("0x1x"), InvalidRequest),
         (MintCard, "card_id", json!("-1"), InvalidRequest),
@@ -165,7 +298,12 @@ fn a_value_never_accepted_has_its_reason() {
         (SubmitUsership, "epoch", json!(21), EpochOutOfRange),
         (SubmitUsership, "epoch", json!("10"), InvalidRequest),
         (SubmitUsership, "units", json!("0"), ArgumentNotAllowed),
-        (SubmitUsership, "units", json!("340282366920938463463374607431768211456"), InvalidRequest),
+        (
+            SubmitUsership,
+            "units",
+            json!("340282366920938463463374607431768211456"),
+            InvalidRequest,
+        ),
     ] {
         assert_eq!(
             reason(kind, &with(kind, member, value.clone())),
@@ -174,25 +312,53 @@ fn a_value_never_accepted_has_its_reason() {
         );
     }
     for (kind, member, value) in [
-        (VerificationAttest, "assurance_type", json!("age \"18\\21\"")),
-        (VerificationAttest, "expires_at", json!("2030-01-01T00:00:01Z")),
-        (VerificationAttest, "expires_at", json!("9999-12-31T23:59:59Z")),
+        (
+            VerificationAttest,
+            "assurance_type",
+            json!("age \"18\\21\""),
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("2030-01-01T00:00:01Z"),
+        ),
+        (
+            VerificationAttest,
+            "expires_at",
+            json!("9999-12-31T23:59:59Z"),
+        ),
         (SubmitUsership, "epoch", json!(20)),
-        (SubmitUsership, "units", json!("0xffffffffffffffffffffffffffffffff")),
+        (
+            SubmitUsership,
+            "units",
+            json!("0xffffffffffffffffffffffffffffffff"),
+        ),
         (MintCard, "card_id", json!("0")),
     ] {
-        assert_eq!(reason(kind, &with(kind, member, value.clone())), Ok(()), "{member} {value}");
+        assert_eq!(
+            reason(kind, &with(kind, member, value.clone())),
+            Ok(()),
+            "{member} {value}"
+        );
     }
 }
 
 #[test]
 fn an_account_of_another_class_has_another_address() {
     let account_class = hex("0x1");
-    let other = RelayPolicy { account_class, ..policy() };
+    let other = RelayPolicy {
+        account_class,
+        ..policy()
+    };
     let body = good(OperationKind::Register);
     let endpoint = Endpoint::Operation(OperationKind::Register);
-    let refusal = other.inspect(endpoint, body.to_string().as_bytes(), NOW).map(drop);
-    assert_eq!(refusal.map_err(|refusal| refusal.reason), Err(AddressMismatch));
+    let refusal = other
+        .inspect(endpoint, body.to_string().as_bytes(), NOW)
+        .map(drop);
+    assert_eq!(
+        refusal.map_err(|refusal| refusal.reason),
+        Err(AddressMismatch)
+    );
     assert_ne!(account_address(key().public_key(), account_class), sender());
     assert_eq!(account_address(key().public_key(), hex(CLASS)), sender());
 }
@@ -203,11 +369,16 @@ fn the_confirmation_of_v2_is_parsed_only() {
         (json!({"confirm": PHRASE}), true),
         (json!({}), false),
         (json!({"confirm": ""}), false),
-        (json!({"confirm": "activate permanent v2 verification"}), false),
+        (
+            json!({"confirm": "activate permanent v2 verification"}),
+            false,
+        ),
         (json!({"confirm": format!("{PHRASE} ")}), false),
     ] {
         let permit = judge(OperationKind::RequireV2, &body.to_string()).expect("it is well-formed");
-        let Operation::RequireV2(require) = permit.operation() else { panic!("{permit:?}") };
+        let Operation::RequireV2(require) = permit.operation() else {
+            panic!("{permit:?}")
+        };
         assert_eq!(require.confirmed, expected, "{body}");
     }
 }
@@ -255,7 +426,10 @@ fn the_canonical_form_parses_to_the_same() {
         &good(OperationKind::VerificationAttest).to_string(),
     );
     let canonical = attest.expect("it is good").canonical();
-    assert!(canonical.contains(r#""expires_at":"2031-02-03T03:05:06Z""#), "{canonical}");
+    assert!(
+        canonical.contains(r#""expires_at":"2031-02-03T03:05:06Z""#),
+        "{canonical}"
+    );
 }
 
 proptest! {

@@ -63,11 +63,18 @@ pub(crate) fn sender() -> Felt {
 
 /// Its state on the chain.
 pub(crate) fn account() -> Account {
-    Account { class_hash: hex(CLASS), public_key: key().public_key() }
+    Account {
+        class_hash: hex(CLASS),
+        public_key: key().public_key(),
+    }
 }
 
 pub(crate) fn call(to: Felt, entrypoint: &str, args: &[Felt]) -> Call {
-    Call { to, selector: selector(entrypoint), args: args.to_vec() }
+    Call {
+        to,
+        selector: selector(entrypoint),
+        args: args.to_vec(),
+    }
 }
 
 pub(crate) fn felts(numbers: &[u64]) -> Vec<Felt> {
@@ -75,7 +82,11 @@ pub(crate) fn felts(numbers: &[u64]) -> Vec<Felt> {
 }
 
 pub(crate) fn bounds() -> Bounds {
-    Bounds { l1_gas: (0, 1_000), l1_data_gas: (1_008, 1_000), l2_gas: (8_500_440, 1_500_000_000) }
+    Bounds {
+        l1_gas: (0, 1_000),
+        l1_data_gas: (1_008, 1_000),
+        l2_gas: (8_500_440, 1_500_000_000),
+    }
 }
 
 /// Burns a card.
@@ -84,7 +95,12 @@ pub(crate) fn burn() -> Call {
 }
 
 pub(crate) fn invoke(calls: Vec<Call>) -> Transaction {
-    let invoke = Invoke { sender: sender(), calls, nonce: Felt::from(3_u64), bounds: bounds() };
+    let invoke = Invoke {
+        sender: sender(),
+        calls,
+        nonce: Felt::from(3_u64),
+        bounds: bounds(),
+    };
     invoke.into()
 }
 

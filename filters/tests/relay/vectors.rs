@@ -9,9 +9,13 @@ use std::fs;
 use std::path::Path;
 
 fn vectors(name: &str) -> Vec<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/vectors")
+        .join(name);
     let text = fs::read_to_string(path).expect("the vectors are committed");
-    text.lines().map(|line| serde_json::from_str(line).expect("a vector is JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a vector is JSON"))
+        .collect()
 }
 
 fn text<'a>(vector: &'a Value, member: &str) -> &'a str {
@@ -21,7 +25,10 @@ fn text<'a>(vector: &'a Value, member: &str) -> &'a str {
 fn judge<'a>(vector: &Value, body: &'a [u8]) -> Result<TransactionPermit<'a>, Refusal> {
     let policy = policy();
     let public_key = hex(text(vector, "public_key"));
-    let account = Account { class_hash: hex(CLASS), public_key };
+    let account = Account {
+        class_hash: hex(CLASS),
+        public_key,
+    };
     match policy.inspect(Endpoint::Rpc, body, NOW)? {
         Inspected::Transaction(unverified) => {
             // a deployment has shown its key already
@@ -56,12 +63,18 @@ fn real_transactions_have_the_node_s_hash() {
 fn written_transactions_are_judged_the_same() {
     for vector in vectors("writes.ndjson") {
         let what = text(&vector, "what");
-        let Ok(permit) = judge(&vector, text(&vector, "body").as_bytes()) else { continue };
+        let Ok(permit) = judge(&vector, text(&vector, "body").as_bytes()) else {
+            continue;
+        };
         let (id, method, params) = (permit.id().as_str(), permit.method(), permit.params());
         let again =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
         let again = judge(&vector, again.as_bytes()).expect(what);
-        assert_eq!((again.hash(), again.calls()), (permit.hash(), permit.calls()), "{what}");
+        assert_eq!(
+            (again.hash(), again.calls()),
+            (permit.hash(), permit.calls()),
+            "{what}"
+        );
         assert_eq!(again.params(), params, "{what}");
     }
 }
@@ -72,7 +85,10 @@ fn a_declaration_has_the_node_s_hash() {
         let bound = |resource: &str| {
             let number = |member| hex(text(&vector["bounds"][resource], member));
             let (amount, price) = (number("max_amount"), number("max_price_per_unit"));
-            (amount.to_u64().expect("64 bits"), price.to_u128().expect("128 bits"))
+            (
+                amount.to_u64().expect("64 bits"),
+                price.to_u128().expect("128 bits"),
+            )
         };
         let transaction = Transaction::from(Declare {
             sender: hex(text(&vector, "sender")),
@@ -86,6 +102,9 @@ fn a_declaration_has_the_node_s_hash() {
                 l2_gas: bound("l2_gas"),
             },
         });
-        assert_eq!(transaction.hash(policy().chain_id), hex(text(&vector, "hash")));
+        assert_eq!(
+            transaction.hash(policy().chain_id),
+            hex(text(&vector, "hash"))
+        );
     }
 }

@@ -74,7 +74,12 @@ impl Tables {
         };
         let of_epoch = self.bindings.iter().filter(|(epoch, _)| epoch == slot.0);
         let found = of_epoch.map(|(_, pair)| pair).filter(of);
-        found.map(|pair| Bound { pair: *pair, is_held: is_held(pair) }).collect()
+        found
+            .map(|pair| Bound {
+                pair: *pair,
+                is_held: is_held(pair),
+            })
+            .collect()
     }
 
     fn rebind(&mut self, epoch: &str, changes: &[Rebinding]) {
@@ -106,7 +111,9 @@ impl Tables {
         let slot = (new.epoch, new.signer, new.nonce);
         let window = Window::new(now_us, length_us);
         let binds = |it: &&Intent| !(it.slot() == slot && it.state == IntentState::Displaced);
-        let all = self.of_epoch(new.epoch).filter(|it| window.counts(it.created_us));
+        let all = self
+            .of_epoch(new.epoch)
+            .filter(|it| window.counts(it.created_us));
         let mut paying: Vec<_> = all.filter(|it| pays(it)).filter(binds).collect();
         paying.sort_by_key(|it| std::cmp::Reverse((it.created_us, it.id)));
         paying
@@ -121,7 +128,9 @@ impl Tables {
         let cooldown = new.cooldown.filter(|_| new.subject.is_some());
         let last = cooldown.and_then(|cooldown| {
             let mut paying = self.paying(new, micros(cooldown), now_us).into_iter();
-            paying.find(|it| it.operation == new.operation && it.subject == new.subject).cloned()
+            paying
+                .find(|it| it.operation == new.operation && it.subject == new.subject)
+                .cloned()
         });
         let is_fact = |it: &&Intent| {
             it.slot() == slot
@@ -129,16 +138,23 @@ impl Tables {
                 || it.state.holds()
                     && (it.digest == new.digest || it.transaction_hash == new.transaction_hash)
         };
-        let drip_us = new.budgets.drips.filter(|limit| *limit > 0).and_then(|limit| {
-            let day = self.paying(new, DAY_US, now_us);
-            let mut drips = day.into_iter().filter(|it| it.operation == DRIP);
-            drips.nth(limit as usize - 1).map(|it| it.created_us)
-        });
+        let drip_us = new
+            .budgets
+            .drips
+            .filter(|limit| *limit > 0)
+            .and_then(|limit| {
+                let day = self.paying(new, DAY_US, now_us);
+                let mut drips = day.into_iter().filter(|it| it.operation == DRIP);
+                drips.nth(limit as usize - 1).map(|it| it.created_us)
+            });
         let pair = new.identity.zip(new.subject);
         let bound = pair.map(|(identity, subject)| self.bound(Some(identity), subject, slot));
         let minutes = self.fees(new.epoch, now_us);
         Facts {
-            epoch: self.agreement.as_ref().map(|agreement| agreement.epoch.clone()),
+            epoch: self
+                .agreement
+                .as_ref()
+                .map(|agreement| agreement.epoch.clone()),
             key,
             intents: self.of_epoch(new.epoch).filter(is_fact).cloned().collect(),
             last,
@@ -165,7 +181,11 @@ impl Tables {
         if let (Some(key), Some(id)) = (new.idempotency_key, link) {
             let named = (new.epoch.to_owned(), key.to_owned());
             self.set_link(
-                &RequestKey { named, operation: new.operation.to_owned(), digest: new.digest },
+                &RequestKey {
+                    named,
+                    operation: new.operation.to_owned(),
+                    digest: new.digest,
+                },
                 id,
             );
         }
@@ -183,8 +203,12 @@ impl Tables {
                 self.append(step.intent.id, step.intent.state);
             }
             self.intents.insert(step.intent.id, step.intent.clone());
-            let keys = self.keys.values_mut().filter(|key| key.intent == Some(step.intent.id));
-            keys.filter(|_| step.withdraws).for_each(|key| key.answer = None);
+            let keys = self
+                .keys
+                .values_mut()
+                .filter(|key| key.intent == Some(step.intent.id));
+            keys.filter(|_| step.withdraws)
+                .for_each(|key| key.answer = None);
         }
         let mut bound = Vec::new();
         for (identity, recipient) in steps.of_interest() {
@@ -205,18 +229,29 @@ impl Tables {
         let slot = self.of_epoch(&of.epoch).filter(|it| it.slot() == of.slot());
         let digests: BTreeSet<_> = slot.map(|it| it.digest).collect();
         let is_related = |it: &&Intent| it.slot() == of.slot() || digests.contains(&it.digest);
-        self.of_epoch(&of.epoch).filter(is_related).cloned().collect()
+        self.of_epoch(&of.epoch)
+            .filter(is_related)
+            .cloned()
+            .collect()
     }
 
     fn set_link(&mut self, key: &RequestKey, id: IntentId) {
         let token = self.keys.get(&key.named).and_then(|key| key.token);
-        self.keys.insert(key.named.clone(), Key { intent: Some(id), ..bare(key, token) });
+        self.keys.insert(
+            key.named.clone(),
+            Key {
+                intent: Some(id),
+                ..bare(key, token)
+            },
+        );
     }
 
     pub(crate) fn claim(&mut self, key: &RequestKey, token: ClaimToken) -> Claim {
         if let Some(stored) = self.keys.get(&key.named) {
             let linked = stored.intent.and_then(|id| self.intents.get(&id)).cloned();
-            return stored.clone().claimed(&key.operation, &key.digest, token, linked);
+            return stored
+                .clone()
+                .claimed(&key.operation, &key.digest, token, linked);
         }
         self.keys.insert(key.named.clone(), bare(key, Some(token)));
         Claim::New
@@ -248,12 +283,17 @@ impl Tables {
         let stored = self.keys.get_mut(&key.named);
         let stored = stored.filter(|stored| stored.is_of(&key.operation, &key.digest));
         let open = stored.filter(|stored| stored.intent == Some(id) && stored.answer.is_none());
-        open.map(|open| open.answer = Some((status, body.to_owned()))).is_some()
+        open.map(|open| open.answer = Some((status, body.to_owned())))
+            .is_some()
     }
 
     pub(crate) fn release(&mut self, key: &Named, token: ClaimToken) -> bool {
         let is_bare = |key: &&Key| key.intent.is_none() && key.answer.is_none();
-        let owned = self.keys.get(key).filter(is_bare).is_some_and(|key| key.token == Some(token));
+        let owned = self
+            .keys
+            .get(key)
+            .filter(is_bare)
+            .is_some_and(|key| key.token == Some(token));
         owned && self.keys.remove(key).is_some()
     }
 }
@@ -264,8 +304,16 @@ fn micros(duration: Duration) -> i64 {
 
 /// A key without an intent and an answer.
 fn bare(key: &RequestKey, token: Option<ClaimToken>) -> Key {
-    let RequestKey { operation, digest, .. } = key;
-    Key { operation: operation.clone(), digest: *digest, token, intent: None, answer: None }
+    let RequestKey {
+        operation, digest, ..
+    } = key;
+    Key {
+        operation: operation.clone(),
+        digest: *digest,
+        token,
+        intent: None,
+        answer: None,
+    }
 }
 
 fn as_sent(id: IntentId, new: &NewIntent<'_>, now_us: i64) -> Intent {

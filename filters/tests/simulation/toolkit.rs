@@ -36,12 +36,18 @@ enum Source {
 impl Chance {
     /// The choices of a seed.
     pub(crate) fn of_seed(seed: u64) -> Self {
-        Self { source: Source::Seed(seed), taken: Vec::new() }
+        Self {
+            source: Source::Seed(seed),
+            taken: Vec::new(),
+        }
     }
 
     /// These choices, and benign ones after them.
     pub(crate) fn of_list(choices: &[u32]) -> Self {
-        Self { source: Source::List(choices.iter().copied().collect()), taken: Vec::new() }
+        Self {
+            source: Source::List(choices.iter().copied().collect()),
+            taken: Vec::new(),
+        }
     }
 
     /// A number below `n`; 0 is benign.
@@ -109,7 +115,11 @@ pub(crate) fn explore_within(
             let fails = |list: &[u32]| run(&mut Chance::of_list(list)).violation.is_some();
             let choices = shrink(chance.taken, max_runs, fails);
             let outcome = run(&mut Chance::of_list(&choices));
-            return Err(Box::new(Failure { seed, choices, outcome }));
+            return Err(Box::new(Failure {
+                seed,
+                choices,
+                outcome,
+            }));
         }
     }
     Ok(())
@@ -152,15 +162,24 @@ pub(crate) fn shrink(
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, choices, outcome } = self;
-        let violation = outcome.violation.as_deref().unwrap_or("it passes when it is run again");
+        let Self {
+            seed,
+            choices,
+            outcome,
+        } = self;
+        let violation = outcome
+            .violation
+            .as_deref()
+            .unwrap_or("it passes when it is run again");
         writeln!(f, "seed {seed}: {violation}")?;
         writeln!(f, "choices: {choices:?}")?;
         let from = outcome.trace.len().saturating_sub(MAX_LINES - 3);
         if from > 0 {
             writeln!(f, "({from} events before)")?;
         }
-        outcome.trace[from..].iter().try_for_each(|line| writeln!(f, "{line}"))
+        outcome.trace[from..]
+            .iter()
+            .try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
@@ -170,9 +189,15 @@ fn a_failure_shrinks_to_what_it_needs() {
     let run = |chance: &mut Chance| {
         let drawn: Vec<u32> = (0..200).map(|_| chance.choose(9)).collect();
         let violation = fails(&drawn).then(|| "two are large".to_owned());
-        Outcome { violation, trace: drawn.iter().map(u32::to_string).collect() }
+        Outcome {
+            violation,
+            trace: drawn.iter().map(u32::to_string).collect(),
+        }
     };
     let failure = explore_within(MAX_RUNS, 0..9, run).unwrap_err();
     assert_eq!(failure.choices.len(), 2, "{failure}");
-    assert!(failure.to_string().lines().count() <= MAX_LINES, "it is short");
+    assert!(
+        failure.to_string().lines().count() <= MAX_LINES,
+        "it is short"
+    );
 }

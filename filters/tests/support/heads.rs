@@ -23,5 +23,12 @@ pub(crate) fn headers(fields: &[(&str, &str)]) -> HeaderMap {
 pub(crate) fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
     let peer = Some([192, 0, 2, 1].into());
     let (version, target, raw) = (Version::HTTP_11, target.as_bytes(), &b""[..]);
-    Head { method, target, version, headers, raw, peer }
+    Head {
+        method,
+        target,
+        version,
+        headers,
+        raw,
+        peer,
+    }
 }

@@ -8,7 +8,11 @@
 //! The functions are those of `libz-rs-sys`. Only [`z_stream`] is another type: there its callbacks
 //! are optional.
 
-#![expect(non_snake_case, clippy::too_many_arguments, reason = "the functions of zlib.h")]
+#![expect(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "the functions of zlib.h"
+)]
 
 use libz_rs_sys::{Bytef, alloc_func, free_func, internal_state, uLong, voidpf};
 pub use libz_rs_sys::{

@@ -93,7 +93,13 @@ fn escaped(text: &str) -> String {
 }
 
 fn document(target: &[u8]) -> Option<Reply> {
-    let target = if target == OPENRPC.as_bytes() { b"/docs/openrpc/gateway.json" } else { target };
-    let found = DOCUMENTS.iter().find(|document| document.path.as_bytes() == target)?;
+    let target = if target == OPENRPC.as_bytes() {
+        b"/docs/openrpc/gateway.json"
+    } else {
+        target
+    };
+    let found = DOCUMENTS
+        .iter()
+        .find(|document| document.path.as_bytes() == target)?;
     Some(Reply::new(200, found.media_type, found.text))
 }

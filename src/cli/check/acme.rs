@@ -35,17 +35,29 @@ fn ordered(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
 /// Whether an authority can reach a port that answers challenges.
 pub(super) fn check(config: &Config, report: &mut Report) {
     let Some(acme) = &config.acme else { return };
-    let keys: Vec<_> = ordered(config).map(|(surface, _)| surface.listen_key()).collect();
+    let keys: Vec<_> = ordered(config)
+        .map(|(surface, _)| surface.listen_key())
+        .collect();
     let has = |listen: &Listen, wanted| matches!(listen, Listen::Tcp(at) if at.port() == wanted);
-    let mut listeners = config.listeners().filter(|(key, _)| keys.iter().any(|of| of == key));
+    let mut listeners = config
+        .listeners()
+        .filter(|(key, _)| keys.iter().any(|of| of == key));
     let is_open = listeners.any(|(_, listen)| has(listen, 443))
-        || acme.http_address.as_ref().is_some_and(|listen| has(listen, 80));
+        || acme
+            .http_address
+            .as_ref()
+            .is_some_and(|listen| has(listen, 80));
     if keys.is_empty() || is_open {
         return;
     }
     let message = "an authority connects to port 443 of a domain, or to port 80 with \
                    tls.acme.http_address: forward one of them to its listener here";
-    report.add(Finding::new(Kind::Authority, "tls.acme", Status::Note, message));
+    report.add(Finding::new(
+        Kind::Authority,
+        "tls.acme",
+        Status::Note,
+        message,
+    ));
 }
 
 /// Requests the directory, and resolves the domains.
@@ -71,14 +83,19 @@ async fn resolve(domain: &str, key: &str) -> Finding {
         return Finding::failed(Kind::Authority, key, message);
     }
     let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-    let message = format!("{domain} is {}; is that this machine?", addresses.join(", "));
+    let message = format!(
+        "{domain} is {}; is that this machine?",
+        addresses.join(", ")
+    );
     Finding::ok(Kind::Authority, key, message)
 }
 
 async fn directory(acme: &AcmeConfig, roots: Roots, report: &mut Report) {
     const KEY: &str = "tls.acme.directory";
     let url = &acme.directory;
-    let request = Request::get(url).body(Bytes::new()).map_err(|error| error.to_string());
+    let request = Request::get(url)
+        .body(Bytes::new())
+        .map_err(|error| error.to_string());
     let answer = match request {
         Ok(request) => fetch::exchange(request, roots, TIMEOUT).await,
         Err(error) => Err(error),
@@ -89,7 +106,11 @@ async fn directory(acme: &AcmeConfig, roots: Roots, report: &mut Report) {
             report.add(Finding::ok(Kind::Authority, KEY, format!("{url} answers")));
             report.add(clock(&answer, now));
         }
-        Err(why) => report.add(Finding::failed(Kind::Authority, KEY, format!("{url}: {why}"))),
+        Err(why) => report.add(Finding::failed(
+            Kind::Authority,
+            KEY,
+            format!("{url}: {why}"),
+        )),
     }
 }
 
@@ -97,14 +118,20 @@ fn read(answer: &Response<Bytes>) -> Result<(), String> {
     let directory = serde_json::from_slice::<Directory>(answer.body());
     match directory {
         Ok(_) if answer.status() == 200 => Ok(()),
-        _ => Err(format!("status {}, and no directory of ACME", answer.status().as_u16())),
+        _ => Err(format!(
+            "status {}, and no directory of ACME",
+            answer.status().as_u16()
+        )),
     }
 }
 
 /// Whether the clock agrees with the authority's: otherwise a new certificate is not valid yet.
 fn clock(answer: &Response<Bytes>, now: SystemTime) -> Finding {
     const SUBJECT: &str = "clock";
-    let date = answer.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = answer
+        .headers()
+        .get(header::DATE)
+        .and_then(|date| date.to_str().ok());
     let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else {
         return Finding::new(
             Kind::Authority,
@@ -138,8 +165,14 @@ mod tests {
         for (now, expected) in [
             (at, "it agrees with the authority's"),
             (at + LARGEST_ERROR, "it agrees with the authority's"),
-            (at + Duration::from_secs(3_600), "it is 1h ahead of the authority's: "),
-            (at - Duration::from_secs(86_400), "it is 1d behind the authority's: "),
+            (
+                at + Duration::from_secs(3_600),
+                "it is 1h ahead of the authority's: ",
+            ),
+            (
+                at - Duration::from_secs(86_400),
+                "it is 1d behind the authority's: ",
+            ),
         ] {
             let found = serde_json::to_string(&clock(&answer, now)).expect("a finding");
             assert!(found.contains(expected), "{found}");

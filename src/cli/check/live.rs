@@ -23,18 +23,29 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
     for url in config.node.url.iter() {
         let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
         // which chain it has is checked later
-        let config = NodeConfig { url: urls, chain_id: None, ..config.node.clone() };
+        let config = NodeConfig {
+            url: urls,
+            chain_id: None,
+            ..config.node.clone()
+        };
         let node = load(&config, Arc::default());
         let chain = Chain(NodeClient::new(&config, &node, MemoryPool::new(MAX_ANSWER)));
         for method in [Method::SpecVersion, Method::ChainId] {
             report.add(ask(&chain.0, url, method).await);
         }
         if let Some(brand) = brand(&chain).await {
-            report.add(Finding::ok(Kind::Node, &url.shown(), format!("it is {brand}")));
+            report.add(Finding::ok(
+                Kind::Node,
+                &url.shown(),
+                format!("it is {brand}"),
+            ));
         }
     }
     // compared as replicas, for which the checks are stricter
-    let of_replicas = NodeConfig { mode: NodeMode::Replicas, ..config.node.clone() };
+    let of_replicas = NodeConfig {
+        mode: NodeMode::Replicas,
+        ..config.node.clone()
+    };
     if let Some(guard) = ChainGuard::new(&of_replicas, &load(&of_replicas, Arc::default())) {
         for (index, url) in config.node.url.iter().enumerate() {
             let url = url.shown();
@@ -100,7 +111,11 @@ pub(super) async fn store(
         if found.shares_sessions {
             report.add(Finding::new(Kind::Store, KEY, pooled, POOLED));
         } else {
-            report.add(Finding::ok(Kind::Store, KEY, "a connection has its session for itself"));
+            report.add(Finding::ok(
+                Kind::Store,
+                KEY,
+                "a connection has its session for itself",
+            ));
         }
         report.add(standbys(KEY, found));
     }
@@ -114,12 +129,18 @@ const POOLED: &str = "a pooler in transaction mode is in front of PostgreSQL, an
 
 fn standbys(key: &str, found: Topology) -> Finding {
     match found {
-        Topology { is_standby: true, .. } => {
+        Topology {
+            is_standby: true, ..
+        } => {
             let message = "it is a standby, and accepts no writes: name the primary";
             Finding::failed(Kind::Store, key, message)
         }
         Topology { standbys: 0, .. } => Finding::ok(Kind::Store, key, "no standby follows it"),
-        Topology { is_synchronous: true, standbys, .. } => {
+        Topology {
+            is_synchronous: true,
+            standbys,
+            ..
+        } => {
             let message = format!("commits wait for its standbys ({standbys})");
             Finding::ok(Kind::Store, key, message)
         }
@@ -149,7 +170,11 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     let config = settings.config.clone();
     let metrics = Arc::new(Metrics::default());
     let shared = load(node, Arc::clone(&metrics));
-    let chain = Chain(NodeClient::new(node, &shared, MemoryPool::new(16 * MAX_ANSWER)));
+    let chain = Chain(NodeClient::new(
+        node,
+        &shared,
+        MemoryPool::new(16 * MAX_ANSWER),
+    ));
     let pins = Arc::new(Pins::new(&config, keys));
     let running = Arc::new(Running::new(settings, &config.clients));
     let prover = Prover::new(pins, Arc::new(chain), running, None, metrics);
@@ -179,11 +204,14 @@ async fn ask(client: &NodeClient, url: &NodeUrl, method: Method) -> Finding {
         has_documents: false,
     };
     let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());
-    let permit =
-        policy.inspect(request.as_bytes()).expect("a call without parameters is permitted");
+    let permit = policy
+        .inspect(request.as_bytes())
+        .expect("a call without parameters is permitted");
     let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
     let start = Instant::now();
-    let answer = client.fetch(Call::new(request, start + client.timeout())).await;
+    let answer = client
+        .fetch(Call::new(request, start + client.timeout()))
+        .await;
     let url = url.shown();
     let name = method.name();
     let took = start.elapsed();
@@ -194,7 +222,11 @@ async fn ask(client: &NodeClient, url: &NodeUrl, method: Method) -> Finding {
         }
         Ok(answer) => {
             let error = String::from_utf8_lossy(&answer.payload);
-            Finding::failed(Kind::Node, &url, format!("{name}: the error {error} ({took:.0?})"))
+            Finding::failed(
+                Kind::Node,
+                &url,
+                format!("{name}: the error {error} ({took:.0?})"),
+            )
         }
         Err(error) => {
             let cause = client.status().failure_cause(0).unwrap_or_default();

@@ -83,9 +83,16 @@ fn mistakes(errors: &Errors, report: &mut Report) {
 }
 
 async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Report {
-    let Draft { config, mistakes: found } = draft;
+    let Draft {
+        config,
+        mistakes: found,
+    } = draft;
     match found {
-        Ok(()) => report.add(Finding::ok(Kind::Configuration, "configuration", "no mistakes")),
+        Ok(()) => report.add(Finding::ok(
+            Kind::Configuration,
+            "configuration",
+            "no mistakes",
+        )),
         Err(errors) => mistakes(errors, &mut report),
     }
     for warning in &config.warnings {
@@ -111,22 +118,34 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             if arguments.live && !config.is_for_one() {
                 // the relay holds session locks; the sidecar only needs a pooler with prepared
                 // statements
-                let pooled = if is_relay { Status::Failed } else { Status::Note };
+                let pooled = if is_relay {
+                    Status::Failed
+                } else {
+                    Status::Note
+                };
                 live::store(config, password, pooled, &mut report).await;
             }
         }
     }
-    let credentials = loaded.as_ref().and_then(|(_, secrets)| secrets.fleet.as_ref());
+    let credentials = loaded
+        .as_ref()
+        .and_then(|(_, secrets)| secrets.fleet.as_ref());
     if let Some((config, credentials)) = config.fleet.as_ref().zip(credentials)
         && !is_wrong("fleet.url")
     {
         // a start serves without it
-        let away = if arguments.live { Status::Failed } else { Status::Note };
+        let away = if arguments.live {
+            Status::Failed
+        } else {
+            Status::Note
+        };
         report.add(fleet(config, fleet::ping(config, credentials).await, away));
     }
     acme::check(config, &mut report);
     if arguments.live && found.is_ok() {
-        let roots = loaded.as_ref().and_then(|(_, secrets)| secrets.acme.clone());
+        let roots = loaded
+            .as_ref()
+            .and_then(|(_, secrets)| secrets.acme.clone());
         acme::check_live(config, roots.unwrap_or_default(), &mut report).await;
         let relay = loaded.and_then(|(loaded, secrets)| loaded.relay.zip(secrets.keys));
         live::check(config, relay, &mut report).await;
@@ -196,7 +215,11 @@ fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreErr
     let examined = match examined {
         Ok(examined) => examined,
         Err(error) => {
-            let remedy = if error.to_string().contains(POOLER) { BEHIND_POOLER } else { "" };
+            let remedy = if error.to_string().contains(POOLER) {
+                BEHIND_POOLER
+            } else {
+                ""
+            };
             let message = format!("cannot open the store: {url}: {error}{remedy}");
             return Finding::failed(Kind::Store, KEY, message);
         }

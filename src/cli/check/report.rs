@@ -93,12 +93,22 @@ impl Finding {
 
     /// A mistake or a warning of the configuration.
     pub(super) fn of_key(status: Status, error: &ConfigError) -> Self {
-        let finding = Self::new(Kind::Configuration, &error.key, status, error.message.clone());
+        let finding = Self::new(
+            Kind::Configuration,
+            &error.key,
+            status,
+            error.message.clone(),
+        );
         match &error.origin {
-            Origin::File { line, column } => {
-                Self { line: Some(*line), column: Some(*column), ..finding }
-            }
-            Origin::Variable(name) => Self { variable: Some(name.clone()), ..finding },
+            Origin::File { line, column } => Self {
+                line: Some(*line),
+                column: Some(*column),
+                ..finding
+            },
+            Origin::Variable(name) => Self {
+                variable: Some(name.clone()),
+                ..finding
+            },
             Origin::Absent => finding,
         }
     }
@@ -119,10 +129,14 @@ impl Finding {
             Status::Note => ("note", AnsiColor::Yellow),
         };
         let style = Style::new().fg_color(Some(colour.into()));
-        let Self { subject, message, .. } = self;
+        let Self {
+            subject, message, ..
+        } = self;
         let origin = self.origin();
         let line = format!("{subject:<26} {style}{verdict:<7}{style:#}");
-        let Some(found) = &self.found else { return writeln!(out, "{line} {origin}{message}") };
+        let Some(found) = &self.found else {
+            return writeln!(out, "{line} {origin}{message}");
+        };
         writeln!(out, "{line} {origin}expected {message}")?;
         writeln!(out, "{:<26} {:<7} found    {found}", "", "")
     }
@@ -183,6 +197,10 @@ impl Report {
             Format::Text => format!("{}: {ok} ok, {failed} failed, {notes} notes", self.config),
         };
         written("check", writeln!(io::stdout(), "{text}"))?;
-        Ok(if self.ok { ExitCode::SUCCESS } else { ExitCode::from(CHECK_FAILED) })
+        Ok(if self.ok {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(CHECK_FAILED)
+        })
     }
 }

@@ -16,7 +16,10 @@ const NAME: &str = "portcullis-attached";
 /// A command for a program that is killed when the thread that spawned it ends.
 pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.arg0(NAME).arg(std::process::id().to_string()).arg(program);
+    command
+        .arg0(NAME)
+        .arg(std::process::id().to_string())
+        .arg(program);
     command
 }
 

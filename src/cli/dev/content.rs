@@ -32,7 +32,10 @@ pub(super) async fn fill(state: &Path, new_chain: Option<&str>) -> Result<(), Co
         let own = format!("\"loc\":\"{BASE_URL}/");
         let mut file = Cursor::new(file.replace("\"loc\":\"https://cards.example/", &own));
         // its dates may be in the future
-        let rules = ImportRules { base_url: Some(BASE_URL), now_us: i64::MAX };
+        let rules = ImportRules {
+            base_url: Some(BASE_URL),
+            now_us: i64::MAX,
+        };
         let done = store.content().import(&mut file, rules, |_, _| {}).await;
         done.map_err(ContentError::Import)?;
     }

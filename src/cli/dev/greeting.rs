@@ -122,7 +122,9 @@ impl Greeting<'_> {
             ("RELEASE", RELEASE),
             ("IMAGE", IMAGE),
         ];
-        placeholders.iter().fold(text, |text, (name, value)| text.replace(name, value))
+        placeholders
+            .iter()
+            .fold(text, |text, (name, value)| text.replace(name, value))
     }
 }
 

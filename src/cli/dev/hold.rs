@@ -31,7 +31,12 @@ pub(super) fn lock(state: &Path) -> Result<File, DevError> {
     let failed = |error| DevError::State(state.to_owned(), error);
     std::fs::create_dir_all(state).map_err(failed)?;
     let path = state.join(LOCK);
-    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
     let mut file = options.map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -42,13 +47,19 @@ pub(super) fn lock(state: &Path) -> Result<File, DevError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(failed)?;
     Ok(file)
 }
 
 /// Fails while another process serves with the folder's store.
 pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
-    match Store::examine(&content::store(state), None).await.ok().and_then(|found| found.in_use) {
+    match Store::examine(&content::store(state), None)
+        .await
+        .ok()
+        .and_then(|found| found.in_use)
+    {
         Some(lock) => Err(DevError::Store(StoreError::Locked(lock))),
         None => Ok(()),
     }
@@ -86,7 +97,9 @@ impl Addresses {
             text.replace(&placeholder(*surface), address)
         };
         let text = ADDRESSES.iter().fold(template.to_owned(), default);
-        let text = text.replace("NODE_URL", "http://127.0.0.1:1/rpc").replace("BASE_URL", BASE_URL);
+        let text = text
+            .replace("NODE_URL", "http://127.0.0.1:1/rpc")
+            .replace("BASE_URL", BASE_URL);
         // the faucet is an account of its own
         let text = text.replace("# PINS\n", "faucet = \"0x2\"\n");
         let Draft { config, mistakes } = Draft::parse(&text, env)?;
@@ -98,7 +111,10 @@ impl Addresses {
         });
         let surfaces = surfaces.collect();
         let is_sidecar_secured = config.sidecar.is_some_and(|sidecar| sidecar.tls.is_some());
-        Ok(Self { surfaces, is_sidecar_secured })
+        Ok(Self {
+            surfaces,
+            is_sidecar_secured,
+        })
     }
 
     /// Binds every address, and replaces it with the actual one.
@@ -116,7 +132,9 @@ impl Addresses {
 
     /// Where a surface listens.
     pub(super) fn of(&self, surface: Surface) -> Option<&Listen> {
-        self.surfaces.iter().find_map(|(of, listen)| (*of == surface).then_some(listen))
+        self.surfaces
+            .iter()
+            .find_map(|(of, listen)| (*of == surface).then_some(listen))
     }
 
     /// Fills in these addresses, and the sidecar's origin, which feeds and podcasts contain.
@@ -139,7 +157,11 @@ impl Addresses {
         if address.port() == 0 || !address.ip().is_loopback() {
             return BASE_URL.to_owned();
         }
-        let scheme = if self.is_sidecar_secured { "https" } else { "http" };
+        let scheme = if self.is_sidecar_secured {
+            "https"
+        } else {
+            "http"
+        };
         format!("{scheme}://{address}")
     }
 }
@@ -159,14 +181,22 @@ mod tests {
 
     fn variables(env: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
         let name = |name: &str| OsString::from(format!("PORTCULLIS__{name}"));
-        env.iter().map(|(key, value)| (name(key), OsString::from(*value))).collect()
+        env.iter()
+            .map(|(key, value)| (name(key), OsString::from(*value)))
+            .collect()
     }
 
     #[test]
     fn feeds_contain_the_port_of_the_sidecar() {
         let listen = |listen| vec![("SIDECAR__LISTEN", listen)];
-        let tls = vec![("SIDECAR__TLS__CERTIFICATE_FILE", "c"), ("SIDECAR__TLS__KEY_FILE", "k")];
-        let own = [("SIDECAR__LISTEN", "[::1]:1"), ("SIDECAR__BASE_URL", "https://a.example")];
+        let tls = vec![
+            ("SIDECAR__TLS__CERTIFICATE_FILE", "c"),
+            ("SIDECAR__TLS__KEY_FILE", "k"),
+        ];
+        let own = [
+            ("SIDECAR__LISTEN", "[::1]:1"),
+            ("SIDECAR__BASE_URL", "https://a.example"),
+        ];
         for (env, expected) in [
             (vec![], "http://127.0.0.1:8082"),
             (listen("127.0.0.1:9082"), "http://127.0.0.1:9082"),
@@ -177,19 +207,29 @@ mod tests {
             (tls, "https://127.0.0.1:8082"),
             (own.to_vec(), "https://a.example"),
         ] {
-            let text = Addresses::configured(TEXT, variables(&env)).unwrap().fill(TEXT);
+            let text = Addresses::configured(TEXT, variables(&env))
+                .unwrap()
+                .fill(TEXT);
             let text = text.replace("NODE_URL", "http://127.0.0.1:5050");
-            let sidecar = Config::parse(&text, variables(&env)).unwrap().sidecar.unwrap();
+            let sidecar = Config::parse(&text, variables(&env))
+                .unwrap()
+                .sidecar
+                .unwrap();
             assert_eq!(sidecar.base_url, expected);
         }
     }
 
     #[test]
     fn the_configuration_has_the_bound_ports() {
-        let any = [("GATEWAY__LISTEN", "127.0.0.1:0"), ("SIDECAR__LISTEN", "127.0.0.1:0")];
+        let any = [
+            ("GATEWAY__LISTEN", "127.0.0.1:0"),
+            ("SIDECAR__LISTEN", "127.0.0.1:0"),
+        ];
         let mut addresses = Addresses::configured(TEXT, variables(&any)).unwrap();
         let _bound = addresses.bind().unwrap();
-        let text = addresses.fill(TEXT).replace("NODE_URL", "http://127.0.0.1:5050");
+        let text = addresses
+            .fill(TEXT)
+            .replace("NODE_URL", "http://127.0.0.1:5050");
         assert!(!text.contains(":0\""), "{text}");
         let sidecar = Config::parse(&text, []).unwrap().sidecar.unwrap();
         assert_eq!(sidecar.base_url, format!("http://{}", sidecar.listen));

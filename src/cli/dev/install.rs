@@ -32,8 +32,12 @@ const PROGRAM: &str = "starknet-devnet";
 /// Where the package `portcullis-devnet` puts the program.
 const PACKAGED: &str = "/usr/lib/portcullis";
 /// Little optimisation: it compiles in half the time, and its network is ready 0.3 s later.
-const PROFILE: [(&str, &str); 4] =
-    [("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "256"), ("DEBUG", "false"), ("STRIP", "true")];
+const PROFILE: [(&str, &str); 4] = [
+    ("OPT_LEVEL", "1"),
+    ("CODEGEN_UNITS", "256"),
+    ("DEBUG", "false"),
+    ("STRIP", "true"),
+];
 /// Time between two polls of the lock or of cargo.
 const POLL: Duration = Duration::from_millis(100);
 /// Progress is logged in steps of 5 %.
@@ -55,8 +59,13 @@ pub(super) enum InstallError {
 
 /// Finds the program of the node, in the first of [`places`] that has it.
 pub(super) fn find() -> Option<PathBuf> {
-    let (path, own) = (env::var_os("PATH").unwrap_or_default(), env::current_exe().ok());
-    places(&path, own.as_deref()).into_iter().find(|program| program.is_file())
+    let (path, own) = (
+        env::var_os("PATH").unwrap_or_default(),
+        env::current_exe().ok(),
+    );
+    places(&path, own.as_deref())
+        .into_iter()
+        .find(|program| program.is_file())
 }
 
 /// The possible paths of the program, in order: on `PATH`, where a user has put it; next to this
@@ -66,7 +75,10 @@ fn places(path: &OsStr, own: Option<&Path>) -> Vec<PathBuf> {
     folders.extend(own.and_then(Path::parent).map(Path::to_owned));
     folders.push(PACKAGED.into());
     folders.push(Path::new(TOOLS).join("bin"));
-    folders.into_iter().map(|folder| folder.join(PROGRAM)).collect()
+    folders
+        .into_iter()
+        .map(|folder| folder.join(PROGRAM))
+        .collect()
 }
 
 /// Whether there is a cargo on `PATH`.
@@ -114,7 +126,13 @@ impl Build {
     fn start(folder: &Path) -> io::Result<(Self, impl Read + Send + use<>)> {
         let mut command = attached::command("cargo");
         command
-            .args(["install", "--locked", "starknet-devnet", "--version", VERSION])
+            .args([
+                "install",
+                "--locked",
+                "starknet-devnet",
+                "--version",
+                VERSION,
+            ])
             .args(["--root", TOOLS, "--target-dir"])
             .arg(folder)
             // `.cargo/config.toml` sets it for the C of this program's crates
@@ -126,7 +144,10 @@ impl Build {
             command.env(format!("CARGO_PROFILE_RELEASE_{key}"), value);
         }
         let (output, stderr) = io::pipe()?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
         // so that Ctrl-C signals only this process
         Ok((Self(command.process_group(0).spawn()?), output))
     }
@@ -184,7 +205,10 @@ fn progress(line: &str) -> Option<(usize, usize)> {
     let (_, bar) = line.split_once("Building [")?;
     let (_, numbers) = bar.split_once("] ")?;
     let (done, total) = numbers.split([':', ' ']).next()?.split_once('/')?;
-    Some((done.parse().ok()?, total.parse().ok().filter(|total| *total > 0)?))
+    Some((
+        done.parse().ok()?,
+        total.parse().ok().filter(|total| *total > 0)?,
+    ))
 }
 
 #[cfg(test)]
@@ -199,8 +223,10 @@ mod tests {
 
     #[test]
     fn the_users_own_node_precedes_ours() {
-        let places =
-            places(OsStr::new("/opt/bin:/usr/bin"), Some(Path::new("/home/me/portcullis")));
+        let places = places(
+            OsStr::new("/opt/bin:/usr/bin"),
+            Some(Path::new("/home/me/portcullis")),
+        );
         let expected = [
             "/opt/bin/starknet-devnet",
             "/usr/bin/starknet-devnet",
@@ -214,9 +240,15 @@ mod tests {
     #[test]
     fn a_bar_of_cargo_is_progress() {
         for (line, expected) in [
-            ("    Building [=====>       ] 12/480: serde, syn(build)...  ", Some((12, 480))),
+            (
+                "    Building [=====>       ] 12/480: serde, syn(build)...  ",
+                Some((12, 480)),
+            ),
             ("\u{1b}[K    Building [=>   ] 0/7: libc", Some((0, 7))),
-            ("    Building [===>  ] 480/480: starknet-devnet(bin)", Some((480, 480))),
+            (
+                "    Building [===>  ] 480/480: starknet-devnet(bin)",
+                Some((480, 480)),
+            ),
             ("    Building [===>  ] 480/480", Some((480, 480))),
             (" Downloading [===>  ] 3/480: serde", None),
             ("   Compiling libc v0.2.180", None),

@@ -100,7 +100,9 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     // from here on no signal is lost
     let mut signals = StopSignals::install().map_err(DevError::Runtime)?;
     if !arguments.prepare || arguments.fresh {
-        let Some(()) = wait_for(hold::store_is_free(state), &mut signals)? else { return Ok(()) };
+        let Some(()) = wait_for(hold::store_is_free(state), &mut signals)? else {
+            return Ok(());
+        };
     }
     if arguments.fresh {
         hold::empty(state).map_err(failed)?;
@@ -124,9 +126,16 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let config = Config::parse(&text, env)?;
     let log = Log::install(&config.log);
     let bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
-    let publisher = config.sidecar.as_ref().map_or("", |sidecar| &sidecar.feeds.publisher_did);
+    let publisher = config
+        .sidecar
+        .as_ref()
+        .map_or("", |sidecar| &sidecar.feeds.publisher_did);
     let shown = setup.shown.clone();
-    let greeting = Greeting { node: &shown, publisher, state: &arguments.state };
+    let greeting = Greeting {
+        node: &shown,
+        publisher,
+        state: &arguments.state,
+    };
     let supervisor = setup.supervise(&greeting, &bound, state);
     bound.run_until(signals);
     // the node stops last, so that requests in flight can finish
@@ -149,7 +158,9 @@ fn wait_for<T>(
 
 /// Whether a variable of the environment is for this part of the configuration.
 fn is_of(variable: &OsStr, part: &str) -> bool {
-    let key = variable.to_str().and_then(|name| name.strip_prefix("PORTCULLIS__"));
+    let key = variable
+        .to_str()
+        .and_then(|name| name.strip_prefix("PORTCULLIS__"));
     key.and_then(|key| key.strip_prefix(part))
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("__"))
 }

@@ -34,21 +34,42 @@ const UNBONDING_DELAY: u64 = 60;
 /// How long a call that times out is retried: a slow machine compiles a declared class for seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bounds of a declaration: the largest takes 640 million L2 gas.
-const DECLARE: Bounds =
-    Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (1_000_000_000, PRICE) };
+const DECLARE: Bounds = Bounds {
+    l1_gas: (0, PRICE),
+    l1_data_gas: (10_000, PRICE),
+    l2_gas: (1_000_000_000, PRICE),
+};
 /// Bounds of all other transactions here.
-const INVOKE: Bounds =
-    Bounds { l1_gas: (0, PRICE), l1_data_gas: (50_000, PRICE), l2_gas: (100_000_000, PRICE) };
+const INVOKE: Bounds = Bounds {
+    l1_gas: (0, PRICE),
+    l1_data_gas: (50_000, PRICE),
+    l2_gas: (100_000_000, PRICE),
+};
 /// Ten times the default price of the node, 1 gfri.
 const PRICE: u128 = 10_000_000_000;
 
 /// The contracts, dependencies first: name, and class in the node's format.
 const CLASSES: [(&str, &str); 5] = [
-    ("registry", include_str!("../../../conf/dev/contracts/build/registry.sierra.json")),
-    ("card", include_str!("../../../conf/dev/contracts/build/card.sierra.json")),
-    ("staking", include_str!("../../../conf/dev/contracts/build/staking.sierra.json")),
-    ("usership", include_str!("../../../conf/dev/contracts/build/usership.sierra.json")),
-    ("bridge", include_str!("../../../conf/dev/contracts/build/bridge.sierra.json")),
+    (
+        "registry",
+        include_str!("../../../conf/dev/contracts/build/registry.sierra.json"),
+    ),
+    (
+        "card",
+        include_str!("../../../conf/dev/contracts/build/card.sierra.json"),
+    ),
+    (
+        "staking",
+        include_str!("../../../conf/dev/contracts/build/staking.sierra.json"),
+    ),
+    (
+        "usership",
+        include_str!("../../../conf/dev/contracts/build/usership.sierra.json"),
+    ),
+    (
+        "bridge",
+        include_str!("../../../conf/dev/contracts/build/bridge.sierra.json"),
+    ),
 ];
 /// The class hashes of the contracts.
 const HASHES: &str = include_str!("../../../conf/dev/contracts/build/classes.json");
@@ -94,25 +115,42 @@ pub(super) struct Network {
 impl Network {
     /// The network with these accounts on a node of our own. Sends it no request.
     pub(super) fn of_our_own(config: &NodeConfig, accounts: Accounts) -> Self {
-        let node = Node::new(config, Credentials::load(config), Arc::new(Metrics::default()));
+        let node = Node::new(
+            config,
+            Credentials::load(config),
+            Arc::new(Metrics::default()),
+        );
         let client = NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER));
         let token = known(TOKEN);
         let contracts = contracts(&accounts, token);
         let chain_id = Felt::from_short_string(CHAIN_ID).unwrap_or(Felt::ZERO);
-        Self { chain: Chain(client), chain_id, token, accounts, contracts }
+        Self {
+            chain: Chain(client),
+            chain_id,
+            token,
+            accounts,
+            contracts,
+        }
     }
 
     /// A network on a node that `dev` did not start. Requests only the chain id from it.
     pub(super) async fn on(node: &NodeConfig, accounts: Accounts) -> Result<Self, NetworkError> {
         let network = Self::of_our_own(node, accounts);
-        let chain_id = network.chain.chain_id().await.map_err(|trouble| match trouble {
-            RpcError::Node(error) => {
-                let cause = network.chain.0.status().failure_cause(0);
-                NetworkError::Unreachable(cause.unwrap_or_else(|| error.name().to_owned()))
-            }
-            trouble => failed("chain id", trouble),
-        })?;
-        Ok(Self { chain_id, ..network })
+        let chain_id = network
+            .chain
+            .chain_id()
+            .await
+            .map_err(|trouble| match trouble {
+                RpcError::Node(error) => {
+                    let cause = network.chain.0.status().failure_cause(0);
+                    NetworkError::Unreachable(cause.unwrap_or_else(|| error.name().to_owned()))
+                }
+                trouble => failed("chain id", trouble),
+            })?;
+        Ok(Self {
+            chain_id,
+            ..network
+        })
     }
 
     /// Whether the node is a `starknet-devnet`: others reject its methods.
@@ -120,7 +158,10 @@ impl Network {
         match self.chain.ask("devnet_getConfig", "[]").await {
             Ok(_) => Ok(true),
             Err(RpcError::Returned(_) | RpcError::Node(NodeError::Status)) => Ok(false),
-            Err(trouble) => Err(failed("looking for the methods of starknet-devnet", trouble)),
+            Err(trouble) => Err(failed(
+                "looking for the methods of starknet-devnet",
+                trouble,
+            )),
         }
     }
 
@@ -139,7 +180,11 @@ impl Network {
         }
         if verification == Verification::V2 {
             let to = self.contracts[0].address;
-            let call = Call { to, selector: selector("require_v2"), args: vec![] };
+            let call = Call {
+                to,
+                selector: selector("require_v2"),
+                args: vec![],
+            };
             self.invoke("require_v2", vec![call]).await?;
         }
         Ok(())
@@ -151,14 +196,18 @@ impl Network {
         }
         if self.is_missing(self.contracts[0].address).await? {
             self.declare().await?;
-            self.invoke("deploying the contracts", self.deployment()).await?;
+            self.invoke("deploying the contracts", self.deployment())
+                .await?;
         }
         Ok(())
     }
 
     /// The epoch of the node's chain.
     pub(super) async fn epoch(&self) -> Result<String, NetworkError> {
-        self.chain.epoch().await.map_err(|trouble| failed("reading the first block", trouble))
+        self.chain
+            .epoch()
+            .await
+            .map_err(|trouble| failed("reading the first block", trouble))
     }
 
     async fn is_missing(&self, address: Felt) -> Result<bool, NetworkError> {
@@ -178,18 +227,29 @@ impl Network {
             r#"{{"address":"{}","amount":1000000000000000000000,"unit":"FRI"}}"#,
             account.address
         );
-        self.chain.ask("devnet_mint", &params).await.map_err(|trouble| failed(WHAT, trouble))?;
+        self.chain
+            .ask("devnet_mint", &params)
+            .await
+            .map_err(|trouble| failed(WHAT, trouble))?;
         let public_key = account.key.public_key();
-        let deploy = DeployAccount { class_hash: known(ACCOUNT_CLASS), public_key, bounds: INVOKE };
+        let deploy = DeployAccount {
+            class_hash: known(ACCOUNT_CLASS),
+            public_key,
+            bounds: INVOKE,
+        };
         let transaction = Transaction::from(deploy).sign(self.chain_id, &account.key);
-        self.submit(WHAT, DEPLOY_ACCOUNT_METHOD, &transaction.to_params()).await
+        self.submit(WHAT, DEPLOY_ACCOUNT_METHOD, &transaction.to_params())
+            .await
     }
 
     async fn declare(&self) -> Result<(), NetworkError> {
         const WHAT: &str = "declaring a class";
         let owner = &self.accounts.owner;
         for (contract, (_, class)) in self.contracts.iter().zip(CLASSES) {
-            let params = format!(r#"{{"block_id":"latest","class_hash":"{}"}}"#, contract.class);
+            let params = format!(
+                r#"{{"block_id":"latest","class_hash":"{}"}}"#,
+                contract.class
+            );
             if self.chain.ask("starknet_getClass", &params).await.is_ok() {
                 continue;
             }
@@ -222,23 +282,41 @@ impl Network {
             // class, salt, not unique to the deployer, the constructor's arguments
             let mut args = vec![contract.class, SALT, Felt::ZERO, Felt::from(count)];
             args.extend(arguments);
-            Call { to: known(DEPLOYER), selector: selector("deployContract"), args }
+            Call {
+                to: known(DEPLOYER),
+                selector: selector("deployContract"),
+                args,
+            }
         };
         let mut calls: Vec<_> = self.contracts.iter().zip(arguments).map(deploy).collect();
         let parts = [card, staking, usership, bridge].map(|part| part.address);
         let wire = selector("wire");
-        calls.push(Call { to: registry.address, selector: wire, args: parts.to_vec() });
+        calls.push(Call {
+            to: registry.address,
+            selector: wire,
+            args: parts.to_vec(),
+        });
         let args = vec![bridge.address];
-        calls.push(Call { to: card.address, selector: selector("set_bridge"), args });
+        calls.push(Call {
+            to: card.address,
+            selector: selector("set_bridge"),
+            args,
+        });
         calls
     }
 
     async fn invoke(&self, what: &'static str, calls: Vec<Call>) -> Result<(), NetworkError> {
         let owner = &self.accounts.owner;
         let nonce = Felt::from(self.nonce().await?);
-        let invoke = Invoke { sender: owner.address, calls, nonce, bounds: INVOKE };
+        let invoke = Invoke {
+            sender: owner.address,
+            calls,
+            nonce,
+            bounds: INVOKE,
+        };
         let transaction = Transaction::from(invoke).sign(self.chain_id, &owner.key);
-        self.submit(what, INVOKE_METHOD, &transaction.to_params()).await
+        self.submit(what, INVOKE_METHOD, &transaction.to_params())
+            .await
     }
 
     async fn nonce(&self) -> Result<u64, NetworkError> {
@@ -254,11 +332,17 @@ impl Network {
     ) -> Result<(), NetworkError> {
         let failed = |trouble| failed(what, trouble);
         let mut call = CallTrace::default();
-        let hash = self.chain.add(method, params, None, &mut call).await.map_err(failed)?;
+        let hash = self
+            .chain
+            .add(method, params, None, &mut call)
+            .await
+            .map_err(failed)?;
         // the node executes a transaction before it answers
         let receipt = self.chain.receipt(hash).await.map_err(failed)?;
         let receipt = receipt.ok_or(NetworkError::Node(what, RpcError::MalformedAnswer))?;
-        receipt.outcome.map_err(|reason| NetworkError::Reverted(what, reason))
+        receipt
+            .outcome
+            .map_err(|reason| NetworkError::Reverted(what, reason))
     }
 
     /// The values of `[relay.pins]`, as TOML.
@@ -310,7 +394,12 @@ fn arguments(accounts: &Accounts, token: Felt, contracts: &[Contract; 5]) -> [Ve
     let [owner, verifier] = [&accounts.owner, &accounts.verifier].map(|account| account.address);
     let [registry, card, ..] = contracts.map(|contract| contract.address);
     [
-        vec![owner, verifier, known(ACCOUNT_CLASS), Felt::from(RECOVERY_DELAY)],
+        vec![
+            owner,
+            verifier,
+            known(ACCOUNT_CLASS),
+            Felt::from(RECOVERY_DELAY),
+        ],
         vec![owner, owner, registry],
         vec![owner, token, registry, Felt::from(UNBONDING_DELAY)],
         vec![verifier, registry],

@@ -64,7 +64,12 @@ impl Devnet {
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
         let out = File::create(log).map_err(spawn_failed)?;
         let process = spawn(&program, port.address, out).map_err(spawn_failed)?;
-        let mut devnet = Self { process, port, program, log: log.to_owned() };
+        let mut devnet = Self {
+            process,
+            port,
+            program,
+            log: log.to_owned(),
+        };
         devnet.answers().await?;
         Ok(devnet)
     }
@@ -124,9 +129,14 @@ impl Port {
     pub(super) fn reserve() -> Result<Self, StartError> {
         let socket = TcpSocket::new_v4().map_err(StartError::Port)?;
         socket.set_reuseaddr(true).map_err(StartError::Port)?;
-        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).map_err(StartError::Port)?;
+        socket
+            .bind((Ipv4Addr::LOCALHOST, 0).into())
+            .map_err(StartError::Port)?;
         let address = socket.local_addr().map_err(StartError::Port)?;
-        Ok(Self { address, _socket: socket })
+        Ok(Self {
+            address,
+            _socket: socket,
+        })
     }
 
     /// The URL of the node's JSON-RPC.

@@ -50,7 +50,12 @@ impl Accounts {
     /// Reads the keys of the accounts in `folder`; creates those and other secrets that are
     /// missing.
     pub(super) fn in_folder(folder: &Path) -> Result<Self, KeyError> {
-        for name in ["relay.token", "operator.token", "session.secret", "webhook.secret"] {
+        for name in [
+            "relay.token",
+            "operator.token",
+            "session.secret",
+            "webhook.secret",
+        ] {
             let file = folder.join(name);
             if !file.exists() {
                 token::new(&file).map_err(|error| KeyError::Io(file, error))?;
@@ -73,13 +78,20 @@ impl Accounts {
 /// Writes a session of the sample content's first user, renewed at each start.
 fn session(folder: &Path) -> Result<(), KeyError> {
     let secret = secrets::read(&folder.join("session.secret"))?;
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let now = SystemTime::UNIX_EPOCH
+        .elapsed()
+        .unwrap_or_default()
+        .as_secs();
     let claims = format!(
         r#"{{"aud":"authenticated","role":"authenticated","sub":"{USER}","iat":{now},"exp":{}}}"#,
         now.saturating_add(SESSION)
     );
     let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-    let signed = format!("{}.{}", part(r#"{"alg":"HS256","typ":"JWT"}"#), part(&claims));
+    let signed = format!(
+        "{}.{}",
+        part(r#"{"alg":"HS256","typ":"JWT"}"#),
+        part(&claims)
+    );
     let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&secret, signed.as_bytes()));
     let file = folder.join("user.session");
     let failed = |error| KeyError::Io(file.clone(), error);
@@ -97,7 +109,10 @@ fn account(file: &Path) -> Result<Account, KeyError> {
     let secret = secrets::read(file)?;
     let key = SecretKey::parse(&secret).ok_or_else(|| SecretError::not(file, "a private key"))?;
     let class = Felt::parse(ACCOUNT_CLASS).expect("a constant of this file is a felt");
-    Ok(Account { address: tx::account_address(key.public_key(), class), key })
+    Ok(Account {
+        address: tx::account_address(key.public_key(), class),
+        key,
+    })
 }
 
 /// 248 random bits, which are always below the curve's order.

@@ -45,7 +45,11 @@ enum OwnNode {
 impl Setup {
     /// Sets up the store, and the network unless the node must be built first.
     pub(super) async fn make(arguments: &Arguments, state: &Path) -> Result<Self, DevError> {
-        let verification = if arguments.without_v2 { Verification::V1 } else { Verification::V2 };
+        let verification = if arguments.without_v2 {
+            Verification::V1
+        } else {
+            Verification::V2
+        };
         let setup = match &arguments.node {
             Some(url) => Self::on(url, state, verification, arguments).await,
             None => Self::of_our_own(state, verification).await,
@@ -80,7 +84,13 @@ impl Setup {
             network.make(verification).await?;
         }
         let pins = deploys.then(|| network.pins());
-        Ok(Self { url: url.to_owned(), shown, pins, node: OwnNode::None, verification })
+        Ok(Self {
+            url: url.to_owned(),
+            shown,
+            pins,
+            node: OwnNode::None,
+            verification,
+        })
     }
 
     async fn of_our_own(state: &Path, verification: Verification) -> Result<Self, DevError> {
@@ -95,11 +105,20 @@ impl Setup {
                 output::notice(format_args!("starting {shown} on {address} ..."));
                 let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;
                 network.make(verification).await?;
-                OwnNode::Running { devnet, epoch: network.epoch().await? }
+                OwnNode::Running {
+                    devnet,
+                    epoch: network.epoch().await?,
+                }
             }
         };
         let pins = Some(network.pins());
-        Ok(Self { shown: url.clone(), url, pins, node, verification })
+        Ok(Self {
+            shown: url.clone(),
+            url,
+            pins,
+            node,
+            verification,
+        })
     }
 
     /// Fills in the template.
@@ -110,7 +129,10 @@ impl Setup {
             return text.replace("# PINS\n", pins);
         }
         let (before, rest) = text.split_once("[relay]\n").unwrap_or((&text, ""));
-        let after = rest.find("[sidecar]\n").and_then(|end| rest.get(end..)).unwrap_or_default();
+        let after = rest
+            .find("[sidecar]\n")
+            .and_then(|end| rest.get(end..))
+            .unwrap_or_default();
         format!("{before}{after}")
     }
 
@@ -122,7 +144,12 @@ impl Setup {
         bound: &Bound,
         state: &Path,
     ) -> Option<Supervisor> {
-        let Self { url, node, verification, .. } = self;
+        let Self {
+            url,
+            node,
+            verification,
+            ..
+        } = self;
         let text = greeting.text(bound);
         let state = state.to_owned();
         let deploy = {

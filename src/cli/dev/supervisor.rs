@@ -63,7 +63,9 @@ async fn run(
     let mut pause = POLL;
     loop {
         tokio::time::sleep(pause).await;
-        let Some(status) = devnet.exit_status() else { continue };
+        let Some(status) = devnet.exit_status() else {
+            continue;
+        };
         log::error!("the node ended ({status}): starting it again, with an empty chain");
         let restarted = async {
             devnet.restart().await?;

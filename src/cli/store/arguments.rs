@@ -165,12 +165,19 @@ pub(in crate::cli) struct ForgetArguments {
 
 fn user(name: &str) -> Result<String, String> {
     let id = name.to_ascii_lowercase();
-    let user = if is_uuid(&id) { Some(id) } else { is_did(name).then(|| name.to_owned()) };
+    let user = if is_uuid(&id) {
+        Some(id)
+    } else {
+        is_did(name).then(|| name.to_owned())
+    };
     user.ok_or_else(|| "expected a UUID or a DID".to_owned())
 }
 
 fn content_type(name: &str) -> Result<String, String> {
     let types: Vec<_> = content_types().collect();
     let expected = || format!("expected one of {}", types.join(", "));
-    types.contains(&name).then(|| name.to_owned()).ok_or_else(expected)
+    types
+        .contains(&name)
+        .then(|| name.to_owned())
+        .ok_or_else(expected)
 }

@@ -44,7 +44,11 @@ impl Partial {
     fn create(to: &Path) -> io::Result<Self> {
         let mut path = to.to_owned();
         path.add_extension(format!("partial-{}", std::process::id()));
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
         Ok(Self(path))
     }
 

@@ -39,7 +39,10 @@ pub(super) async fn run(
             });
             bar.set_position(bytes);
         };
-        let done = store.content().import(&mut BufReader::new(file), rules, progress).await;
+        let done = store
+            .content()
+            .import(&mut BufReader::new(file), rules, progress)
+            .await;
         bar.finish_and_clear();
         match done {
             // a closed standard output does not stop the import
@@ -56,12 +59,18 @@ pub(super) async fn run(
 /// A progress bar on standard error, if that is a terminal.
 fn bar(path: &Path, length: u64) -> ProgressBar {
     let style = ProgressStyle::with_template(BAR).expect("the template is constant");
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned();
     // before the first bytes there is nothing to estimate from
     let style = style.with_key("left", |state: &ProgressState, out: &mut dyn fmt::Write| {
         let _ = (state.pos() > 0).then(|| write!(out, ", {:#} left", HumanDuration(state.eta())));
     });
-    ProgressBar::new(length).with_style(style.progress_chars("=> ")).with_prefix(name)
+    ProgressBar::new(length)
+        .with_style(style.progress_chars("=> "))
+        .with_prefix(name)
 }
 
 /// Opens a file that can be read twice. A pipe is first copied to a temporary file, which is
@@ -78,8 +87,12 @@ fn readable_twice(path: &Path) -> io::Result<File> {
     };
     let name = format!("portcullis-import-{}", random_digits::<16>()?);
     let spool = std::env::temp_dir().join(name);
-    let mut file =
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&spool)?;
     std::fs::remove_file(&spool)?;
     io::copy(&mut pipe, &mut file)?;
     file.rewind()?;

@@ -33,7 +33,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     match block_on(execute(arguments)).map_err(Failed::Out).flatten() {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(Failed::Out(error)) => written("store", Err(error)),
-        Err(failed) => Err(Failure(failed.code(), format!("portcullis store: {failed}"))),
+        Err(failed) => Err(Failure(
+            failed.code(),
+            format!("portcullis store: {failed}"),
+        )),
     }
 }
 
@@ -107,8 +110,14 @@ async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> 
             let config = file.load()?;
             let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
-            let rules = ImportRules { base_url, now_us: now_us() };
-            with_store(&config, async |store| import::run(store, files, rules).await).await
+            let rules = ImportRules {
+                base_url,
+                now_us: now_us(),
+            };
+            with_store(&config, async |store| {
+                import::run(store, files, rules).await
+            })
+            .await
         }
         StoreCommand::Export(arguments) => {
             let config = file.load()?;
@@ -151,7 +160,10 @@ async fn with_store(
 
 async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed> {
     let mut out = BufWriter::new(io::stdout().lock());
-    store.content().export(arguments.only.as_deref(), &mut out).await?;
+    store
+        .content()
+        .export(arguments.only.as_deref(), &mut out)
+        .await?;
     out.flush()?;
     if arguments.only.is_none() {
         output::notice(format_args!("portcullis store: {NOT_EXPORTED}"));
@@ -163,7 +175,9 @@ async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed
 /// supervisor notices.
 async fn prune_until_stopped(config: &Config, arguments: &PruneArguments) -> Result<(), Failed> {
     let prune = || with_store(config, async |store| prune(store, arguments).await);
-    let Some(interval) = arguments.every else { return prune().await };
+    let Some(interval) = arguments.every else {
+        return prune().await;
+    };
     let mut signals = StopSignals::install()?;
     loop {
         tokio::select! {
@@ -213,7 +227,11 @@ async fn forget(store: &Store, arguments: &ForgetArguments) -> Result<(), Failed
         ("follow", forgotten.follow),
         ("suggestion", forgotten.suggestion),
     ])?;
-    if forgotten.is_in_log { Err(Failed::InLog) } else { Ok(()) }
+    if forgotten.is_in_log {
+        Err(Failed::InLog)
+    } else {
+        Ok(())
+    }
 }
 
 /// Prints how many rows were deleted.

@@ -86,7 +86,15 @@ impl ReadRequest {
             _ => None,
         };
         let read = (is_at_head || is_pinnable).then_some(read);
-        Self { method, key, class, block, transaction, cached_under, read }
+        Self {
+            method,
+            key,
+            class,
+            block,
+            transaction,
+            cached_under,
+            read,
+        }
     }
 
     /// Which URL of the node may answer this read.
@@ -105,7 +113,10 @@ impl ReadRequest {
 
     /// The key of this read at the block that `latest` is pinned to, if the read is at `latest`.
     pub(super) fn pinned_to(&self, head: u64, keys: &RandomState) -> Option<CacheKey> {
-        let read = self.read.as_ref().filter(|_| self.block == Some(BlockId::Latest))?;
+        let read = self
+            .read
+            .as_ref()
+            .filter(|_| self.block == Some(BlockId::Latest))?;
         Some(CacheKey::new(read.call_at(BlockId::Number(head)), keys))
     }
 
@@ -129,14 +140,21 @@ impl ReadRequest {
         let bytes = |key: &CacheKey| key.call.as_bytes().len();
         let cached_under = self.cached_under.as_deref().map_or(0, bytes);
         // a parsed read is about as large as its text
-        let read = if self.read.is_some() { bytes(&self.key) } else { 0 };
+        let read = if self.read.is_some() {
+            bytes(&self.key)
+        } else {
+            0
+        };
         bytes(&self.key) + cached_under + read
     }
 }
 
 impl CacheKey {
     pub(super) fn new(call: ReadCall, keys: &RandomState) -> Self {
-        Self { hash: keys.hash_one(call.as_bytes()), call }
+        Self {
+            hash: keys.hash_one(call.as_bytes()),
+            call,
+        }
     }
 
     pub(super) fn call(&self) -> &ReadCall {
@@ -254,8 +272,14 @@ impl Cache {
     /// Creates an empty cache. Entries take their memory from `memory`.
     pub(super) fn new(config: &CacheConfig, memory: Arc<MemoryPool>) -> Self {
         // also while disabled, because a reload can enable it; leaves room for the largest answer
-        let size = config.size.bytes().min(memory.size().saturating_sub(MAX_ANSWER)).max(1);
-        let shards = (size / SHARD).min(config.max_entries / SHARD_ENTRIES).clamp(1, MAX_SHARDS);
+        let size = config
+            .size
+            .bytes()
+            .min(memory.size().saturating_sub(MAX_ANSWER))
+            .max(1);
+        let shards = (size / SHARD)
+            .min(config.max_entries / SHARD_ENTRIES)
+            .clamp(1, MAX_SHARDS);
         let options = OptionsBuilder::new()
             // a power of two, rounded down: each holds SHARD bytes
             .shards(1 << shards.ilog2())
@@ -263,7 +287,9 @@ impl Cache {
             .weight_capacity(size as u64)
             .build()
             .expect("both capacities are set");
-        let weight = Weight { least: size.div_ceil(config.max_entries) };
+        let weight = Weight {
+            least: size.div_ceil(config.max_entries),
+        };
         let lifecycle = DefaultLifecycle::default();
         Self {
             entries: Entries::with_options(options, weight, RandomState::new(), lifecycle),
@@ -346,7 +372,16 @@ impl Cache {
             node: answer.node,
         };
         let (epoch, gzip) = (view.epoch, answer.gzip.length());
-        self.entries.insert(Arc::clone(&key), Entry { epoch, l1, until, answer, gzip });
+        self.entries.insert(
+            Arc::clone(&key),
+            Entry {
+                epoch,
+                l1,
+                until,
+                answer,
+                gzip,
+            },
+        );
         if self.view.load().epoch != view.epoch {
             // inserted after the purge: it cannot hit, but would hold memory
             self.entries.remove(&key);
@@ -356,9 +391,15 @@ impl Cache {
 
     /// Weighs the entry with this gzip form again, after the form was made.
     pub(super) fn reweigh(&self, key: &Arc<CacheKey>, form: &GzipForm) {
-        let entry = self.entries.peek(key).filter(|entry| entry.answer.gzip.is_same(form));
+        let entry = self
+            .entries
+            .peek(key)
+            .filter(|entry| entry.answer.gzip.is_same(form));
         let Some(entry) = entry else { return };
-        let entry = Entry { gzip: form.length(), ..entry };
+        let entry = Entry {
+            gzip: form.length(),
+            ..entry
+        };
         // an entry purged meanwhile is not restored; one of a later epoch would be fetched again
         let _ = self.entries.replace(Arc::clone(key), entry, true);
     }
@@ -376,7 +417,12 @@ impl Cache {
 
     /// Starts an epoch, and bypasses the cache until the next poll.
     pub(super) fn suspend(&self) {
-        self.change(|view| *view = View { epoch: view.epoch + 1, ..View::default() });
+        self.change(|view| {
+            *view = View {
+                epoch: view.epoch + 1,
+                ..View::default()
+            }
+        });
     }
 
     /// Bypasses the cache until the next poll; entries may still be valid then.
@@ -400,12 +446,16 @@ impl Cache {
 
     /// Enables the cache.
     pub(super) fn enable(&self) {
-        self.switch.send_if_modified(|is_on| !std::mem::replace(is_on, true));
+        self.switch
+            .send_if_modified(|is_on| !std::mem::replace(is_on, true));
     }
 
     /// Disables the cache, and drops its entries: they must not survive a time without polls.
     pub(super) fn disable(&self) {
-        if self.switch.send_if_modified(|is_on| std::mem::replace(is_on, false)) {
+        if self
+            .switch
+            .send_if_modified(|is_on| std::mem::replace(is_on, false))
+        {
             self.suspend();
         }
     }

@@ -54,7 +54,11 @@ impl<T> Flights<T> {
             Entry::Vacant(entry) => {
                 let key = entry.key().clone();
                 entry.insert(Vec::new());
-                Role::Leader(Leader { flights: Arc::clone(self), key, is_complete: false })
+                Role::Leader(Leader {
+                    flights: Arc::clone(self),
+                    key,
+                    is_complete: false,
+                })
             }
             Entry::Occupied(mut entry) => {
                 let (sender, receiver) = oneshot::channel();

@@ -14,7 +14,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { flights: Flights::new(), keys: RandomState::new() }
+        Self {
+            flights: Flights::new(),
+            keys: RandomState::new(),
+        }
     }
 
     /// Joins the flight that reads an account's nonce.
@@ -23,7 +26,8 @@ impl World {
             r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getNonce","params":["latest","{account}"]}}"#
         );
         let call = permitted(&body).into_read().call();
-        self.flights.join((epoch, None), Arc::new(CacheKey::new(call, &self.keys)))
+        self.flights
+            .join((epoch, None), Arc::new(CacheKey::new(call, &self.keys)))
     }
 
     fn leads(&self, epoch: u64, account: &str) -> Leader<Number> {
@@ -56,7 +60,10 @@ fn nobody_joins_a_flight_of_an_earlier_position() {
     };
     let (before, after) = (join(7), join(8));
     assert!(matches!(before, Role::Leader(_)));
-    assert!(matches!(after, Role::Leader(_)), "the node may have answered the first at 7");
+    assert!(
+        matches!(after, Role::Leader(_)),
+        "the node may have answered the first at 7"
+    );
     assert!(matches!(join(8), Role::Follower(_)));
 }
 
@@ -67,7 +74,11 @@ fn only_identical_reads_share_a_flight() {
     let mut same = world.follows(0, "0x1");
     let mut spelled_otherwise = world.follows(0, "0x01");
     let _other = world.leads(0, "0x2");
-    assert_eq!(same.try_recv(), Err(TryRecvError::Empty), "the node has not answered yet");
+    assert_eq!(
+        same.try_recv(),
+        Err(TryRecvError::Empty),
+        "the node has not answered yet"
+    );
     lead.complete(&Ok(7));
     assert_eq!(same.try_recv(), Ok(Ok(7)));
     assert_eq!(spelled_otherwise.try_recv(), Ok(Ok(7)));

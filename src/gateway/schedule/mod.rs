@@ -159,9 +159,15 @@ impl Schedule {
                 self.apply(observation);
                 self.settle(None, facts)
             }
-            Event::Published(observation, Some(Published { leads, is_elected, epoch, .. }))
-                if leads && !is_elected =>
-            {
+            Event::Published(
+                observation,
+                Some(Published {
+                    leads,
+                    is_elected,
+                    epoch,
+                    ..
+                }),
+            ) if leads && !is_elected => {
                 self.apply(observation);
                 self.effects.push(Effect::Renewed(epoch));
                 self.published = observation.polled;
@@ -212,7 +218,11 @@ impl Schedule {
             self.effects.push(Effect::Pause);
         }
         // others may reach the node, and prove that the chain continues
-        if self.is_blind { Task::Resign } else { Task::Publish(observation) }
+        if self.is_blind {
+            Task::Resign
+        } else {
+            Task::Publish(observation)
+        }
     }
 
     fn apply(&mut self, Observation { step, polled }: Observation) {
@@ -232,7 +242,12 @@ impl Schedule {
     /// Judges a published state. Returns when the next turn is due; `None` if this instance has to
     /// poll for itself.
     fn judge(&mut self, published: Published, now: Instant) -> Option<Instant> {
-        let Published { leads, state, epoch, .. } = published;
+        let Published {
+            leads,
+            state,
+            epoch,
+            ..
+        } = published;
         let state = state.and_then(|(text, polled)| Some((ChainState::parse(&text)?, polled)));
         let mut next = now + self.interval / 4;
         let mut fresh = None;
@@ -263,7 +278,8 @@ impl Schedule {
             Some(_) if facts.fleet == Membership::Leader => Mode::Leading,
             Some(_) => Mode::Following,
         };
-        self.effects.push(Effect::Enter(self.mode, facts.now - self.published));
+        self.effects
+            .push(Effect::Enter(self.mode, facts.now - self.published));
         match next {
             Some(next) => Task::Wait(next),
             None if self.due > facts.now => Task::Wait(self.due.min(facts.now + self.interval)),

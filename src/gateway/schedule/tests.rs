@@ -11,10 +11,21 @@ const EPOCH: u64 = 7;
 const SEEN: Step = Step {
     broke: None,
     generation: 1,
-    chain: Some(ChainStatus { position: None, settled: None, l1: None }),
+    chain: Some(ChainStatus {
+        position: None,
+        settled: None,
+        l1: None,
+    }),
 };
-const BROKEN: Step = Step { broke: Some(EpochCause::Rollback), ..SEEN };
-const BLIND: Step = Step { broke: Some(EpochCause::Unreachable), chain: None, ..SEEN };
+const BROKEN: Step = Step {
+    broke: Some(EpochCause::Rollback),
+    ..SEEN
+};
+const BLIND: Step = Step {
+    broke: Some(EpochCause::Unreachable),
+    chain: None,
+    ..SEEN
+};
 
 /// An instance in virtual time.
 struct Instance {
@@ -34,7 +45,13 @@ impl Instance {
     fn polling(interval: u64, fleet: Membership) -> Self {
         let (begin, now) = (Instant::now(), 100_000);
         let schedule = Schedule::new(millis(interval), begin + millis(now));
-        Self { schedule, begin, now, fleet, instances: 1 }
+        Self {
+            schedule,
+            begin,
+            now,
+            fleet,
+            instances: 1,
+        }
     }
 
     fn at(&self, time: u64) -> Instant {
@@ -42,7 +59,11 @@ impl Instance {
     }
 
     fn step(&mut self, event: Event) -> (Vec<Effect>, Task) {
-        let facts = Facts { now: self.at(self.now), fleet: self.fleet, instances: self.instances };
+        let facts = Facts {
+            now: self.at(self.now),
+            fleet: self.fleet,
+            instances: self.instances,
+        };
         self.schedule.step(event, facts)
     }
 
@@ -51,7 +72,10 @@ impl Instance {
     }
 
     fn observation(&self, step: Step) -> Observation {
-        Observation { step, polled: self.at(self.now) }
+        Observation {
+            step,
+            polled: self.at(self.now),
+        }
     }
 
     /// Begins a turn with a poll, which takes `took` milliseconds and shows `step`.
@@ -93,11 +117,20 @@ fn millis(millis: u64) -> Duration {
 }
 
 fn nothing() -> Published {
-    Published { leads: false, is_elected: false, state: None, epoch: EPOCH }
+    Published {
+        leads: false,
+        is_elected: false,
+        state: None,
+        epoch: EPOCH,
+    }
 }
 
 fn elected(published: Published) -> Published {
-    Published { leads: true, is_elected: true, ..published }
+    Published {
+        leads: true,
+        is_elected: true,
+        ..published
+    }
 }
 
 fn inherit(until: Option<Instant>) -> Effect {
@@ -113,8 +146,16 @@ fn a_turn_begins_as_the_fleet_allows() {
     for (fleet, effects, task) in [
         (Membership::None, vec![], Some(Task::Poll)),
         (Membership::Connecting, vec![], None),
-        (Membership::Unavailable, vec![enter(Mode::Detached, 0)], Some(Task::Poll)),
-        (Membership::Member, vec![], Some(Task::Follow(Some(millis(INTERVAL))))),
+        (
+            Membership::Unavailable,
+            vec![enter(Mode::Detached, 0)],
+            Some(Task::Poll),
+        ),
+        (
+            Membership::Member,
+            vec![],
+            Some(Task::Follow(Some(millis(INTERVAL)))),
+        ),
         (Membership::Leader, vec![], Some(Task::Poll)),
     ] {
         let mut one = Instance::new(fleet);
@@ -151,8 +192,16 @@ fn a_poll_that_proves_nothing_pauses_the_cache() {
         (Membership::Unavailable, Membership::Unavailable, None),
         (Membership::Leader, Membership::Leader, Some(Mode::Leading)),
         // its lease ended meanwhile
-        (Membership::Leader, Membership::Member, Some(Mode::Following)),
-        (Membership::Leader, Membership::Unavailable, Some(Mode::Following)),
+        (
+            Membership::Leader,
+            Membership::Member,
+            Some(Mode::Following),
+        ),
+        (
+            Membership::Leader,
+            Membership::Unavailable,
+            Some(Mode::Following),
+        ),
     ] {
         let mut one = Instance::new(fleet);
         let next = one.wait(one.now + INTERVAL);
@@ -161,19 +210,35 @@ fn a_poll_that_proves_nothing_pauses_the_cache() {
         one.fleet = then;
         let mut effects = vec![Effect::Pause];
         effects.extend(entered.map(|mode| enter(mode, 300)));
-        assert_eq!(one.step(Event::Polled(None)), (effects, next), "{fleet:?}, {then:?}");
+        assert_eq!(
+            one.step(Event::Polled(None)),
+            (effects, next),
+            "{fleet:?}, {then:?}"
+        );
     }
 }
 
 #[test]
 fn a_node_that_answers_again_is_reported_once() {
     let mut one = Instance::new(Membership::None);
-    for (step, is_reported) in
-        [(SEEN, false), (BLIND, false), (BLIND, false), (SEEN, true), (BROKEN, false)]
-    {
+    for (step, is_reported) in [
+        (SEEN, false),
+        (BLIND, false),
+        (BLIND, false),
+        (SEEN, true),
+        (BROKEN, false),
+    ] {
         let (effects, _) = one.polls(0, step);
-        assert_eq!(effects.contains(&Effect::Reachable), is_reported, "{effects:?}");
-        assert_eq!(effects.last(), Some(&Effect::Apply(step, None)), "after the report");
+        assert_eq!(
+            effects.contains(&Effect::Reachable),
+            is_reported,
+            "{effects:?}"
+        );
+        assert_eq!(
+            effects.last(),
+            Some(&Effect::Apply(step, None)),
+            "after the report"
+        );
     }
 }
 
@@ -181,19 +246,31 @@ fn a_node_that_answers_again_is_reported_once() {
 fn a_leader_applies_a_poll_once_published() {
     let mut one = Instance::new(Membership::Leader);
     let start = one.now;
-    let renewed = Published { is_elected: false, ..elected(nothing()) };
+    let renewed = Published {
+        is_elected: false,
+        ..elected(nothing())
+    };
     let until = one.at(start + 500 + 2 * INTERVAL);
-    let effects =
-        vec![Effect::Apply(SEEN, Some(until)), Effect::Renewed(EPOCH), enter(Mode::Leading, 100)];
+    let effects = vec![
+        Effect::Apply(SEEN, Some(until)),
+        Effect::Renewed(EPOCH),
+        enter(Mode::Leading, 100),
+    ];
     let next = one.wait(start + INTERVAL);
-    assert_eq!(one.leads(Membership::Leader, Some(renewed)), (effects, next));
+    assert_eq!(
+        one.leads(Membership::Leader, Some(renewed)),
+        (effects, next)
+    );
 }
 
 #[test]
 fn a_break_pauses_the_cache_until_published() {
     let mut one = Instance::new(Membership::Leader);
     let (effects, task) = one.polls(0, BROKEN);
-    assert_eq!((effects, task), (vec![Effect::Pause], Task::Publish(one.observation(BROKEN))));
+    assert_eq!(
+        (effects, task),
+        (vec![Effect::Pause], Task::Publish(one.observation(BROKEN)))
+    );
 }
 
 #[test]
@@ -203,8 +280,16 @@ fn a_blind_leader_resigns_and_is_no_candidate() {
     assert_eq!(one.polls(300, BLIND), (vec![Effect::Pause], Task::Resign));
     for (fleet, mode, why) in [
         (Membership::Member, Mode::Following, "it resigned"),
-        (Membership::Unavailable, Mode::Following, "the store is gone"),
-        (Membership::Leader, Mode::Leading, "it was elected meanwhile"),
+        (
+            Membership::Unavailable,
+            Mode::Following,
+            "the store is gone",
+        ),
+        (
+            Membership::Leader,
+            Mode::Leading,
+            "it was elected meanwhile",
+        ),
     ] {
         one.fleet = fleet;
         let expected = (vec![enter(mode, 300)], one.wait(start + INTERVAL / 4));
@@ -215,28 +300,46 @@ fn a_blind_leader_resigns_and_is_no_candidate() {
     one.fleet = Membership::Leader;
     one.polls(0, SEEN);
     one.fleet = Membership::Member;
-    assert_eq!(one.due().1, Task::Follow(Some(millis(INTERVAL))), "it reaches the node again");
+    assert_eq!(
+        one.due().1,
+        Task::Follow(Some(millis(INTERVAL))),
+        "it reaches the node again"
+    );
 }
 
 #[test]
 fn a_leader_that_loses_the_store_is_detached() {
-    for (interval, next) in [(INTERVAL, Some(INTERVAL)), (1_000, Some(1_000)), (600, None)] {
+    for (interval, next) in [
+        (INTERVAL, Some(INTERVAL)),
+        (1_000, Some(1_000)),
+        (600, None),
+    ] {
         let mut one = Instance::polling(interval, Membership::Leader);
         let start = one.now;
         let until = one.at(start + 500 + 2 * interval);
         let effects = vec![Effect::Apply(SEEN, Some(until)), enter(Mode::Detached, 600)];
         // it also polls for itself, but only if that is due again
         let task = next.map_or(Task::Poll, |next| one.wait(start + next));
-        assert_eq!(one.leads(Membership::Unavailable, None), (effects, task), "{interval} ms");
+        assert_eq!(
+            one.leads(Membership::Unavailable, None),
+            (effects, task),
+            "{interval} ms"
+        );
     }
 }
 
 #[test]
 fn a_replaced_leader_applies_what_was_published() {
     let mut one = Instance::new(Membership::Leader);
-    let heard = Published { epoch: 9, ..one.state(400) };
+    let heard = Published {
+        epoch: 9,
+        ..one.state(400)
+    };
     let polled = one.now - 400;
-    let effects = vec![inherit(Some(one.at(polled + 2 * INTERVAL))), enter(Mode::Following, 1_000)];
+    let effects = vec![
+        inherit(Some(one.at(polled + 2 * INTERVAL))),
+        enter(Mode::Following, 1_000),
+    ];
     let next = one.wait(polled + INTERVAL + INTERVAL / 4);
     assert_eq!(one.leads(Membership::Member, Some(heard)), (effects, next));
 }
@@ -260,7 +363,11 @@ fn an_instance_elected_at_publication_polls_again() {
         let effects = vec![inherit(until), Effect::Elected(EPOCH), entered];
         let next = one.wait(one.now + 600);
         let heard = elected(one.state(age));
-        assert_eq!(one.leads(Membership::Leader, Some(heard)), (effects, next), "{age} ms");
+        assert_eq!(
+            one.leads(Membership::Leader, Some(heard)),
+            (effects, next),
+            "{age} ms"
+        );
         assert_eq!(one.due(), (vec![], Task::Poll), "it verifies that state");
     }
 }
@@ -270,16 +377,26 @@ fn an_elected_follower_polls_at_once() {
     let mut one = Instance::new(Membership::Member);
     assert_eq!(one.due().1, Task::Follow(Some(millis(INTERVAL))));
     one.fleet = Membership::Leader;
-    let expected = (vec![Effect::Elected(EPOCH), enter(Mode::Leading, 0)], one.wait(one.now));
-    assert_eq!(one.step(Event::Followed(Some(elected(nothing())))), expected);
+    let expected = (
+        vec![Effect::Elected(EPOCH), enter(Mode::Leading, 0)],
+        one.wait(one.now),
+    );
+    assert_eq!(
+        one.step(Event::Followed(Some(elected(nothing())))),
+        expected
+    );
     assert_eq!(one.due(), (vec![], Task::Poll));
 }
 
 #[test]
 fn a_published_state_is_fresh_for_two_intervals() {
-    for (age, is_fresh) in
-        [(0, true), (4_000, true), (7_999, true), (8_000, false), (20_000, false)]
-    {
+    for (age, is_fresh) in [
+        (0, true),
+        (4_000, true),
+        (7_999, true),
+        (8_000, false),
+        (20_000, false),
+    ] {
         let mut one = Instance::new(Membership::Member);
         let until = is_fresh.then(|| one.at(one.now - age + 2 * INTERVAL));
         let entered = enter(Mode::Following, if is_fresh { age } else { 0 });
@@ -291,7 +408,11 @@ fn a_published_state_is_fresh_for_two_intervals() {
 #[test]
 fn a_follower_waits_for_the_next_publication() {
     for (age, wait, why) in [
-        (Some(0), 5_000, "an interval and a quarter after it was polled"),
+        (
+            Some(0),
+            5_000,
+            "an interval and a quarter after it was polled",
+        ),
         (Some(3_000), 2_000, "likewise"),
         (Some(4_500), 1_000, "a quarter, as it is late"),
         (Some(8_000), 1_000, "a quarter, as it is not fresh"),
@@ -299,7 +420,11 @@ fn a_follower_waits_for_the_next_publication() {
     ] {
         let mut one = Instance::new(Membership::Member);
         let heard = age.map_or_else(nothing, |age| one.state(age));
-        assert_eq!(one.follows(Some(heard)).1, one.wait(one.now + wait), "{age:?}: {why}");
+        assert_eq!(
+            one.follows(Some(heard)).1,
+            one.wait(one.now + wait),
+            "{age:?}: {why}"
+        );
     }
 }
 
@@ -310,8 +435,10 @@ fn a_follower_is_patient_for_lease_and_interval() {
         one.follows(Some(one.state(0)));
         let polled = one.now;
         one.now = polled + patience - 1;
-        let expected =
-            (vec![enter(Mode::Following, patience - 1)], one.wait(one.now + interval / 4));
+        let expected = (
+            vec![enter(Mode::Following, patience - 1)],
+            one.wait(one.now + interval / 4),
+        );
         assert_eq!(one.follows(Some(nothing())), expected, "{interval} ms");
         one.now = polled + patience;
         let expected = (vec![enter(Mode::Detached, patience)], Task::Poll);
@@ -335,14 +462,23 @@ fn a_follower_without_the_store_is_detached() {
     let mut one = Instance::new(Membership::Member);
     one.follows(Some(one.state(0)));
     one.now += 1_000;
-    assert_eq!(one.follows(None), (vec![enter(Mode::Detached, 1_000)], Task::Poll));
+    assert_eq!(
+        one.follows(None),
+        (vec![enter(Mode::Detached, 1_000)], Task::Poll)
+    );
 }
 
 #[test]
 fn a_state_of_another_version_is_none() {
     let mut one = Instance::new(Membership::Member);
-    let heard = Published { state: Some(("{}".to_owned(), one.at(one.now))), ..nothing() };
-    let expected = (vec![enter(Mode::Following, 0)], one.wait(one.now + INTERVAL / 4));
+    let heard = Published {
+        state: Some(("{}".to_owned(), one.at(one.now))),
+        ..nothing()
+    };
+    let expected = (
+        vec![enter(Mode::Following, 0)],
+        one.wait(one.now + INTERVAL / 4),
+    );
     assert_eq!(one.follows(Some(heard)), expected);
 }
 
@@ -395,5 +531,8 @@ fn a_detached_instance_follows_a_fresh_state() {
     one.fleet = Membership::Member;
     let until = one.at(one.now + 2 * INTERVAL);
     let effects = vec![inherit(Some(until)), enter(Mode::Following, 0)];
-    assert_eq!(one.follows(Some(one.state(0))), (effects, one.wait(one.now + 5_000)));
+    assert_eq!(
+        one.follows(Some(one.state(0))),
+        (effects, one.wait(one.now + 5_000))
+    );
 }

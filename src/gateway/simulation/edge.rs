@@ -54,7 +54,12 @@ impl Edge {
     pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
         let memory = MemoryPool::new(64 << 20);
         let (size, max_entries) = (Size::from_mib(4), 1_000);
-        let config = CacheConfig { enabled: true, size, max_entries, watch_interval: SECOND };
+        let config = CacheConfig {
+            enabled: true,
+            size,
+            max_entries,
+            watch_interval: SECOND,
+        };
         Self {
             group: GroupState::new(urls, NodeMode::Failover, 8),
             watch: Watch::default(),
@@ -115,7 +120,10 @@ impl Edge {
             _ => Source::Primary,
         };
         let floor = floor.filter(|_| !self.has(Bug::NoFloor));
-        let answer = Evidence { source, shows: self.shows(question, reply) };
+        let answer = Evidence {
+            source,
+            shows: self.shows(question, reply),
+        };
         if let (Question::Receipt(_), Reply::In(number, _), true) =
             (question, reply, self.has(Bug::DisprovedBelieved))
         {
@@ -141,12 +149,18 @@ impl Edge {
     ) -> Result<(usize, Reply), Behind> {
         let floor = self.group.floor();
         let is_held_back = self.has_several && self.group.is_held_back();
-        let mut behind = if is_held_back { Behind::Lagging } else { Behind::Down };
+        let mut behind = if is_held_back {
+            Behind::Lagging
+        } else {
+            Behind::Down
+        };
         for url in 0..world.urls.len() {
             if self.has_several && !self.group.may_lead(url) {
                 continue;
             }
-            let Some(view) = world.draw(url, choices) else { continue };
+            let Some(view) = world.draw(url, choices) else {
+                continue;
+            };
             let reply = view.answer(question);
             if self.judge(url, question, reply, floor) {
                 return Ok((url, reply));
@@ -172,20 +186,39 @@ impl Edge {
             let text = String::from_utf8_lossy(&answer.payload);
             let (number, id) = text.split_once(' ').expect("it was written so");
             let (number, id) = (number.parse().unwrap(), id.parse().unwrap());
-            trace.note(self.now, || format!("hit {question:?}: block {number}, id {id}"));
+            trace.note(self.now, || {
+                format!("hit {question:?}: block {number}, id {id}")
+            });
             oracle.hit(id, world);
-            oracle.answered(question, Reply::In(number, id), oracle.step, self.group.epoch, world);
+            oracle.answered(
+                question,
+                Reply::In(number, id),
+                oracle.step,
+                self.group.epoch,
+                world,
+            );
             return;
         }
         if once_in(choices, 4) {
             let url =
                 (0..world.urls.len()).find(|url| !self.has_several || self.group.may_lead(*url));
             let Some(url) = url else { return };
-            let Some(node) = world.draw(url, choices) else { return };
+            let Some(node) = world.draw(url, choices) else {
+                return;
+            };
             let reply = node.answer(question);
-            trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}, late"));
+            trace.note(self.now, || {
+                format!("call {question:?} at {url}: {reply:?}, late")
+            });
             let floor = self.group.floor();
-            self.calls.push(Call { question, url, reply, floor, view, since: oracle.step });
+            self.calls.push(Call {
+                question,
+                url,
+                reply,
+                floor,
+                view,
+                since: oracle.step,
+            });
             return;
         }
         if let Some(reply) = self.ask(question, world, choices, oracle, trace) {
@@ -204,7 +237,9 @@ impl Edge {
     ) -> Option<Reply> {
         match self.attempt(question, world, choices) {
             Ok((url, reply)) => {
-                trace.note(self.now, || format!("call {question:?} at {url}: {reply:?}"));
+                trace.note(self.now, || {
+                    format!("call {question:?} at {url}: {reply:?}")
+                });
                 self.tell_what_is_given_up(question, world, oracle);
                 oracle.answered(question, reply, oracle.step, self.group.epoch, world);
                 Some(reply)
@@ -244,7 +279,9 @@ impl Edge {
             && !world.has(id, hash)
             && !self.has(Bug::NeverDisplaced)
         {
-            trace.note(self.now, || format!("transaction {hash} is not in block {number}"));
+            trace.note(self.now, || {
+                format!("transaction {hash} is not in block {number}")
+            });
             let now = self.doubt_at();
             if self.group.missed_in(number, felt(hash), now) {
                 oracle.given_up(hash, world);
@@ -267,10 +304,21 @@ impl Edge {
         if self.calls.is_empty() {
             return;
         }
-        let call = self.calls.remove(choices.choose(self.calls.len() as u32) as usize);
-        let Call { question, url, reply, floor, view, since } = call;
+        let call = self
+            .calls
+            .remove(choices.choose(self.calls.len() as u32) as usize);
+        let Call {
+            question,
+            url,
+            reply,
+            floor,
+            view,
+            since,
+        } = call;
         let passes = self.judge(url, question, reply, floor);
-        trace.note(self.now, || format!("late {question:?}: {reply:?}, passes {passes}"));
+        trace.note(self.now, || {
+            format!("late {question:?}: {reply:?}, passes {passes}")
+        });
         if passes {
             self.tell_what_is_given_up(question, world, oracle);
             oracle.answered(question, reply, since, self.group.epoch, world);
@@ -279,13 +327,26 @@ impl Edge {
     }
 
     fn store(&mut self, question: Question, reply: Reply, view: View) {
-        let (Question::Receipt(hash), Reply::In(number, id)) = (question, reply) else { return };
-        let view = if self.has(Bug::StoredUnderLaterView) { self.cache.view() } else { view };
+        let (Question::Receipt(hash), Reply::In(number, id)) = (question, reply) else {
+            return;
+        };
+        let view = if self.has(Bug::StoredUnderLaterView) {
+            self.cache.view()
+        } else {
+            view
+        };
         let payload = format!("{number} {id}").into();
         let memory = Arc::new(MemoryPermit::of(&self.memory));
         let gzip = GzipForm::default();
-        let answer = Answer { member: "result", payload, memory, gzip, node: Some(0) };
-        self.cache.insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
+        let answer = Answer {
+            member: "result",
+            payload,
+            memory,
+            gzip,
+            node: Some(0),
+        };
+        self.cache
+            .insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
     }
 
     /// Runs a round of polls of the heads.
@@ -297,11 +358,23 @@ impl Edge {
         trace: &mut Trace,
     ) {
         self.group.begin_round();
-        let result = |head| PollResult { head, version: None, keeps_history: false, block: None };
+        let result = |head| PollResult {
+            head,
+            version: None,
+            keeps_history: false,
+            block: None,
+        };
         let mut results: Vec<_> = (0..world.urls.len())
-            .map(|url| world.draw(url, choices).map(|view| (result(view.head()), view)))
+            .map(|url| {
+                world
+                    .draw(url, choices)
+                    .map(|view| (result(view.head()), view))
+            })
             .collect();
-        let heads: Vec<_> = results.iter().map(|found| Some(found.as_ref()?.0.clone())).collect();
+        let heads: Vec<_> = results
+            .iter()
+            .map(|found| Some(found.as_ref()?.0.clone()))
+            .collect();
         if let Some(number) = self.group.common_height(&heads) {
             for (result, view) in results.iter_mut().flatten() {
                 result.block = view.block(number).map(|block| identity(number, block.id));
@@ -312,10 +385,18 @@ impl Edge {
         // a URL that is left out does not count
         let usable = heads.iter().zip(&self.group.members);
         let usable = usable.filter(|(_, url)| url.left_out.is_none());
-        let polled = usable.filter_map(|(result, _)| Some(result.as_ref()?.head)).max();
-        let times = if self.has(Bug::OneRoundIsEnough) { 3 } else { 1 };
+        let polled = usable
+            .filter_map(|(result, _)| Some(result.as_ref()?.head))
+            .max();
+        let times = if self.has(Bug::OneRoundIsEnough) {
+            3
+        } else {
+            1
+        };
         let went_back = (0..times).any(|_| self.group.end_round(&heads));
-        trace.note(self.now, || format!("round: {polled:?} of {shown:?}, went back {went_back}"));
+        trace.note(self.now, || {
+            format!("round: {polled:?} of {shown:?}, went back {went_back}")
+        });
         oracle.round(shown, polled, went_back);
     }
 
@@ -349,8 +430,16 @@ impl Edge {
         let step = self.watch.step(poll, self.instant(), unix_ms);
         self.cache.apply(&step, None);
         let position = self.cache.view().position();
-        trace.note(self.now, || format!("watch: {:?}, {position:?}", step.broke));
-        oracle.watched(step.generation, step.broke, position, self.group.epoch, world);
+        trace.note(self.now, || {
+            format!("watch: {:?}, {position:?}", step.broke)
+        });
+        oracle.watched(
+            step.generation,
+            step.broke,
+            position,
+            self.group.epoch,
+            world,
+        );
     }
 
     /// Polls for the watch; `None` if the node is behind.
@@ -362,7 +451,8 @@ impl Edge {
                 let view = (0..world.urls.len()).find_map(|url| world.draw(url, choices));
                 return view.map(|view| view.answer(question)).ok_or(Behind::Down);
             }
-            self.attempt(question, world, choices).map(|(_, reply)| reply)
+            self.attempt(question, world, choices)
+                .map(|(_, reply)| reply)
         };
         let mut fetch = |number: Option<u64>| {
             number.map_or(Ok(None), |number| Ok(found(ask(Question::Known(number))?)))
@@ -371,9 +461,13 @@ impl Edge {
         let blocks: Result<_, Behind> = blocks();
         let head = ask(Question::Head);
         match (head.map(found), blocks) {
-            (Ok(Some(head)), Ok([Some(genesis), settled, candidate])) => {
-                Some(Ok(Poll { head, genesis, settled, candidate, l1: L1::Head(None) }))
-            }
+            (Ok(Some(head)), Ok([Some(genesis), settled, candidate])) => Some(Ok(Poll {
+                head,
+                genesis,
+                settled,
+                candidate,
+                l1: L1::Head(None),
+            })),
             (Err(Behind::Lagging), _) | (_, Err(Behind::Lagging)) => None,
             _ => Some(Err(EpochCause::Unreachable)),
         }
@@ -397,7 +491,10 @@ fn found(reply: Reply) -> Option<BlockIdentity> {
 fn identity(number: u64, id: u32) -> BlockIdentity {
     let mut fingerprint = [0; 32];
     fingerprint[..4].copy_from_slice(&id.to_be_bytes());
-    BlockIdentity { number, fingerprint }
+    BlockIdentity {
+        number,
+        fingerprint,
+    }
 }
 
 fn felt(hash: u32) -> Felt {

@@ -81,7 +81,14 @@ fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
         if step == STEPS + 1 {
             world.heal();
         }
-        act(is_calm, &mut world, &mut edge, choices, &mut oracle, &mut trace);
+        act(
+            is_calm,
+            &mut world,
+            &mut edge,
+            choices,
+            &mut oracle,
+            &mut trace,
+        );
         world.follow(step);
         let time = Duration::from_millis(100 + 100 * u64::from(choices.choose(5)));
         edge.pass(time, &world, choices, &mut oracle, &mut trace);
@@ -91,12 +98,20 @@ fn run(choices: &mut Chance, bug: Option<Bug>) -> (Outcome, [usize; 6]) {
     }
     world.roll_back(choices);
     world.follow(STEPS + CALM);
-    trace.note(edge.now, || format!("rolled back, then {} blocks", world.chain.len()));
+    trace.note(edge.now, || {
+        format!("rolled back, then {} blocks", world.chain.len())
+    });
     let broken = match oracle.broken {
         Some(rule) => Some(rule),
         None => oracle.end(&world, &mut edge, choices, &mut trace),
     };
-    (Outcome { violation: broken.map(str::to_owned), trace: trace.0 }, oracle.counts)
+    (
+        Outcome {
+            violation: broken.map(str::to_owned),
+            trace: trace.0,
+        },
+        oracle.counts,
+    )
 }
 
 /// Performs one event.
@@ -137,7 +152,9 @@ fn act(
         }
         15 if !is_calm && once_in(choices, 4) => {
             world.roll_back(choices);
-            trace.note(edge.now, || format!("rolled back, then {} blocks", world.chain.len()));
+            trace.note(edge.now, || {
+                format!("rolled back, then {} blocks", world.chain.len())
+            });
         }
         _ => {}
     }
@@ -149,7 +166,9 @@ fn no_interleaving_takes_back_what_was_shown() {
     let explored = explore(0..SEEDS, |choices| {
         let (outcome, found) = run(choices, None);
         let mut sums = counts.get();
-        sums.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+        sums.iter_mut()
+            .zip(found)
+            .for_each(|(sum, found)| *sum += found);
         counts.set(sums);
         outcome
     });
@@ -158,7 +177,10 @@ fn no_interleaving_takes_back_what_was_shown() {
     }
     let counts = counts.get();
     println!("receipts, none, heads, hits, rollbacks, positions: {counts:?}");
-    assert!(counts.iter().all(|count| *count > 100), "each happens: {counts:?}");
+    assert!(
+        counts.iter().all(|count| *count > 100),
+        "each happens: {counts:?}"
+    );
 }
 
 #[test]

@@ -61,17 +61,31 @@ impl Oracle {
         epoch: u64,
         world: &World,
     ) {
-        let heads = self.heads.iter().filter(|(_, at, of)| *at < since && *of == epoch);
+        let heads = self
+            .heads
+            .iter()
+            .filter(|(_, at, of)| *at < since && *of == epoch);
         let highest = heads.map(|(number, ..)| *number).max();
         match (question, reply) {
             (Question::Receipt(hash), Reply::In(number, block)) => {
                 self.counts[0] += 1;
                 let since = self.step;
-                self.receipts.insert(hash, ShownReceipt { block, number, since });
+                self.receipts.insert(
+                    hash,
+                    ShownReceipt {
+                        block,
+                        number,
+                        since,
+                    },
+                );
             }
             (Question::Receipt(hash), Reply::Missing) => {
                 self.counts[1] += 1;
-                let shown = self.receipts.get(&hash).filter(|shown| shown.since < since).copied();
+                let shown = self
+                    .receipts
+                    .get(&hash)
+                    .filter(|shown| shown.since < since)
+                    .copied();
                 let is_gone = shown.is_none_or(|shown| {
                     // a receipt that names a wrong block cannot be checked
                     let is_true = world.number_of(shown.block) == Some(shown.number);
@@ -123,9 +137,14 @@ impl Oracle {
 
     /// Checks that a transaction was rightly given up after three doubts.
     pub(super) fn given_up(&mut self, hash: u32, world: &World) {
-        let Some(shown) = self.receipts.remove(&hash) else { return };
+        let Some(shown) = self.receipts.remove(&hash) else {
+            return;
+        };
         let is_early = self.step - shown.since < DOUBTED;
-        self.require(!is_early, "a receipt that was shown was doubted for too short a time");
+        self.require(
+            !is_early,
+            "a receipt that was shown was doubted for too short a time",
+        );
         let is_kept = !world.taken_back[shown.block as usize] && world.is_fresh();
         self.require(!is_kept, "fresh nodes were not believed");
     }
@@ -133,17 +152,29 @@ impl Oracle {
     /// Checks a round of polls, which found `polled` as the newest block of all.
     pub(super) fn round(&mut self, shown: Option<u64>, polled: Option<u64>, went_back: bool) {
         if polled.is_some() {
-            self.low_rounds = if polled < shown { self.low_rounds + 1 } else { 0 };
+            self.low_rounds = if polled < shown {
+                self.low_rounds + 1
+            } else {
+                0
+            };
         }
         if went_back {
             self.counts[4] += 1;
-            self.require(self.low_rounds >= 3, "an epoch ended by fewer than three rounds");
+            self.require(
+                self.low_rounds >= 3,
+                "an epoch ended by fewer than three rounds",
+            );
             self.low_rounds = 0;
             self.statuses.clear();
             // transactions of later blocks count as rolled back, rightly or not
-            let receipts = self.receipts.iter().map(|(hash, receipt)| (*hash, receipt.number));
-            self.disproved.extend(receipts.filter(|(_, number)| Some(*number) > polled));
-            self.receipts.retain(|_, receipt| Some(receipt.number) <= polled);
+            let receipts = self
+                .receipts
+                .iter()
+                .map(|(hash, receipt)| (*hash, receipt.number));
+            self.disproved
+                .extend(receipts.filter(|(_, number)| Some(*number) > polled));
+            self.receipts
+                .retain(|_, receipt| Some(receipt.number) <= polled);
         }
     }
 
@@ -166,7 +197,11 @@ impl Oracle {
             let ask = |question: &Question| {
                 edge.ask(*question, world, choices, self, trace) == Some(fresh.answer(*question))
             };
-            let wrong = questions.iter().map(ask).filter(|is_right| !is_right).count();
+            let wrong = questions
+                .iter()
+                .map(ask)
+                .filter(|is_right| !is_right)
+                .count();
             is_believed = wrong == 0;
             edge.pass(SECOND, world, choices, self, trace);
             // as many steps as take a second at most
@@ -198,7 +233,10 @@ impl Oracle {
         if position.is_some() && self.position.is_some() {
             self.counts[5] += 1;
             self.require(position >= self.position, "a position went back");
-            self.require(!is_new || is_excused, "an epoch of positions ended without a rollback");
+            self.require(
+                !is_new || is_excused,
+                "an epoch of positions ended without a rollback",
+            );
         }
         if position.is_some() {
             self.position = position;

@@ -23,7 +23,9 @@ struct Included {
 
 impl Block {
     fn find(&self, hash: u32) -> Option<&Included> {
-        self.transactions.iter().find(|included| included.hash == hash)
+        self.transactions
+            .iter()
+            .find(|included| included.hash == hash)
     }
 }
 
@@ -74,12 +76,15 @@ impl View {
         let number = match question {
             Question::Head => Some(self.blocks.len() - 1),
             Question::Block(number) | Question::Known(number) => usize::try_from(number).ok(),
-            Question::Receipt(hash) | Question::Status(hash) => {
-                self.blocks.iter().position(|block| block.find(hash).is_some())
-            }
+            Question::Receipt(hash) | Question::Status(hash) => self
+                .blocks
+                .iter()
+                .position(|block| block.find(hash).is_some()),
         };
         let block = number.and_then(|number| Some((number as u64, self.blocks.get(number)?)));
-        let Some((number, block)) = block else { return Reply::Missing };
+        let Some((number, block)) = block else {
+            return Reply::Missing;
+        };
         let claim = match question {
             Question::Receipt(hash) => block.find(hash).and_then(|included| included.claim),
             _ => None,
@@ -117,7 +122,10 @@ impl World {
             pending: Vec::new(),
         };
         (0..10).for_each(|_| world.mine());
-        let view = View { mode: Mode::Fresh, blocks: world.chain.clone() };
+        let view = View {
+            mode: Mode::Fresh,
+            blocks: world.chain.clone(),
+        };
         let urls = 1 + choices.choose(3) as usize;
         world.urls = vec![vec![view.clone()]; urls];
         if once_in(choices, 2) {
@@ -131,9 +139,15 @@ impl World {
     /// Adds a block with a new transaction and all pending ones.
     pub(super) fn mine(&mut self) {
         let mut transactions = std::mem::take(&mut self.pending);
-        transactions.push(Included { hash: self.transactions, claim: None });
+        transactions.push(Included {
+            hash: self.transactions,
+            claim: None,
+        });
         self.transactions += 1;
-        self.chain.push(Block { id: self.last_seen.len() as u32, transactions });
+        self.chain.push(Block {
+            id: self.last_seen.len() as u32,
+            transactions,
+        });
         self.last_seen.push(0);
         self.taken_back.push(false);
     }
@@ -170,7 +184,10 @@ impl World {
     }
 
     pub(super) fn heal(&mut self) {
-        self.urls.iter_mut().flatten().for_each(|view| view.mode = Mode::Fresh);
+        self.urls
+            .iter_mut()
+            .flatten()
+            .for_each(|view| view.mode = Mode::Fresh);
     }
 
     /// Lets the nodes follow the chain.
@@ -194,32 +211,47 @@ impl World {
     /// Whether a node has a block that was rolled back.
     pub(super) fn is_forked(&self) -> bool {
         let blocks = self.urls.iter().flatten().flat_map(|view| &view.blocks);
-        blocks.into_iter().any(|block| self.taken_back[block.id as usize])
+        blocks
+            .into_iter()
+            .any(|block| self.taken_back[block.id as usize])
     }
 
     /// Whether all nodes have the current chain.
     pub(super) fn is_fresh(&self) -> bool {
-        self.urls.iter().flatten().all(|view| view.blocks == self.chain)
+        self.urls
+            .iter()
+            .flatten()
+            .all(|view| view.blocks == self.chain)
     }
 
     /// Whether the block of this identity, which some node has, lists the transaction.
     pub(super) fn has(&self, id: u32, hash: u32) -> bool {
         let views = self.urls.iter().flatten().map(|view| &view.blocks);
         let mut blocks = views.flatten().filter(|block| block.id == id);
-        blocks.next().is_some_and(|block| block.find(hash).is_some())
+        blocks
+            .next()
+            .is_some_and(|block| block.find(hash).is_some())
     }
 
     /// The number of the block of this identity, which the chain or some node has.
     pub(super) fn number_of(&self, id: u32) -> Option<u64> {
         let views = self.urls.iter().flatten().map(|view| &view.blocks);
         let mut chains = views.chain([&self.chain]);
-        chains.find_map(|chain| chain.iter().position(|block| block.id == id)).map(|at| at as u64)
+        chains
+            .find_map(|chain| chain.iter().position(|block| block.id == id))
+            .map(|at| at as u64)
     }
 
     /// Draws the node of the URL that gets a call; `None` if that node is down.
     pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
         let nodes = &self.urls[url];
-        let drawn = if nodes.len() > 1 { choices.choose(nodes.len() as u32) } else { 0 };
-        nodes.get(drawn as usize).filter(|view| view.mode != Mode::Down)
+        let drawn = if nodes.len() > 1 {
+            choices.choose(nodes.len() as u32)
+        } else {
+            0
+        };
+        nodes
+            .get(drawn as usize)
+            .filter(|view| view.mode != Mode::Down)
     }
 }

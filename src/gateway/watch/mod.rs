@@ -31,7 +31,12 @@ pub enum EpochCause {
 
 impl EpochCause {
     /// Every cause, in the order of the variants.
-    pub const ALL: [Self; 4] = [Self::Rollback, Self::Genesis, Self::Unreachable, Self::Strange];
+    pub const ALL: [Self; 4] = [
+        Self::Rollback,
+        Self::Genesis,
+        Self::Unreachable,
+        Self::Strange,
+    ];
 
     /// The name in logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -141,7 +146,10 @@ impl ChainState {
 
     /// The status for a process that has reported epochs up to `newest`.
     fn status(&self, newest: u64) -> Option<ChainStatus> {
-        let position = ChainPosition { epoch: self.epoch, height: self.head?.number };
+        let position = ChainPosition {
+            epoch: self.epoch,
+            height: self.head?.number,
+        };
         let position = (position.epoch >= newest).then_some(position);
         let settled = self.settled.map(|settled| settled.number);
         // within an epoch of the cache this head only rises, so its number distinguishes states
@@ -152,14 +160,21 @@ impl ChainState {
                 Some(self.generation.wrapping_add(blocks))
             }
         };
-        Some(ChainStatus { position, settled, l1 })
+        Some(ChainStatus {
+            position,
+            settled,
+            l1,
+        })
     }
 }
 
 impl Watch {
     /// Creates a watch that numbers its epochs above `newest`.
     pub(super) fn after(newest: u64) -> Self {
-        Self { newest, ..Self::default() }
+        Self {
+            newest,
+            ..Self::default()
+        }
     }
 
     /// The known state.
@@ -231,7 +246,11 @@ impl Watch {
     }
 
     fn result(&self, broke: Option<EpochCause>) -> Step {
-        Step { broke, generation: self.state.generation, chain: self.state.status(self.newest) }
+        Step {
+            broke,
+            generation: self.state.generation,
+            chain: self.state.status(self.newest),
+        }
     }
 
     fn begin_epoch(&mut self, unix_ms: u64) {
@@ -241,12 +260,20 @@ impl Watch {
 
     /// Whether the newest block is gone or was replaced, though it had not settled.
     fn is_rewound(&self, poll: &Poll) -> bool {
-        self.state.head.is_some_and(|head| is_taken_back(head, poll.head))
+        self.state
+            .head
+            .is_some_and(|head| is_taken_back(head, poll.head))
     }
 
     /// Why this poll cannot continue the known chain, if it cannot.
     fn contradiction(&self, poll: &Poll) -> Option<EpochCause> {
-        let ChainState { genesis, settled, candidate, l1, .. } = self.state;
+        let ChainState {
+            genesis,
+            settled,
+            candidate,
+            l1,
+            ..
+        } = self.state;
         if genesis.is_some_and(|genesis| !genesis.is(poll.genesis)) {
             return Some(EpochCause::Genesis);
         }
@@ -271,7 +298,9 @@ impl Watch {
     fn advance(&mut self, poll: &Poll, now: Instant) {
         let state = &mut self.state;
         (state.head, state.genesis, state.l1) = (Some(poll.head), Some(poll.genesis), poll.l1);
-        let is_old = self.since.is_some_and(|since| now.duration_since(since) >= SETTLE);
+        let is_old = self
+            .since
+            .is_some_and(|since| now.duration_since(since) >= SETTLE);
         if let Some(candidate) = state.candidate.filter(|_| is_old) {
             state.settled = Some(candidate);
             state.candidate = None;
@@ -283,8 +312,18 @@ impl Watch {
     }
 
     fn forget(&mut self) {
-        let ChainState { epoch, generation, cause, .. } = self.state;
-        self.state = ChainState { epoch, generation, cause, ..ChainState::default() };
+        let ChainState {
+            epoch,
+            generation,
+            cause,
+            ..
+        } = self.state;
+        self.state = ChainState {
+            epoch,
+            generation,
+            cause,
+            ..ChainState::default()
+        };
     }
 }
 

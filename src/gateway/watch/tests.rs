@@ -12,21 +12,31 @@ struct Chain {
 
 impl Chain {
     fn of(contents: &[u8]) -> Self {
-        Self { blocks: contents.to_vec(), l1: None }
+        Self {
+            blocks: contents.to_vec(),
+            l1: None,
+        }
     }
 
     fn fetch_block(&self, number: u64) -> Option<BlockIdentity> {
         let at = usize::try_from(number).expect("chains here are short");
-        self.blocks.get(at).map(|holds| BlockIdentity { number, fingerprint: [*holds; 32] })
+        self.blocks.get(at).map(|holds| BlockIdentity {
+            number,
+            fingerprint: [*holds; 32],
+        })
     }
 
     fn poll(&self, watch: &Watch) -> Result<Poll, EpochCause> {
-        let head = self.fetch_block(self.blocks.len() as u64 - 1).expect("it has a block");
+        let head = self
+            .fetch_block(self.blocks.len() as u64 - 1)
+            .expect("it has a block");
         Ok(Poll {
             head,
             genesis: self.fetch_block(0).expect("it has a block"),
             settled: watch.settled().and_then(|number| self.fetch_block(number)),
-            candidate: watch.candidate().and_then(|number| self.fetch_block(number)),
+            candidate: watch
+                .candidate()
+                .and_then(|number| self.fetch_block(number)),
             l1: L1::Head(self.l1.and_then(|at| self.fetch_block(at as u64))),
         })
     }
@@ -42,7 +52,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { watch: Watch::default(), start: Instant::now(), now: 0 }
+        Self {
+            watch: Watch::default(),
+            start: Instant::now(),
+            now: 0,
+        }
     }
 
     /// Polls `chain` after `later` milliseconds.
@@ -57,7 +71,8 @@ impl World {
 
     fn step(&mut self, later: u64, poll: Result<Poll, EpochCause>) -> Step {
         self.now += later;
-        self.watch.step(poll, self.start + Duration::from_millis(self.now), self.now)
+        self.watch
+            .step(poll, self.start + Duration::from_millis(self.now), self.now)
     }
 
     /// A watch that has settled on the head of `chain`.
@@ -80,9 +95,19 @@ fn settled(step: Step) -> Option<u64> {
 fn an_unchanged_head_settles_after_two_seconds() {
     let chain = Chain::of(&[0, 1, 2]);
     let mut world = World::new();
-    for (later, expected) in [(0, None), (1_000, None), (999, None), (1, Some(2)), (1_000, Some(2))]
-    {
-        assert_eq!(settled(world.see(later, &chain)), expected, "{} ms", world.now);
+    for (later, expected) in [
+        (0, None),
+        (1_000, None),
+        (999, None),
+        (1, Some(2)),
+        (1_000, Some(2)),
+    ] {
+        assert_eq!(
+            settled(world.see(later, &chain)),
+            expected,
+            "{} ms",
+            world.now
+        );
     }
 }
 
@@ -96,7 +121,16 @@ fn the_settled_block_follows_a_growing_chain() {
         chain.blocks.push(block);
     }
     // the head of the poll at which a block settles is the next one to settle
-    let expected = [None, None, Some(0), Some(0), Some(2), Some(2), Some(4), Some(4)];
+    let expected = [
+        None,
+        None,
+        Some(0),
+        Some(0),
+        Some(2),
+        Some(2),
+        Some(4),
+        Some(4),
+    ];
     assert_eq!(seen, expected);
 }
 
@@ -104,8 +138,16 @@ fn the_settled_block_follows_a_growing_chain() {
 fn a_contradiction_starts_an_epoch() {
     let known = Chain::of(&[0, 1, 2, 3]);
     for (chain, cause, why) in [
-        (Chain::of(&[0, 1, 2]), EpochCause::Rollback, "the settled block was aborted"),
-        (Chain::of(&[0]), EpochCause::Rollback, "all but the first were"),
+        (
+            Chain::of(&[0, 1, 2]),
+            EpochCause::Rollback,
+            "the settled block was aborted",
+        ),
+        (
+            Chain::of(&[0]),
+            EpochCause::Rollback,
+            "all but the first were",
+        ),
         (
             Chain::of(&[0, 1, 2, 9]),
             EpochCause::Rollback,
@@ -127,21 +169,44 @@ fn a_contradiction_starts_an_epoch() {
         let step = world.see(1_000, &chain);
         assert_eq!(step.broke, Some(cause), "{why}");
         let status = step.chain.expect("the node is seen");
-        assert_eq!(status.settled, None, "nothing has settled in a new epoch: {why}");
+        assert_eq!(
+            status.settled, None,
+            "nothing has settled in a new epoch: {why}"
+        );
         let head = chain.blocks.len() as u64 - 1;
-        assert_eq!(settled(world.see(1_999, &chain)), None, "not before its time: {why}");
-        assert_eq!(settled(world.see(1, &chain)), Some(head), "then as before: {why}");
+        assert_eq!(
+            settled(world.see(1_999, &chain)),
+            None,
+            "not before its time: {why}"
+        );
+        assert_eq!(
+            settled(world.see(1, &chain)),
+            Some(head),
+            "then as before: {why}"
+        );
     }
 }
 
 #[test]
 fn a_replaced_candidate_never_settles() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
-    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2]))), Some(1), "2 is a candidate");
+    assert_eq!(
+        settled(world.see(1_000, &Chain::of(&[0, 1, 2]))),
+        Some(1),
+        "2 is a candidate"
+    );
     let step = world.see(1_000, &Chain::of(&[0, 1, 9]));
     assert_eq!(step.broke, Some(EpochCause::Rollback), "it is another");
-    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), None, "seen for a second");
-    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 9]))), Some(2), "seen for two");
+    assert_eq!(
+        settled(world.see(1_000, &Chain::of(&[0, 1, 9]))),
+        None,
+        "seen for a second"
+    );
+    assert_eq!(
+        settled(world.see(1_000, &Chain::of(&[0, 1, 9]))),
+        Some(2),
+        "seen for two"
+    );
 }
 
 /// Two blocks of the same second with the same transactions are identical, so neither may
@@ -157,15 +222,26 @@ fn no_block_settles_within_its_second() {
         None,
         "it looks the same, and nothing stands on it"
     );
-    assert_eq!(settled(world.see(1_200, &chain)), Some(1), "its second has been over for long");
+    assert_eq!(
+        settled(world.see(1_200, &chain)),
+        Some(1),
+        "its second has been over for long"
+    );
 }
 
 #[test]
 fn a_head_below_the_candidate_is_a_rollback() {
     let mut world = World::settled_on(&Chain::of(&[0, 1]));
-    assert_eq!(settled(world.see(1_000, &Chain::of(&[0, 1, 2, 3]))), Some(1));
+    assert_eq!(
+        settled(world.see(1_000, &Chain::of(&[0, 1, 2, 3]))),
+        Some(1)
+    );
     let step = world.see(1_000, &Chain::of(&[0, 1, 2]));
-    assert_eq!(step.broke, Some(EpochCause::Rollback), "3 was seen, and is gone");
+    assert_eq!(
+        step.broke,
+        Some(EpochCause::Rollback),
+        "3 was seen, and is gone"
+    );
 }
 
 #[test]
@@ -176,12 +252,30 @@ fn an_outage_ends_one_epoch() {
         let gone = world.fail(1_000, cause);
         assert_eq!((gone.broke, gone.chain), (Some(cause), None));
         for _ in 0..3 {
-            assert_eq!(world.fail(1_000, cause), Step { broke: None, ..gone });
+            assert_eq!(
+                world.fail(1_000, cause),
+                Step {
+                    broke: None,
+                    ..gone
+                }
+            );
         }
-        assert_eq!(settled(world.see(1_000, &chain)), None, "what was known is forgotten");
-        assert_eq!(settled(world.see(2_000, &chain)), Some(1), "and learnt again");
+        assert_eq!(
+            settled(world.see(1_000, &chain)),
+            None,
+            "what was known is forgotten"
+        );
+        assert_eq!(
+            settled(world.see(2_000, &chain)),
+            Some(1),
+            "and learnt again"
+        );
         let again = world.fail(1_000, cause);
-        assert_eq!((again.broke, again.chain), (Some(cause), None), "the next time counts again");
+        assert_eq!(
+            (again.broke, again.chain),
+            (Some(cause), None),
+            "the next time counts again"
+        );
     }
     let first = World::new().fail(0, EpochCause::Unreachable);
     assert_eq!(
@@ -197,7 +291,11 @@ fn acceptance_on_l1_changes_its_generation_only() {
     let mut world = World::settled_on(&chain);
     let mut l1 = |chain: &Chain| {
         let step = world.see(1_000, chain);
-        assert_eq!((step.broke, settled(step)), (None, Some(2)), "the chain stands");
+        assert_eq!(
+            (step.broke, settled(step)),
+            (None, Some(2)),
+            "the chain stands"
+        );
         step.chain.and_then(|chain| chain.l1)
     };
     let before = l1(&chain);
@@ -223,7 +321,11 @@ fn a_rollback_on_l1_ends_the_epoch() {
         chain.l1 = before;
         let mut world = World::settled_on(&chain);
         chain.l1 = after;
-        assert_eq!(world.see(1_000, &chain).broke, broke, "{before:?} to {after:?}");
+        assert_eq!(
+            world.see(1_000, &chain).broke,
+            broke,
+            "{before:?} to {after:?}"
+        );
     }
 }
 
@@ -247,14 +349,24 @@ fn an_l1_head_that_is_not_known_any_more_ends_the_epoch() {
     let mut poll = chain.poll(&world.watch).expect("the chain can be seen");
     poll.l1 = L1::Unknown;
     let step = world.step(1_000, Ok(poll));
-    assert_eq!(step.broke, Some(EpochCause::Rollback), "block 1 may not be on L1 any more");
+    assert_eq!(
+        step.broke,
+        Some(EpochCause::Rollback),
+        "block 1 may not be on L1 any more"
+    );
     let again = world.see(1_000, &chain).chain.and_then(|chain| chain.l1);
-    assert!(again.is_some() && again != known, "what was cached before holds no more");
+    assert!(
+        again.is_some() && again != known,
+        "what was cached before holds no more"
+    );
 }
 
 /// The epoch and the height of the chain's position after a step.
 fn position(step: Step) -> (u64, u64) {
-    let position = step.chain.and_then(|chain| chain.position).expect("it is known");
+    let position = step
+        .chain
+        .and_then(|chain| chain.position)
+        .expect("it is known");
     (position.epoch, position.height)
 }
 
@@ -268,8 +380,15 @@ fn a_position_goes_back_in_another_epoch_only() {
         world.see(500, &Chain::of(&[0, 1, 2, 3]));
         let before = world.see(500, &Chain::of(&[0, 1, 2, 3, 4]));
         let step = world.see(500, &chain);
-        assert_eq!(settled(step), Some(2), "no settled block is affected: {why}");
-        assert_eq!(step.generation, before.generation, "so no answer is, either: {why}");
+        assert_eq!(
+            settled(step),
+            Some(2),
+            "no settled block is affected: {why}"
+        );
+        assert_eq!(
+            step.generation, before.generation,
+            "so no answer is, either: {why}"
+        );
         assert_eq!(position(step).1, chain.blocks.len() as u64 - 1, "{why}");
         assert!(position(step).0 > position(before).0, "{why}");
         let same = world.see(500, &chain);
@@ -283,13 +402,25 @@ fn epochs_are_numbered_by_the_time_and_never_twice() {
     let mut world = World::new();
     world.now = 5_000;
     assert_eq!(position(world.see(0, &chain)), (5_000, 1));
-    assert_eq!(world.see(0, &Chain::of(&[7])).generation, 5_001, "in the same millisecond");
+    assert_eq!(
+        world.see(0, &Chain::of(&[7])).generation,
+        5_001,
+        "in the same millisecond"
+    );
     world.now = 1_000;
     let step = world.see(0, &Chain::of(&[8]));
-    assert_eq!((step.generation, position(step)), (5_002, (5_002, 0)), "the clock stepped back");
+    assert_eq!(
+        (step.generation, position(step)),
+        (5_002, (5_002, 0)),
+        "the clock stepped back"
+    );
     let mut restarted = World::new();
     restarted.now = 9_000;
-    assert_eq!(position(restarted.see(0, &chain)).0, 9_000, "later than before a restart");
+    assert_eq!(
+        position(restarted.see(0, &chain)).0,
+        9_000,
+        "later than before a restart"
+    );
 }
 
 #[test]
@@ -309,15 +440,24 @@ fn an_heir_verifies_and_goes_on() {
         );
         heir
     };
-    assert_eq!(heir().see(0, &chain), before, "what continues is not emptied");
-    for (other, cause) in
-        [(Chain::of(&[0, 1, 9]), EpochCause::Rollback), (Chain::of(&[7]), EpochCause::Genesis)]
-    {
+    assert_eq!(
+        heir().see(0, &chain),
+        before,
+        "what continues is not emptied"
+    );
+    for (other, cause) in [
+        (Chain::of(&[0, 1, 9]), EpochCause::Rollback),
+        (Chain::of(&[7]), EpochCause::Genesis),
+    ] {
         let step = heir().see(0, &other);
         assert_eq!(step.broke, Some(cause));
         assert!(step.generation > before.generation && position(step) > position(before));
     }
-    assert_eq!(ChainState::parse("{\"epoch\":1}"), None, "of another version");
+    assert_eq!(
+        ChainState::parse("{\"epoch\":1}"),
+        None,
+        "of another version"
+    );
 }
 
 #[test]
@@ -329,11 +469,19 @@ fn what_an_instance_has_said_is_not_taken_back() {
     alone.now = 60_000;
     let (said, _) = position(alone.see(0, &chain));
     let step = alone.watch.inherit(state.clone(), alone.start);
-    assert_eq!(step.chain.and_then(|chain| chain.position), None, "the leader's is an earlier one");
+    assert_eq!(
+        step.chain.and_then(|chain| chain.position),
+        None,
+        "the leader's is an earlier one"
+    );
     let mut heir = World::new();
     heir.watch.inherit(state, heir.start);
     heir.watch.has_seen(said);
     let step = heir.see(0, &chain);
     assert_eq!(position(step).0, said, "the leader goes on from there");
-    assert_eq!(step.generation, leader.watch.state().generation, "and no cache is emptied");
+    assert_eq!(
+        step.generation,
+        leader.watch.state().generation,
+        "and no cache is emptied"
+    );
 }

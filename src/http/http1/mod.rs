@@ -221,7 +221,9 @@ impl Connection {
         if let Poll::Ready(result) = poll_read_some(&mut self.io, cx, &mut self.buffer) {
             return Poll::Ready(result.is_ok_and(|bytes| bytes > 0));
         }
-        let until = wait.until.get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+        let until = wait
+            .until
+            .get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
         if !wait.drains && self.drain.has_begun() {
             wait.drains = true;
             *until = (*until).min(Instant::now() + DRAIN_KEEPALIVE);
@@ -257,7 +259,11 @@ impl Connection {
         let came_twice = differ_in_length_only(&self.head, &head);
         self.head.clear();
         self.head.extend_from_slice(&head);
-        let ParsedHead { header, body, keeps_alive } = parse(&head)?;
+        let ParsedHead {
+            header,
+            body,
+            keeps_alive,
+        } = parse(&head)?;
         (self.version, self.body, self.keeps_alive) = (header.version, body, keeps_alive);
         let cached = (came_twice && keeps_alive).then(|| CachedHead::new(&head, &header));
         self.cached = cached.flatten().map(Box::new);

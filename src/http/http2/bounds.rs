@@ -140,7 +140,11 @@ impl Bounds {
 
     /// Heads that `h2` gets before the first of them is accepted or refused.
     pub(super) fn heads_at_once(self) -> usize {
-        if self.is_one_of_many() { FEW_HEADS_AT_ONCE } else { HEADS_AT_ONCE }
+        if self.is_one_of_many() {
+            FEW_HEADS_AT_ONCE
+        } else {
+            HEADS_AT_ONCE
+        }
     }
 
     fn short_frames(self) -> usize {
@@ -192,7 +196,10 @@ impl Waste {
     pub(super) const FORWARDED: usize = 1;
 
     pub(super) fn new(now: Instant) -> Self {
-        Self { amount: 0, since: now }
+        Self {
+            amount: 0,
+            since: now,
+        }
     }
 
     pub(super) fn add(&mut self, amount: usize, now: Instant) {
@@ -249,9 +256,17 @@ mod tests {
             let (bounds, now) = (Bounds::of(sender), Instant::now());
             let mut waste = Waste::new(now);
             let is_forwarded = bounds.is_forwarded(fields);
-            let each = if is_forwarded { Waste::FORWARDED } else { Waste::OWN };
+            let each = if is_forwarded {
+                Waste::FORWARDED
+            } else {
+                Waste::OWN
+            };
             (0..wasted).for_each(|_| waste.add(each, now));
-            assert_eq!(bounds.judge(&waste, 0), verdict, "{sender:?}: {wasted}, {fields:?}");
+            assert_eq!(
+                bounds.judge(&waste, 0),
+                verdict,
+                "{sender:?}: {wasted}, {fields:?}"
+            );
         }
     }
 

@@ -96,7 +96,11 @@ impl Frames {
                 joined = at;
             }
             if mem::take(&mut self.has_block) && !self.are_broken {
-                let block = if joined == at { &self.waiting } else { &all[whole..at] };
+                let block = if joined == at {
+                    &self.waiting
+                } else {
+                    &all[whole..at]
+                };
                 let before = self.heads.requests;
                 self.are_broken = self.heads.follow(block, malformed).is_none();
                 *room -= (self.heads.requests - before).min(*room);
@@ -117,7 +121,12 @@ impl Frames {
             }
             earlier.append(&mut self.waiting);
         }
-        Passed { length: at, whole, earlier, another }
+        Passed {
+            length: at,
+            whole,
+            earlier,
+            another,
+        }
     }
 
     /// Follows some of these bytes, at least one; returns how many.
@@ -194,10 +203,18 @@ mod tests {
 
     /// Returns the part of these bytes that `h2` receives.
     fn passed_on(frames: &mut Frames, bytes: &[u8]) -> Vec<u8> {
-        let Passed { length, whole, earlier, .. } =
-            frames.pass(bytes, &mut 99, &Malformed::default());
+        let Passed {
+            length,
+            whole,
+            earlier,
+            ..
+        } = frames.pass(bytes, &mut 99, &Malformed::default());
         assert_eq!(length, bytes.len(), "there is room");
-        if earlier.is_empty() { bytes[..whole].to_vec() } else { earlier }
+        if earlier.is_empty() {
+            bytes[..whole].to_vec()
+        } else {
+            earlier
+        }
     }
 
     fn after_the_preface() -> Frames {
@@ -208,7 +225,9 @@ mod tests {
 
     fn whole_after(bytes: &[u8], step: usize) -> bool {
         let mut frames = after_the_preface();
-        bytes.chunks(step).for_each(|piece| drop(passed_on(&mut frames, piece)));
+        bytes
+            .chunks(step)
+            .for_each(|piece| drop(passed_on(&mut frames, piece)));
         frames.are_whole()
     }
 
@@ -217,7 +236,10 @@ mod tests {
         let settings = frame(4, 0, 30);
         let one = frame(HEADERS, END_HEADERS | 1, 7_000);
         let (begun, ended) = (frame(HEADERS, 0, 5), frame(CONTINUATION, END_HEADERS, 300));
-        let (data, part) = (frame(DATA, 0, 900), [frame(DATA, 0, 900), one.clone()].concat());
+        let (data, part) = (
+            frame(DATA, 0, 900),
+            [frame(DATA, 0, 900), one.clone()].concat(),
+        );
         for (bytes, is_whole) in [
             (Vec::new(), true),
             (settings.clone(), true),
@@ -236,7 +258,11 @@ mod tests {
         ] {
             for step in [1, 7, 4096, 1 << 20] {
                 let length = bytes.len();
-                assert_eq!(whole_after(&bytes, step), is_whole, "{length} bytes by {step}");
+                assert_eq!(
+                    whole_after(&bytes, step),
+                    is_whole,
+                    "{length} bytes by {step}"
+                );
             }
         }
     }
@@ -251,12 +277,18 @@ mod tests {
         assert!(!pass(end), "it ends, and no other begins");
         assert!(pass(start));
         assert!(!pass(&end[..10]), "it goes on");
-        assert!(pass(&[&end[10..], start].concat()), "it ends, and another begins");
+        assert!(
+            pass(&[&end[10..], start].concat()),
+            "it ends, and another begins"
+        );
     }
 
     #[test]
     fn the_preface_is_timed_like_a_head() {
-        assert!(!Frames::new(0).are_whole(), "a silent client has sent no preface");
+        assert!(
+            !Frames::new(0).are_whole(),
+            "a silent client has sent no preface"
+        );
         assert!(after_the_preface().are_whole());
     }
 
@@ -265,7 +297,11 @@ mod tests {
         let ping = frame(6, 0, 8);
         let data = frame(DATA, 0, 900);
         let one = frame(HEADERS, END_HEADERS, 3_000);
-        let parts = [frame(HEADERS, 0, 9), frame(CONTINUATION, 0, 0), frame(CONTINUATION, 4, 50)];
+        let parts = [
+            frame(HEADERS, 0, 9),
+            frame(CONTINUATION, 0, 0),
+            frame(CONTINUATION, 4, 50),
+        ];
         let all = [ping.clone(), one, data, parts.concat(), ping].concat();
         for step in [1, 2, 7, 8, 9, 10, 100, 4096, all.len()] {
             let mut frames = after_the_preface();
@@ -287,7 +323,11 @@ mod tests {
                 assert_eq!(got.len(), expected, "after {sent} by {step}");
             }
             assert!(got == all, "by {step}");
-            assert_eq!((frames.heads.requests, frames.waiting()), (1, 0), "the second is trailers");
+            assert_eq!(
+                (frames.heads.requests, frames.waiting()),
+                (1, 0),
+                "the second is trailers"
+            );
         }
     }
 
@@ -302,7 +342,10 @@ mod tests {
             assert!(passed_on(&mut frames, &bytes).is_empty(), "it waits");
             assert_eq!(frames.waiting(), memory, "in steps, and once");
         }
-        assert_eq!(passed_on(&mut frames, &frame(CONTINUATION, 4, 1)).len(), 8_037);
+        assert_eq!(
+            passed_on(&mut frames, &frame(CONTINUATION, 4, 1)).len(),
+            8_037
+        );
         assert_eq!(frames.waiting(), 0);
     }
 
@@ -310,10 +353,26 @@ mod tests {
     fn a_violation_is_passed_on_at_once() {
         let begun = frame(HEADERS, 0, 50);
         for (what, frames, passes) in [
-            ("another frame in a block", [begun.clone(), frame(6, 0, 8)], 76),
-            ("one that is too large", [frame(6, 0, 8), frame(HEADERS, 4, 16_385)], 40),
-            ("one that continues nothing", [frame(6, 0, 8), frame(CONTINUATION, 0, 90)], 40),
-            ("a block that is too large", [begun, frame(CONTINUATION, 0, 2_000)], 2_068),
+            (
+                "another frame in a block",
+                [begun.clone(), frame(6, 0, 8)],
+                76,
+            ),
+            (
+                "one that is too large",
+                [frame(6, 0, 8), frame(HEADERS, 4, 16_385)],
+                40,
+            ),
+            (
+                "one that continues nothing",
+                [frame(6, 0, 8), frame(CONTINUATION, 0, 90)],
+                40,
+            ),
+            (
+                "a block that is too large",
+                [begun, frame(CONTINUATION, 0, 2_000)],
+                2_068,
+            ),
         ] {
             let mut followed = Frames::new(1_000);
             passed_on(&mut followed, &[b'p'; PREFACE]);

@@ -64,7 +64,14 @@ impl Heads {
     /// Follows a block in its frames, HEADERS and any CONTINUATION; `None` if the connection cannot
     /// be followed further.
     pub(super) fn follow(&mut self, frames: &[u8], malformed: &Malformed) -> Option<()> {
-        let (Frame { flags, stream, payload }, mut rest) = Frame::first_of(frames)?;
+        let (
+            Frame {
+                flags,
+                stream,
+                payload,
+            },
+            mut rest,
+        ) = Frame::first_of(frames)?;
         let first = payload.get(fragment(payload, flags, stream)?)?;
         let found = if rest.is_empty() {
             self.hpack.decode(first)?
@@ -84,7 +91,11 @@ impl Heads {
         } else {
             found.has_pseudo
         };
-        if is_malformed { malformed.add(stream) } else { Some(()) }
+        if is_malformed {
+            malformed.add(stream)
+        } else {
+            Some(())
+        }
     }
 }
 
@@ -102,7 +113,14 @@ impl<'a> Frame<'a> {
         let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
         let (payload, rest) = rest.split_at_checked(length)?;
         let stream = u32::from_be_bytes(*stream) & STREAM_BITS;
-        Some((Self { flags: *flags, stream, payload }, rest))
+        Some((
+            Self {
+                flags: *flags,
+                stream,
+                payload,
+            },
+            rest,
+        ))
     }
 }
 
@@ -141,7 +159,12 @@ mod tests {
             });
             heads.follow(&frames.collect::<Vec<_>>(), &malformed)?;
         }
-        Some([1, 3, 5, 7].into_iter().filter(|stream| malformed.take(*stream)).collect())
+        Some(
+            [1, 3, 5, 7]
+                .into_iter()
+                .filter(|stream| malformed.take(*stream))
+                .collect(),
+        )
     }
 
     #[test]

@@ -114,7 +114,10 @@ impl Hpack {
             15..=STATIC => Name::Regular,
             _ => return self.0.get(index - STATIC - 1).copied(),
         };
-        Some(Field { name, has_fragment: false })
+        Some(Field {
+            name,
+            has_fragment: false,
+        })
     }
 
     fn literal(&self, rest: &mut &[u8], prefix: u32) -> Option<Field> {
@@ -123,7 +126,10 @@ impl Hpack {
             index => self.field(index)?.name,
         };
         let value = string(rest)?;
-        Some(Field { name, has_fragment: name == Name::Path && value.has_fragment() })
+        Some(Field {
+            name,
+            has_fragment: name == Name::Path && value.has_fragment(),
+        })
     }
 }
 
@@ -161,7 +167,11 @@ fn string<'a>(rest: &mut &'a [u8]) -> Option<Text<'a>> {
     let length = integer(rest, 7)?;
     let (text, after) = rest.split_at_checked(length)?;
     *rest = after;
-    Some(if is_coded { Text::Coded(text) } else { Text::Plain(text) })
+    Some(if is_coded {
+        Text::Coded(text)
+    } else {
+        Text::Plain(text)
+    })
 }
 
 impl Text<'_> {
@@ -217,9 +227,18 @@ fn codes_fragment(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const NOTHING: Option<Found> = Some(Found { has_fragment: false, has_pseudo: false });
-    const PSEUDO: Option<Found> = Some(Found { has_fragment: false, has_pseudo: true });
-    const FRAGMENT: Option<Found> = Some(Found { has_fragment: true, has_pseudo: true });
+    const NOTHING: Option<Found> = Some(Found {
+        has_fragment: false,
+        has_pseudo: false,
+    });
+    const PSEUDO: Option<Found> = Some(Found {
+        has_fragment: false,
+        has_pseudo: true,
+    });
+    const FRAGMENT: Option<Found> = Some(Found {
+        has_fragment: true,
+        has_pseudo: true,
+    });
 
     fn bytes(text: &str) -> Vec<u8> {
         hex::decode(text.replace(' ', "")).expect("hexadecimal digits")

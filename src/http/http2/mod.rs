@@ -73,13 +73,17 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let heads_at_once = bounds.heads_at_once();
     let pace = Pace::new(bounds.clients(), opened);
     // without room for it the connection stays open, and its requests are refused
-    let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory()).ok().flatten();
+    let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory())
+        .ok()
+        .flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
     let (io, frame_timer) = TimedIo::new(stream, socket, &limits, heads_at_once, pace, unfinished);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;
-    let Some(Ok(connection)) = handshake else { return };
+    let Some(Ok(connection)) = handshake else {
+        return;
+    };
     let client = gate.client_of(peer.address, &HeaderMap::new());
     let mut connection = H2Connection {
         client,
@@ -106,14 +110,19 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     if connection.frame_timer.head_was_late.load(Ordering::Relaxed) {
         // there is no request to answer yet: this logs and counts the refusal
         let peer = connection.peer.address;
-        let _ = connection.gate.errors.respond(Reason::RequestTimeout, peer, Version::HTTP_2);
+        let _ = connection
+            .gate
+            .errors
+            .respond(Reason::RequestTimeout, peer, Version::HTTP_2);
     }
 }
 
 /// Logs and counts the refusal of a connection that does not fit its client's share.
 fn refuse<A>(gate: &Gate<A>, peer: &mut Peer) {
     peer.ends(OVER_SHARE);
-    let _ = gate.errors.respond(Reason::TooManyInFlight, peer.address, Version::HTTP_2);
+    let _ = gate
+        .errors
+        .respond(Reason::TooManyInFlight, peer.address, Version::HTTP_2);
 }
 
 /// The activity on a connection.
@@ -172,7 +181,10 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, mut response)))) => {
                     self.accepted += 1;
-                    if self.goaway_sent.is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE) {
+                    if self
+                        .goaway_sent
+                        .is_some_and(|sent| sent.elapsed() > GOAWAY_GRACE)
+                    {
                         // the client ignores GOAWAY; an honest one can safely retry elsewhere
                         self.refused += 1;
                         response.send_reset(Reset::REFUSED_STREAM);
@@ -248,12 +260,15 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// When to send GOAWAY, or to close after it.
     fn deadline(&mut self, Activity { is_quiet, drains }: Activity) -> Option<Instant> {
         match self.goaway_sent {
-            None if drains => {
-                Some(*self.drain_deadline.get_or_insert_with(|| Instant::now() + DRAIN_KEEPALIVE))
-            }
-            None if is_quiet => {
-                Some(self.ends.min(self.quiet_since + self.gate.limits.idle_timeout))
-            }
+            None if drains => Some(
+                *self
+                    .drain_deadline
+                    .get_or_insert_with(|| Instant::now() + DRAIN_KEEPALIVE),
+            ),
+            None if is_quiet => Some(
+                self.ends
+                    .min(self.quiet_since + self.gate.limits.idle_timeout),
+            ),
             None => Some(self.ends),
             Some(sent) if is_quiet => Some(sent.max(self.quiet_since) + GOAWAY_GRACE),
             Some(_) => None,
@@ -275,13 +290,16 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     /// 6.8.
     fn send_goaway(&mut self) {
         self.goaway_sent = Some(Instant::now());
-        self.peer.ends("GOAWAY was sent: it is idle, old or abusive, or the process shuts down");
+        self.peer
+            .ends("GOAWAY was sent: it is idle, old or abusive, or the process shuts down");
         self.connection.graceful_shutdown();
     }
 
     /// Processes a finished request; returns whether there was one.
     fn poll_finished(&mut self, cx: &mut Context<'_>) -> bool {
-        let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else { return false };
+        let Poll::Ready(Some(finished)) = self.requests.poll_join_next(cx) else {
+            return false;
+        };
         self.quiet_since = Instant::now();
         match finished {
             Ok(Outcome::Answered) => {}
@@ -296,9 +314,13 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
     fn start(&mut self, request: http::Request<RecvStream>, mut response: SendResponse<Bytes>) {
         self.peer.count_request();
         let (mut head, body) = request.into_parts();
-        self.hold.get_or_insert_with(|| self.gate.process.drain.hold());
+        self.hold
+            .get_or_insert_with(|| self.gate.process.drain.hold());
         let (client, waste) = if self.bounds.is_forwarded(&head.headers) {
-            (self.gate.client_of(self.peer.address, &head.headers), Waste::FORWARDED)
+            (
+                self.gate.client_of(self.peer.address, &head.headers),
+                Waste::FORWARDED,
+            )
         } else {
             (self.client, Waste::OWN)
         };
@@ -309,7 +331,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             // reset
             let client = client.address();
             let _ =
-                self.gate.errors.respond(Reason::TooManyInFlight, Some(client), Version::HTTP_2);
+                self.gate
+                    .errors
+                    .respond(Reason::TooManyInFlight, Some(client), Version::HTTP_2);
             self.refused += 1;
             return response.send_reset(Reset::REFUSED_STREAM);
         };
@@ -320,7 +344,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         let responder = H2Responder::new(response, Arc::clone(&self.frame_timer));
         if let Err(reason) = judged {
             self.wasted.add(waste, Instant::now());
-            let Rendered::Http2(refusal) = self.respond(reason) else { return };
+            let Rendered::Http2(refusal) = self.respond(reason) else {
+                return;
+            };
             let H2Response { head, body, .. } = *refusal;
             // a client that is gone reads nothing
             let _ = responder.start(head, Outgoing::last(body));
@@ -343,13 +369,19 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 Some(left) if answered => send_rest(permit, left, &responder).await,
                 _ => answered,
             };
-            if sent { Outcome::Answered } else { Outcome::Wasted(waste) }
+            if sent {
+                Outcome::Answered
+            } else {
+                Outcome::Wasted(waste)
+            }
         });
     }
 
     /// Returns the gate's response, and logs and counts it.
     fn respond(&self, reason: Reason) -> Rendered {
-        self.gate.errors.respond(reason, self.peer.address, Version::HTTP_2)
+        self.gate
+            .errors
+            .respond(reason, self.peer.address, Version::HTTP_2)
     }
 }
 
@@ -363,7 +395,10 @@ async fn serve_request<A: HttpServerApp + Send + Sync + 'static>(
     responder: &H2Responder,
 ) -> bool {
     let handoff = Handoff::default();
-    let mut served = pin!(gate.app.process_new_http(handoff.lend(request, header), shutdown));
+    let mut served = pin!(
+        gate.app
+            .process_new_http(handoff.lend(request, header), shutdown)
+    );
     poll_fn(|cx| {
         if served.as_mut().poll(cx).is_pending() {
             return responder.poll_reset(cx).map(|()| false);
@@ -386,10 +421,14 @@ async fn send_rest(mut permit: WaitingPermit, left: usize, responder: &H2Respond
 /// user information, there are two lengths, the request is CONNECT, or the head is larger than it
 /// may be over HTTP/1.
 fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
-    let target = head.uri.path_and_query().map_or(1, |target| target.as_str().len());
+    let target = head
+        .uri
+        .path_and_query()
+        .map_or(1, |target| target.as_str().len());
     let fields = head.headers.iter();
-    let fields: usize =
-        fields.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len()).sum();
+    let fields: usize = fields
+        .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len())
+        .sum();
     let line = head.method.as_str().len() + target + "  HTTP/2\r\n\r\n".len();
     let authority = head.uri.authority().map(|authority| authority.as_str());
     let host = authority.map_or(0, |authority| "host: \r\n".len() + authority.len());
@@ -403,7 +442,9 @@ fn set_host(head: &mut request::Parts, max_size: usize) -> Result<(), Reason> {
     if head.headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some() {
         return Err(Reason::ConflictingFraming);
     }
-    let Some(authority) = authority else { return Ok(()) };
+    let Some(authority) = authority else {
+        return Ok(());
+    };
     // no user information: RFC 9113, section 8.3.1
     if authority.contains('@') {
         return Err(Reason::InvalidRequest);
@@ -433,11 +474,31 @@ mod tests {
     fn the_authority_is_the_host() {
         for (uri, hosts, host) in [
             ("https://edge.test/rpc", &[][..], Ok(Some("edge.test"))),
-            ("https://edge.test:1/rpc", &["edge.test:1"], Ok(Some("edge.test:1"))),
-            ("https://edge.test/rpc", &["EDGE.test"], Ok(Some("edge.test"))),
-            ("https://edge.test/rpc", &["other.test"], Err(Reason::InvalidRequest)),
-            ("https://edge.test/rpc", &["edge.test", "x"], Err(Reason::InvalidRequest)),
-            ("https://user@edge.test/rpc", &[], Err(Reason::InvalidRequest)),
+            (
+                "https://edge.test:1/rpc",
+                &["edge.test:1"],
+                Ok(Some("edge.test:1")),
+            ),
+            (
+                "https://edge.test/rpc",
+                &["EDGE.test"],
+                Ok(Some("edge.test")),
+            ),
+            (
+                "https://edge.test/rpc",
+                &["other.test"],
+                Err(Reason::InvalidRequest),
+            ),
+            (
+                "https://edge.test/rpc",
+                &["edge.test", "x"],
+                Err(Reason::InvalidRequest),
+            ),
+            (
+                "https://user@edge.test/rpc",
+                &[],
+                Err(Reason::InvalidRequest),
+            ),
             // the policy decides whether one is needed
             ("/rpc", &["edge.test"], Ok(Some("edge.test"))),
             ("/rpc", &[], Ok(None)),

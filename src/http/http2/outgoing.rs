@@ -35,17 +35,28 @@ struct Watched {
 impl Outgoing {
     /// The last, or only, part of a body.
     pub(super) fn last(pieces: [Bytes; 3]) -> Self {
-        Self { pieces, is_last: true, unwritten: None }
+        Self {
+            pieces,
+            is_last: true,
+            unwritten: None,
+        }
     }
 
     /// A part of a body that is streamed.
     pub(super) fn part(pieces: [Bytes; 3]) -> Self {
-        Self { pieces, is_last: false, unwritten: None }
+        Self {
+            pieces,
+            is_last: false,
+            unwritten: None,
+        }
     }
 
     /// Counts in `unwritten` the bytes that `h2` holds.
     pub(super) fn watched_by(self, unwritten: &Arc<Unwritten>) -> Self {
-        Self { unwritten: Some(Arc::clone(unwritten)), ..self }
+        Self {
+            unwritten: Some(Arc::clone(unwritten)),
+            ..self
+        }
     }
 
     /// Bytes that `h2` has not taken.
@@ -55,7 +66,9 @@ impl Outgoing {
 
     /// Bytes that `h2` has taken and not written, of this and earlier parts of the body.
     pub(super) fn unwritten(&self) -> usize {
-        self.unwritten.as_ref().map_or(0, |unwritten| unwritten.bytes.load(Ordering::Relaxed))
+        self.unwritten
+            .as_ref()
+            .map_or(0, |unwritten| unwritten.bytes.load(Ordering::Relaxed))
     }
 
     /// Whether the bytes that `h2` holds are counted.
@@ -73,7 +86,9 @@ impl Outgoing {
         while self.left() > 0 {
             sender.reserve_capacity(self.left());
             let room = sender.capacity();
-            let Some(piece) = self.pieces.iter_mut().find(|piece| !piece.is_empty()) else { break };
+            let Some(piece) = self.pieces.iter_mut().find(|piece| !piece.is_empty()) else {
+                break;
+            };
             let part = piece.split_to(room.min(piece.len()));
             if part.is_empty() {
                 return Ok(false);
@@ -85,14 +100,21 @@ impl Outgoing {
     }
 
     fn watched(&self, bytes: Bytes) -> Bytes {
-        let Some(unwritten) = &self.unwritten else { return bytes };
+        let Some(unwritten) = &self.unwritten else {
+            return bytes;
+        };
         unwritten.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-        Bytes::from_owner(Watched { bytes, unwritten: Arc::clone(unwritten) })
+        Bytes::from_owner(Watched {
+            bytes,
+            unwritten: Arc::clone(unwritten),
+        })
     }
 
     /// Ready when `h2` has written, or dropped, all that it has taken.
     pub(super) fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(unwritten) = &self.unwritten else { return Poll::Ready(()) };
+        let Some(unwritten) = &self.unwritten else {
+            return Poll::Ready(());
+        };
         // registered before the count is read, so that no wake-up is missed
         unwritten.sender.register(cx.waker());
         match unwritten.bytes.load(Ordering::Acquire) {
@@ -110,7 +132,9 @@ impl AsRef<[u8]> for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.unwritten.bytes.fetch_sub(self.bytes.len(), Ordering::Release);
+        self.unwritten
+            .bytes
+            .fetch_sub(self.bytes.len(), Ordering::Release);
         self.unwritten.sender.wake();
     }
 }

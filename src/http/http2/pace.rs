@@ -37,7 +37,11 @@ impl Pace {
     /// Creates the pace of a connection that this number of clients share.
     pub(super) fn new(clients: usize, now: Instant) -> Self {
         let clients = i64::try_from(clients).unwrap_or(i64::MAX / BURST);
-        Self { left: BURST * clients, clients, since: now }
+        Self {
+            left: BURST * clients,
+            clients,
+            since: now,
+        }
     }
 
     /// Counts frames that were read.
@@ -57,7 +61,11 @@ impl Pace {
 
     /// Counts requests that were started.
     pub(super) fn add_requests(&mut self, number: usize) {
-        self.add(i64::try_from(number).unwrap_or(i64::MAX).saturating_mul(PER_REQUEST));
+        self.add(
+            i64::try_from(number)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(PER_REQUEST),
+        );
     }
 
     /// Counts bytes that were written.
@@ -75,18 +83,28 @@ impl Pace {
         let rate = PER_SECOND.saturating_mul(self.clients);
         let millis = now.saturating_duration_since(self.since).as_millis();
         self.since = now;
-        self.add(i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(rate) / 1000);
+        self.add(
+            i64::try_from(millis)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(rate)
+                / 1000,
+        );
         let lacks = u64::try_from(-self.left).unwrap_or(0);
         now + Duration::from_millis(lacks.saturating_mul(1000).div_ceil(rate.unsigned_abs()))
     }
 
     fn take(&mut self, number: usize, cost: i64) {
-        let cost = i64::try_from(number).unwrap_or(i64::MAX).saturating_mul(cost);
+        let cost = i64::try_from(number)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(cost);
         self.left = self.left.saturating_sub(cost);
     }
 
     fn add(&mut self, bytes: i64) {
-        self.left = self.left.saturating_add(bytes).min(BURST.saturating_mul(self.clients));
+        self.left = self
+            .left
+            .saturating_add(bytes)
+            .min(BURST.saturating_mul(self.clients));
     }
 }
 
@@ -116,7 +134,10 @@ mod tests {
         for (clients, most) in [(1, 256 + 60 * 100), (100, 100 * (256 + 60 * 100))] {
             let frames = flood(&mut Pace::new(clients, start), start, 60);
             // 100 are read at once
-            assert!((most - 200..=most + 200).contains(&frames), "{frames} of {clients} clients");
+            assert!(
+                (most - 200..=most + 200).contains(&frames),
+                "{frames} of {clients} clients"
+            );
         }
     }
 
@@ -159,7 +180,10 @@ mod tests {
             pace.spend_refused(1);
             pace.is_open()
         });
-        assert!((16..=32).contains(&refused.count()), "of a connection, before it has to wait");
+        assert!(
+            (16..=32).contains(&refused.count()),
+            "of a connection, before it has to wait"
+        );
     }
 
     #[test]

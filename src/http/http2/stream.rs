@@ -82,7 +82,9 @@ impl H2Responder {
         mut body: Outgoing,
     ) -> Result<Option<Outgoing>, Gone> {
         let mut stage = self.stage();
-        let Stage::Open(response) = &mut *stage else { return Err(Gone) };
+        let Stage::Open(response) = &mut *stage else {
+            return Err(Gone);
+        };
         let is_empty = body.is_last() && body.left() == 0;
         let mut sender = response.send_response(head, is_empty)?;
         let is_handed_over = is_empty || body.hand_over(&mut sender)?;
@@ -134,7 +136,9 @@ impl H2Responder {
     /// Hands over as much as the client takes; not ready while its window is closed.
     fn poll_send(&self, cx: &mut Context<'_>, body: &mut Outgoing) -> Poll<Result<(), Gone>> {
         let mut stage = self.stage();
-        let Stage::Started(sender) = &mut *stage else { return Poll::Ready(Err(Gone)) };
+        let Stage::Started(sender) = &mut *stage else {
+            return Poll::Ready(Err(Gone));
+        };
         while !body.hand_over(sender)? {
             // `poll_capacity` reports changes only
             match ready!(sender.poll_capacity(cx)) {
@@ -170,7 +174,10 @@ impl H2Responder {
     fn progress(&self, body: &Outgoing) -> Progress {
         let unwritten = body.unwritten();
         let socket = self.0.timer.socket.as_deref().filter(|_| unwritten > 0);
-        Progress { acknowledged: acknowledged(socket), left: body.left() + unwritten }
+        Progress {
+            acknowledged: acknowledged(socket),
+            left: body.left() + unwritten,
+        }
     }
 
     /// Resets the stream and drops its unwritten part.
@@ -183,12 +190,21 @@ impl H2Responder {
 
 impl H2Stream {
     pub(super) fn new(peer: Option<IpAddr>, body: RecvStream, responder: H2Responder) -> Self {
-        Self { peer, body, responder, unwritten: None }
+        Self {
+            peer,
+            body,
+            responder,
+            unwritten: None,
+        }
     }
 
     /// Takes the stream's malformed flag: whether `h2` dropped a malformed part.
     fn is_malformed(&self) -> bool {
-        self.responder.0.timer.malformed.take(self.body.stream_id().as_u32())
+        self.responder
+            .0
+            .timer
+            .malformed
+            .take(self.body.stream_id().as_u32())
     }
 
     pub(in crate::http) fn peer(&self) -> Option<IpAddr> {
@@ -198,7 +214,11 @@ impl H2Stream {
     pub(in crate::http) async fn read_body(&mut self) -> Result<Option<Bytes>, BodyError> {
         let Some(piece) = self.body.data().await else {
             // its trailers may have been malformed
-            return if self.is_malformed() { Err(BodyError::Malformed) } else { Ok(None) };
+            return if self.is_malformed() {
+                Err(BodyError::Malformed)
+            } else {
+                Ok(None)
+            };
         };
         // a body that differs from its declared length ends the stream, as a reset does
         let piece = piece.map_err(|_| BodyError::Gone)?;
@@ -227,9 +247,17 @@ impl H2Stream {
         response: &mut H2Response,
         timeout: Duration,
     ) -> Result<(), Gone> {
-        let H2Response { head, body, is_streamed } = response;
+        let H2Response {
+            head,
+            body,
+            is_streamed,
+        } = response;
         let (head, pieces) = (std::mem::take(head), std::mem::take(body));
-        let mut body = if *is_streamed { Outgoing::part(pieces) } else { Outgoing::last(pieces) };
+        let mut body = if *is_streamed {
+            Outgoing::part(pieces)
+        } else {
+            Outgoing::last(pieces)
+        };
         if *is_streamed || body.left() >= LARGE || self.responder.is_stuck() {
             body = body.watched_by(self.unwritten.get_or_insert_default());
         }

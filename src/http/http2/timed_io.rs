@@ -160,7 +160,10 @@ impl<S> TimedIo<S> {
         let requests = self.frames.heads.requests;
         let begun = requests - self.timer.requests.swap(requests, Ordering::Relaxed);
         let left = self.timer.turn.load(Ordering::Relaxed);
-        self.timer.turn.store(left.saturating_sub(bytes + begun * OF_A_REQUEST), Ordering::Relaxed);
+        self.timer.turn.store(
+            left.saturating_sub(bytes + begun * OF_A_REQUEST),
+            Ordering::Relaxed,
+        );
         self.pace.add_requests(begun);
         self.pace.spend(mem::take(&mut self.frames.without_content));
         self.pace.spend_reset(mem::take(&mut self.frames.resets));
@@ -170,7 +173,10 @@ impl<S> TimedIo<S> {
     fn follow(&mut self, bytes: &[u8]) {
         self.pace.add_written(bytes.len());
         self.refusals.pass(bytes);
-        let before = self.timer.refused.swap(self.refusals.count, Ordering::Relaxed);
+        let before = self
+            .timer
+            .refused
+            .swap(self.refusals.count, Ordering::Relaxed);
         self.pace.spend_refused(self.refusals.count - before);
     }
 
@@ -180,15 +186,22 @@ impl<S> TimedIo<S> {
         cx: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        self.timer.is_stuck.store(written.is_pending(), Ordering::Relaxed);
+        self.timer
+            .is_stuck
+            .store(written.is_pending(), Ordering::Relaxed);
         if written.is_ready() {
             self.write_clock = None;
             return written;
         }
-        let clock = self.write_clock.get_or_insert_with(|| WriteClock::new(self.write_timeout));
+        let clock = self
+            .write_clock
+            .get_or_insert_with(|| WriteClock::new(self.write_timeout));
         // the number of bytes left is not known here, but it has not changed
         let socket = self.timer.socket.as_deref();
-        let progress = || Progress { acknowledged: acknowledged(socket), left: 0 };
+        let progress = || Progress {
+            acknowledged: acknowledged(socket),
+            left: 0,
+        };
         let given_up = clock.poll(cx, &mut self.write_alarm, progress);
         given_up.map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -248,11 +261,15 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
 
     /// Fails when a frame other than DATA is not complete in time.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(since) = self.partial_since else { return Poll::Pending };
-        self.read_alarm.poll_until(since + self.header_timeout, cx).map(|()| {
-            self.timer.head_was_late.store(true, Ordering::Relaxed);
-            Err(io::ErrorKind::TimedOut.into())
-        })
+        let Some(since) = self.partial_since else {
+            return Poll::Pending;
+        };
+        self.read_alarm
+            .poll_until(since + self.header_timeout, cx)
+            .map(|()| {
+                self.timer.head_was_late.store(true, Ordering::Relaxed);
+                Err(io::ErrorKind::TimedOut.into())
+            })
     }
 
     /// Passes on what is ready, as far as it fits.
@@ -268,7 +285,9 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
     /// Charges the waiting bytes to the client.
     fn count_unfinished(&mut self) -> Result<(), Exhausted> {
         let waits = self.frames.waiting() + self.ready.len();
-        self.unfinished.as_mut().map_or(Ok(()), |permit| permit.resize(waits))
+        self.unfinished
+            .as_mut()
+            .map_or(Ok(()), |permit| permit.resize(waits))
     }
 
     /// Follows the bytes that were read after `before`, and leaves in `buf` those that `h2` gets at
@@ -276,13 +295,21 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
     fn follow_read(&mut self, buf: &mut ReadBuf<'_>, before: usize) {
         let bytes = buf.filled().get(before..).unwrap_or_default();
         let mut room = self.timer.room.load(Ordering::Relaxed);
-        let Passed { length, whole, earlier, another } =
-            self.frames.pass(bytes, &mut room, &self.timer.malformed);
+        let Passed {
+            length,
+            whole,
+            earlier,
+            another,
+        } = self.frames.pass(bytes, &mut room, &self.timer.malformed);
         if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
             let held = mem::replace(&mut self.held, BytesMut::from(rest));
             self.held.unsplit(held);
         }
-        buf.set_filled(if earlier.is_empty() { before + whole } else { before });
+        buf.set_filled(if earlier.is_empty() {
+            before + whole
+        } else {
+            before
+        });
         self.ready = Bytes::from(earlier);
         self.timer.room.store(room, Ordering::Relaxed);
         self.count(length);

@@ -103,7 +103,11 @@ impl Group {
             _ => (first + 1 + (chance / count) % (count - 1)) % count,
         };
         let chosen = [able.clone().nth(first), able.clone().nth(second)];
-        chosen.into_iter().flatten().min_by_key(|(busy, _)| *busy).map(|(_, url)| url)
+        chosen
+            .into_iter()
+            .flatten()
+            .min_by_key(|(busy, _)| *busy)
+            .map(|(_, url)| url)
     }
 
     /// Starts a round, before the URLs are polled.

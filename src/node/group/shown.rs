@@ -72,7 +72,10 @@ impl Inclusion {
         self.doubted = Some(now);
         self.doubts += 1;
         if self.doubts >= ROUNDS_WITHOUT {
-            *self = Self { disproved: self.disproved, ..Self::default() };
+            *self = Self {
+                disproved: self.disproved,
+                ..Self::default()
+            };
         }
     }
 }
@@ -93,7 +96,10 @@ impl ShownTransactions {
 
     /// The block that a receipt of the transaction has named.
     pub(super) fn block_of(&self, hash: Felt) -> Option<u64> {
-        self.by_hash.get(&hash).filter(|known| known.is_shown)?.block
+        self.by_hash
+            .get(&hash)
+            .filter(|known| known.is_shown)?
+            .block
     }
 
     /// Records that a URL whose newest block is `head` showed the transaction, in this block if a
@@ -109,8 +115,12 @@ impl ShownTransactions {
             // it may be in a later block after a rollback
             let disproved = known.disproved;
             let block_of = block.or(known.block);
-            *known =
-                Inclusion { is_shown: true, block: block_of, disproved, ..Inclusion::default() };
+            *known = Inclusion {
+                is_shown: true,
+                block: block_of,
+                disproved,
+                ..Inclusion::default()
+            };
             return block;
         }
         if self.order.len() >= CAPACITY
@@ -118,7 +128,14 @@ impl ShownTransactions {
         {
             self.by_hash.remove(&oldest);
         }
-        self.by_hash.insert(hash, Inclusion { is_shown: true, block, ..Inclusion::default() });
+        self.by_hash.insert(
+            hash,
+            Inclusion {
+                is_shown: true,
+                block,
+                ..Inclusion::default()
+            },
+        );
         self.order.push_back(hash);
         block
     }
@@ -139,7 +156,10 @@ impl ShownTransactions {
     /// Records that the block of this number no longer lists the transaction. Returns whether that
     /// was seen often enough to be believed.
     pub(super) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
-        let known = self.by_hash.get_mut(&hash).filter(|known| known.block == Some(block));
+        let known = self
+            .by_hash
+            .get_mut(&hash)
+            .filter(|known| known.block == Some(block));
         known.is_some_and(|known| {
             known.doubt(now);
             !known.is_shown
@@ -151,10 +171,14 @@ impl ShownTransactions {
         for known in self.by_hash.values_mut() {
             if known.block.is_none() || known.block > head {
                 let disproved = known.block.or(known.disproved);
-                *known = Inclusion { disproved, ..Inclusion::default() };
+                *known = Inclusion {
+                    disproved,
+                    ..Inclusion::default()
+                };
             }
         }
-        self.by_hash.retain(|_, known| known.is_shown || known.disproved.is_some());
+        self.by_hash
+            .retain(|_, known| known.is_shown || known.disproved.is_some());
         self.order.retain(|hash| self.by_hash.contains_key(hash));
     }
 }
@@ -176,7 +200,10 @@ mod tests {
         }
         assert!(!shown.is_shown(hash(0)), "the oldest made room");
         assert_eq!(shown.block_of(hash(1)), Some(1));
-        assert_eq!((shown.by_hash.len(), shown.order.len()), (CAPACITY, CAPACITY));
+        assert_eq!(
+            (shown.by_hash.len(), shown.order.len()),
+            (CAPACITY, CAPACITY)
+        );
     }
 
     #[test]
@@ -187,13 +214,22 @@ mod tests {
                 .map(|ms| shown.not_found(hash(1), Some(3), now + Duration::from_millis(*ms)))
                 .collect()
         };
-        assert!(shown.not_found(hash(1), Some(3), now), "it was not shown before");
+        assert!(
+            shown.not_found(hash(1), Some(3), now),
+            "it was not shown before"
+        );
         shown.insert(hash(1), None, None);
         let found: Vec<bool> = gone_at(&mut shown, &[0, 10, 20, 1_000, 1_999]);
-        assert_eq!(found, [false; 5], "these are two doubts: the others come too soon");
+        assert_eq!(
+            found, [false; 5],
+            "these are two doubts: the others come too soon"
+        );
         shown.insert(hash(1), None, None);
         let found: Vec<bool> = gone_at(&mut shown, &[2_000, 3_000, 15_000, 16_000]);
-        assert_eq!(found, [false; 4], "it was found in between, and a doubt grows old");
+        assert_eq!(
+            found, [false; 4],
+            "it was found in between, and a doubt grows old"
+        );
         let found: Vec<bool> = gone_at(&mut shown, &[17_000, 17_001]);
         assert_eq!(found, [true; 2]);
         shown.insert(hash(1), Some(3), None);
@@ -213,21 +249,41 @@ mod tests {
         shown.truncate(Some(3));
         let left = [0, 1, 2].map(|number| shown.is_shown(hash(number)));
         assert_eq!(left, [true, false, false]);
-        assert_eq!(shown.insert(hash(1), Some(4), Some(3)), None, "the same claim again");
+        assert_eq!(
+            shown.insert(hash(1), Some(4), Some(3)),
+            None,
+            "the same claim again"
+        );
         assert!(shown.is_shown(hash(1)), "it is in some block");
-        assert_eq!(shown.insert(hash(1), Some(5), Some(3)), Some(5), "another claim");
-        assert_eq!(shown.insert(hash(1), Some(4), Some(4)), Some(4), "there is such a block");
+        assert_eq!(
+            shown.insert(hash(1), Some(5), Some(3)),
+            Some(5),
+            "another claim"
+        );
+        assert_eq!(
+            shown.insert(hash(1), Some(4), Some(4)),
+            Some(4),
+            "there is such a block"
+        );
     }
 
     #[test]
     fn a_transaction_that_its_block_lists_no_longer_is_gone_after_three_looks() {
         let (mut shown, now) = (ShownTransactions::default(), Instant::now());
         shown.insert(hash(1), Some(3), None);
-        for (second, block, is_shown) in
-            [(0, 3, true), (1, 4, true), (1, 3, true), (1, 3, true), (2, 3, false)]
-        {
+        for (second, block, is_shown) in [
+            (0, 3, true),
+            (1, 4, true),
+            (1, 3, true),
+            (1, 3, true),
+            (2, 3, false),
+        ] {
             let is_gone = shown.missed_in(block, hash(1), now + DOUBT * second);
-            assert_eq!((is_gone, shown.is_shown(hash(1))), (!is_shown, is_shown), "at {second} s");
+            assert_eq!(
+                (is_gone, shown.is_shown(hash(1))),
+                (!is_shown, is_shown),
+                "at {second} s"
+            );
         }
     }
 }

@@ -144,7 +144,9 @@ impl GroupState {
 
     /// Whether the URL is not left out.
     pub(in crate::node) fn may_serve(&self, index: usize) -> bool {
-        self.members.get(index).is_some_and(|url| url.left_out.is_none())
+        self.members
+            .get(index)
+            .is_some_and(|url| url.left_out.is_none())
     }
 
     /// Whether the URL may get writes, and reads that name no block that all URLs have.
@@ -155,7 +157,10 @@ impl GroupState {
 
     /// Whether state at this block may be read from the URL.
     pub(crate) fn has_state(&self, index: usize, number: u64) -> bool {
-        let found = self.members.get(index).filter(|_| self.mode == NodeMode::Replicas);
+        let found = self
+            .members
+            .get(index)
+            .filter(|_| self.mode == NodeMode::Replicas);
         found.is_some_and(|url| {
             let is_known = url.left_out.is_none() && url.missed < PATIENCE;
             is_known && url.keeps_history && url.head >= Some(number)
@@ -180,7 +185,9 @@ impl GroupState {
     ) -> bool {
         let is_behind = self.is_behind(shows, floor, now);
         let has_replicas = self.has_replicas();
-        let Some(url) = self.members.get_mut(index) else { return true };
+        let Some(url) = self.members.get_mut(index) else {
+            return true;
+        };
         if is_behind {
             // "not found" says nothing about the URL's head: the chain may have gone back
             if let Shows::Head(number) = shows {
@@ -209,7 +216,9 @@ impl GroupState {
                 self.rounds_without = 0;
             }
         }
-        self.shown = self.shown.max(if source == Source::Any { number } else { head });
+        self.shown = self
+            .shown
+            .max(if source == Source::Any { number } else { head });
         if source == Source::PrimaryAtHead && self.head.is_some() {
             // the request was sent before `latest` was pinned
             self.head = self.head.max(head);
@@ -274,8 +283,9 @@ impl GroupState {
     /// URL behind by no more than `max_lag` may serve, whatever the others have.
     pub(crate) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
         let voters = self.voters(results).map(|(_, result)| result.head);
-        let (least, most) =
-            voters.fold((u64::MAX, 0), |(least, most), head| (least.min(head), most.max(head)));
+        let (least, most) = voters.fold((u64::MAX, 0), |(least, most), head| {
+            (least.min(head), most.max(head))
+        });
         let is_far = most.saturating_sub(least) > self.max_lag;
         (least <= most && (is_far || self.mode == NodeMode::Replicas)).then_some(least)
     }
@@ -310,13 +320,24 @@ impl GroupState {
         let heads = voters.iter().filter(|(_, result)| !is_fork(result));
         self.top = heads.map(|(_, result)| result.head).max().or(self.top);
         let forks: Vec<bool> = (0..results.len())
-            .map(|url| voters.iter().any(|(voter, result)| *voter == url && is_fork(result)))
+            .map(|url| {
+                voters
+                    .iter()
+                    .any(|(voter, result)| *voter == url && is_fork(result))
+            })
             .collect();
         let went_back = self.note_heads(results);
         for (index, (result, is_fork)) in results.iter().zip(forks).enumerate() {
-            let has_other_version =
-                result.as_ref().is_some_and(|result| Some(&result.version) != version.as_ref());
-            let left_out = self.verdict(index, Differences { is_fork, has_other_version });
+            let has_other_version = result
+                .as_ref()
+                .is_some_and(|result| Some(&result.version) != version.as_ref());
+            let left_out = self.verdict(
+                index,
+                Differences {
+                    is_fork,
+                    has_other_version,
+                },
+            );
             if let Some(url) = self.members.get_mut(index) {
                 url.left_out = left_out;
             }
@@ -370,15 +391,20 @@ impl GroupState {
         if results.iter().all(Option::is_none) {
             return false;
         }
-        self.rounds_without =
-            if is_there || !is_lost { 0 } else { self.rounds_without.saturating_add(1) };
+        self.rounds_without = if is_there || !is_lost {
+            0
+        } else {
+            self.rounds_without.saturating_add(1)
+        };
         if self.rounds_without < ROUNDS_WITHOUT {
             return false;
         }
         self.epoch += 1;
         self.rounds_without = 0;
         (self.shown, self.head) = (None, None);
-        self.members.iter_mut().for_each(|url| url.reached = url.head);
+        self.members
+            .iter_mut()
+            .for_each(|url| url.reached = url.head);
         let head = results.iter().flatten().map(|result| result.head).max();
         Arc::make_mut(&mut self.transactions).truncate(head);
         true
@@ -408,7 +434,9 @@ impl GroupState {
             return;
         }
         let group = || self.members.iter().filter(|url| url.left_out.is_none());
-        let Some(lowest) = group().filter_map(|url| url.head).min() else { return };
+        let Some(lowest) = group().filter_map(|url| url.head).min() else {
+            return;
+        };
         if group().any(|url| url.keeps_history) {
             self.head = seen.max(Some(lowest));
         }
@@ -434,7 +462,10 @@ impl GroupState {
         let head = number(url.head);
         Some(match url.left_out {
             Some(LeftOut::Lagging) => {
-                format!("lagging: its head is {head}, that of others {}", number(self.top))
+                format!(
+                    "lagging: its head is {head}, that of others {}",
+                    number(self.top)
+                )
             }
             Some(LeftOut::Frozen) => format!("frozen: its head stays {head} while others move on"),
             Some(LeftOut::Fork) => "fork: one of its blocks differs from that of others".to_owned(),

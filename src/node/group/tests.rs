@@ -17,11 +17,17 @@ struct Url(u64, u8);
 const AWAY: Option<Url> = None;
 
 /// An answer of the primary about its newest block, whose number it does not name.
-const AT_HEAD: Evidence = Evidence { source: Source::PrimaryAtHead, shows: Shows::Nothing };
+const AT_HEAD: Evidence = Evidence {
+    source: Source::PrimaryAtHead,
+    shows: Shows::Nothing,
+};
 
 /// An answer of the primary that names its newest block.
 const fn head(number: u64) -> Evidence {
-    Evidence { source: Source::PrimaryAtHead, shows: Shows::Head(number) }
+    Evidence {
+        source: Source::PrimaryAtHead,
+        shows: Shows::Head(number),
+    }
 }
 
 /// A URL on the chain that most URLs have.
@@ -35,7 +41,12 @@ const fn fork(head: u64) -> Option<Url> {
 }
 
 fn result(url: Url) -> PollResult {
-    PollResult { head: url.0, version: Some("0.10".to_owned()), keeps_history: true, block: None }
+    PollResult {
+        head: url.0,
+        version: Some("0.10".to_owned()),
+        keeps_history: true,
+        block: None,
+    }
 }
 
 fn group(urls: usize, mode: NodeMode) -> GroupState {
@@ -50,7 +61,10 @@ fn play(state: &mut GroupState, urls: &[Option<Url>]) -> Vec<Option<LeftOut>> {
         for (result, url) in results.iter_mut().zip(urls) {
             if let (Some(result), Some(Url(head, branch))) = (result, url) {
                 let fingerprint = [if number < 5 { 0 } else { *branch }; 32];
-                result.block = (number <= *head).then_some(BlockIdentity { number, fingerprint });
+                result.block = (number <= *head).then_some(BlockIdentity {
+                    number,
+                    fingerprint,
+                });
             }
         }
     }
@@ -59,22 +73,52 @@ fn play(state: &mut GroupState, urls: &[Option<Url>]) -> Vec<Option<LeftOut>> {
 }
 
 fn leaders(state: &GroupState) -> Vec<usize> {
-    (0..state.members.len()).filter(|url| state.may_lead(*url)).collect()
+    (0..state.members.len())
+        .filter(|url| state.may_lead(*url))
+        .collect()
 }
 
 #[test]
 fn a_url_far_behind_is_left_out() {
     for (urls, expected, why) in [
-        (vec![at(20), at(12)], vec![None, None], "eight blocks are tolerated"),
-        (vec![at(20), at(11)], vec![None, Some(Lagging)], "nine are not"),
-        (vec![at(11), at(20)], vec![Some(Lagging), None], "also of the preferred one"),
-        (vec![at(11), fork(20)], vec![None, Some(Fork)], "its head is not of this chain"),
-        (vec![fork(11), at(20), at(20)], vec![Some(Fork), None, None], "two against one"),
-        (vec![at(11), AWAY], vec![None, None], "nothing to compare it with"),
+        (
+            vec![at(20), at(12)],
+            vec![None, None],
+            "eight blocks are tolerated",
+        ),
+        (
+            vec![at(20), at(11)],
+            vec![None, Some(Lagging)],
+            "nine are not",
+        ),
+        (
+            vec![at(11), at(20)],
+            vec![Some(Lagging), None],
+            "also of the preferred one",
+        ),
+        (
+            vec![at(11), fork(20)],
+            vec![None, Some(Fork)],
+            "its head is not of this chain",
+        ),
+        (
+            vec![fork(11), at(20), at(20)],
+            vec![Some(Fork), None, None],
+            "two against one",
+        ),
+        (
+            vec![at(11), AWAY],
+            vec![None, None],
+            "nothing to compare it with",
+        ),
     ] {
         let mut state = group(urls.len(), Failover);
         assert_eq!(play(&mut state, &urls), expected, "{why}");
-        assert_eq!(play(&mut state, &urls), expected, "in the next round: {why}");
+        assert_eq!(
+            play(&mut state, &urls),
+            expected,
+            "in the next round: {why}"
+        );
     }
 }
 
@@ -86,7 +130,11 @@ fn only_lagging_urls_do_not_serve() {
         assert_eq!(play(&mut state, &[AWAY, at(5)]), [None, Some(Lagging)]);
     }
     assert!(state.is_held_back() && !state.is_catching_up());
-    assert_eq!(play(&mut state, &[AWAY, at(12)]), [None, None], "it caught up with most of it");
+    assert_eq!(
+        play(&mut state, &[AWAY, at(12)]),
+        [None, None],
+        "it caught up with most of it"
+    );
 }
 
 #[test]
@@ -104,7 +152,10 @@ fn what_clients_saw_is_never_taken_back() {
         "the first moved on since the poll"
     );
     play(&mut state, &[AWAY, at(11)]);
-    assert!(state.is_catching_up() && !state.may_lead(1), "one block is missing");
+    assert!(
+        state.is_catching_up() && !state.may_lead(1),
+        "one block is missing"
+    );
     play(&mut state, &[AWAY, at(12)]);
     assert!(state.may_lead(1), "it has all that was seen");
     assert!(state.answered(1, head(14), state.floor(), Instant::now()));
@@ -124,8 +175,15 @@ fn an_answer_that_goes_back_is_not_passed_on() {
         state.answered(0, head(10), before, Instant::now()),
         "its call began before 11 was seen"
     );
-    assert_eq!(leaders(&state), [0], "an answer that was late says nothing of its head");
-    assert!(!state.answered(0, head(9), state.floor(), Instant::now()), "it flaps");
+    assert_eq!(
+        leaders(&state),
+        [0],
+        "an answer that was late says nothing of its head"
+    );
+    assert!(
+        !state.answered(0, head(9), state.floor(), Instant::now()),
+        "it flaps"
+    );
     assert_eq!(leaders(&state), [] as [usize; 0]);
     play(&mut state, &[at(11), at(10)]);
     assert_eq!(leaders(&state), [0]);
@@ -151,21 +209,32 @@ fn a_lost_block_begins_an_epoch() {
         ([at(8), AWAY], true, "the only one that answers lost it"),
         ([at(8), at(10)], false, "the other one has it"),
         ([AWAY, at(8)], false, "the one that had it is away"),
-        ([at(8), fork(30)], true, "the other one has it not of this chain"),
+        (
+            [at(8), fork(30)],
+            true,
+            "the other one has it not of this chain",
+        ),
     ] {
         let mut state = group(2, Failover);
         play(&mut state, &[at(10), at(9)]);
         state.answered(0, AT_HEAD, state.floor(), Instant::now());
         for _ in 0..2 {
             play(&mut state, &urls);
-            assert_eq!(state.epoch, 0, "two rounds may find a node that is behind: {why}");
+            assert_eq!(
+                state.epoch, 0,
+                "two rounds may find a node that is behind: {why}"
+            );
         }
         // in the first, a fork is not known yet
         play(&mut state, &urls);
         play(&mut state, &urls);
         assert_eq!(state.epoch == 1, went_back, "{why}");
         let serves = leaders(&state).iter().any(|url| urls[*url].is_some());
-        assert_eq!(serves, went_back || urls[1].is_some_and(|url| url.0 == 10), "{why}");
+        assert_eq!(
+            serves,
+            went_back || urls[1].is_some_and(|url| url.0 == 10),
+            "{why}"
+        );
     }
 }
 
@@ -173,15 +242,29 @@ fn a_lost_block_begins_an_epoch() {
 fn a_frozen_url_leaves_and_does_not_vote() {
     let mut state = group(3, Replicas);
     for block in 10..13 {
-        assert_eq!(play(&mut state, &[at(10), at(block), at(block)]), [None; 3], "{block}");
+        assert_eq!(
+            play(&mut state, &[at(10), at(block), at(block)]),
+            [None; 3],
+            "{block}"
+        );
         assert_eq!(state.pinned(), Some(10), "the lowest head of the group");
     }
-    assert_eq!(play(&mut state, &[at(10), at(13), at(13)]), [Some(Frozen), None, None]);
+    assert_eq!(
+        play(&mut state, &[at(10), at(13), at(13)]),
+        [Some(Frozen), None, None]
+    );
     assert_eq!(state.pinned(), Some(13));
     for _ in 0..3 {
-        assert_eq!(play(&mut state, &[at(10), at(13), at(13)]), [Some(Frozen), None, None]);
+        assert_eq!(
+            play(&mut state, &[at(10), at(13), at(13)]),
+            [Some(Frozen), None, None]
+        );
     }
-    assert_eq!(play(&mut state, &[at(12), at(13), at(13)]), [None; 3], "it moves");
+    assert_eq!(
+        play(&mut state, &[at(12), at(13), at(13)]),
+        [None; 3],
+        "it moves"
+    );
     assert_eq!(state.pinned(), Some(13), "what was pinned does not go back");
     assert!(!state.has_state(0, 13) && state.has_state(1, 13));
 }
@@ -192,31 +275,60 @@ fn a_quiet_chain_freezes_nobody() {
     let mut state = group(3, Replicas);
     for behind in 100..105 {
         let left_out = play(&mut state, &[at(500), at(500), at(behind)]);
-        assert_eq!(left_out, [None, None, Some(Lagging)], "the third catches up");
+        assert_eq!(
+            left_out,
+            [None, None, Some(Lagging)],
+            "the third catches up"
+        );
     }
     let mut state = group(3, Replicas);
     play(&mut state, &[at(5), at(5), at(5)]);
     for head in 6..40 {
         play(&mut state, &[at(5), at(5), at(head)]);
     }
-    assert_eq!(play(&mut state, &[at(5), at(5), at(40)]), [Some(Lagging), Some(Lagging), None]);
+    assert_eq!(
+        play(&mut state, &[at(5), at(5), at(40)]),
+        [Some(Lagging), Some(Lagging), None]
+    );
     assert_eq!(state.pinned(), Some(40));
 }
 
 #[test]
 fn replicas_have_to_agree() {
     let mut state = group(3, Replicas);
-    assert_eq!(play(&mut state, &[at(9), fork(9), at(9)]), [None, Some(Fork), None]);
+    assert_eq!(
+        play(&mut state, &[at(9), fork(9), at(9)]),
+        [None, Some(Fork), None]
+    );
     assert_eq!(play(&mut state, &[at(9), at(9), at(9)]), [None; 3]);
     for _ in 0..2 {
-        assert_eq!(play(&mut state, &[at(9), at(9), AWAY]), [None; 3], "a poll may fail");
+        assert_eq!(
+            play(&mut state, &[at(9), at(9), AWAY]),
+            [None; 3],
+            "a poll may fail"
+        );
     }
-    assert_eq!(play(&mut state, &[at(10), at(10), AWAY]), [None, None, Some(Silent)]);
-    assert_eq!(state.pinned(), Some(10), "and it holds back nobody any longer");
+    assert_eq!(
+        play(&mut state, &[at(10), at(10), AWAY]),
+        [None, None, Some(Silent)]
+    );
+    assert_eq!(
+        state.pinned(),
+        Some(10),
+        "and it holds back nobody any longer"
+    );
     for _ in 0..4 {
-        assert_eq!(play(&mut state, &[AWAY; 3]), [None; 3], "slow nodes are better than none");
+        assert_eq!(
+            play(&mut state, &[AWAY; 3]),
+            [None; 3],
+            "slow nodes are better than none"
+        );
     }
-    assert_eq!((state.pinned(), leaders(&state)), (None, vec![0, 1]), "no number is invented");
+    assert_eq!(
+        (state.pinned(), leaders(&state)),
+        (None, vec![0, 1]),
+        "no number is invented"
+    );
     let mut other = result(Url(10, 0));
     other.version = Some("0.9".to_owned());
     state.end_round(&[Some(result(Url(10, 0))), Some(other), None]);
@@ -226,7 +338,12 @@ fn replicas_have_to_agree() {
 #[test]
 fn nothing_is_pinned_without_history() {
     let mut state = group(2, Replicas);
-    let bare = |head| Some(PollResult { keeps_history: false, ..result(Url(head, 0)) });
+    let bare = |head| {
+        Some(PollResult {
+            keeps_history: false,
+            ..result(Url(head, 0))
+        })
+    };
     state.end_round(&[bare(10), bare(11)]);
     assert_eq!(state.pinned(), None);
     assert!(
@@ -258,7 +375,10 @@ fn hash(number: u64) -> Felt {
 }
 
 fn of_any(shows: Shows) -> Evidence {
-    Evidence { source: Source::Any, shows }
+    Evidence {
+        source: Source::Any,
+        shows,
+    }
 }
 
 fn accepted(number: u64, block: u64) -> Evidence {
@@ -274,22 +394,37 @@ fn a_receipt_raises_the_floor() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(337), at(337)]);
     state.answered(0, accepted(1, 338), state.floor(), Instant::now());
-    assert_eq!((state.floor(), leaders(&state)), (Some(338), vec![0]), "the second lacks it");
+    assert_eq!(
+        (state.floor(), leaders(&state)),
+        (Some(338), vec![0]),
+        "the second lacks it"
+    );
     play(&mut state, &[AWAY, at(337)]);
-    assert_eq!(leaders(&state), [0], "it is away, and the only one that has it");
+    assert_eq!(
+        leaders(&state),
+        [0],
+        "it is away, and the only one that has it"
+    );
     play(&mut state, &[AWAY, at(338)]);
     assert_eq!(leaders(&state), [0, 1]);
     state.answered(1, of_any(Shows::Block(339)), state.floor(), Instant::now());
     assert_eq!(leaders(&state), [1], "so does a block");
     state.note_shown(341);
-    assert_eq!(leaders(&state), [] as [usize; 0], "and what was shown before the start");
+    assert_eq!(
+        leaders(&state),
+        [] as [usize; 0],
+        "and what was shown before the start"
+    );
 }
 
 #[test]
 fn what_was_shown_is_not_found_missing() {
     let mut state = group(1, Replicas);
     let now = Instant::now();
-    assert!(state.answered(0, missing(1), state.floor(), now), "nobody has seen it");
+    assert!(
+        state.answered(0, missing(1), state.floor(), now),
+        "nobody has seen it"
+    );
     state.answered(0, accepted(1, 20), state.floor(), now);
     let none = |number| of_any(Shows::NoBlock(number));
     for (answer, passes, why) in [
@@ -302,12 +437,19 @@ fn what_was_shown_is_not_found_missing() {
         (head(19), false, "an older head"),
         (head(20), true, "the same head"),
     ] {
-        assert_eq!(state.answered(0, answer, state.floor(), now), passes, "{why}");
+        assert_eq!(
+            state.answered(0, answer, state.floor(), now),
+            passes,
+            "{why}"
+        );
     }
     assert_eq!(state.block_of(hash(1)), Some(20));
     let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), now + look * DOUBT));
     assert_eq!(looks, [false, false, true]);
-    assert!(state.answered(0, missing(1), state.floor(), now), "its block has others");
+    assert!(
+        state.answered(0, missing(1), state.floor(), now),
+        "its block has others"
+    );
 }
 
 #[test]
@@ -335,8 +477,14 @@ fn three_doubts_lower_the_floor_of_one_url() {
         assert_eq!(state.epoch, epoch);
     }
     assert_eq!(state.floor(), None);
-    assert!(state.answered(0, missing(1), state.floor(), now), "its block is gone");
-    assert!(!state.answered(0, missing(2), state.floor(), now), "its block may be there");
+    assert!(
+        state.answered(0, missing(1), state.floor(), now),
+        "its block is gone"
+    );
+    assert!(
+        !state.answered(0, missing(2), state.floor(), now),
+        "its block may be there"
+    );
 }
 
 #[test]
@@ -374,15 +522,18 @@ fn no_order_of_rounds_lowers_the_head() {
     for (seed, mode) in (0..2_000).flat_map(|seed| [(seed, Failover), (seed, Replicas)]) {
         let mut chance: u64 = seed + 1;
         let mut next = move |below: u64| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (chance >> 33) % below
         };
         let mut state = group(3, mode);
         let (mut top, mut seen) = (20, 0);
         for _ in 0..40 {
             top += next(3);
-            let urls: Vec<_> =
-                (0..3).map(|_| (next(5) > 0).then(|| Url(top - next(12), 0))).collect();
+            let urls: Vec<_> = (0..3)
+                .map(|_| (next(5) > 0).then(|| Url(top - next(12), 0)))
+                .collect();
             play(&mut state, &urls);
             let shown = match state.pinned() {
                 Some(head) => Some(head),
@@ -396,7 +547,10 @@ fn no_order_of_rounds_lowers_the_head() {
             if state.epoch > 0 {
                 break;
             }
-            assert!(shown.is_none_or(|head| head >= seen), "{mode:?} {seed}: {shown:?} < {seen}");
+            assert!(
+                shown.is_none_or(|head| head >= seen),
+                "{mode:?} {seed}: {shown:?} < {seen}"
+            );
             seen = shown.unwrap_or(seen);
         }
     }

@@ -34,12 +34,18 @@ pub(crate) fn build(
         return Err(StartError::Open(listen));
     }
     let access = Arc::new(Access::new(listen, tokens));
-    let journal = storage.filter(|_| surfaces.relay.is_some()).map(Storage::journal);
+    let journal = storage
+        .filter(|_| surfaces.relay.is_some())
+        .map(Storage::journal);
     let app = Arc::new(Operator::new(Admin {
         process: shared.process.clone(),
         started: SystemTime::now(),
         surfaces: surfaces.clone(),
-        listeners: listeners.iter().chain([&endpoint.listener]).cloned().collect(),
+        listeners: listeners
+            .iter()
+            .chain([&endpoint.listener])
+            .cloned()
+            .collect(),
         node: shared.client.status(),
         memory: Arc::clone(&shared.memory),
         journal,
@@ -52,6 +58,11 @@ pub(crate) fn build(
     }));
     let history = Part::task("history", app.sampler());
     let errors = Arc::new(admin::errors(shared.process.clone()));
-    let gate = endpoint.gate(app, errors, shared).secured_by(shared.tls.clone());
-    Ok((Some(access), history.and(endpoint.accept(gate, Some(1), shared)?)))
+    let gate = endpoint
+        .gate(app, errors, shared)
+        .secured_by(shared.tls.clone());
+    Ok((
+        Some(access),
+        history.and(endpoint.accept(gate, Some(1), shared)?),
+    ))
 }

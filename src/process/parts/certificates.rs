@@ -24,14 +24,26 @@ pub(crate) fn build(
         return Ok(Part::default());
     };
     let metrics = Arc::clone(&shared.process.metrics);
-    let renewal = Renewal::new(config, roots, shared.tls.clone(), metrics, shared.fleet.clone());
+    let renewal = Renewal::new(
+        config,
+        roots,
+        shared.tls.clone(),
+        metrics,
+        shared.fleet.clone(),
+    );
     let part = Part::task("acme", renewal);
-    let Some(listen) = &config.http_address else { return Ok(part) };
+    let Some(listen) = &config.http_address else {
+        return Ok(part);
+    };
     let surface = Surface::Acme;
     let endpoint = Endpoint::bind(surface, listen, ConnectionsConfig::CHALLENGES, inherited)?;
     let process = || shared.process.clone();
     let app = Arc::new(ChallengeServer::new(config, process(), shared.tls.clone()));
-    let errors = Arc::new(TextErrors { process: process(), surface, guard: |reply| reply });
+    let errors = Arc::new(TextErrors {
+        process: process(),
+        surface,
+        guard: |reply| reply,
+    });
     let gate = endpoint.gate(app, errors, shared);
     Ok(part.and(endpoint.accept(gate, Some(1), shared)?))
 }

@@ -34,9 +34,22 @@ impl Endpoint {
         let failed = |error| StartError::Bind(surface, listen.clone(), error);
         let bound = listen::bind(surface, listen, inherited).map_err(failed)?;
         let fd = bound.socket.as_fd().try_clone_to_owned().map_err(failed)?;
-        let fd = ListenerFd { surface, fd, is_held: bound.is_held };
-        let listener = Listener { surface, listen: bound.listen, max_connections: limits.max };
-        Ok(Self { listener, limits, socket: bound.socket, fd })
+        let fd = ListenerFd {
+            surface,
+            fd,
+            is_held: bound.is_held,
+        };
+        let listener = Listener {
+            surface,
+            listen: bound.listen,
+            max_connections: limits.max,
+        };
+        Ok(Self {
+            listener,
+            limits,
+            socket: bound.socket,
+            fd,
+        })
     }
 
     /// A gate in front of `app`, without TLS.
@@ -47,7 +60,14 @@ impl Endpoint {
         shared: &Shared,
     ) -> Gate<A> {
         let trusted = shared.trusted.clone();
-        Gate::new(app, self.listener.surface, &self.limits, trusted, &shared.process, errors)
+        Gate::new(
+            app,
+            self.listener.surface,
+            &self.limits,
+            trusted,
+            &shared.process,
+            errors,
+        )
     }
 
     /// Accepts connections for `app`, with this number of threads or the default of the process.
@@ -57,11 +77,20 @@ impl Endpoint {
         threads: Option<usize>,
         shared: &Shared,
     ) -> Result<Part, StartError> {
-        let Self { listener, socket, fd, .. } = self;
+        let Self {
+            listener,
+            socket,
+            fd,
+            ..
+        } = self;
         let (surface, drain) = (listener.surface, &shared.process.drain);
         let service = Listening::on(socket, surface, app, threads, drain, &shared.runtimes)
             .map_err(|error| StartError::Bind(surface, listener.listen.clone(), error))?;
-        Ok(Part { services: vec![Box::new(service)], listeners: vec![listener], sockets: vec![fd] })
+        Ok(Part {
+            services: vec![Box::new(service)],
+            listeners: vec![listener],
+            sockets: vec![fd],
+        })
     }
 }
 
@@ -81,8 +110,20 @@ pub(super) fn serve<S: proxy::Surface>(
     let process = || shared.process.clone();
     let errors: Arc<dyn ErrorResponder> =
         Arc::new(SurfaceErrors::new(Arc::clone(&surface), process()));
-    let app = Proxy::app(surface, limits, process(), shared.trusted.clone(), Arc::clone(&errors));
-    let gate = endpoint.gate(app, errors, shared).secured_by(shared.tls.clone());
-    let gate = if clients.proxy_protocol { gate.behind_balancer() } else { gate };
+    let app = Proxy::app(
+        surface,
+        limits,
+        process(),
+        shared.trusted.clone(),
+        Arc::clone(&errors),
+    );
+    let gate = endpoint
+        .gate(app, errors, shared)
+        .secured_by(shared.tls.clone());
+    let gate = if clients.proxy_protocol {
+        gate.behind_balancer()
+    } else {
+        gate
+    };
     endpoint.accept(gate, None, shared)
 }

@@ -19,8 +19,14 @@ pub(super) fn join(
     };
     let fleet = Fleet::new(config, credentials, Arc::clone(metrics))?;
     let mut part = Part::task("fleet", Heartbeat(Arc::clone(&fleet)));
-    if Surface::ALL.into_iter().any(|surface| tls.is_secured(surface)) {
-        let keys = TicketKeys { fleet: Arc::clone(&fleet), tickets: tls.tickets.clone() };
+    if Surface::ALL
+        .into_iter()
+        .any(|surface| tls.is_secured(surface))
+    {
+        let keys = TicketKeys {
+            fleet: Arc::clone(&fleet),
+            tickets: tls.tickets.clone(),
+        };
         part = part.and(Part::task("fleet tickets", keys));
     }
     Ok((Some(fleet), part))

@@ -10,13 +10,24 @@ use std::sync::Arc;
 
 /// Serves reads, if there is a `[gateway]`.
 pub(crate) fn build(config: &Config, shared: &Shared, inherited: &mut Inherited) -> Built<Gateway> {
-    let Some(own) = &config.gateway else { return Ok((None, Part::default())) };
+    let Some(own) = &config.gateway else {
+        return Ok((None, Part::default()));
+    };
     let (node, memory) = (Arc::clone(&shared.client), Arc::clone(&shared.memory));
     let gateway = Arc::new(Gateway::new(own, node, memory));
     let limits = own.connections.clone();
-    let listener =
-        serve(Arc::clone(&gateway), &own.listen, limits, &own.clients, shared, inherited)?;
+    let listener = serve(
+        Arc::clone(&gateway),
+        &own.listen,
+        limits,
+        &own.clients,
+        shared,
+        inherited,
+    )?;
     let metrics = Arc::clone(&shared.process.metrics);
     let watcher = gateway.watcher(own, &config.node, metrics, shared.fleet.clone());
-    Ok((Some(gateway), listener.and(Part::task("cache watch", watcher))))
+    Ok((
+        Some(gateway),
+        listener.and(Part::task("cache watch", watcher)),
+    ))
 }

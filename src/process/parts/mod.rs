@@ -36,7 +36,10 @@ pub(crate) type Built<T> = Result<(Option<Arc<T>>, Part), StartError>;
 impl Part {
     /// A service that runs a task in the background.
     pub(crate) fn task(name: &str, task: impl BackgroundService + Send + Sync + 'static) -> Self {
-        Self { services: vec![Box::new(background_service(name, task))], ..Self::default() }
+        Self {
+            services: vec![Box::new(background_service(name, task))],
+            ..Self::default()
+        }
     }
 
     /// Joins the additions of two parts.

@@ -26,11 +26,32 @@ pub(crate) fn build(
     };
     let Storage { store, runtime } = storage.clone();
     // its own connections, so that writes do not queue behind reads
-    let chain = Chain(NodeClient::new(config, &shared.node, Arc::clone(&shared.memory)));
+    let chain = Chain(NodeClient::new(
+        config,
+        &shared.node,
+        Arc::clone(&shared.memory),
+    ));
     let metrics = Arc::clone(&shared.process.metrics);
     let config = &settings.config.clone();
-    let relay = Relay::start(config, Parts { settings, keys, chain, store, metrics, runtime });
+    let relay = Relay::start(
+        config,
+        Parts {
+            settings,
+            keys,
+            chain,
+            store,
+            metrics,
+            runtime,
+        },
+    );
     let (own, limits) = (Arc::clone(&relay), ConnectionsConfig::BACKEND);
-    let listener = serve(own, &config.listen, limits, &config.clients, shared, inherited)?;
+    let listener = serve(
+        own,
+        &config.listen,
+        limits,
+        &config.clients,
+        shared,
+        inherited,
+    )?;
     Ok((Some(relay), listener))
 }

@@ -56,7 +56,9 @@ impl Shared {
         let guard = ChainGuard::new(&config.node, &node);
         let guard = guard.map(|guard| Part::task("chain guard", guard));
         let exporter = process.tracer.clone().map(Exporter::new);
-        let trace = exporter.clone().map(|exporter| Part::task("trace", exporter));
+        let trace = exporter
+            .clone()
+            .map(|exporter| Part::task("trace", exporter));
         let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
         let shared = Self {
             process,
@@ -70,7 +72,13 @@ impl Shared {
             fleet,
             runtimes: Arc::default(),
         };
-        Ok((shared, trace.unwrap_or_default().and(guard.unwrap_or_default()).and(fleet_part)))
+        Ok((
+            shared,
+            trace
+                .unwrap_or_default()
+                .and(guard.unwrap_or_default())
+                .and(fleet_part),
+        ))
     }
 }
 
@@ -86,7 +94,10 @@ fn context(config: &Config, log: Log) -> ServerContext {
         log,
         uploads: MemoryPool::new(UPLOAD_MEMORY),
         waiting: Arc::default(),
-        tracer: config.trace.clone().map(|config| Tracer::new(config, Arc::clone(&metrics))),
+        tracer: config
+            .trace
+            .clone()
+            .map(|config| Tracer::new(config, Arc::clone(&metrics))),
         metrics,
     }
 }

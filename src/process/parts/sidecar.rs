@@ -25,6 +25,13 @@ pub(crate) fn build(
     let metrics = Arc::clone(&shared.process.metrics);
     let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
     let (own, limits) = (Arc::clone(&sidecar), ConnectionsConfig::PUBLIC);
-    let listener = serve(own, &config.listen, limits, &config.clients, shared, inherited)?;
+    let listener = serve(
+        own,
+        &config.listen,
+        limits,
+        &config.clients,
+        shared,
+        inherited,
+    )?;
     Ok((Some(sidecar), listener))
 }

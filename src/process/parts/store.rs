@@ -57,12 +57,21 @@ impl StoreWorkers {
             .map_err(|error| StartError::Store(config.url.clone(), error))?;
         let handle = runtime.handle().clone();
         runtimes.add(handle.clone());
-        Ok(Self { storage: Storage { store, runtime: handle }, runtime })
+        Ok(Self {
+            storage: Storage {
+                store,
+                runtime: handle,
+            },
+            runtime,
+        })
     }
 
     /// Closes the store and ends the threads; work that takes too long ends with the process.
     pub(crate) fn close(self) {
-        let Self { storage: Storage { store, .. }, runtime } = self;
+        let Self {
+            storage: Storage { store, .. },
+            runtime,
+        } = self;
         let _in_time = runtime.block_on(async {
             tokio::time::timeout(STORE_CLOSING, store.close_connections()).await
         });

@@ -104,7 +104,17 @@ impl Prover {
         let max_age = running.settings().config.pins_max_age;
         let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
         let epoch = ArcSwapOption::empty();
-        Arc::new(Self { pins, chain, running, store, max_age, proofs, newest, epoch, metrics })
+        Arc::new(Self {
+            pins,
+            chain,
+            running,
+            store,
+            max_age,
+            proofs,
+            newest,
+            epoch,
+            metrics,
+        })
     }
 
     /// A valid proof, made now if none is cached.
@@ -124,7 +134,14 @@ impl Prover {
             if let Some(epoch) = &proof.epoch {
                 prover.epoch.store(Some(Arc::new(epoch.clone())));
             }
-            (proof, if ready { prover.max_age } else { prover.max_age.min(RETRY) })
+            (
+                proof,
+                if ready {
+                    prover.max_age
+                } else {
+                    prover.max_age.min(RETRY)
+                },
+            )
         };
         let proof = self.proofs.get((), made).await;
         proof.unwrap_or_else(|Aborted| Arc::new(self.unproven(SystemTime::now())))
@@ -177,7 +194,9 @@ impl Prover {
         let checked_at = SystemTime::now();
         // as long as one call may take, so that requests do not wait longer for a proof
         let read = tokio::time::timeout(MAX_NODE_TIMEOUT, self.read(checked_at)).await;
-        read.ok().flatten().unwrap_or_else(|| self.unproven(checked_at))
+        read.ok()
+            .flatten()
+            .unwrap_or_else(|| self.unproven(checked_at))
     }
 
     fn unproven(&self, checked_at: SystemTime) -> Proof {
@@ -198,8 +217,18 @@ impl Prover {
             self.metrics.relay.drip(drip.fri());
         }
         let pins = table::read(&self.pins, drip, &self.chain, &self.metrics).await;
-        let epoch = self.chain.epoch().await.ok().filter(|after| *after == before);
-        let mut proof = Proof { checked_at, epoch, head, pins };
+        let epoch = self
+            .chain
+            .epoch()
+            .await
+            .ok()
+            .filter(|after| *after == before);
+        let mut proof = Proof {
+            checked_at,
+            epoch,
+            head,
+            pins,
+        };
         proof.pins.extend(self.shared_epoch(&proof).await);
         Some(proof)
     }
@@ -208,15 +237,25 @@ impl Prover {
     async fn shared_epoch(&self, proof: &Proof) -> Option<Pin> {
         let store = self.store.as_ref()?;
         // no relay may write to a chain without the contracts
-        let epoch = proof.epoch.clone().filter(|_| proof.proves(Required::AllButV2))?;
+        let epoch = proof
+            .epoch
+            .clone()
+            .filter(|_| proof.proves(Required::AllButV2))?;
         // a relay with a store of its own waits for no other relay's proof
-        let others = if store.is_exclusive() { self.max_age.min(PATIENCE) } else { self.max_age };
+        let others = if store.is_exclusive() {
+            self.max_age.min(PATIENCE)
+        } else {
+            self.max_age
+        };
         match cold(store.agree(&epoch, others + PATIENCE)).await {
             // no other process shares the store, and a new chain is in force
             Ok(expected) if expected == epoch && store.is_exclusive() => None,
-            Ok(expected) => {
-                Some(Pin { name: SHARED_EPOCH, ok: expected == epoch, expected, actual: epoch })
-            }
+            Ok(expected) => Some(Pin {
+                name: SHARED_EPOCH,
+                ok: expected == epoch,
+                expected,
+                actual: epoch,
+            }),
             Err(error) => {
                 // without the store nothing is written
                 error.log();

@@ -38,22 +38,39 @@ struct Row {
 
 /// Reads all pins concurrently. `drip` is the balance that the faucet needs.
 pub(super) async fn read(pins: &Pins, drip: Amount, chain: &Chain, metrics: &Metrics) -> Vec<Pin> {
-    join_all(rows(pins, drip).into_iter().map(|row| compare(row, pins, chain, metrics))).await
+    join_all(
+        rows(pins, drip)
+            .into_iter()
+            .map(|row| compare(row, pins, chain, metrics)),
+    )
+    .await
 }
 
 /// All pins as unreadable, except those that are known without the chain.
 pub(super) fn unreadable(pins: &Pins, drip: Amount) -> Vec<Pin> {
-    let pin = |Row { name, expected, read }| match read {
-        Read::Known(actual) => {
-            Pin { name, ok: actual == expected, expected, actual: actual.into() }
-        }
+    let pin = |Row {
+                   name,
+                   expected,
+                   read,
+               }| match read {
+        Read::Known(actual) => Pin {
+            name,
+            ok: actual == expected,
+            expected,
+            actual: actual.into(),
+        },
         _ => not_read(name, expected),
     };
     rows(pins, drip).into_iter().map(pin).collect()
 }
 
 fn not_read(name: &'static str, expected: String) -> Pin {
-    Pin { name, ok: false, expected, actual: UNREADABLE.into() }
+    Pin {
+        name,
+        ok: false,
+        expected,
+        actual: UNREADABLE.into(),
+    }
 }
 
 fn rows(pins: &Pins, drip: Amount) -> Vec<Row> {
@@ -62,7 +79,11 @@ fn rows(pins: &Pins, drip: Amount) -> Vec<Row> {
         row("spec_version", format!("{SPEC}*"), Read::SpecVersion),
     ];
     rows.extend(registry(pins));
-    rows.extend(pins.accounts.iter().flat_map(|account| account_rows(pins, account, drip)));
+    rows.extend(
+        pins.accounts
+            .iter()
+            .flat_map(|account| account_rows(pins, account, drip)),
+    );
     for (name, contract) in [
         ("token_class", pins.config.token),
         ("registry_class", pins.config.registry),
@@ -78,19 +99,40 @@ fn rows(pins: &Pins, drip: Amount) -> Vec<Row> {
 }
 
 fn registry(pins: &Pins) -> [Row; 7] {
-    let Accounts { owner, verifier, .. } = pins.accounts;
+    let Accounts {
+        owner, verifier, ..
+    } = pins.accounts;
     let view = |name, view, expected: &dyn Display, args: &[Felt]| {
-        row(name, expected, Read::View(pins.config.registry.address, view, args.to_vec()))
+        row(
+            name,
+            expected,
+            Read::View(pins.config.registry.address, view, args.to_vec()),
+        )
     };
     let has_one_key = owner.public_key == verifier.public_key;
     let keys = if has_one_key { "the same" } else { "different" };
     [
         view(V2, "verification_v2_required", &YES, &[]),
-        view("account_class", "account_class_hash", &pins.config.account_class, &[]),
+        view(
+            "account_class",
+            "account_class_hash",
+            &pins.config.account_class,
+            &[],
+        ),
         view("registry_owner", "owner", &owner.address, &[]),
         view("registry_verifier", "verifier", &verifier.address, &[]),
-        view("verifier_authorised", "is_authorised_verifier", &YES, &[verifier.address]),
-        view("owner_is_not_a_verifier", "is_authorised_verifier", &NO, &[owner.address]),
+        view(
+            "verifier_authorised",
+            "is_authorised_verifier",
+            &YES,
+            &[verifier.address],
+        ),
+        view(
+            "owner_is_not_a_verifier",
+            "is_authorised_verifier",
+            &NO,
+            &[owner.address],
+        ),
         row("owner_and_verifier_keys", "different", Read::Known(keys)),
     ]
 }
@@ -99,10 +141,17 @@ fn account_rows(pins: &Pins, account: &Account, drip: Amount) -> [Row; 3] {
     let minimum = pins.config.minimum_balance;
     let ([class, key, balance], minimum) = match account.role {
         "owner" => (["owner_class", "owner_key", "owner_balance"], minimum),
-        "verifier" => (["verifier_class", "verifier_key", "verifier_balance"], minimum),
+        "verifier" => (
+            ["verifier_class", "verifier_key", "verifier_balance"],
+            minimum,
+        ),
         _ => (["faucet_class", "faucet_key", FAUCET], minimum.max(drip)),
     };
-    let Account { address, public_key, .. } = *account;
+    let Account {
+        address,
+        public_key,
+        ..
+    } = *account;
     let view = Read::View(address, "get_public_key", Vec::new());
     [
         row(class, pins.config.account_class, Read::Class(address)),
@@ -113,11 +162,21 @@ fn account_rows(pins: &Pins, account: &Account, drip: Amount) -> [Row; 3] {
 
 fn wiring(pins: &Pins) -> [Row; 14] {
     let [owner, verifier] = [&pins.accounts.owner, &pins.accounts.verifier].map(|own| own.address);
-    let PinsConfig { token, registry, staking, card, usership, bridge, l1_bridge, .. } =
-        &pins.config;
+    let PinsConfig {
+        token,
+        registry,
+        staking,
+        card,
+        usership,
+        bridge,
+        l1_bridge,
+        ..
+    } = &pins.config;
     let [token, registry, staking, card, usership, bridge] =
         [token, registry, staking, card, usership, bridge].map(|contract| contract.address);
-    let parts = [card, staking, usership, bridge].map(|part| part.to_string()).join(" ");
+    let parts = [card, staking, usership, bridge]
+        .map(|part| part.to_string())
+        .join(" ");
     let view = |name, to, view, expected: &dyn Display| {
         row(name, expected, Read::View(to, view, Vec::new()))
     };
@@ -140,17 +199,34 @@ fn wiring(pins: &Pins) -> [Row; 14] {
 }
 
 fn row(name: &'static str, expected: impl Display, read: Read) -> Row {
-    Row { name, expected: expected.to_string(), read }
+    Row {
+        name,
+        expected: expected.to_string(),
+        read,
+    }
 }
 
 async fn compare(row: Row, pins: &Pins, chain: &Chain, metrics: &Metrics) -> Pin {
-    let Row { name, expected, read } = row;
+    let Row {
+        name,
+        expected,
+        read,
+    } = row;
     let is_balance = matches!(read, Read::Balance(..));
     let Ok((ok, actual)) = evaluate(read, &expected, pins, chain, metrics).await else {
         return not_read(name, expected);
     };
-    let expected = if is_balance { format!("at least {expected}") } else { expected };
-    Pin { name, ok, expected, actual }
+    let expected = if is_balance {
+        format!("at least {expected}")
+    } else {
+        expected
+    };
+    Pin {
+        name,
+        ok,
+        expected,
+        actual,
+    }
 }
 
 /// Reads a value; returns whether it is the expected one, and its text.
@@ -193,11 +269,21 @@ fn text(result: &[Felt], expected: &str) -> String {
             Some(1) => YES.into(),
             _ => flag.to_string(),
         },
-        _ => result.iter().map(Felt::to_string).collect::<Vec<_>>().join(" "),
+        _ => result
+            .iter()
+            .map(Felt::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
     }
 }
 
 async fn balance(pins: &Pins, chain: &Chain, account: Felt) -> Result<u128, RpcError> {
-    let result = chain.call(pins.config.token.address, selector("balance_of"), &[account]).await?;
+    let result = chain
+        .call(
+            pins.config.token.address,
+            selector("balance_of"),
+            &[account],
+        )
+        .await?;
     token_balance(&result).ok_or(RpcError::MalformedAnswer)
 }

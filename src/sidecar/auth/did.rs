@@ -20,8 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a key is used, as in the reference implementation.
-const LIFETIME: Lifetime =
-    Lifetime { fresh: Duration::from_secs(60 * 60), stale: Duration::from_secs(24 * 60 * 60) };
+const LIFETIME: Lifetime = Lifetime {
+    fresh: Duration::from_secs(60 * 60),
+    stale: Duration::from_secs(24 * 60 * 60),
+};
 /// Accounts in the cache: some three megabytes.
 const MAX_CACHED: usize = 10_000;
 /// Concurrent lookups of each method: slow hosts of strangers must not block the directory.
@@ -87,7 +89,10 @@ impl Dids {
         client: ClientKey,
     ) -> Result<Arc<PublicKey>, Refusal> {
         let turn = self.turns(did).take(client);
-        let key = self.keys.get(did.text, turn, |turn| self.look_up(did, turn)).await;
+        let key = self
+            .keys
+            .get(did.text, turn, |turn| self.look_up(did, turn))
+            .await;
         key.map_err(|failure| match failure {
             Failure::Absent => Refusal::new(
                 Reason::BadJwtIss,
@@ -105,7 +110,11 @@ impl Dids {
         client: ClientKey,
     ) -> Result<Option<Arc<PublicKey>>, Refusal> {
         let turn = self.turns(did).take(client);
-        match self.keys.renew(did.text, seen, turn, |turn| self.look_up(did, turn)).await {
+        match self
+            .keys
+            .renew(did.text, seen, turn, |turn| self.look_up(did, turn))
+            .await
+        {
             Err(Failure::Unavailable) => Err(keys_unavailable()),
             Err(Failure::Absent) => Ok(None),
             Ok(newer) => Ok(newer),
@@ -132,9 +141,10 @@ impl Dids {
         let (url, trust) = match did.method {
             Method::Plc => (format!("{}/{}", self.plc_url, did.text), Trust::Operator),
             Method::Web(host) => (format!("https://{host}{WELL_KNOWN}"), Trust::Public),
-            Method::Localhost(port) => {
-                (format!("http://localhost:{port}{WELL_KNOWN}"), Trust::Operator)
-            }
+            Method::Localhost(port) => (
+                format!("http://localhost:{port}{WELL_KNOWN}"),
+                Trust::Operator,
+            ),
         };
         let text = did.text.to_owned();
         async move {
@@ -162,7 +172,11 @@ struct VerificationMethod {
 
 /// The key in the first verification method with the id of the signing key.
 fn key_of(did: &str, document: &Document) -> Option<PublicKey> {
-    let types = ["application/json", "application/did+json", "application/did+ld+json"];
+    let types = [
+        "application/json",
+        "application/did+json",
+        "application/did+ld+json",
+    ];
     if !types.contains(&document.media_type.as_str()) {
         return None;
     }

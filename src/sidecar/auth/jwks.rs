@@ -17,8 +17,10 @@ use std::time::Duration;
 
 /// Fresh for ten minutes, as in the platform's own clients. Stale keys bridge an outage of up to an
 /// hour.
-const LIFETIME: Lifetime =
-    Lifetime { fresh: Duration::from_secs(10 * 60), stale: Duration::from_secs(60 * 60) };
+const LIFETIME: Lifetime = Lifetime {
+    fresh: Duration::from_secs(10 * 60),
+    stale: Duration::from_secs(60 * 60),
+};
 
 /// Cache entries; one key set and its failures need no more.
 const CACHE: usize = 8;
@@ -32,7 +34,10 @@ pub(super) struct Jwks {
 
 impl Jwks {
     pub(super) fn new(url: String) -> Self {
-        Self { url, keys: KeyCache::new(CACHE, LIFETIME) }
+        Self {
+            url,
+            keys: KeyCache::new(CACHE, LIFETIME),
+        }
     }
 
     /// Whether both have the same URL.
@@ -53,7 +58,9 @@ impl Jwks {
             keys = newer.transpose().unwrap_or(keys);
         }
         let keys = keys.map_err(|_| keys_unavailable())?;
-        Ok(keys.named(jwt).any(|key| key.verify(jwt.alg, jwt.signed, &jwt.signature)))
+        Ok(keys
+            .named(jwt)
+            .any(|key| key.verify(jwt.alg, jwt.signed, &jwt.signature)))
     }
 }
 
@@ -107,7 +114,10 @@ impl KeySet {
 
     /// The candidates for a token: the key it names, or all if it names none.
     fn named(&self, jwt: &Jwt<'_>) -> impl Iterator<Item = &PublicKey> {
-        let keys = self.0.iter().filter(|(kid, _)| jwt.kid.is_none() || *kid == jwt.kid);
+        let keys = self
+            .0
+            .iter()
+            .filter(|(kid, _)| jwt.kid.is_none() || *kid == jwt.kid);
         keys.map(|(_, key)| key)
     }
 }

@@ -63,9 +63,17 @@ impl<'a> Jwt<'a> {
         let (Some(header), Some(claims), None) = (parts.next(), parts.next(), parts.next()) else {
             return Err(malformed());
         };
-        let Header { alg, typ, kid, crit } = json(header).ok_or_else(malformed)?;
+        let Header {
+            alg,
+            typ,
+            kid,
+            crit,
+        } = json(header).ok_or_else(malformed)?;
         if crit.is_some() {
-            return refuse(Reason::BadJwt, "the token requires an extension that is not supported");
+            return refuse(
+                Reason::BadJwt,
+                "the token requires an extension that is not supported",
+            );
         }
         if typ.is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
             return refuse(Reason::BadJwtType, "the token's type must be `JWT`");
@@ -73,12 +81,21 @@ impl<'a> Jwt<'a> {
         let alg = Alg::parse(&alg).ok_or_else(wrong_alg)?;
         let claims = json(claims).ok_or_else(malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed())?;
-        Ok(Self { alg, kid, claims, signed, signature })
+        Ok(Self {
+            alg,
+            kid,
+            claims,
+            signed,
+            signature,
+        })
     }
 
     /// Whether the issuer claims to be an AT Protocol account.
     pub(super) fn is_service_token(&self) -> bool {
-        self.claims.iss.as_ref().is_some_and(|iss| iss.starts_with("did:"))
+        self.claims
+            .iss
+            .as_ref()
+            .is_some_and(|iss| iss.starts_with("did:"))
     }
 }
 
@@ -117,7 +134,9 @@ impl Audience {
 
 /// The seconds since 1970.
 pub(super) fn seconds(time: SystemTime) -> f64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+    time.duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 /// The refusal of a token whose algorithm no key of the issuer has.
@@ -127,7 +146,10 @@ pub(super) fn wrong_alg() -> Refusal {
 
 /// The refusal of a signature that no key of the issuer made.
 pub(super) fn bad_signature() -> Refusal {
-    Refusal::new(Reason::BadJwtSignature, "the token's signature is not by a key of its issuer")
+    Refusal::new(
+        Reason::BadJwtSignature,
+        "the token's signature is not by a key of its issuer",
+    )
 }
 
 /// The refusal while the keys cannot be fetched.

@@ -57,7 +57,11 @@ enum Purpose {
 impl<V: Send + Sync + 'static> KeyCache<V> {
     pub(super) fn new(capacity: usize, lifetime: Lifetime) -> Self {
         let values = Arc::new(Cache::new(capacity));
-        Self { lifetime, values, fetches: Shared::new(capacity, |_| 1) }
+        Self {
+            lifetime,
+            values,
+            fetches: Shared::new(capacity, |_| 1),
+        }
     }
 
     /// Returns the value, fetched now if the cached one is not fresh.
@@ -72,7 +76,9 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
             return Ok(fresh);
         }
         let stale = || self.younger_than(self.lifetime.stale, name);
-        if self.fetches.is_running(&(name.to_owned(), Purpose::Refresh))
+        if self
+            .fetches
+            .is_running(&(name.to_owned(), Purpose::Refresh))
             && let Some(stale) = stale()
         {
             return Ok(stale);
@@ -144,7 +150,10 @@ impl<V: Send + Sync + 'static> KeyCache<V> {
     }
 
     fn younger_than(&self, age: Duration, name: &str) -> Option<Arc<V>> {
-        self.values.get(name).filter(|(_, at)| at.elapsed() < age).map(|(value, _)| value)
+        self.values
+            .get(name)
+            .filter(|(_, at)| at.elapsed() < age)
+            .map(|(value, _)| value)
     }
 }
 
@@ -179,7 +188,11 @@ mod tests {
         let cache = KeyCache::new(8, Lifetime { fresh, stale });
         let get = async |fetched: u8| {
             let value = cache.get("a", ready(Some(())), |_| ready(Ok(fetched)));
-            timeout(Duration::from_millis(1), value).await.ok()?.ok().map(|value| *value)
+            timeout(Duration::from_millis(1), value)
+                .await
+                .ok()?
+                .ok()
+                .map(|value| *value)
         };
         assert_eq!(get(1).await, Some(1));
         advance(Duration::from_secs(9)).await;
@@ -187,7 +200,10 @@ mod tests {
         advance(Duration::from_secs(1)).await;
         let slow = cache.get("a", ready(Some(())), |_| pending());
         let slow = timeout(Duration::from_millis(1), slow);
-        assert!(slow.await.is_err(), "it fetches, and goes on when its caller leaves");
+        assert!(
+            slow.await.is_err(),
+            "it fetches, and goes on when its caller leaves"
+        );
         advance(Duration::from_secs(49)).await;
         assert_eq!(get(2).await, Some(1), "stale");
         advance(Duration::from_secs(1)).await;

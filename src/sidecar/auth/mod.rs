@@ -107,7 +107,10 @@ impl Auth {
     ) -> Result<Viewer, Refusal> {
         let jwt = Jwt::parse(bearer(authorization)?)?;
         if jwt.is_service_token() {
-            self.service_tokens.account(&jwt, lxm, client, now).await.map(Viewer::Did)
+            self.service_tokens
+                .account(&jwt, lxm, client, now)
+                .await
+                .map(Viewer::Did)
         } else {
             self.platform.user(&jwt, now).await.map(Viewer::User)
         }

@@ -31,9 +31,19 @@ pub(super) struct Platform {
 
 impl Platform {
     pub(super) fn new(config: &SessionConfig, secrets: Vec<Secret>) -> Self {
-        let SessionConfig { issuer, audience, jwks_url, .. } = config.clone();
+        let SessionConfig {
+            issuer,
+            audience,
+            jwks_url,
+            ..
+        } = config.clone();
         let jwks = jwks_url.map(|url| Arc::new(Jwks::new(url)));
-        Self { issuer, audience, secrets: Secrets::new(secrets), jwks }
+        Self {
+            issuer,
+            audience,
+            secrets: Secrets::new(secrets),
+            jwks,
+        }
     }
 
     /// Takes the cached keys of `running` if they have the same source.
@@ -57,7 +67,10 @@ impl Platform {
         let user = self.check_claims(&jwt.claims, now)?;
         self.verify(jwt).await?;
         if jwt.claims.is_anonymous == Some(true) {
-            return refuse(Reason::Forbidden, "guests cannot do this: sign in with an account");
+            return refuse(
+                Reason::Forbidden,
+                "guests cannot do this: sign in with an account",
+            );
         }
         Ok(user)
     }
@@ -75,15 +88,23 @@ impl Platform {
             _ => return Err(no_session()),
         }
         claims.check_time(now, LEEWAY, LEEWAY)?;
-        if !claims.aud.as_ref().is_some_and(|aud| aud.includes(&self.audience)) {
+        if !claims
+            .aud
+            .as_ref()
+            .is_some_and(|aud| aud.includes(&self.audience))
+        {
             return refuse(Reason::BadJwtAudience, "the token is for another audience");
         }
         if self.issuer.is_some() && self.issuer != claims.iss {
             return refuse(Reason::BadJwtIss, "the token is from another issuer");
         }
         let sub = claims.sub.as_ref().filter(|sub| sub.len() == UUID_LENGTH);
-        let id = sub.and_then(|sub| Uuid::try_parse(sub).ok()).ok_or_else(no_session)?;
-        Ok(User { id: id.hyphenated().to_string() })
+        let id = sub
+            .and_then(|sub| Uuid::try_parse(sub).ok())
+            .ok_or_else(no_session)?;
+        Ok(User {
+            id: id.hyphenated().to_string(),
+        })
     }
 
     /// Checks the platform's signature. A secret is never used with the algorithm of a public key,
@@ -96,7 +117,11 @@ impl Platform {
             (Alg::Es256 | Alg::Rs256, _, Some(jwks)) => jwks.verify(jwt).await?,
             _ => false,
         };
-        if is_good { Ok(()) } else { Err(bad_signature()) }
+        if is_good {
+            Ok(())
+        } else {
+            Err(bad_signature())
+        }
     }
 }
 
@@ -109,5 +134,8 @@ pub(super) fn not_configured() -> Refusal {
 }
 
 fn no_session() -> Refusal {
-    Refusal::new(Reason::BadJwt, "the token is not the session of a signed-in user")
+    Refusal::new(
+        Reason::BadJwt,
+        "the token is not the session of a signed-in user",
+    )
 }

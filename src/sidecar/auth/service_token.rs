@@ -29,7 +29,10 @@ pub(super) struct ServiceTokens {
 
 impl ServiceTokens {
     pub(super) fn new(config: &SessionConfig, service_did: String) -> Self {
-        Self { service_did, dids: Arc::new(Dids::new(config)) }
+        Self {
+            service_did,
+            dids: Arc::new(Dids::new(config)),
+        }
     }
 
     /// Takes the cached keys of `running` if they have the same source.
@@ -100,6 +103,7 @@ impl ServiceTokens {
     }
 
     fn is_us(&self, aud: &str) -> bool {
-        aud.strip_prefix(&*self.service_did).is_some_and(|rest| matches!(rest, "" | SERVICE))
+        aud.strip_prefix(&*self.service_did)
+            .is_some_and(|rest| matches!(rest, "" | SERVICE))
     }
 }

@@ -47,7 +47,9 @@ impl PublicKey {
     /// A point of P-256, compressed or not.
     pub(super) fn p256(point: &[u8]) -> Option<Self> {
         // `p256` also reads the compact form (tag 5), which is not accepted here
-        let key = p256::PublicKey::from_sec1_bytes(point).ok().filter(|_| point[0] != 5)?;
+        let key = p256::PublicKey::from_sec1_bytes(point)
+            .ok()
+            .filter(|_| point[0] != 5)?;
         Some(Self::P256(key.to_encoded_point(false)))
     }
 
@@ -61,7 +63,12 @@ impl PublicKey {
         // some encoders add a sign byte, which is not part of the number
         let n = n.strip_prefix(&[0]).unwrap_or(n);
         let is_long = RSA_MODULUS.contains(&n.len()) && (n.len() > 256 || n[0] >= 0x80);
-        is_long.then(|| Self::Rsa(RsaPublicKeyComponents { n: n.to_owned(), e: e.to_owned() }))
+        is_long.then(|| {
+            Self::Rsa(RsaPublicKeyComponents {
+                n: n.to_owned(),
+                e: e.to_owned(),
+            })
+        })
     }
 
     /// Parses a Multikey: the curve's codec and a compressed point, in base58.
@@ -94,16 +101,18 @@ impl PublicKey {
                     let low = signature.normalize_s().unwrap_or(signature);
                     key.verify(message, &low).is_ok()
                 }),
-                Self::Rsa(key) => {
-                    key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).is_ok()
-                }
+                Self::Rsa(key) => key
+                    .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+                    .is_ok(),
             }
     }
 }
 
 /// Decodes multibase, of which only base58 is supported.
 pub(super) fn multibase(text: &str) -> Option<Vec<u8>> {
-    let digits = text.strip_prefix('z').filter(|digits| digits.len() <= MAX_MULTIBASE)?;
+    let digits = text
+        .strip_prefix('z')
+        .filter(|digits| digits.len() <= MAX_MULTIBASE)?;
     bs58::decode(digits).into_vec().ok()
 }
 
@@ -120,7 +129,11 @@ mod tests {
         };
         for (what, n, ok) in [
             ("2048 bits", sized(0x80, 256), true),
-            ("2048 bits after a sign byte", [vec![0], sized(0x80, 256)].concat(), true),
+            (
+                "2048 bits after a sign byte",
+                [vec![0], sized(0x80, 256)].concat(),
+                true,
+            ),
             ("8192 bits", sized(0x80, 1024), true),
             ("2047 bits", sized(0x7f, 256), false),
             ("1024 bits", sized(0x80, 128), false),

@@ -38,8 +38,14 @@ pub(super) struct Turn {
 
 impl Turns {
     pub(super) fn new(slots: usize) -> Arc<Self> {
-        let table = Table { free: slots, held: HashMap::new() };
-        Arc::new(Self { table: Mutex::new(table), freed: Notify::new() })
+        let table = Table {
+            free: slots,
+            held: HashMap::new(),
+        };
+        Arc::new(Self {
+            table: Mutex::new(table),
+            freed: Notify::new(),
+        })
     }
 
     /// Waits for a slot; `None` after [`QUEUE_TIMEOUT`].
@@ -49,7 +55,10 @@ impl Turns {
                 // registered before the check, so that no freed slot is missed
                 let freed = self.freed.notified();
                 if self.table.lock().take(client) {
-                    return Turn { turns: Arc::clone(self), client };
+                    return Turn {
+                        turns: Arc::clone(self),
+                        client,
+                    };
                 }
                 freed.await;
             }
@@ -102,9 +111,15 @@ mod tests {
             assert_eq!(taken.len() - before, slots, "client {host}");
         }
         drop(taken.pop());
-        assert!(turns.take(client(1)).await.is_none(), "it holds more than are free");
+        assert!(
+            turns.take(client(1)).await.is_none(),
+            "it holds more than are free"
+        );
         assert!(turns.take(client(5)).await.is_some());
         drop(taken);
-        assert!(turns.table.lock().held.is_empty(), "no client is remembered");
+        assert!(
+            turns.table.lock().held.is_empty(),
+            "no client is remembered"
+        );
     }
 }

@@ -26,7 +26,10 @@ const MAX_REFERENCE: usize = 32;
 
 /// Reduces HTML to its text and the allowed tags.
 pub(super) fn sanitize(html: &str) -> String {
-    let mut page = Page { html: String::with_capacity(html.len()), open: Vec::new() };
+    let mut page = Page {
+        html: String::with_capacity(html.len()),
+        open: Vec::new(),
+    };
     for token in Tokens(html) {
         match token {
             Token::Text(text) => page.html.push_str(&escape(decoded(text))),
@@ -77,7 +80,9 @@ pub(super) fn without_active_tags(text: &str) -> String {
         let tag = after.strip_prefix('/').unwrap_or(after);
         let name = name_of(tag);
         let is_bare = tag[name.len()..].starts_with('>');
-        let is_inert = [ACTIVE, HIDDEN].iter().all(|list| one_of(list, name).is_none());
+        let is_inert = [ACTIVE, HIDDEN]
+            .iter()
+            .all(|list| one_of(list, name).is_none());
         is_tag(after) && !(is_bare && is_inert)
     })
 }
@@ -119,7 +124,9 @@ struct Page {
 
 impl Page {
     fn open(&mut self, tag: &str) {
-        let Some(name) = one_of(ALLOWED, name_of(tag)) else { return };
+        let Some(name) = one_of(ALLOWED, name_of(tag)) else {
+            return;
+        };
         self.close_before(name);
         match name {
             "br" => self.html.push_str("<br>"),
@@ -143,7 +150,10 @@ impl Page {
         let is_list = |open: &&str| matches!(*open, "ul" | "ol");
         let last = match name {
             "p" | "a" => self.open.iter().rposition(|open| *open == name),
-            "li" => self.open.iter().rposition(|open| *open == "li" || is_list(open)),
+            "li" => self
+                .open
+                .iter()
+                .rposition(|open| *open == "li" || is_list(open)),
             _ => None,
         };
         if let Some(at) = last.filter(|at| self.open[*at] == name) {
@@ -152,7 +162,10 @@ impl Page {
     }
 
     fn close(&mut self, name: &str) {
-        let last = self.open.iter().rposition(|open| open.eq_ignore_ascii_case(name));
+        let last = self
+            .open
+            .iter()
+            .rposition(|open| open.eq_ignore_ascii_case(name));
         if let Some(at) = last {
             self.close_down_to(at);
         }
@@ -180,7 +193,9 @@ fn target(tag: &str) -> Option<String> {
         .find(|attribute| attribute.key.as_ref().eq_ignore_ascii_case("href"))?;
     let target = decoded(href.value.trim());
     let has_scheme = |scheme: &&str| {
-        target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        target
+            .get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
     SCHEMES.iter().any(has_scheme).then_some(target)
 }
@@ -197,7 +212,10 @@ fn decoded(raw: &str) -> String {
     while let Some((before, after)) = rest.split_once('&') {
         text.push_str(before);
         rest = after;
-        let end = after.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
+        let end = after
+            .bytes()
+            .take(MAX_REFERENCE)
+            .position(|byte| byte == b';');
         let character = end.and_then(|end| character(&after[..end]));
         match (character, end) {
             (Some(character), Some(end)) => {

@@ -59,14 +59,26 @@ impl Feed<'_> {
     fn url_of(&self, page: u32) -> String {
         let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
         let did = percent_encoded(&self.podcast.did, is_plain);
-        let page = if page > 1 { format!("&page={page}") } else { String::new() };
-        format!("{}/functions/podcast-rss-feed?did={did}{page}", self.base_url)
+        let page = if page > 1 {
+            format!("&page={page}")
+        } else {
+            String::new()
+        };
+        format!(
+            "{}/functions/podcast-rss-feed?did={did}{page}",
+            self.base_url
+        )
     }
 
     /// The time of the last change of any page: a new episode moves others to the next page.
     fn modified_us(&self) -> i64 {
-        let episodes = self.episodes.iter().map(|one| one.updated_us.max(one.published_us));
-        episodes.chain(self.changed_us).fold(self.podcast.updated_us, i64::max)
+        let episodes = self
+            .episodes
+            .iter()
+            .map(|one| one.updated_us.max(one.published_us));
+        episodes
+            .chain(self.changed_us)
+            .fold(self.podcast.updated_us, i64::max)
     }
 }
 
@@ -89,7 +101,12 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     let podcast = feed.podcast;
     links(xml, feed);
     about(xml, podcast);
-    if let Some(newest) = feed.episodes.iter().map(|episode| episode.published_us).max() {
+    if let Some(newest) = feed
+        .episodes
+        .iter()
+        .map(|episode| episode.published_us)
+        .max()
+    {
         xml.text("pubDate", &*http_date(newest));
     }
     xml.text("lastBuildDate", &*http_date(feed.modified_us()));
@@ -97,7 +114,11 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     xml.text("podcast:guid", &*podcast.guid);
     xml.text("podcast:medium", &*podcast.medium);
     let owner = [("owner", podcast.owner_email.as_deref().unwrap_or_default())];
-    xml.element("podcast:locked", &owner, if podcast.locked { "yes" } else { "no" });
+    xml.element(
+        "podcast:locked",
+        &owner,
+        if podcast.locked { "yes" } else { "no" },
+    );
     for funding in &podcast.funding {
         let text = label(&funding.text, MAX_NAME_CHARS);
         xml.element("podcast:funding", &[("url", &url(&funding.url))], &text);
@@ -122,7 +143,11 @@ fn links(xml: &mut Xml, feed: &Feed<'_>) {
     for (relation, page) in relations {
         if let Some(page) = page {
             let url = feed.url_of(page);
-            let link = [("href", &*url), ("rel", relation), ("type", "application/rss+xml")];
+            let link = [
+                ("href", &*url),
+                ("rel", relation),
+                ("type", "application/rss+xml"),
+            ];
             xml.empty("atom:link", &link);
         }
     }
@@ -133,13 +158,20 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
     let (title, link) = (label(&podcast.title, MAX_CHARS), url(&podcast.link));
     // RSS requires a description
     let is_described = !podcast.description.trim().is_empty();
-    let described = if is_described { &podcast.description } else { &podcast.title };
+    let described = if is_described {
+        &podcast.description
+    } else {
+        &podcast.title
+    };
     let description = shortened(&html::without_tags(described), MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
     xml.text("description", &*description);
     xml.text("language", &*podcast.language);
-    xml.text("copyright", &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text(
+        "copyright",
+        &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS),
+    );
     xml.open("image", &[]);
     xml.text("url", &*url(&podcast.image_url));
     xml.text("title", &*title);
@@ -149,7 +181,10 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
 
 /// Writes Apple's elements of a podcast.
 fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
-    xml.text("itunes:author", &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS));
+    xml.text(
+        "itunes:author",
+        &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS),
+    );
     let category = [("text", podcast.category.as_str())];
     match podcast.subcategory.as_deref() {
         Some(subcategory) => {
@@ -166,11 +201,17 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     if let Some(email) = podcast.owner_email.as_deref() {
         let name = podcast.owner_name.as_ref().or(podcast.author.as_ref());
         xml.open("itunes:owner", &[]);
-        xml.text("itunes:name", name.map(|name| label(name, MAX_CHARS)).as_deref());
+        xml.text(
+            "itunes:name",
+            name.map(|name| label(name, MAX_CHARS)).as_deref(),
+        );
         xml.text("itunes:email", email);
         xml.close("itunes:owner");
     }
-    xml.text("itunes:new-feed-url", &*optional_url(podcast.new_feed_url.as_deref()));
+    xml.text(
+        "itunes:new-feed-url",
+        &*optional_url(podcast.new_feed_url.as_deref()),
+    );
     // no other value has a meaning
     xml.text("itunes:complete", podcast.complete.then_some("yes"));
     xml.text("itunes:block", podcast.block.then_some("yes"));
@@ -192,17 +233,30 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.text("link", &*optional_url(episode.link.as_deref()));
     xml.text("pubDate", &*http_date(episode.published_us));
     let description = html::plain(&episode.description_html);
-    xml.text("description", &*shortened(&description, MAX_DESCRIPTION_BYTES));
-    xml.cdata("content:encoded", &html::sanitize(&episode.description_html));
+    xml.text(
+        "description",
+        &*shortened(&description, MAX_DESCRIPTION_BYTES),
+    );
+    xml.cdata(
+        "content:encoded",
+        &html::sanitize(&episode.description_html),
+    );
     item_apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();
         let url = url(&transcript.url);
-        let attributes = [("url", &*url), ("type", &transcript.kind), ("language", language)];
+        let attributes = [
+            ("url", &*url),
+            ("type", &transcript.kind),
+            ("language", language),
+        ];
         xml.empty("podcast:transcript", &attributes);
     }
     if let Some(chapters) = episode.chapters_url.as_deref() {
-        let attributes = [("url", &*url(chapters)), ("type", "application/json+chapters")];
+        let attributes = [
+            ("url", &*url(chapters)),
+            ("type", "application/json+chapters"),
+        ];
         xml.empty("podcast:chapters", &attributes);
     }
     persons(xml, &episode.persons);
@@ -218,7 +272,10 @@ fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
     xml.text("itunes:season", number(episode.season).as_deref());
     xml.text("itunes:episode", number(episode.number).as_deref());
     xml.text("itunes:episodeType", &*episode.kind);
-    xml.text("itunes:explicit", episode.explicit.map(|it| it.to_string()).as_deref());
+    xml.text(
+        "itunes:explicit",
+        episode.explicit.map(|it| it.to_string()).as_deref(),
+    );
     if let Some(image) = episode.image_url.as_deref() {
         xml.empty("itunes:image", &[("href", &url(image))]);
     }
@@ -226,11 +283,17 @@ fn item_apple(xml: &mut Xml, episode: &Episode, title: &str) {
 
 /// Writes the post under which the episode is discussed.
 fn discussion(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
-    let Some(post) = episode.social_uri.as_deref().filter(|uri| uri.starts_with("at://")) else {
+    let Some(post) = episode
+        .social_uri
+        .as_deref()
+        .filter(|uri| uri.starts_with("at://"))
+    else {
         return;
     };
     let did = &feed.podcast.did;
-    let account = feed.handle.map_or_else(|| did.clone(), |handle| format!("@{handle}"));
+    let account = feed
+        .handle
+        .map_or_else(|| did.clone(), |handle| format!("@{handle}"));
     let attributes = [
         ("protocol", "atproto"),
         ("uri", post),
@@ -246,8 +309,17 @@ fn persons(xml: &mut Xml, persons: &[Person]) {
         let [role, group] =
             [&person.role, &person.group].map(|text| text.as_deref().unwrap_or_default());
         let [image, href] = [&person.image, &person.href].map(|text| optional_url(text.as_deref()));
-        let attributes = [("role", role), ("group", group), ("img", &image), ("href", &href)];
-        xml.element("podcast:person", &attributes, &label(&person.name, MAX_NAME_CHARS));
+        let attributes = [
+            ("role", role),
+            ("group", group),
+            ("img", &image),
+            ("href", &href),
+        ];
+        xml.element(
+            "podcast:person",
+            &attributes,
+            &label(&person.name, MAX_NAME_CHARS),
+        );
     }
 }
 

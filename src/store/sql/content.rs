@@ -94,7 +94,10 @@ pub const SUGGESTIONS: &str = concat!(
 /// All columns of an account, with the condition.
 macro_rules! account {
     ($condition:literal) => {
-        concat!("SELECT user_id, did, handle, status FROM account WHERE ", $condition)
+        concat!(
+            "SELECT user_id, did, handle, status FROM account WHERE ",
+            $condition
+        )
     };
 }
 

@@ -28,7 +28,9 @@ pub(super) struct Batch {
 impl Batch {
     /// Whether this batch must be applied before the record is added.
     pub(super) fn is_full_for(&self, next: &Record) -> bool {
-        let Some((_, first)) = self.records.first() else { return false };
+        let Some((_, first)) = self.records.first() else {
+            return false;
+        };
         self.records.len() >= MAX_ROWS
             || self.bytes >= MAX_BYTES
             || first.of.name != next.of.name
@@ -46,9 +48,15 @@ impl Batch {
     /// Applies the batch and empties it, or finds the line that the database refuses.
     pub(super) async fn apply(&mut self, tx: &mut Tx) -> Result<(), ImportError> {
         let records = std::mem::take(self).records;
-        let Some((_, first)) = records.first() else { return Ok(()) };
+        let Some((_, first)) = records.first() else {
+            return Ok(());
+        };
         let of = first.of;
-        let steps = if first.is_deletion { &[Step::Delete] } else { of.put };
+        let steps = if first.is_deletion {
+            &[Step::Delete]
+        } else {
+            of.put
+        };
         tx.run(sql::SAVE, &[]).await?;
         let rows: Vec<&Row> = records.iter().map(|(_, record)| &record.row).collect();
         let mut fits = true;
@@ -86,8 +94,14 @@ async fn run(
             ((*statement).to_owned(), *which)
         }
     };
-    let Some(list) = list(of, rows, which) else { return Ok(None) };
-    let dialect = if tx.is_postgres() { Dialect::Postgres } else { Dialect::Sqlite };
+    let Some(list) = list(of, rows, which) else {
+        return Ok(None);
+    };
+    let dialect = if tx.is_postgres() {
+        Dialect::Postgres
+    } else {
+        Dialect::Sqlite
+    };
     // made of constants: the values are in the list
     let (sql, args) = (AssertSqlSafe(dialect.text(&statement)), [Arg::from(&list)]);
     if let Step::Check(_, _, why) = step {
@@ -105,9 +119,11 @@ fn list(of: &RecordType, rows: &[&Row], which: Rows) -> Option<String> {
     let all = rows.iter().copied();
     let list: Vec<Value> = match which {
         Rows::All => all.cloned().map(Value::Object).collect(),
-        Rows::With(list) => {
-            all.filter(|row| row.contains_key(list)).cloned().map(Value::Object).collect()
-        }
+        Rows::With(list) => all
+            .filter(|row| row.contains_key(list))
+            .cloned()
+            .map(Value::Object)
+            .collect(),
         Rows::Each(list) => all.flat_map(|row| items(of, row, list)).collect(),
     };
     (!list.is_empty()).then(|| Value::Array(list).to_string())
@@ -115,9 +131,16 @@ fn list(of: &RecordType, rows: &[&Row], which: Rows) -> Option<String> {
 
 /// A row for each item of a list: the record's key, the item's rank and content.
 fn items(of: &RecordType, row: &Row, list: &str) -> Vec<Value> {
-    let items = row.get(list).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let key = of.key().filter_map(|column| Some((column, row.get(column)?)));
-    let key: Row = key.map(|(column, value)| (column.to_owned(), value.clone())).collect();
+    let items = row
+        .get(list)
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let key = of
+        .key()
+        .filter_map(|column| Some((column, row.get(column)?)));
+    let key: Row = key
+        .map(|(column, value)| (column.to_owned(), value.clone()))
+        .collect();
     let ranks = items.iter().zip(1_u64..);
     ranks
         .map(|(item, rank)| {

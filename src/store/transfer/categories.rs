@@ -34,7 +34,10 @@ pub(super) fn is_category(category: &str, subcategory: Option<&str>) -> bool {
     let mut lines = CATEGORIES.lines().filter_map(|line| line.split_once(':'));
     let known = lines.find(|(name, _)| *name == category);
     known.is_some_and(|(_, list)| {
-        let mut all = list.split(',').map(str::trim_start).filter(|known| !known.is_empty());
+        let mut all = list
+            .split(',')
+            .map(str::trim_start)
+            .filter(|known| !known.is_empty());
         subcategory.is_none_or(|one| all.any(|known| known == one))
     })
 }

@@ -33,7 +33,10 @@ impl Content<'_> {
         only: Option<&str>,
         out: &mut impl Write,
     ) -> Result<(), ExportError> {
-        for of in RECORD_TYPES.iter().filter(|of| only.is_none_or(|only| only == of.name)) {
+        for of in RECORD_TYPES
+            .iter()
+            .filter(|of| only.is_none_or(|only| only == of.name))
+        {
             export(self.db, of, out).await?;
         }
         Ok(())
@@ -58,9 +61,13 @@ async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), Ex
         for row in &rows {
             writeln!(out, "{}", line(of, row)?)?;
         }
-        let Some(last) = rows.last() else { return Ok(()) };
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
         let position = of.after.iter().map(|after| position(after, last));
-        args = position.chain([Ok(PAGE.into())]).collect::<Result<_, _>>()?;
+        args = position
+            .chain([Ok(PAGE.into())])
+            .collect::<Result<_, _>>()?;
     }
 }
 
@@ -78,10 +85,13 @@ fn line(of: &RecordType, row: &Row) -> Result<String, StoreError> {
         let (field, corrupt) = (member.field, StoreError::Corrupt(member.column));
         let value = if field.is_number() {
             let number: Option<i64> = row.get(member.column)?;
-            number.map(|number| field.show_number(number).ok_or(corrupt)).transpose()?
+            number
+                .map(|number| field.show_number(number).ok_or(corrupt))
+                .transpose()?
         } else if field.is_json() {
             let json: Option<String> = row.get(member.column)?;
-            json.map(|json| serde_json::from_str(&json).map_err(|_| corrupt)).transpose()?
+            json.map(|json| serde_json::from_str(&json).map_err(|_| corrupt))
+                .transpose()?
         } else {
             row.get::<Option<String>>(member.column)?.map(Value::from)
         };

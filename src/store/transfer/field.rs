@@ -36,20 +36,26 @@ pub(super) enum FieldType {
 }
 
 pub(super) const UUID: FieldType = Syntax("a UUID in lower case", is_uuid);
-pub(super) const DID: FieldType =
-    Syntax("a DID, such as did:plc: and 24 characters of a-z and 2-7", is_did);
+pub(super) const DID: FieldType = Syntax(
+    "a DID, such as did:plc: and 24 characters of a-z and 2-7",
+    is_did,
+);
 /// `*` means all viewers without a snapshot of their own.
 pub(super) const VIEWER: FieldType = Syntax("a DID, or *", |text| text == "*" || is_did(text));
-pub(super) const HANDLE: FieldType =
-    Syntax("a handle in lower case and without @, such as ann.example", is_domain);
+pub(super) const HANDLE: FieldType = Syntax(
+    "a handle in lower case and without @, such as ann.example",
+    is_domain,
+);
 pub(super) const AT_URI: FieldType =
     Syntax("at://DID/COLLECTION/KEY of at most 700 bytes", is_at_uri);
-pub(super) const URL: FieldType =
-    Syntax("an http or https URL of at most 2047 ASCII characters", |text| {
-        is_url(text, &["https://", "http://"])
-    });
+pub(super) const URL: FieldType = Syntax(
+    "an http or https URL of at most 2047 ASCII characters",
+    |text| is_url(text, &["https://", "http://"]),
+);
 pub(super) const HTTPS: FieldType =
-    Syntax("an https URL of at most 2047 ASCII characters", |text| is_url(text, &["https://"]));
+    Syntax("an https URL of at most 2047 ASCII characters", |text| {
+        is_url(text, &["https://"])
+    });
 pub(super) const EMAIL: FieldType = Syntax("an e-mail address", is_email);
 pub(super) const LANGUAGE: FieldType = Syntax("a language, such as en or pt-BR", is_language);
 
@@ -73,11 +79,19 @@ pub(super) enum Presence {
 
 impl Member {
     pub(super) const fn required(name: &'static str, field: FieldType) -> Self {
-        Self { name, column: name, field, presence: Presence::Required }
+        Self {
+            name,
+            column: name,
+            field,
+            presence: Presence::Required,
+        }
     }
 
     pub(super) const fn optional(name: &'static str, field: FieldType) -> Self {
-        Self { presence: Presence::Optional, ..Self::required(name, field) }
+        Self {
+            presence: Presence::Optional,
+            ..Self::required(name, field)
+        }
     }
 
     pub(super) const fn default(
@@ -85,12 +99,18 @@ impl Member {
         field: FieldType,
         column: &'static str,
     ) -> Self {
-        Self { presence: Presence::Default(column), ..Self::required(name, field) }
+        Self {
+            presence: Presence::Default(column),
+            ..Self::required(name, field)
+        }
     }
 
     /// An instant `…_at` in a column `…_us`.
     pub(super) const fn instant(name: &'static str, column: &'static str) -> Self {
-        Self { column, ..Self::required(name, FieldType::Instant) }
+        Self {
+            column,
+            ..Self::required(name, FieldType::Instant)
+        }
     }
 }
 
@@ -104,12 +124,19 @@ pub(super) struct MemberError {
 
 impl MemberError {
     fn new(path: &str, why: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), why: why.into() }
+        Self {
+            path: path.to_owned(),
+            why: why.into(),
+        }
     }
 
     /// Prefixes the path with this name or index.
     pub(super) fn under(mut self, name: &str) -> Self {
-        let dot = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
+        let dot = if self.path.is_empty() || self.path.starts_with('[') {
+            ""
+        } else {
+            "."
+        };
         self.path = format!("{name}{dot}{}", self.path);
         self
     }
@@ -130,7 +157,10 @@ pub(super) fn read_members<'t, 'i: 't>(
             return Err(MemberError::new(name, "is duplicated"));
         }
         if json.as_null().is_none() {
-            let value = known[at].field.read(json).map_err(|error| error.under(name))?;
+            let value = known[at]
+                .field
+                .read(json)
+                .map_err(|error| error.under(name))?;
             row.insert(known[at].column.to_owned(), value);
         }
     }
@@ -150,7 +180,10 @@ pub(super) fn read_members<'t, 'i: 't>(
 
 /// The beginning of an unknown name, without control characters.
 fn printable(name: &str) -> String {
-    name.chars().take(40).filter(|letter| !letter.is_control()).collect()
+    name.chars()
+        .take(40)
+        .filter(|letter| !letter.is_control())
+        .collect()
 }
 
 impl FieldType {
@@ -162,10 +195,13 @@ impl FieldType {
             Self::Count(_) => json.as_i64().filter(|number| *number > 0).map(Value::from),
             Self::Instant => json.as_str().and_then(micros).map(Value::from),
             Self::List(item, least, most) => {
-                let items = json.as_array().filter(|list| (least..=most).contains(&list.len()));
+                let items = json
+                    .as_array()
+                    .filter(|list| (least..=most).contains(&list.len()));
                 let items = items.ok_or_else(error)?;
                 let items = items.iter().enumerate().map(|(at, json)| {
-                    item.read(json).map_err(|error| error.under(&format!("[{at}]")))
+                    item.read(json)
+                        .map_err(|error| error.under(&format!("[{at}]")))
                 });
                 return items.collect::<Result<_, _>>().map(Value::Array);
             }
@@ -173,7 +209,10 @@ impl FieldType {
                 let members = json.as_object().ok_or_else(error)?;
                 return read_members(members.iter(), known).map(Value::Object);
             }
-            _ => json.as_str().filter(|text| self.accepts(text)).map(Value::from),
+            _ => json
+                .as_str()
+                .filter(|text| self.accepts(text))
+                .map(Value::from),
         }
         .ok_or_else(error)
     }
@@ -247,5 +286,7 @@ impl FieldType {
 
 fn micros(text: &str) -> Option<i64> {
     let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    i64::try_from(at.unix_timestamp_nanos() / 1_000).ok().filter(|micros| *micros >= 0)
+    i64::try_from(at.unix_timestamp_nanos() / 1_000)
+        .ok()
+        .filter(|micros| *micros >= 0)
 }

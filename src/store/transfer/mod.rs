@@ -67,7 +67,11 @@ pub struct Imported {
 
 impl Imported {
     fn count(&mut self, record: &Record) {
-        let counts = if record.is_deletion { &mut self.deleted } else { &mut self.put };
+        let counts = if record.is_deletion {
+            &mut self.deleted
+        } else {
+            &mut self.put
+        };
         for (of, count) in RECORD_TYPES.iter().zip(counts) {
             *count += u64::from(of.name == record.of.name);
         }
@@ -78,13 +82,21 @@ impl std::fmt::Display for Imported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut comma = "";
         for (counts, what) in [(&self.put, ""), (&self.deleted, " deleted")] {
-            for (of, count) in RECORD_TYPES.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            for (of, count) in RECORD_TYPES
+                .iter()
+                .zip(counts)
+                .filter(|(_, count)| **count > 0)
+            {
                 let plural = if *count == 1 { "" } else { "s" };
                 write!(f, "{comma}{} {}{plural}{what}", grouped(*count), of.name)?;
                 comma = ", ";
             }
         }
-        if comma.is_empty() { f.write_str("nothing") } else { Ok(()) }
+        if comma.is_empty() {
+            f.write_str("nothing")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -123,7 +135,11 @@ impl ImportError {
 }
 
 fn refused(lines: &[String], more: u64) -> String {
-    let more = if more > 0 { format!("and {more} more\n") } else { String::new() };
+    let more = if more > 0 {
+        format!("and {more} more\n")
+    } else {
+        String::new()
+    };
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     format!("{lines}{more}nothing was imported")
 }
@@ -142,7 +158,9 @@ impl Content<'_> {
         rules: ImportRules<'_>,
         mut progress: impl FnMut(Stage, u64),
     ) -> Result<Imported, ImportError> {
-        check(Records::new(&mut *file, rules), |bytes| progress(Stage::Checking, bytes))?;
+        check(Records::new(&mut *file, rules), |bytes| {
+            progress(Stage::Checking, bytes)
+        })?;
         file.rewind()?;
         let mut tx = begin(self.db).await?;
         let mut imported = Imported::default();
@@ -159,7 +177,11 @@ impl Content<'_> {
         }
         batch.apply(&mut tx).await?;
         progress(Stage::Applying, records.bytes);
-        let timeout = if tx.is_postgres() { BATCH_TIMEOUT } else { COMMIT_TIMEOUT };
+        let timeout = if tx.is_postgres() {
+            BATCH_TIMEOUT
+        } else {
+            COMMIT_TIMEOUT
+        };
         tx.commit_within(timeout).await?;
         // an error here does not undo the import
         if let Err(error) = analyze(self.db).await {
@@ -212,7 +234,11 @@ fn check(
             progress(records.bytes);
         }
     }
-    if refused.is_empty() { Ok(()) } else { Err(ImportError::Refused(refused, more)) }
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(ImportError::Refused(refused, more))
+    }
 }
 
 /// The records of a file, line by line, in bounded memory.
@@ -230,7 +256,14 @@ struct Records<'a, R> {
 impl<'a, R: BufRead> Records<'a, R> {
     fn new(from: R, rules: ImportRules<'a>) -> Self {
         let buffers = Buffers::with_max_depth(0, MAX_DEPTH);
-        Self { from, rules, line: Vec::new(), number: 0, bytes: 0, buffers }
+        Self {
+            from,
+            rules,
+            line: Vec::new(),
+            number: 0,
+            bytes: 0,
+            buffers,
+        }
     }
 
     /// The next record and the length of its line. Blank lines are skipped.
@@ -258,7 +291,11 @@ impl<'a, R: BufRead> Records<'a, R> {
     fn read(&mut self) -> io::Result<usize> {
         self.line.clear();
         let bound = MAX_LINE as u64 + 1;
-        let read = self.from.by_ref().take(bound).read_until(b'\n', &mut self.line)?;
+        let read = self
+            .from
+            .by_ref()
+            .take(bound)
+            .read_until(b'\n', &mut self.line)?;
         self.bytes += read as u64;
         Ok(read)
     }
@@ -266,8 +303,14 @@ impl<'a, R: BufRead> Records<'a, R> {
 
 /// Gives a podcast the guid of its feed's URL, unless it has one. A stored guid stays.
 fn name_podcast(record: &mut Record, base_url: Option<&str>) {
-    let Some(base_url) = base_url.filter(|_| record.of.name == "podcast") else { return };
-    let did = record.row.get("did").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let Some(base_url) = base_url.filter(|_| record.of.name == "podcast") else {
+        return;
+    };
+    let did = record
+        .row
+        .get("did")
+        .and_then(serde_json::Value::as_str)
+        .unwrap_or_default();
     let feed = format!("{base_url}/functions/podcast-rss-feed?did={did}");
     let guid = podcast_guid(&feed);
     record.row.entry("guid").or_insert_with(|| guid.into());
@@ -275,7 +318,10 @@ fn name_podcast(record: &mut Record, base_url: Option<&str>) {
 
 /// Derives a guid from a feed's URL, without its scheme and the slashes at its end.
 fn podcast_guid(url: &str) -> String {
-    let name = url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/');
+    let name = url
+        .split_once("://")
+        .map_or(url, |(_, rest)| rest)
+        .trim_end_matches('/');
     Uuid::new_v5(&PODCASTS, name.as_bytes()).to_string()
 }
 
@@ -286,9 +332,18 @@ mod tests {
     #[test]
     fn feed_guids_match_the_podcast_specification() {
         for (url, guid) in [
-            ("https://podnews.net/rss", "9b024349-ccf0-5f69-a609-6b82873eab3c"),
-            ("http://podnews.net/rss//", "9b024349-ccf0-5f69-a609-6b82873eab3c"),
-            ("https://mp3s.nashownotes.com/pc20rss.xml", "917393e3-1b1e-5cef-ace4-edaa54e1f810"),
+            (
+                "https://podnews.net/rss",
+                "9b024349-ccf0-5f69-a609-6b82873eab3c",
+            ),
+            (
+                "http://podnews.net/rss//",
+                "9b024349-ccf0-5f69-a609-6b82873eab3c",
+            ),
+            (
+                "https://mp3s.nashownotes.com/pc20rss.xml",
+                "917393e3-1b1e-5cef-ace4-edaa54e1f810",
+            ),
         ] {
             assert_eq!(podcast_guid(url), guid, "{url}");
         }

@@ -31,11 +31,16 @@ impl Record {
         let members = tape.as_ref().and_then(|tape| tape.as_value().as_object());
         let members = members.ok_or("expected one JSON object in UTF-8")?;
         let of = match values(&members, "type")[..] {
-            [name] => RECORD_TYPES.iter().find(|of| name.as_str() == Some(of.name)),
+            [name] => RECORD_TYPES
+                .iter()
+                .find(|of| name.as_str() == Some(of.name)),
             _ => None,
         };
         let of = of.ok_or_else(|| {
-            format!("type must be one of {}", types().collect::<Vec<_>>().join(", "))
+            format!(
+                "type must be one of {}",
+                types().collect::<Vec<_>>().join(", ")
+            )
         })?;
         let is_deletion = match values(&members, "delete")[..] {
             [] => Some(false),
@@ -43,10 +48,20 @@ impl Record {
             _ => None,
         };
         let is_deletion = is_deletion.ok_or("delete must be true or false")?;
-        let known = if is_deletion { &of.members[..of.keys] } else { of.members };
-        let members = members.iter().filter(|(name, _)| !matches!(*name, "type" | "delete"));
+        let known = if is_deletion {
+            &of.members[..of.keys]
+        } else {
+            of.members
+        };
+        let members = members
+            .iter()
+            .filter(|(name, _)| !matches!(*name, "type" | "delete"));
         let row = read_members(members, known).map_err(|error| error.under(of.name).to_string())?;
-        Ok(Self { of, is_deletion, row })
+        Ok(Self {
+            of,
+            is_deletion,
+            row,
+        })
     }
 
     /// The key of a record: one statement cannot take two records with the same key.
@@ -67,5 +82,9 @@ impl Record {
 
 /// The values of all members with this name.
 fn values<'t, 'i>(members: &Object<'t, 'i>, name: &str) -> Vec<tape::Value<'t, 'i>> {
-    members.iter().filter(|(own, _)| *own == name).map(|(_, value)| value).collect()
+    members
+        .iter()
+        .filter(|(own, _)| *own == name)
+        .map(|(_, value)| value)
+        .collect()
 }

@@ -27,9 +27,9 @@ impl ImportRules<'_> {
         let broken = match (record.of.name, self.base_url) {
             _ if record.is_deletion => None,
             // crawlers accept only pages of the sitemap's own origin
-            ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => {
-                Some(format!("page.loc must be below {base}/ and have no fragment"))
-            }
+            ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => Some(
+                format!("page.loc must be below {base}/ and have no fragment"),
+            ),
             ("podcast", _)
                 if !is_category(text("category").unwrap_or_default(), text("subcategory")) =>
             {
@@ -46,6 +46,8 @@ impl ImportRules<'_> {
 
     fn is_ahead(&self, instant: Option<&Value>) -> bool {
         let latest = self.now_us.saturating_add(MAX_AHEAD_US);
-        instant.and_then(Value::as_i64).is_some_and(|at| at > latest)
+        instant
+            .and_then(Value::as_i64)
+            .is_some_and(|at| at > latest)
     }
 }

@@ -9,7 +9,11 @@ use super::record_type::RecordType;
 /// The words in braces, for SQLite and for PostgreSQL.
 const WORDS: [(&str, &str, &str); 4] = [
     // the rows `r.value` of the list `$1`
-    ("{rows}", "json_each($1) AS r", "json_array_elements(CAST($1 AS json)) AS r"),
+    (
+        "{rows}",
+        "json_each($1) AS r",
+        "json_array_elements(CAST($1 AS json)) AS r",
+    ),
     // a list of values, from here to `{end}`
     ("{list}", "json_group_array(", "CAST(json_agg("),
     ("{end}", ")", ") AS TEXT)"),
@@ -26,15 +30,17 @@ pub(super) enum Dialect {
 impl Dialect {
     /// The text of a statement for this database.
     pub(super) fn text(self, statement: &str) -> String {
-        WORDS.iter().fold(statement.to_owned(), |text, (word, sqlite, postgres)| {
-            text.replace(
-                word,
-                match self {
-                    Self::Sqlite => sqlite,
-                    Self::Postgres => postgres,
-                },
-            )
-        })
+        WORDS
+            .iter()
+            .fold(statement.to_owned(), |text, (word, sqlite, postgres)| {
+                text.replace(
+                    word,
+                    match self {
+                        Self::Sqlite => sqlite,
+                        Self::Postgres => postgres,
+                    },
+                )
+            })
     }
 }
 
@@ -42,7 +48,9 @@ impl Dialect {
 pub(super) fn put(of: &RecordType, once: &[&str]) -> String {
     let members = || of.members.iter().filter(|member| !member.field.is_labels());
     let stored = |column| {
-        let [key, ..] = of.members else { return String::new() };
+        let [key, ..] = of.members else {
+            return String::new();
+        };
         let (table, key) = (of.table, key.column);
         format!("(SELECT o.{column} FROM {table} o WHERE o.{key} = r.value ->> '{key}')")
     };
@@ -81,7 +89,11 @@ pub(super) fn delete(of: &RecordType) -> String {
 /// The expression for a member's column in a row.
 fn value(member: &Member) -> String {
     let text = format!("r.value ->> '{}'", member.column);
-    if member.field.is_number() { format!("CAST({text} AS BIGINT)") } else { text }
+    if member.field.is_number() {
+        format!("CAST({text} AS BIGINT)")
+    } else {
+        text
+    }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -31,9 +31,14 @@ const PERSON: &[Member] = &[
     Member::optional("image", HTTPS),
     Member::optional("href", HTTPS),
 ];
-const FUNDING: &[Member] = &[Member::required("url", HTTPS), Member::required("text", Text(128))];
-const TXT: &[Member] =
-    &[Member::optional("purpose", Text(128)), Member::required("value", Text(4_000))];
+const FUNDING: &[Member] = &[
+    Member::required("url", HTTPS),
+    Member::required("text", Text(128)),
+];
+const TXT: &[Member] = &[
+    Member::optional("purpose", Text(128)),
+    Member::required("value", Text(4_000)),
+];
 const TRANSCRIPT: &[Member] = &[
     Member::required("url", HTTPS),
     Member::required(
@@ -96,7 +101,14 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::default("kind", OneOf(&["episodic", "serial"]), r#""episodic""#),
             Member::default(
                 "medium",
-                OneOf(&["podcast", "music", "video", "film", "audiobook", "newsletter"]),
+                OneOf(&[
+                    "podcast",
+                    "music",
+                    "video",
+                    "film",
+                    "audiobook",
+                    "newsletter",
+                ]),
                 r#""podcast""#,
             ),
             Member::default("locked", Flag, TRUE),
@@ -175,9 +187,21 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::instant("updated_at", "updated_us"),
         ],
         put: &[
-            Check(sql::EPISODE_ALONE, All, "no podcast has its did: import the podcast first"),
-            Check(sql::EPISODE_UNNUMBERED, All, "number is missing: the podcast is serial"),
-            Check(sql::EPISODE_RENAMED, All, "guid differs from the stored one: it never changes"),
+            Check(
+                sql::EPISODE_ALONE,
+                All,
+                "no podcast has its did: import the podcast first",
+            ),
+            Check(
+                sql::EPISODE_UNNUMBERED,
+                All,
+                "number is missing: the podcast is serial",
+            ),
+            Check(
+                sql::EPISODE_RENAMED,
+                All,
+                "guid differs from the stored one: it never changes",
+            ),
             Put(&["guid"]),
         ],
         page: "SELECT * FROM episode WHERE id > $1 ORDER BY id LIMIT $2",
@@ -224,8 +248,14 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         name: "moderation",
         table: "moderation_label",
         keys: 1,
-        members: &[Member::required("post_uri", AT_URI), Member::required("labels", LABELS)],
-        put: &[Run(sql::MODERATION_CLEAR, All), Run(sql::MODERATION_PUT, Each("labels"))],
+        members: &[
+            Member::required("post_uri", AT_URI),
+            Member::required("labels", LABELS),
+        ],
+        put: &[
+            Run(sql::MODERATION_CLEAR, All),
+            Run(sql::MODERATION_PUT, Each("labels")),
+        ],
         page: sql::MODERATION_SELECT,
         after: &[After::Text("post_uri")],
         conflict: "it violates a constraint of its table",
@@ -252,7 +282,10 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
         name: "follow",
         table: "follow",
         keys: 2,
-        members: &[Member::required("did", DID), Member::required("subject_did", DID)],
+        members: &[
+            Member::required("did", DID),
+            Member::required("subject_did", DID),
+        ],
         put: &[Run(sql::FOLLOW_PUT, All)],
         page: sql::FOLLOW_SELECT,
         after: &[After::Text("did"), After::Text("subject_did")],

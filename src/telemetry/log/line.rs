@@ -95,15 +95,35 @@ impl RequestLine<'_> {
     }
 
     pub(super) fn write_text(&self, shown: Shown, out: &mut Vec<u8>) -> io::Result<()> {
-        let Self { request_id, record, status, bytes, total, .. } = self;
+        let Self {
+            request_id,
+            record,
+            status,
+            bytes,
+            total,
+            ..
+        } = self;
         let (surface, client) = (self.surface.name(), self.client.shown(shown));
         write!(out, " info {surface} {client}")?;
         let (status, verdict) = (status.to_string(), verdict(self.reason));
         let reason = self.reason.map_or("", Reason::name);
-        let HttpLine { method: http_method, path, cache, .. } = self.http;
-        for word in [http_method, path, &status, verdict, record.method, reason, cache]
-            .into_iter()
-            .filter(|word| !word.is_empty())
+        let HttpLine {
+            method: http_method,
+            path,
+            cache,
+            ..
+        } = self.http;
+        for word in [
+            http_method,
+            path,
+            &status,
+            verdict,
+            record.method,
+            reason,
+            cache,
+        ]
+        .into_iter()
+        .filter(|word| !word.is_empty())
         {
             write!(out, " {word}")?;
         }
@@ -149,7 +169,13 @@ mod tests {
 
     #[test]
     fn addresses_and_numbers_are_written_as_the_standard_library_would() {
-        for address in ["0.0.0.0", "1.10.100.255", "127.0.0.1", "203.0.113.99", "9.19.109.200"] {
+        for address in [
+            "0.0.0.0",
+            "1.10.100.255",
+            "127.0.0.1",
+            "203.0.113.99",
+            "9.19.109.200",
+        ] {
             let parsed = address.parse().expect("an address");
             assert_eq!(written(|out| push_ipv4(parsed, out)), address);
         }
@@ -169,7 +195,10 @@ mod tests {
             (1_000_000, "1.000"),
             (61_007_089_000, "61007.089"),
         ] {
-            assert_eq!(written(|out| push_millis(Duration::from_nanos(nanos), out)), text);
+            assert_eq!(
+                written(|out| push_millis(Duration::from_nanos(nanos), out)),
+                text
+            );
         }
     }
 }

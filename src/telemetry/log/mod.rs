@@ -107,12 +107,22 @@ impl Log {
             refusals: Refusals::default(),
         });
         let (format, shown) = (config.format, config.clients.into());
-        let log = Self { sink, style: Style { format, shown, is_journal: is_journal() } };
+        let log = Self {
+            sink,
+            style: Style {
+                format,
+                shown,
+                is_journal: is_journal(),
+            },
+        };
         let writer = log.clone();
         let thread = std::thread::Builder::new().name(WRITER.into());
         if let Err(error) = thread.spawn(move || writer.write_out(Output::new(Stderr))) {
             // requests are served without a log
-            let _ = writeln!(Stderr, "portcullis: cannot start the thread of the log: {error}");
+            let _ = writeln!(
+                Stderr,
+                "portcullis: cannot start the thread of the log: {error}"
+            );
         }
         // only tests install a second logger
         if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
@@ -120,7 +130,10 @@ impl Log {
             let log = log.clone();
             // a panic ends one request; its message may contain client data, its location cannot
             std::panic::set_hook(Box::new(move |panic| {
-                let place = panic.location().map(ToString::to_string).unwrap_or_default();
+                let place = panic
+                    .location()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 log.log_panic(&place);
             }));
         }
@@ -157,7 +170,10 @@ impl Log {
         let can_flood = |reason: &Reason| !reason.is_failure() || line.http.method.is_empty();
         if let Some(reason) = line.reason.filter(can_flood) {
             let now = Instant::now();
-            if !self.sink.refusals.count(line.surface, reason, line.record.method, line.client, now)
+            if !self
+                .sink
+                .refusals
+                .count(line.surface, reason, line.record.method, line.client, now)
             {
                 return;
             }
@@ -177,7 +193,11 @@ impl Log {
         rest: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
     ) {
         let sink = &*self.sink;
-        let bound = if level <= Level::Warn { MAX_SEVERE } else { MAX_PENDING };
+        let bound = if level <= Level::Warn {
+            MAX_SEVERE
+        } else {
+            MAX_PENDING
+        };
         if pending.lines.len() > bound {
             sink.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -199,9 +219,14 @@ impl Log {
     fn log_panic(&self, place: &str) {
         let fields = [("place", place)];
         let message = "a panic ended a request";
-        let line =
-            self.render(&record(Level::Error, &fields).args(format_args!("{message}")).build());
-        self.sink.recent.add(&record(Level::Error, &fields).build(), message);
+        let line = self.render(
+            &record(Level::Error, &fields)
+                .args(format_args!("{message}"))
+                .build(),
+        );
+        self.sink
+            .recent
+            .add(&record(Level::Error, &fields).build(), message);
         match self.sink.pending.try_lock_for(PANIC) {
             Some(pending) => self.append(pending, Level::Error, |out| out.write_all(&line)),
             None => {
@@ -226,7 +251,10 @@ impl Log {
             LogFormat::Text => write!(out, " {level} {}", record.args()),
         };
         // visiting a record's own fields fails only if the visitor does
-        let _ = record.key_values().visit(&mut Fields { out: &mut out, format });
+        let _ = record.key_values().visit(&mut Fields {
+            out: &mut out,
+            format,
+        });
         out.extend_from_slice(match format {
             LogFormat::Json => b"}\n",
             LogFormat::Text => b"\n",
@@ -277,7 +305,11 @@ impl Log {
             let mut line = Pending::default();
             line.begin(self.style, Level::Warn, SystemTime::now());
             line.lines.extend(
-                self.render(&record(Level::Warn, &fields).args(format_args!("{message}")).build()),
+                self.render(
+                    &record(Level::Warn, &fields)
+                        .args(format_args!("{message}"))
+                        .build(),
+                ),
             );
             line.lines
         };
@@ -290,24 +322,32 @@ impl Log {
         });
         sink.lost.fetch_add(attempt.lost, Ordering::Relaxed);
         if let Some(gap) = &attempt.ended {
-            sink.recent.add(&record(Level::Warn, &[("lines", gap.lines)]).build(), &lost(gap));
+            sink.recent.add(
+                &record(Level::Warn, &[("lines", gap.lines)]).build(),
+                &lost(gap),
+            );
         }
         if let Some(cause) = attempt.began {
             let message = format!("log lines cannot be written: {cause}");
-            sink.recent.add(&Record::builder().level(Level::Warn).build(), &message);
+            sink.recent
+                .add(&Record::builder().level(Level::Warn).build(), &message);
         }
     }
 
     /// Waits until all lines so far are written: at most `limit`, and only while stderr is read.
     fn flush_within(&self, limit: Duration) {
         let sink = &*self.sink;
-        let Some(mut pending) = sink.pending.try_lock_for(limit) else { return };
+        let Some(mut pending) = sink.pending.try_lock_for(limit) else {
+            return;
+        };
         let (end, now) = (pending.appended, std::time::Instant::now);
         let mut wait = FlushWait::begin(pending.written, now(), limit);
         pending.flushes += 1;
         sink.ready.notify_one();
         while pending.written < end {
-            let Some(until) = wait.until(pending.written, now()) else { break };
+            let Some(until) = wait.until(pending.written, now()) else {
+                break;
+            };
             sink.progress.wait_until(&mut pending, until);
         }
         pending.flushes -= 1;
@@ -342,7 +382,10 @@ impl Log {
 /// A record of this module, without its message.
 fn record<'a>(level: Level, fields: &'a dyn ::log::kv::Source) -> ::log::RecordBuilder<'a> {
     let mut record = Record::builder();
-    record.level(level).target(module_path!()).key_values(fields);
+    record
+        .level(level)
+        .target(module_path!())
+        .key_values(fields);
     record
 }
 
@@ -354,9 +397,10 @@ fn lost(gap: &Gap) -> String {
 /// Whether stderr is the journal's socket:
 /// <https://www.freedesktop.org/software/systemd/man/systemd.exec.html#%24JOURNAL_STREAM>.
 fn is_journal() -> bool {
-    let (Ok(stream), Ok(stderr)) =
-        (std::env::var("JOURNAL_STREAM"), std::fs::metadata("/proc/self/fd/2"))
-    else {
+    let (Ok(stream), Ok(stderr)) = (
+        std::env::var("JOURNAL_STREAM"),
+        std::fs::metadata("/proc/self/fd/2"),
+    ) else {
         return false;
     };
     stream == format!("{}:{}", stderr.st_dev(), stderr.st_ino())
@@ -367,8 +411,11 @@ impl ::log::Log for Log {
     /// its targets. Such records are dropped at any level. Pingora's warnings about its start and
     /// its listeners are logged.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        const OPERATIONAL: [&str; 3] =
-            ["pingora::server", "pingora::listeners", "pingora::services::listening"];
+        const OPERATIONAL: [&str; 3] = [
+            "pingora::server",
+            "pingora::listeners",
+            "pingora::services::listening",
+        ];
         let target = metadata.target();
         let operational = OPERATIONAL.iter().any(|module| target.starts_with(module));
         target.starts_with("portcullis") || (operational && metadata.level() <= Level::Warn)
@@ -384,7 +431,9 @@ impl ::log::Log for Log {
         }
         // outside the lock, since a value's formatting may run any code
         let line = self.render(record);
-        self.append(self.sink.pending.lock(), record.level(), |out| out.write_all(&line));
+        self.append(self.sink.pending.lock(), record.level(), |out| {
+            out.write_all(&line)
+        });
     }
 
     fn flush(&self) {

@@ -62,7 +62,11 @@ impl Gap {
 
     /// The report of the gap, on a line of its own.
     fn reported(&self, report: Vec<u8>) -> Vec<u8> {
-        if self.is_cut { [b"\n".to_vec(), report].concat() } else { report }
+        if self.is_cut {
+            [b"\n".to_vec(), report].concat()
+        } else {
+            report
+        }
     }
 }
 
@@ -119,7 +123,10 @@ impl<W: Write> Output<W> {
             attempt.ended = Some(gap);
         }
         if let Err((done, error)) = put(&mut self.to, lines, &mut progress) {
-            let mut gap = Gap { cause: cause(&error), ..Gap::default() };
+            let mut gap = Gap {
+                cause: cause(&error),
+                ..Gap::default()
+            };
             gap.add(lines, done);
             progress(lines.len() - done);
             attempt.lost = gap.lines;
@@ -156,7 +163,10 @@ fn put(
 /// The text of an error without its number: `No space left on device` without `(os error 28)`.
 fn cause(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
+    text.split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// How long a flush waits: as long as stderr is read, within bounds.
@@ -172,7 +182,12 @@ impl FlushWait {
     /// Begins a wait at `now`, when this many bytes have been written. It lasts at most a second
     /// without progress, and `limit` in all.
     pub(super) fn begin(written: u64, now: Instant, limit: Duration) -> Self {
-        Self { written, progressed: now, stall: STALL, end: now + limit }
+        Self {
+            written,
+            progressed: now,
+            stall: STALL,
+            end: now + limit,
+        }
     }
 
     /// The time until which to wait for more than `written` bytes; `None` if the wait is over.
@@ -212,7 +227,10 @@ mod tests {
     }
 
     fn output(room: usize) -> Output<Disk> {
-        Output::new(Disk { room, file: Vec::new() })
+        Output::new(Disk {
+            room,
+            file: Vec::new(),
+        })
     }
 
     fn write(output: &mut Output<Disk>, lines: &str) -> Attempt {
@@ -229,7 +247,10 @@ mod tests {
         for room in 0..=LINES.len() {
             let mut output = output(room);
             let lost = write(&mut output, LINES).lost;
-            let whole = LINES.as_bytes()[..room].iter().filter(|byte| **byte == b'\n').count();
+            let whole = LINES.as_bytes()[..room]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count();
             assert_eq!(lost, 3 - whole as u64, "{room}");
             assert_eq!(output.has_gap(), lost > 0, "{room}");
             output.to.room = 1_000;
@@ -238,7 +259,10 @@ mod tests {
             let lines: Vec<_> = found.lines().collect();
             let after = match lost {
                 0 => vec!["four".to_owned()],
-                lost => vec![format!("{lost} lost: No space left on device"), "four".to_owned()],
+                lost => vec![
+                    format!("{lost} lost: No space left on device"),
+                    "four".to_owned(),
+                ],
             };
             assert!(
                 lines.ends_with(&after.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -257,14 +281,28 @@ mod tests {
         for room in [0, 1, 5] {
             output.to.room = room;
             let attempt = write(&mut output, "more\n");
-            assert_eq!(attempt, Attempt { lost: 1, ..Attempt::default() }, "{room}");
+            assert_eq!(
+                attempt,
+                Attempt {
+                    lost: 1,
+                    ..Attempt::default()
+                },
+                "{room}"
+            );
         }
         output.to.room = 1_000;
         let attempt = write(&mut output, "");
-        assert_eq!(attempt.ended.map(|gap| gap.lines), Some(5), "without a line to write");
+        assert_eq!(
+            attempt.ended.map(|gap| gap.lines),
+            Some(5),
+            "without a line to write"
+        );
         assert!(!output.has_gap());
         let found = String::from_utf8(output.to.file).expect("it is text");
-        assert!(found.ends_with("\n5 lost: No space left on device\n"), "{found:?}");
+        assert!(
+            found.ends_with("\n5 lost: No space left on device\n"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -54,7 +54,11 @@ impl Exporter {
     pub fn new(tracer: Arc<Tracer>) -> Self {
         let endpoint = tracer.config.endpoint.to_string();
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
-        Self { tracer, url, has_failed: Arc::default() }
+        Self {
+            tracer,
+            url,
+            has_failed: Arc::default(),
+        }
     }
 
     /// Exports the remaining spans, before the process ends.
@@ -68,7 +72,11 @@ impl Exporter {
         if spans.is_empty() {
             return;
         }
-        let TraceConfig { endpoint, service_name, .. } = &self.tracer.config;
+        let TraceConfig {
+            endpoint,
+            service_name,
+            ..
+        } = &self.tracer.config;
         let body = Bytes::from(span::export(service_name, &spans));
         let mut backoffs = retries.iter();
         let outcome = loop {

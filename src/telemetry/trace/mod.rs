@@ -95,7 +95,13 @@ impl Tracer {
         // a span id of zero is invalid
         let span = self.draw() << 8 | 1;
         let traceparent = format!("00-{id:032x}-{:016x}-{flags:02x}", span + 1);
-        Box::new(TraceContext { id, parent, span, is_sampled: flags == SAMPLED, traceparent })
+        Box::new(TraceContext {
+            id,
+            parent,
+            span,
+            is_sampled: flags == SAMPLED,
+            traceparent,
+        })
     }
 
     /// Whether a request that began at `start` and took `total` is recorded: head sampling chose
@@ -141,7 +147,8 @@ impl Tracer {
     }
 
     fn draw(&self) -> u64 {
-        self.seed.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
+        self.seed
+            .hash_one(self.next.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -166,7 +173,10 @@ mod tests {
         let text = format!("[node]\nurl = \"http://127.0.0.1:5050\"\n[admin]\n[trace]\n{keys}");
         let config = Config::parse(&text, []).expect("it is valid").trace;
         let metrics = Arc::new(Metrics::default());
-        (Tracer::new(config.expect("it is there"), Arc::clone(&metrics)), metrics)
+        (
+            Tracer::new(config.expect("it is there"), Arc::clone(&metrics)),
+            metrics,
+        )
     }
 
     fn line(record: &RequestRecord, total: Duration) -> RequestLine<'_> {
@@ -190,19 +200,30 @@ mod tests {
         for second in 0..3 {
             let start = tracer.started + Duration::from_secs(second);
             let samples = |status, total| tracer.samples(None, status, start, total);
-            assert!(!samples(200, fast) && !samples(499, fast), "neither failed nor slow");
+            assert!(
+                !samples(200, fast) && !samples(499, fast),
+                "neither failed nor slow"
+            );
             let sampled = (0..100).filter(|_| samples(500, Duration::ZERO)).count();
             assert_eq!(sampled, 3, "in second {second}");
-            assert!(!samples(200, Duration::from_millis(500)), "the cap is for both");
+            assert!(
+                !samples(200, Duration::from_millis(500)),
+                "the cap is for both"
+            );
         }
         let later = tracer.started + Duration::from_secs(9);
-        assert!(tracer.samples(None, 200, later, Duration::from_millis(500)), "it is slow");
+        assert!(
+            tracer.samples(None, 200, later, Duration::from_millis(500)),
+            "it is slow"
+        );
     }
 
     #[test]
     fn about_the_configured_ratio_is_sampled() {
         let (tracer, _) = tracer("ratio = 0.25");
-        let sampled = (0..40_000).filter(|_| tracer.begin(None, || true).is_some()).count();
+        let sampled = (0..40_000)
+            .filter(|_| tracer.begin(None, || true).is_some())
+            .count();
         assert!((9_000..11_000).contains(&sampled), "{sampled} of 40,000");
     }
 

@@ -20,14 +20,25 @@ const CLIENT: u8 = 3;
 
 /// The span of a request that began at `start`, and those of its stages.
 pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instant) -> Vec<String> {
-    let (now, since_1970) = (Instant::now(), SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
+    let (now, since_1970) = (
+        Instant::now(),
+        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(),
+    );
     // both clocks are read once for all spans, so that stages are within their request
-    let nanos = |at| since_1970.saturating_sub(now.saturating_duration_since(at)).as_nanos();
+    let nanos = |at| {
+        since_1970
+            .saturating_sub(now.saturating_duration_since(at))
+            .as_nanos()
+    };
     let hex = |id: Option<u64>| id.map_or_else(String::new, |id| format!("{id:016x}"));
     let span = |ids: [Option<u64>; 2], name: &str, kind, time: [Instant; 2], attributes| {
         let [id, parent] = ids.map(hex);
         let [start, end] = time.map(|at| nanos(at).to_string());
-        let status = if kind != INTERNAL && line.status >= 500 { 2 } else { 0 };
+        let status = if kind != INTERNAL && line.status >= 500 {
+            2
+        } else {
+            0
+        };
         json!({
             "traceId": format!("{:032x}", trace.id),
             "spanId": id,
@@ -43,12 +54,27 @@ pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instan
     };
     let name = format!("{} {}", line.http.method, line.http.path);
     let ids = [Some(trace.span), trace.parent];
-    let mut spans = vec![span(ids, name.trim(), SERVER, [start, start + line.total], of(line))];
+    let mut spans = vec![span(
+        ids,
+        name.trim(),
+        SERVER,
+        [start, start + line.total],
+        of(line),
+    )];
     // the node received the first id, so the call has it
     let (mut sent, mut ids) = (Some(trace.span + 1), trace.span + 2..);
-    for Stage { name, is_call, time } in line.record.stages.iter().flatten().copied() {
+    for Stage {
+        name,
+        is_call,
+        time,
+    } in line.record.stages.iter().flatten().copied()
+    {
         let id = sent.take_if(|_| is_call).or_else(|| ids.next());
-        let (kind, attributes) = if is_call { (CLIENT, of_call(line)) } else { (INTERNAL, vec![]) };
+        let (kind, attributes) = if is_call {
+            (CLIENT, of_call(line))
+        } else {
+            (INTERNAL, vec![])
+        };
         spans.push(span([id, Some(trace.span)], name, kind, time, attributes));
     }
     spans
@@ -57,7 +83,11 @@ pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instan
 /// The attributes of a request.
 fn of(line: &RequestLine<'_>) -> Vec<Value> {
     let reason = line.reason.map_or("", Reason::name);
-    let operation = if line.surface == Surface::Gateway { "" } else { line.record.method };
+    let operation = if line.surface == Surface::Gateway {
+        ""
+    } else {
+        line.record.method
+    };
     let texts = [
         ("http.request.method", line.http.method),
         ("http.route", line.http.path),
@@ -68,15 +98,26 @@ fn of(line: &RequestLine<'_>) -> Vec<Value> {
         ("portcullis.reason", reason),
     ];
     let texts = texts.into_iter().chain(rpc(line));
-    let texts = texts.filter(|(_, text)| !text.is_empty()).map(|(key, text)| attribute(key, text));
+    let texts = texts
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(key, text)| attribute(key, text));
     let status = number("http.response.status_code", line.status.into());
-    texts.chain([status, number("http.response.body.size", line.bytes as u64)]).collect()
+    texts
+        .chain([status, number("http.response.body.size", line.bytes as u64)])
+        .collect()
 }
 
 /// The attributes of a call to the node.
 fn of_call(line: &RequestLine<'_>) -> Vec<Value> {
-    let node = line.record.node.map(|node| number("portcullis.node", node as u64));
-    rpc(line).into_iter().map(|(key, text)| attribute(key, text)).chain(node).collect()
+    let node = line
+        .record
+        .node
+        .map(|node| number("portcullis.node", node as u64));
+    rpc(line)
+        .into_iter()
+        .map(|(key, text)| attribute(key, text))
+        .chain(node)
+        .collect()
 }
 
 /// The RPC method of a gateway request and of its call to the node.
@@ -84,7 +125,10 @@ fn rpc<'a>(line: &RequestLine<'a>) -> Vec<(&'static str, &'a str)> {
     if line.surface != Surface::Gateway || line.record.method.is_empty() {
         return Vec::new();
     }
-    vec![("rpc.system", "jsonrpc"), ("rpc.method", line.record.method)]
+    vec![
+        ("rpc.system", "jsonrpc"),
+        ("rpc.method", line.record.method),
+    ]
 }
 
 fn attribute(key: &str, text: &str) -> Value {
@@ -99,8 +143,14 @@ fn number(key: &str, number: u64) -> Value {
 /// The body of an export of these spans.
 pub(super) fn export(service: &str, spans: &[String]) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let resource = [attribute("service.name", service), attribute("service.version", version)];
-    let (resource, scope) = (json!({ "attributes": resource }), json!({ "name": "portcullis" }));
+    let resource = [
+        attribute("service.name", service),
+        attribute("service.version", version),
+    ];
+    let (resource, scope) = (
+        json!({ "attributes": resource }),
+        json!({ "name": "portcullis" }),
+    );
     let spans = spans.join(",");
     let scope_spans = format!(r#"{{"scope":{scope},"spans":[{spans}]}}"#);
     format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{scope_spans}]}}]}}"#)

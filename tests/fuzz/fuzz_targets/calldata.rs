@@ -36,7 +36,11 @@ fuzz_target!(|data: &[u8]| {
     let calldata: Vec<Felt> = data.iter().map(|byte| token(*byte)).collect();
     let expected = reference(&calldata);
     let found = judged(&calldata).map_err(|(reason, _)| reason);
-    assert_eq!(found, expected.as_ref().map(|_| ()).map_err(|reason| *reason), "{calldata:?}");
+    assert_eq!(
+        found,
+        expected.as_ref().map(|_| ()).map_err(|reason| *reason),
+        "{calldata:?}"
+    );
     // a signature takes longer than all of the rest
     if let Ok(calls) = expected
         && data.len().is_multiple_of(8)
@@ -92,7 +96,10 @@ fn reference(calldata: &[Felt]) -> Result<Vec<Call>, Reason> {
     }
     let mut felts = calldata.iter().copied();
     let count = felts.next().ok_or(CalldataMalformed)?;
-    let count = count.to_u64().filter(|count| *count <= 8).ok_or(TooManyCalls)?;
+    let count = count
+        .to_u64()
+        .filter(|count| *count <= 8)
+        .ok_or(TooManyCalls)?;
     let mut calls = Vec::new();
     for _ in 0..count {
         let mut next = || felts.next().ok_or(CalldataMalformed);
@@ -117,11 +124,19 @@ fn reference(calldata: &[Felt]) -> Result<Vec<Call>, Reason> {
 fn permitted(call: &Call) -> Result<(), Reason> {
     let contract = NAMES.into_iter().find(|name| address(name) == call.to);
     let contract = contract.ok_or(ContractNotAllowed)?;
-    let row = CALLS.iter().find(|(at, name, _)| *at == contract && selector(name) == call.selector);
+    let row = CALLS
+        .iter()
+        .find(|(at, name, _)| *at == contract && selector(name) == call.selector);
     let (_, _, kinds) = row.ok_or(EntrypointNotAllowed)?;
     let mut args = call.args.iter().copied();
-    let fit = kinds.split_whitespace().all(|kind| fits(kind, &mut args).unwrap_or(false));
-    if fit && args.next().is_none() { Ok(()) } else { Err(ArgumentNotAllowed) }
+    let fit = kinds
+        .split_whitespace()
+        .all(|kind| fits(kind, &mut args).unwrap_or(false));
+    if fit && args.next().is_none() {
+        Ok(())
+    } else {
+        Err(ArgumentNotAllowed)
+    }
 }
 
 fn fits(kind: &str, args: &mut impl Iterator<Item = Felt>) -> Option<bool> {
@@ -147,8 +162,10 @@ fn judged(calldata: &[Felt]) -> Result<(), (Reason, String)> {
     let calldata: Vec<String> = calldata.iter().map(|felt| format!("\"{felt}\"")).collect();
     let transaction = Transaction::from(invoke(Vec::new())).to_params();
     // without calls, the calldata is one zero
-    let params = transaction
-        .replace(r#""calldata":["0x0"]"#, &format!(r#""calldata":[{}]"#, calldata.join(",")));
+    let params = transaction.replace(
+        r#""calldata":["0x0"]"#,
+        &format!(r#""calldata":[{}]"#, calldata.join(",")),
+    );
     let body = request(&params);
     match POLICY.inspect(Endpoint::Rpc, body.as_bytes(), NOW) {
         Ok(_) => Ok(()),
@@ -157,8 +174,17 @@ fn judged(calldata: &[Felt]) -> Result<(), (Reason, String)> {
 }
 
 fn invoke(calls: Vec<Call>) -> Invoke {
-    let bounds = Bounds { l1_gas: (0, 1), l1_data_gas: (1, 1), l2_gas: (1, 1) };
-    Invoke { sender: *SENDER, calls, nonce: Felt::from(3_u64), bounds }
+    let bounds = Bounds {
+        l1_gas: (0, 1),
+        l1_data_gas: (1, 1),
+        l2_gas: (1, 1),
+    };
+    Invoke {
+        sender: *SENDER,
+        calls,
+        nonce: Felt::from(3_u64),
+        bounds,
+    }
 }
 
 fn request(params: &str) -> String {
@@ -171,12 +197,26 @@ fn request(params: &str) -> String {
 fn assert_signed(calldata: &[Felt], calls: Vec<Call>) {
     let transaction = Transaction::from(invoke(calls.clone())).sign(POLICY.chain_id, &key());
     let body = request(&transaction.to_params());
-    let inspected = POLICY.inspect(Endpoint::Rpc, body.as_bytes(), NOW).expect("it is permitted");
-    let Inspected::Transaction(unverified) = inspected else { panic!("{inspected:?}") };
-    let permit = unverified.verify(&POLICY, Some(account())).expect("it is signed");
+    let inspected = POLICY
+        .inspect(Endpoint::Rpc, body.as_bytes(), NOW)
+        .expect("it is permitted");
+    let Inspected::Transaction(unverified) = inspected else {
+        panic!("{inspected:?}")
+    };
+    let permit = unverified
+        .verify(&POLICY, Some(account()))
+        .expect("it is signed");
     assert_eq!(permit.hash(), transaction.hash(POLICY.chain_id));
-    assert_eq!(permit.params(), transaction.to_params(), "the node is sent what was signed");
-    let sent: Vec<&Call> = permit.calls().iter().map(|allowed| allowed.call()).collect();
+    assert_eq!(
+        permit.params(),
+        transaction.to_params(),
+        "the node is sent what was signed"
+    );
+    let sent: Vec<&Call> = permit
+        .calls()
+        .iter()
+        .map(|allowed| allowed.call())
+        .collect();
     assert_eq!(sent, calls.iter().collect::<Vec<_>>());
     assert!(calldata.len() <= 256);
 }

@@ -27,27 +27,52 @@ static LIMITER: LazyLock<Limiter> = LazyLock::new(|| {
 type Fields<'a> = Vec<(&'a str, &'a [u8])>;
 
 fuzz_target!(|data: &[u8]| {
-    let Some(end) = data.iter().position(|byte| *byte == b'\n') else { return };
+    let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
+        return;
+    };
     let (peer, raw) = data.split_at(end);
-    let peer = std::str::from_utf8(peer).ok().and_then(|peer| peer.parse().ok());
+    let peer = std::str::from_utf8(peer)
+        .ok()
+        .and_then(|peer| peer.parse().ok());
     let raw = &raw[1..];
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
     // without the body: the policies judge a head alone
-    let Ok(httparse::Status::Complete(end)) = request.parse(raw) else { return };
+    let Ok(httparse::Status::Complete(end)) = request.parse(raw) else {
+        return;
+    };
     let raw = &raw[..end];
-    let fields: Fields<'_> =
-        request.headers.iter().map(|field| (field.name, field.value)).collect();
+    let fields: Fields<'_> = request
+        .headers
+        .iter()
+        .map(|field| (field.name, field.value))
+        .collect();
     let mut headers = HeaderMap::new();
     for (name, value) in &fields {
         let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
-        let Ok(value) = HeaderValue::from_bytes(value) else { return };
+        let Ok(value) = HeaderValue::from_bytes(value) else {
+            return;
+        };
         headers.append(name, value);
     }
-    let version = if request.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (method, target) = (request.method.expect("a method"), request.path.expect("a target"));
+    let version = if request.version == Some(1) {
+        Version::HTTP_11
+    } else {
+        Version::HTTP_10
+    };
+    let (method, target) = (
+        request.method.expect("a method"),
+        request.path.expect("a target"),
+    );
     let (target, headers) = (target.as_bytes(), &headers);
-    let head = Head { method, target, version, headers, raw, peer };
+    let head = Head {
+        method,
+        target,
+        version,
+        headers,
+        raw,
+        peer,
+    };
 
     let client = plain_client(peer, &fields);
     let judged = GATEWAY.judge(&head);
@@ -55,14 +80,23 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(admission.client, Client::at(client), "{fields:?}");
     assert_key(client, admission.client.key);
     let is_call = matches!(admission.verdict, Ok(Admitted::Call(_)));
-    assert_eq!(is_call, is_plain_call(&head, &fields), "{method} {fields:?}");
+    assert_eq!(
+        is_call,
+        is_plain_call(&head, &fields),
+        "{method} {fields:?}"
+    );
 
     let failed = |client| RateCheck::Decided(LIMITER.check(client, Millis(0)));
     let admission = RELAY.admit(&head, &*LIMITER, Millis(0), failed, |_| Some(()));
-    if matches!(admission.verdict, Ok(Admitted::Call(_) | Admitted::Preflight)) {
+    if matches!(
+        admission.verdict,
+        Ok(Admitted::Call(_) | Admitted::Preflight)
+    ) {
         let expected = format!("bearer {TOKEN}");
         let sent = values(&fields, "authorization");
-        let [only] = sent.as_slice() else { panic!("one token: {sent:?}") };
+        let [only] = sent.as_slice() else {
+            panic!("one token: {sent:?}")
+        };
         let (scheme, token) = only.split_at(expected.len() - TOKEN.len());
         assert!(
             scheme.trim_ascii().eq_ignore_ascii_case(b"bearer")
@@ -72,7 +106,9 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn values<'a>(fields: &Fields<'a>, name: &str) -> Vec<&'a [u8]> {
-    let named = fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+    let named = fields
+        .iter()
+        .filter(|(field, _)| field.eq_ignore_ascii_case(name));
     named.map(|(_, value)| value.trim_ascii()).collect()
 }
 
@@ -80,7 +116,9 @@ fn values<'a>(fields: &Fields<'a>, name: &str) -> Vec<&'a [u8]> {
 fn is_plain_call(head: &Head<'_>, fields: &Fields<'_>) -> bool {
     let is = |value: &[u8], text: &str| value.eq_ignore_ascii_case(text.as_bytes());
     let lengths = values(fields, "content-length");
-    let length = lengths.first().and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    let length = lengths
+        .first()
+        .and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     let framed = match values(fields, "transfer-encoding").as_slice() {
         [] => true,
         [one] => is(one, "chunked") && lengths.is_empty(),
@@ -129,7 +167,9 @@ fn plain_client(peer: Option<IpAddr>, fields: &Fields<'_>) -> IpAddr {
     if !is_proxy(peer) {
         return peer;
     }
-    let named = fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-forwarded-for"));
+    let named = fields
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("x-forwarded-for"));
     let values: Vec<&[u8]> = named.map(|(_, value)| *value).collect();
     let all = values.join(&b',');
     let hops: Vec<&[u8]> = match values.is_empty() {
@@ -151,10 +191,20 @@ fn plain_client(peer: Option<IpAddr>, fields: &Fields<'_>) -> IpAddr {
 
 fn plain_hop(hop: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(hop).ok()?.trim_matches([' ', '\t']);
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
     let bracketed = bare.and_then(|text| text.parse().ok()).map(IpAddr::V6);
-    let v4 = || text.parse::<SocketAddrV4>().ok().map(|socket| IpAddr::V4(*socket.ip()));
-    let v6 = || text.parse::<SocketAddrV6>().ok().map(|socket| IpAddr::V6(*socket.ip()));
+    let v4 = || {
+        text.parse::<SocketAddrV4>()
+            .ok()
+            .map(|socket| IpAddr::V4(*socket.ip()))
+    };
+    let v6 = || {
+        text.parse::<SocketAddrV6>()
+            .ok()
+            .map(|socket| IpAddr::V6(*socket.ip()))
+    };
     let address = text.parse().ok().or(bracketed).or_else(v4).or_else(v6);
     address.filter(|_| !text.contains('%'))
 }

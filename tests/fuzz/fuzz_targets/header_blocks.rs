@@ -39,8 +39,12 @@ fuzz_target!(|data: &[u8]| {
         let stream = if is_trailers { last } else { 2 * requests + 1 };
         let (first, second) = payload.split_at(if is_split { length / 2 } else { length });
 
-        let mut frames =
-            frame(HEADERS, flags | if is_split { 0 } else { END_HEADERS }, stream, first);
+        let mut frames = frame(
+            HEADERS,
+            flags | if is_split { 0 } else { END_HEADERS },
+            stream,
+            first,
+        );
         if is_split {
             frames.extend(frame(CONTINUATION, END_HEADERS, stream, second));
         }
@@ -64,7 +68,11 @@ fuzz_target!(|data: &[u8]| {
                 let (pseudo, _fields) = headers.into_parts();
                 let has_fragment = pseudo.path.as_ref().is_some_and(|path| path.contains('#'));
                 let has_pseudo = pseudo != Default::default();
-                let expected = if is_trailers { has_pseudo } else { has_fragment };
+                let expected = if is_trailers {
+                    has_pseudo
+                } else {
+                    has_fragment
+                };
                 assert_eq!((ours, is_malformed), (Some(()), expected), "{payload:x?}");
             }
             // the stream is reset, and the table goes on
@@ -80,7 +88,9 @@ fuzz_target!(|data: &[u8]| {
 
 /// A frame: RFC 9113, section 4.1.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("a length of two bytes").to_be_bytes();
+    let length = u32::try_from(payload.len())
+        .expect("a length of two bytes")
+        .to_be_bytes();
     let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()];
     [&head.concat(), payload].concat()
 }
@@ -88,5 +98,9 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 /// Whether a block may have more than two changes of the table's size, each of which starts with
 /// such a byte: RFC 7541, section 6.3.
 fn may_change_often(block: &[u8]) -> bool {
-    block.iter().filter(|byte| matches!(byte, 0x20..=0x3f)).count() > 2
+    block
+        .iter()
+        .filter(|byte| matches!(byte, 0x20..=0x3f))
+        .count()
+        > 2
 }

@@ -44,7 +44,11 @@ impl From<Exhausted> for NodeError {
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     // time stands still: no clock decides, and an input takes one way through the code
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().start_paused(true).build().expect("a runtime")
+    runtime
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime")
 });
 static MEMORY: LazyLock<Arc<MemoryPool>> = LazyLock::new(|| MemoryPool::new(MAX_ANSWER));
 
@@ -97,7 +101,11 @@ fn plain_body(mut answer: &[u8]) -> Option<Vec<u8>> {
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut fields);
         let parsed = response.parse(answer).ok()?;
-        let length = if parsed.is_complete() { parsed.unwrap() } else { return None };
+        let length = if parsed.is_complete() {
+            parsed.unwrap()
+        } else {
+            return None;
+        };
         let rest = answer.get(length..)?;
         match response.code? {
             200 if length <= 16 << 10 => return plain_rest(&response, rest),
@@ -110,11 +118,21 @@ fn plain_body(mut answer: &[u8]) -> Option<Vec<u8>> {
 
 fn plain_rest(response: &httparse::Response<'_, '_>, rest: &[u8]) -> Option<Vec<u8>> {
     let values = |name: &str| -> Vec<String> {
-        let named = response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-        named.map(|field| String::from_utf8_lossy(field.value.trim_ascii()).into()).collect()
+        let named = response
+            .headers
+            .iter()
+            .filter(|field| field.name.eq_ignore_ascii_case(name));
+        named
+            .map(|field| String::from_utf8_lossy(field.value.trim_ascii()).into())
+            .collect()
     };
-    let [codings, lengths, contents, connections] =
-        ["transfer-encoding", "content-length", "content-encoding", "connection"].map(values);
+    let [codings, lengths, contents, connections] = [
+        "transfer-encoding",
+        "content-length",
+        "content-encoding",
+        "connection",
+    ]
+    .map(values);
     let is_identity = |coding: &String| coding.eq_ignore_ascii_case("identity");
     if !contents.iter().all(is_identity) || contents.len() > 1 || connections.len() > 1 {
         return None;
@@ -123,7 +141,10 @@ fn plain_rest(response: &httparse::Response<'_, '_>, rest: &[u8]) -> Option<Vec<
         ([], []) => Some(rest.to_vec()),
         ([], [length]) => {
             let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
-            let length = length.parse().ok().filter(|length| digits && *length <= MAX_ANSWER)?;
+            let length = length
+                .parse()
+                .ok()
+                .filter(|length| digits && *length <= MAX_ANSWER)?;
             rest.get(..length).map(<[u8]>::to_vec)
         }
         ([coding], []) if coding.eq_ignore_ascii_case("chunked") => plain_chunks(rest),
@@ -135,9 +156,15 @@ fn plain_chunks(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
         let parsed = httparse::parse_chunk_size(rest).ok()?;
-        let (length, size) = if parsed.is_complete() { parsed.unwrap() } else { return None };
+        let (length, size) = if parsed.is_complete() {
+            parsed.unwrap()
+        } else {
+            return None;
+        };
         let has_digits = rest.first().is_some_and(u8::is_ascii_hexdigit);
-        let is_one_line = rest.get(..length - 1).is_some_and(|line| !line.contains(&b'\n'));
+        let is_one_line = rest
+            .get(..length - 1)
+            .is_some_and(|line| !line.contains(&b'\n'));
         rest = rest.get(length..)?;
         if length > 64 || !has_digits || !is_one_line {
             return None;

@@ -14,7 +14,9 @@ type Limiter = RateLimiter<BuildHasherDefault<DefaultHasher>>;
 const WINDOW: u64 = 60_000;
 
 fuzz_target!(|data: &[u8]| {
-    let [quota, capacity, steps @ ..] = data else { return };
+    let [quota, capacity, steps @ ..] = data else {
+        return;
+    };
     let quota = 1 + u32::from(*quota) % 32;
     let capacity = 1 + u32::from(*capacity) % 8;
     let limiter = Limiter::new(
@@ -22,7 +24,12 @@ fuzz_target!(|data: &[u8]| {
         NonZeroU32::MIN.saturating_add(capacity - 1),
         BuildHasherDefault::default(),
     );
-    let mut plain = Plain { quota, capacity: capacity as usize, clients: Vec::new(), evicted: 0 };
+    let mut plain = Plain {
+        quota,
+        capacity: capacity as usize,
+        clients: Vec::new(),
+        evicted: 0,
+    };
     let mut now = 1_000;
     for step in steps.as_chunks::<3>().0 {
         let [kind, client, amount] = *step;
@@ -36,7 +43,10 @@ fuzz_target!(|data: &[u8]| {
                 let quota = Quota::per_minute(plain.quota).expect("at least one");
                 limiter.set_quota(quota, Millis(now));
             }
-            4 => assert_eq!(limiter.peek(key(client), Millis(now)), plain.peek(client, now)),
+            4 => assert_eq!(
+                limiter.peek(key(client), Millis(now)),
+                plain.peek(client, now)
+            ),
             5 => assert_busiest(&limiter, &plain, now),
             _ => {
                 for _ in 0..=amount % 16 {
@@ -65,7 +75,9 @@ struct Plain {
 impl Plain {
     fn check(&mut self, client: u32, now: u64) -> RateLimitStatus {
         let at = self.clients.iter().position(|(known, _)| *known == client);
-        let (_, mut times) = at.map(|at| self.clients.remove(at)).unwrap_or((client, Vec::new()));
+        let (_, mut times) = at
+            .map(|at| self.clients.remove(at))
+            .unwrap_or((client, Vec::new()));
         if at.is_none() && self.clients.len() == self.capacity {
             self.clients.remove(0);
             self.evicted += 1;
@@ -79,22 +91,39 @@ impl Plain {
         let status = self.status(if is_first { &[] } else { &times }, now);
         let remaining = status.remaining - u32::from(is_first);
         self.clients.push((client, times));
-        RateLimitStatus { admitted, remaining, ..status }
+        RateLimitStatus {
+            admitted,
+            remaining,
+            ..status
+        }
     }
 
     fn peek(&self, client: u32, now: u64) -> RateLimitStatus {
         let known = self.clients.iter().find(|(known, _)| *known == client);
-        self.status(known.map(|(_, times)| times.as_slice()).unwrap_or_default(), now)
+        self.status(
+            known.map(|(_, times)| times.as_slice()).unwrap_or_default(),
+            now,
+        )
     }
 
     fn status(&self, times: &[u64], now: u64) -> RateLimitStatus {
-        let counted: Vec<u64> = times.iter().copied().filter(|time| now - time < WINDOW).collect();
+        let counted: Vec<u64> = times
+            .iter()
+            .copied()
+            .filter(|time| now - time < WINDOW)
+            .collect();
         let remaining = self.quota.saturating_sub(counted.len() as u32);
         // those beyond a quota that was lowered do not delay the next admission
         let latest = counted.len().saturating_sub(self.quota as usize);
-        let left = counted.get(latest).map_or(WINDOW, |oldest| oldest + WINDOW - now);
+        let left = counted
+            .get(latest)
+            .map_or(WINDOW, |oldest| oldest + WINDOW - now);
         let reset_seconds = left.div_ceil(1_000) as u32;
-        RateLimitStatus { admitted: remaining > 0, remaining, reset_seconds }
+        RateLimitStatus {
+            admitted: remaining > 0,
+            remaining,
+            reset_seconds,
+        }
     }
 }
 
@@ -107,5 +136,8 @@ fn assert_busiest(limiter: &Limiter, plain: &Plain, now: u64) {
         .collect();
     expected.sort_unstable_by(|one, other| other.cmp(one));
     let found: Vec<Busy> = limiter.busiest(Millis(now), 16);
-    assert_eq!(found.iter().map(|busy| busy.requests).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        found.iter().map(|busy| busy.requests).collect::<Vec<_>>(),
+        expected
+    );
 }

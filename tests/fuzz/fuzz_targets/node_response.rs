@@ -30,10 +30,15 @@ fn reference(answer: &str) -> Option<Expected<'_>> {
     let single = |name: &str| {
         let mut named = all.iter().filter(|(member, _)| member == name);
         let first = named.next();
-        if named.next().is_some() { Err(()) } else { Ok(first.map(|(_, value)| value.get())) }
+        if named.next().is_some() {
+            Err(())
+        } else {
+            Ok(first.map(|(_, value)| value.get()))
+        }
     };
-    let [version, id, result, error] =
-        ["jsonrpc", "id", "result", "error"].map(single).map(Result::ok);
+    let [version, id, result, error] = ["jsonrpc", "id", "result", "error"]
+        .map(single)
+        .map(Result::ok);
     let text: Option<String> = serde_json::from_str(version??).ok();
     if text.as_deref() != Some("2.0") || serde_json::from_str::<u64>(id??).ok() != Some(ID) {
         return None;
@@ -49,7 +54,10 @@ fn reference(answer: &str) -> Option<Expected<'_>> {
 fn error_object(text: &str) -> Option<Expected<'_>> {
     let all = members(text)?;
     let values = |name: &str| -> Vec<&RawValue> {
-        all.iter().filter(|(member, _)| member == name).map(|(_, value)| *value).collect()
+        all.iter()
+            .filter(|(member, _)| member == name)
+            .map(|(_, value)| *value)
+            .collect()
     };
     let (codes, messages) = (values("code"), values("message"));
     let is_code = serde_json::from_str::<i64>(codes.last()?.get()).is_ok();

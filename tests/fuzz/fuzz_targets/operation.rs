@@ -14,12 +14,17 @@ use std::sync::LazyLock;
 static POLICY: LazyLock<RelayPolicy> = LazyLock::new(relay);
 
 fuzz_target!(|data: &[u8]| {
-    let Some((first, body)) = data.split_first() else { return };
+    let Some((first, body)) = data.split_first() else {
+        return;
+    };
     let kind = OperationKind::ALL[usize::from(*first) % OperationKind::ALL.len()];
     let verdict = judge(kind, body);
     let value = unique(body).filter(|value| depth(value) <= 64);
     let Some(value) = value else {
-        assert!(verdict.is_err(), "not JSON, too deep, or with a member twice");
+        assert!(
+            verdict.is_err(),
+            "not JSON, too deep, or with a member twice"
+        );
         return;
     };
     let respelled = judge(kind, value.to_string().as_bytes());
@@ -46,7 +51,10 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let unconfirmed = kind == OperationKind::RequireV2 && written.is_empty();
-    assert!(sent.len() == written.len() || unconfirmed, "{value} is {canonical}");
+    assert!(
+        sent.len() == written.len() || unconfirmed,
+        "{value} is {canonical}"
+    );
 });
 
 /// Whether it is a number that was sent in decimal digits.

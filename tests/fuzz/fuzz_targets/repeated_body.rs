@@ -61,9 +61,16 @@ fuzz_target!(|data: &[u8]| {
     }
     for body in bodies {
         if let Some([before, after]) = BodyWithoutId::find(body).map(|split| split.parts()) {
-            for id in
-                ["0", "71", "999999999999999", "9999999999999999", "-1", "1.0", "\"7\"", "007"]
-            {
+            for id in [
+                "0",
+                "71",
+                "999999999999999",
+                "9999999999999999",
+                "-1",
+                "1.0",
+                "\"7\"",
+                "007",
+            ] {
                 arrives(&[before, id.as_bytes(), after].concat());
             }
         }

@@ -20,10 +20,16 @@ fuzz_target!(|body: &[u8]| {
         Err(refusal) => {
             let is_json = serde_json::from_slice::<Value>(body)
                 .is_ok_and(|value| depth(&value) <= usize::from(MAX_DEPTH));
-            assert!(!(is_json && refusal.reason == Reason::ParseError), "JSON is JSON");
+            assert!(
+                !(is_json && refusal.reason == Reason::ParseError),
+                "JSON is JSON"
+            );
             if let Some(id) = refusal.id {
                 let value: Value = serde_json::from_str(&id).unwrap_or(Value::Null);
-                assert!(value.is_string() || value.is_number() || is_huge(&id), "{id}");
+                assert!(
+                    value.is_string() || value.is_number() || is_huge(&id),
+                    "{id}"
+                );
             }
         }
     }
@@ -49,9 +55,16 @@ fn assert_permitted(body: &[u8], permit: &ReadPermit<'_>) {
         assert!(named.next().is_none(), "{name} appears twice");
         first
     };
-    assert_eq!(value("id"), Some(permit.id().as_str()), "the id, byte for byte");
+    assert_eq!(
+        value("id"),
+        Some(permit.id().as_str()),
+        "the id, byte for byte"
+    );
     let method: String = serde_json::from_str(value("method").expect("a method")).expect("text");
-    assert!(Method::ALL.iter().any(|allowed| allowed.name() == method), "{method}");
+    assert!(
+        Method::ALL.iter().any(|allowed| allowed.name() == method),
+        "{method}"
+    );
     assert_eq!(
         serde_json::from_str(value("jsonrpc").expect("a version")).ok(),
         Some("2.0".to_owned())
@@ -61,7 +74,11 @@ fn assert_permitted(body: &[u8], permit: &ReadPermit<'_>) {
     let params = match value("params").map(|params| unique(params.as_bytes())) {
         None | Some(Some(Value::Null)) => json!({}),
         Some(Some(Value::Array(items))) => {
-            let names = permit.params().arguments().iter().map(|(name, _)| (*name).to_owned());
+            let names = permit
+                .params()
+                .arguments()
+                .iter()
+                .map(|(name, _)| (*name).to_owned());
             assert!(items.len() >= names.len(), "by position, none is left out");
             names.zip(items).collect()
         }
@@ -69,9 +86,18 @@ fn assert_permitted(body: &[u8], permit: &ReadPermit<'_>) {
     };
     let expected =
         json!({ "jsonrpc": "2.0", "id": 9, "method": method, "params": canonical(&params) });
-    assert_eq!(unique(&forwarded), Some(expected), "what the client requested");
+    assert_eq!(
+        unique(&forwarded),
+        Some(expected),
+        "what the client requested"
+    );
 
-    let again = POLICY.inspect(&forwarded).expect("what is forwarded is permitted");
-    assert_eq!((again.method(), again.params()), (permit.method(), permit.params()));
+    let again = POLICY
+        .inspect(&forwarded)
+        .expect("what is forwarded is permitted");
+    assert_eq!(
+        (again.method(), again.params()),
+        (permit.method(), permit.params())
+    );
     assert_eq!(written(&again), forwarded);
 }

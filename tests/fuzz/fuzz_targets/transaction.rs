@@ -18,7 +18,9 @@ static GATEWAY: LazyLock<GatewayPolicy> = LazyLock::new(gateway);
 static RELAY: LazyLock<RelayPolicy> = LazyLock::new(relay);
 
 fuzz_target!(|text: &[u8]| {
-    let Ok(text) = std::str::from_utf8(text) else { return };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
     if serde_json::from_str::<&serde_json::value::RawValue>(text).is_err() {
         return;
     }
@@ -26,11 +28,18 @@ fuzz_target!(|text: &[u8]| {
     let found = estimated(text);
     assert_eq!(found.as_ref().map(|(hash, _)| *hash), expected, "{text}");
     if let Some((hash, written)) = found {
-        assert_eq!(estimated(&written), Some((hash, written.clone())), "written again");
+        assert_eq!(
+            estimated(&written),
+            Some((hash, written.clone())),
+            "written again"
+        );
     }
     for (method, name) in [
         ("starknet_addInvokeTransaction", "invoke_transaction"),
-        ("starknet_addDeployAccountTransaction", "deploy_account_transaction"),
+        (
+            "starknet_addDeployAccountTransaction",
+            "deploy_account_transaction",
+        ),
     ] {
         submit(method, &format!("{{\"{name}\":{text}}}"), expected);
     }
@@ -43,9 +52,16 @@ fn estimated(text: &str) -> Option<(Plain, String)> {
     );
     let permit = GATEWAY.inspect(body.as_bytes()).ok()?;
     let (_, argument) = permit.params().arguments().first()?;
-    let Argument::Transactions(transactions) = argument else { panic!("{argument:?}") };
-    let [transaction] = transactions.as_slice() else { panic!("one was sent") };
-    Some((plain(transaction.hash(RELAY.chain_id)), transaction.to_json()))
+    let Argument::Transactions(transactions) = argument else {
+        panic!("{argument:?}")
+    };
+    let [transaction] = transactions.as_slice() else {
+        panic!("one was sent")
+    };
+    Some((
+        plain(transaction.hash(RELAY.chain_id)),
+        transaction.to_json(),
+    ))
 }
 
 fn submit(method: &str, params: &str, expected: Option<Plain>) {
@@ -106,7 +122,11 @@ fn reference(transaction: &Value) -> Option<Plain> {
     let short = |text: &str| Plain::from_bytes_be_slice(text.as_bytes());
     let own = match field("type")?.as_str()? {
         "INVOKE" => ["sender_address", "calldata", "account_deployment_data"],
-        "DEPLOY_ACCOUNT" => ["class_hash", "contract_address_salt", "constructor_calldata"],
+        "DEPLOY_ACCOUNT" => [
+            "class_hash",
+            "contract_address_salt",
+            "constructor_calldata",
+        ],
         _ => return None,
     };
     if !has_exactly(transaction, &[&COMMON[..], &own].concat()) {
@@ -128,7 +148,11 @@ fn reference(transaction: &Value) -> Option<Plain> {
         let constructor = list(own[2])?;
         let arguments: Option<Vec<Felt>> = constructor.iter().copied().map(ours).collect();
         let address = contract_address(Felt::ZERO, ours(salt)?, ours(class)?, &arguments?);
-        ("deploy_account", plain(address), vec![poseidon(&constructor), class, salt])
+        (
+            "deploy_account",
+            plain(address),
+            vec![poseidon(&constructor), class, salt],
+        )
     } else {
         let hashes = vec![poseidon(&list(own[2])?), poseidon(&list(own[1])?)];
         ("invoke", felt(field(own[0])?)?, hashes)
@@ -165,19 +189,31 @@ fn fee(transaction: &Value) -> Option<Plain> {
         let amount = number::<8>(bound.get("max_amount")?)?;
         let price = number::<16>(bound.get("max_price_per_unit")?)?;
         // the key's name in the hash of the API's 0.8 and later
-        let short = if name == "L1_DATA_GAS" { "L1_DATA" } else { name };
+        let short = if name == "L1_DATA_GAS" {
+            "L1_DATA"
+        } else {
+            name
+        };
         let name = format!("{short:\0>8}");
         fits.then(|| Plain::from_bytes_be_slice(&[name.as_bytes(), &amount, &price].concat()))
     };
     let tip = Plain::from_bytes_be_slice(&number::<8>(transaction.get("tip")?)?);
-    Some(poseidon(&[tip, bound("L1_GAS")?, bound("L2_GAS")?, bound("L1_DATA_GAS")?]))
+    Some(poseidon(&[
+        tip,
+        bound("L1_GAS")?,
+        bound("L2_GAS")?,
+        bound("L1_DATA_GAS")?,
+    ]))
 }
 
 /// A felt of at most this many bytes.
 fn number<const BYTES: usize>(value: &Value) -> Option<[u8; BYTES]> {
     let bytes = felt(value)?.to_bytes_be();
     let (zeros, number) = bytes.split_at(32 - BYTES);
-    zeros.iter().all(|byte| *byte == 0).then(|| number.try_into().ok())?
+    zeros
+        .iter()
+        .all(|byte| *byte == 0)
+        .then(|| number.try_into().ok())?
 }
 
 fn poseidon(felts: &[Plain]) -> Plain {

@@ -29,13 +29,19 @@ static POLICY: LazyLock<WebhookPolicy> = LazyLock::new(|| WebhookPolicy {
 fuzz_target!(|body: &[u8]| {
     let event = inspect(body, body);
     let value = unique(body);
-    let expected = value.as_ref().and_then(reference).filter(|_| body.len() <= 16_384);
+    let expected = value
+        .as_ref()
+        .and_then(reference)
+        .filter(|_| body.len() <= 16_384);
     assert_eq!(event.as_ref().ok().map(fields), expected);
 
     let mut other = body.to_vec();
     other.push(b' ');
     let reason = inspect(body, &other).expect_err("a signature of other bytes");
-    assert!(matches!(reason, Reason::BadWebhookSignature | Reason::BodyTooLarge), "{reason:?}");
+    assert!(
+        matches!(reason, Reason::BadWebhookSignature | Reason::BodyTooLarge),
+        "{reason:?}"
+    );
     if let (Ok(event), Some(value)) = (event, value) {
         let respelled = value.to_string();
         let respelled = inspect(respelled.as_bytes(), respelled.as_bytes()).expect("the same");
@@ -49,10 +55,20 @@ fn inspect(signed: &[u8], body: &[u8]) -> Result<SignedEvent, Reason> {
     let signature = hmac::sign(&Secret::new(SECRET.into()), signed);
     let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
     let signature = Signature::of([signature]);
-    POLICY.inspect(signature, MediaType::Json, body, NOON).map_err(|refusal| refusal.reason)
+    POLICY
+        .inspect(signature, MediaType::Json, body, NOON)
+        .map_err(|refusal| refusal.reason)
 }
 
-type Fields = (String, String, String, Option<String>, Option<i64>, Option<i64>, i64);
+type Fields = (
+    String,
+    String,
+    String,
+    Option<String>,
+    Option<i64>,
+    Option<i64>,
+    i64,
+);
 
 fn fields(event: &SignedEvent) -> Fields {
     (
@@ -76,7 +92,11 @@ fn reference(event: &Value) -> Option<Fields> {
         "expires_at",
         "occurred_at",
     ];
-    if !event.as_object()?.keys().all(|name| NAMES.contains(&name.as_str())) {
+    if !event
+        .as_object()?
+        .keys()
+        .all(|name| NAMES.contains(&name.as_str()))
+    {
         return None;
     }
     let is_absent = |name: &str| event.get(name).is_none_or(Value::is_null);
@@ -101,7 +121,9 @@ fn reference(event: &Value) -> Option<Fields> {
     };
     let in_order = occurred <= NOON + TOLERANCE
         && verified.is_none_or(|verified| verified <= occurred + TOLERANCE)
-        && verified.zip(expires).is_none_or(|(from, until)| from < until);
+        && verified
+            .zip(expires)
+            .is_none_or(|(from, until)| from < until);
     (is_id && is_subject && fits && in_order)
         .then_some((id, subject, status, band, verified, expires, occurred))
 }
@@ -109,7 +131,9 @@ fn reference(event: &Value) -> Option<Fields> {
 /// An instant of RFC 3339, from 2000 on.
 fn microseconds(text: &str) -> Option<i64> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    let separated = text.get(10..11).is_some_and(|between| between.eq_ignore_ascii_case("t"));
+    let separated = text
+        .get(10..11)
+        .is_some_and(|between| between.eq_ignore_ascii_case("t"));
     let us = i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000)).ok()?;
     (separated && us >= 946_684_800_000_000).then_some(us)
 }

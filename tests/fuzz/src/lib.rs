@@ -35,7 +35,10 @@ pub fn gateway() -> GatewayPolicy {
 
 fn proxies() -> TrustedProxies {
     let networks = ["127.0.0.0/8", "10.0.0.0/8", "2001:db8::/32"];
-    networks.map(|network| network.parse().expect("a network")).to_vec().into()
+    networks
+        .map(|network| network.parse().expect("a network"))
+        .to_vec()
+        .into()
 }
 
 /// The relay of the network that the vectors were taken from.
@@ -77,5 +80,8 @@ pub fn key() -> SecretKey {
 
 /// That account, as the chain stores it.
 pub fn account() -> Account {
-    Account { class_hash: hex(CLASS), public_key: key().public_key() }
+    Account {
+        class_hash: hex(CLASS),
+        public_key: key().public_key(),
+    }
 }

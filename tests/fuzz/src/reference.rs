@@ -13,7 +13,9 @@ pub fn unique(text: &[u8]) -> Option<Value> {
 
 /// The members of an object in their order, duplicates too; `None` if the text is no object.
 pub fn members(text: &str) -> Option<Vec<(String, &RawValue)>> {
-    serde_json::from_str(text).ok().map(|Members(members)| members)
+    serde_json::from_str(text)
+        .ok()
+        .map(|Members(members)| members)
 }
 
 /// The levels of arrays and objects.
@@ -49,9 +51,10 @@ pub fn canonical(value: &Value) -> Value {
             felt(value).map_or_else(|| value.clone(), |felt| format!("{felt:#x}").into())
         }
         Value::Array(items) => items.iter().map(canonical).collect(),
-        Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.clone(), canonical(value))).collect()
-        }
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, value)| (name.clone(), canonical(value)))
+            .collect(),
         _ => value.clone(),
     }
 }

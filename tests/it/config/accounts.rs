@@ -12,10 +12,26 @@ fn an_account_of_the_relay_has_one_role() {
             "faucet.key",
             "relay.pins.faucet: expected another account than relay.pins.verifier",
         ),
-        ("0x0101", "", "relay.pins.faucet: expected another account than relay.pins.verifier"),
-        ("0x100", "faucet.key", "relay.pins.faucet, another account than relay.pins.owner"),
-        ("0x102", "verifier.key", "another file than relay.keys.verifier_file"),
-        ("0x102", "owner.key", "another file than relay.keys.owner_file"),
+        (
+            "0x0101",
+            "",
+            "relay.pins.faucet: expected another account than relay.pins.verifier",
+        ),
+        (
+            "0x100",
+            "faucet.key",
+            "relay.pins.faucet, another account than relay.pins.owner",
+        ),
+        (
+            "0x102",
+            "verifier.key",
+            "another file than relay.keys.verifier_file",
+        ),
+        (
+            "0x102",
+            "owner.key",
+            "another file than relay.keys.owner_file",
+        ),
     ] {
         let variables = [
             ("PORTCULLIS__RELAY__PINS__FAUCET", faucet),
@@ -27,7 +43,10 @@ fn an_account_of_the_relay_has_one_role() {
         } else {
             let found = messages(parsed);
             assert_eq!(found.len(), 1, "{faucet} {file}: {found:?}");
-            assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+            assert!(
+                found[0].contains(expected),
+                "{found:?} should have {expected:?}"
+            );
         }
     }
 }

@@ -28,7 +28,10 @@ fn parse(text: &str) -> Result<Config, Errors> {
 }
 
 fn with_env(text: &str, env: &[(&str, &str)]) -> Result<Config, Errors> {
-    Config::parse(text, env.iter().map(|(name, value)| (name.into(), value.into())))
+    Config::parse(
+        text,
+        env.iter().map(|(name, value)| (name.into(), value.into())),
+    )
 }
 
 /// A key as the example file shows it.
@@ -47,7 +50,10 @@ impl Key {
     }
 
     fn variable(&self) -> String {
-        format!("PORTCULLIS__{}", self.path().replace('.', "__").to_uppercase())
+        format!(
+            "PORTCULLIS__{}",
+            self.path().replace('.', "__").to_uppercase()
+        )
     }
 
     fn is_required(&self) -> bool {
@@ -59,7 +65,10 @@ impl Key {
 fn keys() -> Vec<Key> {
     let (mut keys, mut section, mut doc) = (Vec::new(), String::new(), Vec::new());
     // a long list has a line for each item
-    let text = example().replace("[\n    ", "[").replace(",\n    ", ", ").replace(",\n]", "]");
+    let text = example()
+        .replace("[\n    ", "[")
+        .replace(",\n    ", ", ")
+        .replace(",\n]", "]");
     for line in text.lines() {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']').to_owned();
@@ -69,7 +78,12 @@ fn keys() -> Vec<Key> {
         } else if let Some((name, literal)) = line.split_once(" = ") {
             doc.retain(|line| line != "Applied on SIGHUP.");
             let (section, name, literal) = (section.clone(), name.to_owned(), literal.to_owned());
-            keys.push(Key { section, name, literal, doc: doc.clone() });
+            keys.push(Key {
+                section,
+                name,
+                literal,
+                doc: doc.clone(),
+            });
         }
         doc.clear();
     }
@@ -144,10 +158,21 @@ fn the_example_file_shows_every_default() {
 fn every_key_has_a_meaning_and_a_reason() {
     for key in keys() {
         let (path, (meaning, reason)) = (key.path(), key.doc.split_at(key.doc.len() - 1));
-        assert!(meaning.iter().all(|line| !line.contains("Why: ")), "{path}: one reason");
-        assert!(meaning.last().is_some_and(|line| line.ends_with('.')), "{path}: its meaning");
-        let reason = reason[0].strip_prefix("Why: ").unwrap_or_else(|| panic!("{path}: a reason"));
-        assert!(reason.ends_with('.') && reason.len() <= 90, "{path}: one short sentence");
+        assert!(
+            meaning.iter().all(|line| !line.contains("Why: ")),
+            "{path}: one reason"
+        );
+        assert!(
+            meaning.last().is_some_and(|line| line.ends_with('.')),
+            "{path}: its meaning"
+        );
+        let reason = reason[0]
+            .strip_prefix("Why: ")
+            .unwrap_or_else(|| panic!("{path}: a reason"));
+        assert!(
+            reason.ends_with('.') && reason.len() <= 90,
+            "{path}: one short sentence"
+        );
     }
 }
 
@@ -158,9 +183,16 @@ fn a_wrong_value_is_one_mistake_for_every_key() {
         let (path, variable) = (key.path(), key.variable());
         let found = messages(parse(&with(&path, "{ }")));
         assert_eq!(found.len(), 1, "only {path} is wrong: {found:?}");
-        assert!(found[0].contains(&path) && found[0].contains("found a table"), "{found:?}");
+        assert!(
+            found[0].contains(&path) && found[0].contains("found a table"),
+            "{found:?}"
+        );
         assert!(found[0].starts_with("line "), "{found:?}");
-        let base = if is_of_the_whole(&path) { &*whole } else { LEAST };
+        let base = if is_of_the_whole(&path) {
+            &*whole
+        } else {
+            LEAST
+        };
         let found = messages(with_env(base, &[(&variable, "[[]]")]));
         assert_eq!(found.len(), 1, "only {path} is wrong: {found:?}");
         assert!(found[0].starts_with(&format!("environment variable {variable}: ")));
@@ -171,7 +203,11 @@ fn a_wrong_value_is_one_mistake_for_every_key() {
 fn all_methods_are_served_by_default() {
     let gateway = parse(LEAST).unwrap().gateway.unwrap();
     assert_eq!(gateway.methods.len(), Method::ALL.len());
-    assert!(Method::ALL.iter().all(|method| gateway.methods.contains(method)));
+    assert!(
+        Method::ALL
+            .iter()
+            .all(|method| gateway.methods.contains(method))
+    );
 }
 
 #[test]
@@ -181,9 +217,15 @@ fn defaults_are_typed_values() {
     assert_eq!(config.server.answer_memory, Size::from_mib(256));
     assert_eq!(config.log.level, LevelFilter::Info);
     assert_eq!(config.node.timeout, MAX_NODE_TIMEOUT);
-    assert_eq!(config.node.url.first().to_string(), "http://127.0.0.1:5050/rpc");
+    assert_eq!(
+        config.node.url.first().to_string(),
+        "http://127.0.0.1:5050/rpc"
+    );
     let gateway = config.gateway.unwrap();
-    assert_eq!(gateway.listen, Listen::Tcp("127.0.0.1:8080".parse().unwrap()));
+    assert_eq!(
+        gateway.listen,
+        Listen::Tcp("127.0.0.1:8080".parse().unwrap())
+    );
     assert_eq!(gateway.clients.requests_per_minute, 180);
     assert_eq!(gateway.cors_origins, CorsOrigins::Any);
     assert!(gateway.single_flight && gateway.cache.enabled);
@@ -199,58 +241,139 @@ fn a_tls_section_needs_both_files() {
     let found = messages(parse(&format!("{LEAST}[gateway.tls]\n")));
     assert_eq!(found.len(), 2, "{found:?}");
     let files = "certificate_file = \"a.pem\"\nkey_file = \"a.key\"\n";
-    let tls = parse(&format!("{LEAST}[gateway.tls]\n{files}")).unwrap().gateway.unwrap().tls;
+    let tls = parse(&format!("{LEAST}[gateway.tls]\n{files}"))
+        .unwrap()
+        .gateway
+        .unwrap()
+        .tls;
     let (certificate_file, key_file) = ("a.pem".into(), "a.key".into());
     let domains = Vec::new();
-    assert_eq!(tls, Some(TlsConfig { domains, certificate_file, key_file, http2: true }));
+    assert_eq!(
+        tls,
+        Some(TlsConfig {
+            domains,
+            certificate_file,
+            key_file,
+            http2: true
+        })
+    );
     let alone = parse("[node]\nurl = \"http://h/\"\n[admin.tls]\nhttp2 = false\n");
-    assert_eq!(messages(alone).len(), 2, "the section switches its surface on");
+    assert_eq!(
+        messages(alone).len(),
+        2,
+        "the section switches its surface on"
+    );
     let variables = [
         ("PORTCULLIS__GATEWAY__TLS__CERTIFICATE_FILE", "b.pem"),
         ("PORTCULLIS__GATEWAY__TLS__KEY_FILE", "b.key"),
     ];
-    let tls = with_env(LEAST, &variables).unwrap().gateway.unwrap().tls.unwrap();
-    assert_eq!(tls.key_file, std::path::PathBuf::from("b.key"), "variables switch a section on");
+    let tls = with_env(LEAST, &variables)
+        .unwrap()
+        .gateway
+        .unwrap()
+        .tls
+        .unwrap();
+    assert_eq!(
+        tls.key_file,
+        std::path::PathBuf::from("b.key"),
+        "variables switch a section on"
+    );
 }
 
 #[test]
 fn the_relay_needs_policy_pins_and_keys() {
     let relay = parse(&whole("", "")).unwrap().relay.unwrap();
-    assert_eq!(relay.pins.faucet, relay.pins.owner, "the owner pays by default");
+    assert_eq!(
+        relay.pins.faucet, relay.pins.owner,
+        "the owner pays by default"
+    );
     let found = messages(parse(&format!("{LEAST}[relay]\n")));
     let is_of_the_relay =
         |key: &Key| key.section.starts_with("relay") && key.section != "relay.tls";
-    let missing = keys().into_iter().filter(|key| key.is_required() && is_of_the_relay(key));
+    let missing = keys()
+        .into_iter()
+        .filter(|key| key.is_required() && is_of_the_relay(key));
     assert_eq!(found.len(), missing.count(), "{found:?}");
     for (path, literal, expected) in [
-        ("relay.policy.identity_verification_mode", "\"v1\"", "there is no other mode"),
-        ("relay.policy.verification_v2_required", "false", "expected true"),
+        (
+            "relay.policy.identity_verification_mode",
+            "\"v1\"",
+            "there is no other mode",
+        ),
+        (
+            "relay.policy.verification_v2_required",
+            "false",
+            "expected true",
+        ),
         ("relay.policy.ecosystem_ready", "\"true\"", "expected true"),
-        ("relay.pins.verifier", "\"0x100\"", "the owner of the registry must not attest"),
-        ("relay.pins.owner", "\"0x0\"", "zero is no account, contract or class"),
+        (
+            "relay.pins.verifier",
+            "\"0x100\"",
+            "the owner of the registry must not attest",
+        ),
+        (
+            "relay.pins.owner",
+            "\"0x0\"",
+            "zero is no account, contract or class",
+        ),
         ("relay.pins.faucet", "\"0x5\"", "or neither"),
-        ("relay.keys.verifier_file", "\"owner.key\"", "the keys must differ"),
+        (
+            "relay.keys.verifier_file",
+            "\"owner.key\"",
+            "the keys must differ",
+        ),
         ("relay.token_files", "[]", "expected 1 to 2 items"),
         ("relay.token_files", "[\"a\", \"b\", \"c\"]", "found 3"),
         ("relay.policy.max_fee", "\"10\"", "with its unit"),
-        ("relay.faucet_per_day", "0", "from 1 to 1000000, or \"\" for no limit"),
-        ("relay.faucet_per_day", "1000001", "found the integer 1000001"),
+        (
+            "relay.faucet_per_day",
+            "0",
+            "from 1 to 1000000, or \"\" for no limit",
+        ),
+        (
+            "relay.faucet_per_day",
+            "1000001",
+            "found the integer 1000001",
+        ),
         ("relay.faucet_per_day", "1.5", "found the float 1.5"),
-        ("relay.fees_per_day", "\"0 STRK\"", "from 1000000000 fri to 1000000 STRK"),
-        ("relay.fees_per_day", "\"1000000.1 STRK\"", "or \"\" for no limit"),
+        (
+            "relay.fees_per_day",
+            "\"0 STRK\"",
+            "from 1000000000 fri to 1000000 STRK",
+        ),
+        (
+            "relay.fees_per_day",
+            "\"1000000.1 STRK\"",
+            "or \"\" for no limit",
+        ),
         ("relay.fees_per_day", "10", "with its unit"),
         (
             "relay.policy.usership_first_epoch",
             "1000001",
             "expected at least relay.policy.usership_first_epoch (1000001)",
         ),
-        ("node.chain_id", "\"SN_MAIN\"", "expected node.chain_id, found \"PORTCULLIS_DEV\""),
-        ("store.url", "\"postgres://u:secret@h/db\"", "belongs in the file"),
-        ("store.url", "\"mysql://h/db\"", "the scheme is neither sqlite: nor postgres://"),
+        (
+            "node.chain_id",
+            "\"SN_MAIN\"",
+            "expected node.chain_id, found \"PORTCULLIS_DEV\"",
+        ),
+        (
+            "store.url",
+            "\"postgres://u:secret@h/db\"",
+            "belongs in the file",
+        ),
+        (
+            "store.url",
+            "\"mysql://h/db\"",
+            "the scheme is neither sqlite: nor postgres://",
+        ),
     ] {
         let found = messages(parse(&whole(path, literal)));
         assert_eq!(found.len(), 1, "{path}: {found:?}");
-        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+        assert!(
+            found[0].contains(expected),
+            "{found:?} should have {expected:?}"
+        );
     }
     let found = messages(parse(&whole("store.url", "\"postgres://u:secret@h/db\"")));
     assert!(!found[0].contains("secret"), "{found:?}");
@@ -286,37 +409,79 @@ line 6, column 10: gateway.listen: expected address:port or unix:/absolute/path,
 
 #[test]
 fn each_list_item_is_checked_at_its_place() {
-    let text = with("gateway.methods", "[\n \"starknet_cal\",\n \"starknet_call\",\n 5,\n]");
+    let text = with(
+        "gateway.methods",
+        "[\n \"starknet_cal\",\n \"starknet_call\",\n 5,\n]",
+    );
     let found = messages(parse(&text));
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("line 5, column 2: gateway.methods: "), "{found:?}");
-    assert!(found[0].ends_with("did you mean starknet_call?"), "{found:?}");
-    assert!(found[1].starts_with("line 7, column 2: gateway.methods: "), "{found:?}");
+    assert!(
+        found[0].starts_with("line 5, column 2: gateway.methods: "),
+        "{found:?}"
+    );
+    assert!(
+        found[0].ends_with("did you mean starknet_call?"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("line 7, column 2: gateway.methods: "),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn unknown_names_are_refused_with_a_suggestion() {
     for (text, expected) in [
-        ("[gateway]\nlisen = 1", "gateway.lisen: unknown key; did you mean gateway.listen?"),
-        ("[gateway]\nmax_per_client = 1", "did you mean gateway.connections.max_per_client?"),
+        (
+            "[gateway]\nlisen = 1",
+            "gateway.lisen: unknown key; did you mean gateway.listen?",
+        ),
+        (
+            "[gateway]\nmax_per_client = 1",
+            "did you mean gateway.connections.max_per_client?",
+        ),
         (
             "[gateway]\nburst = 1",
             "[gateway] has listen, methods, cors_origins, single_flight, docs, requests_per_minute",
         ),
-        ("[gatway]\nlisten = \"\"", "gatway: unknown section; did you mean [gateway]?"),
-        ("[gateway.conections]", "did you mean [gateway.connections]?"),
-        ("[rely]\ntoken = 1", "rely: unknown section; did you mean [relay]?"),
-        ("[siphon]\ntoken = 1", "siphon: unknown section; the sections are server, log, node,"),
-        ("\"gateway.listen\" = 1", "gateway.listen: unknown key; did you mean gateway.listen?"),
+        (
+            "[gatway]\nlisten = \"\"",
+            "gatway: unknown section; did you mean [gateway]?",
+        ),
+        (
+            "[gateway.conections]",
+            "did you mean [gateway.connections]?",
+        ),
+        (
+            "[rely]\ntoken = 1",
+            "rely: unknown section; did you mean [relay]?",
+        ),
+        (
+            "[siphon]\ntoken = 1",
+            "siphon: unknown section; the sections are server, log, node,",
+        ),
+        (
+            "\"gateway.listen\" = 1",
+            "gateway.listen: unknown key; did you mean gateway.listen?",
+        ),
         ("\"a\\nb\" = 1", "a\\nb: unknown key; the sections are"),
-        ("[[gateway]]", "gateway: expected a table written as [gateway], found an array"),
-        ("log = 5", "log: expected a table written as [log], found the integer 5"),
+        (
+            "[[gateway]]",
+            "gateway: expected a table written as [gateway], found an array",
+        ),
+        (
+            "log = 5",
+            "log: expected a table written as [log], found the integer 5",
+        ),
     ] {
         let text = format!("{text}\n[node]\nurl = \"http://node\"\n[admin]");
         let found = messages(parse(&text));
         assert_eq!(found.len(), 1, "one mistake: {found:?}");
         assert!(found[0].starts_with("line "), "{found:?}");
-        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+        assert!(
+            found[0].contains(expected),
+            "{found:?} should have {expected:?}"
+        );
     }
 }
 
@@ -325,8 +490,14 @@ fn each_syntax_error_has_its_line_and_column() {
     let text = "[gateway\nlisten = \"x\"\n[node]\nurl = http://node\n";
     let found = messages(parse(text));
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("line 1, column 9: not valid TOML: "), "{found:?}");
-    assert!(found[1].starts_with("line 4, column 7: not valid TOML: "), "{found:?}");
+    assert!(
+        found[0].starts_with("line 1, column 9: not valid TOML: "),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("line 4, column 7: not valid TOML: "),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -334,8 +505,14 @@ fn a_duplicate_name_hides_no_other_mistake() {
     let text = format!("{LEAST}listen = 5\nlisten = 6\n");
     let found = messages(parse(&text));
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("line 5, column 10: admin.listen: expected address"), "{found:?}");
-    assert_eq!(found[1], "line 6, column 1: \"listen\" is set twice; remove one");
+    assert!(
+        found[0].starts_with("line 5, column 10: admin.listen: expected address"),
+        "{found:?}"
+    );
+    assert_eq!(
+        found[1],
+        "line 6, column 1: \"listen\" is set twice; remove one"
+    );
 }
 
 #[test]
@@ -347,7 +524,10 @@ fn the_environment_overrides_the_file() {
             ("PORTCULLIS__GATEWAY__LISTEN", "127.0.0.1:0"),
             ("PORTCULLIS__GATEWAY__REQUESTS_PER_MINUTE", "1_000"),
             ("PORTCULLIS__GATEWAY__CONNECTIONS__HEADER_SIZE", "\"8 KiB\""),
-            ("PORTCULLIS__GATEWAY__METHODS", "[\"starknet_call\", \"starknet_chainId\"]"),
+            (
+                "PORTCULLIS__GATEWAY__METHODS",
+                "[\"starknet_call\", \"starknet_chainId\"]",
+            ),
             ("PORTCULLIS__GATEWAY__CORS_ORIGINS", "https://app.example"),
             ("PORTCULLIS__GATEWAY__TRUSTED_PROXIES", "[]"),
             ("PORTCULLIS__NODE__TIMEOUT", "5s"),
@@ -363,7 +543,10 @@ fn the_environment_overrides_the_file() {
     assert_eq!(gateway.connections.header_size, Size::from_kib(8));
     let methods: Vec<_> = gateway.methods.iter().map(|method| method.name()).collect();
     assert_eq!(methods, ["starknet_call", "starknet_chainId"]);
-    assert_eq!(gateway.cors_origins, CorsOrigins::List(vec!["https://app.example".to_owned()]));
+    assert_eq!(
+        gateway.cors_origins,
+        CorsOrigins::List(vec!["https://app.example".to_owned()])
+    );
     assert_eq!(gateway.clients.trusted_proxies, []);
 }
 
@@ -393,7 +576,10 @@ fn a_variable_that_resembles_a_number_is_text() {
     assert_eq!(sidecar.age.signature_header, "true");
     assert_eq!(sidecar.age.webhook_secret_files, [Path::new("2026-11-22")]);
     assert_eq!(sidecar.session.issuer.as_deref(), Some("1e400"));
-    assert_eq!(config.admin.unwrap().token_file.as_deref(), Some(Path::new("0777")));
+    assert_eq!(
+        config.admin.unwrap().token_file.as_deref(),
+        Some(Path::new("0777"))
+    );
 }
 
 #[test]
@@ -411,37 +597,81 @@ fn the_environment_can_be_the_whole_configuration() {
 #[test]
 fn a_mistake_in_the_environment_names_the_variable() {
     for (name, value, expected) in [
-        ("GATEWAY__LISTN", "x", "gateway.listn: unknown key; did you mean PORTCULLIS__GATEWAY__LI"),
-        ("gateway__listen", "x", "gateway.listen: unknown key; did you mean PORTCULLIS__GATEWAY__"),
-        ("NODE__ULR", "x", "node.ulr: unknown key; did you mean PORTCULLIS__NODE__URL?"),
-        ("GATEWAY", "x", "gateway: unknown key; the sections are server, log,"),
-        ("ADMIN__PORT", "1", "admin.port: unknown key; [admin] has listen"),
-        ("GATEWAY__MAX_CLIENTS", "", "gateway.max_clients: expected an integer from 1"),
-        ("GATEWAY__METHODS", "[\"starknet_call\", 3]", "read method, found the integer 3;"),
+        (
+            "GATEWAY__LISTN",
+            "x",
+            "gateway.listn: unknown key; did you mean PORTCULLIS__GATEWAY__LI",
+        ),
+        (
+            "gateway__listen",
+            "x",
+            "gateway.listen: unknown key; did you mean PORTCULLIS__GATEWAY__",
+        ),
+        (
+            "NODE__ULR",
+            "x",
+            "node.ulr: unknown key; did you mean PORTCULLIS__NODE__URL?",
+        ),
+        (
+            "GATEWAY",
+            "x",
+            "gateway: unknown key; the sections are server, log,",
+        ),
+        (
+            "ADMIN__PORT",
+            "1",
+            "admin.port: unknown key; [admin] has listen",
+        ),
+        (
+            "GATEWAY__MAX_CLIENTS",
+            "",
+            "gateway.max_clients: expected an integer from 1",
+        ),
+        (
+            "GATEWAY__METHODS",
+            "[\"starknet_call\", 3]",
+            "read method, found the integer 3;",
+        ),
         (
             "NODE__TIMEOUT",
             "8",
             "expected a duration with its unit (ms, s, m, h or d), such as \"8s\"",
         ),
-        ("ADMIN__LISTEN", "127.0.0.1:8080", "admin.listen: expected another address than gateway"),
+        (
+            "ADMIN__LISTEN",
+            "127.0.0.1:8080",
+            "admin.listen: expected another address than gateway",
+        ),
     ] {
         let name = format!("PORTCULLIS__{name}");
         let found = messages(with_env(LEAST, &[(&name, value)]));
         assert_eq!(found.len(), 1, "one mistake: {found:?}");
         let start = format!("environment variable {name}: ");
-        assert!(found[0].starts_with(&start), "{found:?} should start with {start:?}");
-        assert!(found[0].contains(expected), "{found:?} should have {expected:?}");
+        assert!(
+            found[0].starts_with(&start),
+            "{found:?} should start with {start:?}"
+        );
+        assert!(
+            found[0].contains(expected),
+            "{found:?} should have {expected:?}"
+        );
     }
 }
 
 #[test]
 fn only_our_variables_must_be_utf8() {
     let broken = || OsString::from_vec(vec![0xff]);
-    let found =
-        messages(Config::parse(LEAST, [(OsString::from("PORTCULLIS__LOG__LEVEL"), broken())]));
+    let found = messages(Config::parse(
+        LEAST,
+        [(OsString::from("PORTCULLIS__LOG__LEVEL"), broken())],
+    ));
     let expected = "environment variable PORTCULLIS__LOG__LEVEL: log.level: the value is not UTF-8";
     assert_eq!(found, [expected]);
-    Config::parse(LEAST, [(OsString::from("OTHER"), broken()), (broken(), broken())]).unwrap();
+    Config::parse(
+        LEAST,
+        [(OsString::from("OTHER"), broken()), (broken(), broken())],
+    )
+    .unwrap();
 }
 
 #[test]
@@ -450,8 +680,13 @@ fn errors_are_sorted_by_place() {
         "[gateway]\nmax_clients = 0\n[log]\nlevel = \"loud\"\n[gateway.connections]\nmax = 0";
     let errors = with_env(text, &[("PORTCULLIS__LOG__FORMAT", "xml")]).unwrap_err();
     let keys: Vec<_> = errors.iter().map(|error| error.key.as_str()).collect();
-    let expected =
-        ["gateway.max_clients", "log.level", "gateway.connections.max", "log.format", "node.url"];
+    let expected = [
+        "gateway.max_clients",
+        "log.level",
+        "gateway.connections.max",
+        "log.format",
+        "node.url",
+    ];
     assert_eq!(keys, expected, "{errors}");
 }
 
@@ -460,7 +695,10 @@ fn a_long_value_is_cut_to_one_line() {
     let text = with("log.level", &format!("\"a\\n{}\"", "b".repeat(500)));
     let found = messages(parse(&text));
     let value = format!("\"a\\n{}…\"", "b".repeat(57));
-    assert!(found[0].contains(&value) && !found[0].contains('\n'), "{found:?}");
+    assert!(
+        found[0].contains(&value) && !found[0].contains('\n'),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -476,9 +714,19 @@ fn a_file_is_loaded_or_its_error_named() {
     fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     let large = Config::load(&path, []).unwrap_err().to_string();
 
-    assert!(missing.starts_with("cannot read the configuration file "), "{missing}");
+    assert!(
+        missing.starts_with("cannot read the configuration file "),
+        "{missing}"
+    );
     assert_eq!(loaded.unwrap(), parse(LEAST).unwrap());
-    assert!(invalid.starts_with("2 errors in the configuration ("), "{invalid}");
-    assert_eq!(invalid.lines().count(), 3, "a headline, then one line per error: {invalid}");
+    assert!(
+        invalid.starts_with("2 errors in the configuration ("),
+        "{invalid}"
+    );
+    assert_eq!(
+        invalid.lines().count(),
+        3,
+        "a headline, then one line per error: {invalid}"
+    );
     assert!(large.ends_with("it is larger than 1 MiB"), "{large}");
 }

@@ -14,8 +14,14 @@ fn a_variable_with_other_underscores_is_an_error() {
     ] {
         let found = messages(with_env(LEAST, &[(name, "127.0.0.1:0")]));
         assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert!(found[0].starts_with(&format!("environment variable {name}: ")), "{found:?}");
-        assert!(found[0].contains("PORTCULLIS__GATEWAY__LISTEN"), "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("environment variable {name}: ")),
+            "{found:?}"
+        );
+        assert!(
+            found[0].contains("PORTCULLIS__GATEWAY__LISTEN"),
+            "{found:?}"
+        );
     }
 }
 
@@ -51,15 +57,26 @@ fn variables_of_other_programs_are_ignored() {
 
 #[test]
 fn a_variable_alone_switches_nothing_on_quietly() {
-    let found = messages(with_env(LEAST, &[("PORTCULLIS__RELAY__LISTEN", "127.0.0.1:0")]));
+    let found = messages(with_env(
+        LEAST,
+        &[("PORTCULLIS__RELAY__LISTEN", "127.0.0.1:0")],
+    ));
     assert_eq!(found.len(), 1, "{found:?}");
     let start = "environment variable PORTCULLIS__RELAY__LISTEN: relay: this switches [relay] on";
     assert!(found[0].starts_with(start), "{found:?}");
-    for key in ["token_files", "pins.owner", "keys.owner_file", "policy.ecosystem_ready"] {
+    for key in [
+        "token_files",
+        "pins.owner",
+        "keys.owner_file",
+        "policy.ecosystem_ready",
+    ] {
         assert!(found[0].contains(key), "{key} is missing, too: {found:?}");
     }
     let of_the_file = messages(parse(&format!("{LEAST}[relay]\n")));
-    assert!(of_the_file.len() > 10, "a section of the file is meant: {of_the_file:?}");
+    assert!(
+        of_the_file.len() > 10,
+        "a section of the file is meant: {of_the_file:?}"
+    );
 }
 
 #[test]
@@ -73,7 +90,11 @@ fn keys_over_http_are_a_warning() {
     ] {
         let key = format!("sidecar.session.{key}");
         let config = parse(&with(&key, &format!("{url:?}"))).unwrap();
-        let named: Vec<_> = config.warnings.iter().map(|warning| &*warning.key).collect();
+        let named: Vec<_> = config
+            .warnings
+            .iter()
+            .map(|warning| &*warning.key)
+            .collect();
         assert_eq!(named == [&*key], warns, "{url}: {named:?}");
         assert_eq!(named.is_empty(), !warns, "{url}: {named:?}");
     }
@@ -89,18 +110,35 @@ fn variables_of_opentelemetry_set_the_collector() {
     let local = "http://127.0.0.1:4318/";
     for (text, env, expected) in [
         (LEAST, &[][..], None),
-        (LEAST, &[endpoint], Some(("http://collector:4318/otlp", "portcullis", 0))),
-        (LEAST, &[endpoint, name, ratio], Some((endpoint.1, "edge", 250_000))),
+        (
+            LEAST,
+            &[endpoint],
+            Some(("http://collector:4318/otlp", "portcullis", 0)),
+        ),
+        (
+            LEAST,
+            &[endpoint, name, ratio],
+            Some((endpoint.1, "edge", 250_000)),
+        ),
         (LEAST, &[endpoint, name, own], Some((endpoint.1, "own", 0))),
         // these do not switch traces on
         (LEAST, &[name, ratio], None),
         (&file, &[name], Some((local, "edge", 500_000))),
         (&file, &[ratio], Some((local, "portcullis", 250_000))),
-        (&file, &[("OTEL_SERVICE_NAME", "")], Some((local, "portcullis", 500_000))),
+        (
+            &file,
+            &[("OTEL_SERVICE_NAME", "")],
+            Some((local, "portcullis", 500_000)),
+        ),
     ] {
         let trace = with_env(text, env).unwrap().trace;
-        let found = trace
-            .map(|trace| (trace.endpoint.to_string(), trace.service_name, trace.ratio.millionths));
+        let found = trace.map(|trace| {
+            (
+                trace.endpoint.to_string(),
+                trace.service_name,
+                trace.ratio.millionths,
+            )
+        });
         let expected = expected.map(|(url, name, ratio)| (url.to_owned(), name.to_owned(), ratio));
         assert_eq!(found, expected, "{env:?}");
     }

@@ -32,21 +32,61 @@ const TOKEN_AND_STAKING: &[Row] = &[
     ("token", "approve", &[POOL, "0x1"], false),
     ("token", "approve", &[POOL, "0x1", "0x0", "0x0"], false),
     ("token", "approve", &[], false),
-    ("staking", "register_validator", &["0x0", "0x1", "0x0"], true),
-    ("staking", "register_validator", &["0x2710", "0x1", "0x0"], true),
-    ("staking", "register_validator", &["0x2711", "0x1", "0x0"], false),
-    ("staking", "register_validator", &["0x10000000000000001", "0x1", "0x0"], false),
-    ("staking", "register_validator", &["0x1", LIMB, "0x0"], false),
-    ("staking", "register_validator", &["0x1", "0x1", LIMB], false),
+    (
+        "staking",
+        "register_validator",
+        &["0x0", "0x1", "0x0"],
+        true,
+    ),
+    (
+        "staking",
+        "register_validator",
+        &["0x2710", "0x1", "0x0"],
+        true,
+    ),
+    (
+        "staking",
+        "register_validator",
+        &["0x2711", "0x1", "0x0"],
+        false,
+    ),
+    (
+        "staking",
+        "register_validator",
+        &["0x10000000000000001", "0x1", "0x0"],
+        false,
+    ),
+    (
+        "staking",
+        "register_validator",
+        &["0x1", LIMB, "0x0"],
+        false,
+    ),
+    (
+        "staking",
+        "register_validator",
+        &["0x1", "0x1", LIMB],
+        false,
+    ),
     ("staking", "register_validator", &["0x1", "0x1"], false),
-    ("staking", "register_validator", &["0x1", "0x1", "0x0", "0x0"], false),
+    (
+        "staking",
+        "register_validator",
+        &["0x1", "0x1", "0x0", "0x0"],
+        false,
+    ),
     ("staking", "increase_self_stake", &["0x1", "0x0"], true),
     ("staking", "increase_self_stake", &["0x0", "0x1"], true),
     ("staking", "increase_self_stake", &["0x0", "0x0"], false),
     ("staking", "increase_self_stake", &[LIMB, "0x0"], false),
     ("staking", "increase_self_stake", &["0x1", LIMB], false),
     ("staking", "increase_self_stake", &["0x1"], false),
-    ("staking", "increase_self_stake", &["0x1", "0x0", "0x0"], false),
+    (
+        "staking",
+        "increase_self_stake",
+        &["0x1", "0x0", "0x0"],
+        false,
+    ),
     ("staking", "delegate", &[TOP_ADDRESS, "0x1", "0x0"], true),
     ("staking", "delegate", &["0x0", "0x1", "0x0"], false),
     ("staking", "delegate", &[NO_ADDRESS, "0x1", "0x0"], false),
@@ -54,10 +94,30 @@ const TOKEN_AND_STAKING: &[Row] = &[
     ("staking", "delegate", &["0x9", LIMB, "0x0"], false),
     ("staking", "delegate", &["0x9", "0x1"], false),
     ("staking", "delegate", &["0x9", "0x1", "0x0", "0x0"], false),
-    ("staking", "request_undelegate", &["0x1", "0x1", "0x0"], true),
-    ("staking", "request_undelegate", &["0x0", "0x1", "0x0"], false),
-    ("staking", "request_undelegate", &[NO_ADDRESS, "0x1", "0x0"], false),
-    ("staking", "request_undelegate", &["0x9", "0x0", "0x0"], false),
+    (
+        "staking",
+        "request_undelegate",
+        &["0x1", "0x1", "0x0"],
+        true,
+    ),
+    (
+        "staking",
+        "request_undelegate",
+        &["0x0", "0x1", "0x0"],
+        false,
+    ),
+    (
+        "staking",
+        "request_undelegate",
+        &[NO_ADDRESS, "0x1", "0x0"],
+        false,
+    ),
+    (
+        "staking",
+        "request_undelegate",
+        &["0x9", "0x0", "0x0"],
+        false,
+    ),
     ("staking", "request_undelegate", &["0x9", "0x1"], false),
     ("staking", "withdraw", &[], true),
     ("staking", "withdraw", &["0x0"], false),
@@ -73,14 +133,24 @@ const BRIDGE_AND_CARD: &[Row] = &[
     ("bridge", "bridge_out_token", &["0x1", LIMB, "0x0"], false),
     ("bridge", "bridge_out_token", &["0x1", "0x1", LIMB], false),
     ("bridge", "bridge_out_token", &["0x1", "0x1"], false),
-    ("bridge", "bridge_out_token", &["0x1", "0x1", "0x0", "0x0"], false),
+    (
+        "bridge",
+        "bridge_out_token",
+        &["0x1", "0x1", "0x0", "0x0"],
+        false,
+    ),
     ("bridge", "bridge_out_card", &["0x1", "0x0", "0x0"], true),
     ("bridge", "bridge_out_card", &["0x0", "0x1", "0x0"], false),
     ("bridge", "bridge_out_card", &[NO_L1, "0x1", "0x0"], false),
     ("bridge", "bridge_out_card", &["0x1", LIMB, "0x0"], false),
     ("bridge", "bridge_out_card", &["0x1", "0x1", LIMB], false),
     ("bridge", "bridge_out_card", &["0x1", "0x1"], false),
-    ("bridge", "bridge_out_card", &["0x1", "0x1", "0x0", "0x0"], false),
+    (
+        "bridge",
+        "bridge_out_card",
+        &["0x1", "0x1", "0x0", "0x0"],
+        false,
+    ),
     ("card", "transfer", &[TOP_ADDRESS, TOP_LIMB, TOP_LIMB], true),
     ("card", "transfer", &["0x0", "0x1", "0x0"], false),
     ("card", "transfer", &[NO_ADDRESS, "0x1", "0x0"], false),
@@ -106,7 +176,11 @@ fn assert_rules(rows: &'static [Row]) {
     let known = std::sync::Arc::new(std::sync::Mutex::new(Felt::ZERO));
     let hash = std::sync::Arc::clone(&known);
     let script = move |call: &crate::support::node::Call| {
-        if is_add(call) { took(call, *hash.lock().unwrap()) } else { honest(call) }
+        if is_add(call) {
+            took(call, *hash.lock().unwrap())
+        } else {
+            honest(call)
+        }
     };
     let stage = Stage::with_script(script, &[]);
     each(rows.iter().enumerate(), |(at, row)| {
@@ -121,7 +195,11 @@ fn assert_rules(rows: &'static [Row]) {
             assert_eq!(stage.adds().len(), before + 1, "{why}: it reaches the node");
         } else {
             rpc_refused(&answer, "argument_not_allowed", ID, &why);
-            assert_eq!(stage.adds().len(), before, "{why}: it does not reach the node");
+            assert_eq!(
+                stage.adds().len(),
+                before,
+                "{why}: it does not reach the node"
+            );
         }
     });
 }

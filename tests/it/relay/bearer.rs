@@ -66,13 +66,18 @@ fn every_bad_token_gets_the_same_answer() {
     for (at, fields) in fields.iter().enumerate() {
         let request = from_client(Request::post("{}"), at);
         let request = request.line("POST /register HTTP/1.1");
-        let request =
-            fields.iter().fold(request, |request, field| request.with("Authorization", field));
+        let request = fields.iter().fold(request, |request, field| {
+            request.with("Authorization", field)
+        });
         let answer = stage.ask(&request);
         refused(&answer, "unauthorized", &format!("{fields:?}"));
         answers.insert(anonymous(&answer));
     }
-    assert_eq!(answers.len(), 1, "an answer tells what is wrong: {answers:?}");
+    assert_eq!(
+        answers.len(),
+        1,
+        "an answer tells what is wrong: {answers:?}"
+    );
     assert_eq!(stage.node.calls().len(), 0, "the node is not queried");
 }
 
@@ -110,7 +115,11 @@ fn every_path_but_liveness_authenticates_first() {
 
     let health = stage.ask(&Request::new("GET", "/healthz"));
     common(&health, "liveness");
-    assert_eq!((health.status, health.text()), (200, "ok\n"), "liveness needs no token");
+    assert_eq!(
+        (health.status, health.text()),
+        (200, "ok\n"),
+        "liveness needs no token"
+    );
 }
 
 #[test]
@@ -134,14 +143,31 @@ fn guessing_is_limited_but_valid_tokens_pass() {
     for at in 10..13 {
         let answer = stage.ask(&guess());
         refused(&answer, "rate_limited", &format!("guess {at}"));
-        let seconds = answer.header("Retry-After").and_then(|text| text.parse::<u32>().ok());
-        assert!(seconds.is_some_and(|wait| (2..=60).contains(&wait)), "a minute: {seconds:?}");
-        assert_eq!(answer.header("RateLimit"), None, "the quota is shown with a token only");
+        let seconds = answer
+            .header("Retry-After")
+            .and_then(|text| text.parse::<u32>().ok());
+        assert!(
+            seconds.is_some_and(|wait| (2..=60).contains(&wait)),
+            "a minute: {seconds:?}"
+        );
+        assert_eq!(
+            answer.header("RateLimit"),
+            None,
+            "the quota is shown with a token only"
+        );
     }
-    assert_eq!(stage.ready().status, 200, "the token opens from the same address");
+    assert_eq!(
+        stage.ready().status,
+        200,
+        "the token opens from the same address"
+    );
     let other = stage.ask(&from_client(guess(), 7));
     refused(&other, "unauthorized", "another client has guessed once");
-    assert_eq!(stage.ask(&Request::new("GET", "/healthz")).status, 200, "liveness is no guess");
+    assert_eq!(
+        stage.ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "liveness is no guess"
+    );
 }
 
 #[test]
@@ -156,7 +182,10 @@ fn tokens_are_changed_without_a_request_being_refused() {
     let next = stage.folder.secret("next.token", NEXT);
     let files = |files: &[&str]| {
         let files: Vec<_> = files.iter().map(|file| format!("\"{file}\"")).collect();
-        stage.setup.clone().set("relay.token_files", &format!("[{}]", files.join(",")))
+        stage
+            .setup
+            .clone()
+            .set("relay.token_files", &format!("[{}]", files.join(",")))
     };
     // a client that uses the current token throughout the rotation is never refused
     let (over, moved_on) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -165,8 +194,16 @@ fn tokens_are_changed_without_a_request_being_refused() {
             let mut requested = 0;
             let deadline = Instant::now() + PATIENCE;
             while !over.load(Ordering::Acquire) && Instant::now() < deadline {
-                let token = if moved_on.load(Ordering::Acquire) { NEXT } else { TOKEN };
-                assert_eq!(with(token).status, 200, "a request is refused in the change");
+                let token = if moved_on.load(Ordering::Acquire) {
+                    NEXT
+                } else {
+                    TOKEN
+                };
+                assert_eq!(
+                    with(token).status,
+                    200,
+                    "a request is refused in the change"
+                );
                 requested += 1;
             }
             requested
@@ -181,9 +218,23 @@ fn tokens_are_changed_without_a_request_being_refused() {
         assert!(client.join().unwrap() > 0, "requests were sent");
     });
     reload(&stage, &files(&[&next]), "the next token alone");
-    assert_eq!(with(NEXT).status, 200, "the next token is the current one now");
-    assert_eq!(with(TOKEN).status, 401, "the old one opens nothing any more");
-    assert_eq!(stage.ask(&authorised(Request::new("GET", "/healthz"))).status, 200, "it lives");
+    assert_eq!(
+        with(NEXT).status,
+        200,
+        "the next token is the current one now"
+    );
+    assert_eq!(
+        with(TOKEN).status,
+        401,
+        "the old one opens nothing any more"
+    );
+    assert_eq!(
+        stage
+            .ask(&authorised(Request::new("GET", "/healthz")))
+            .status,
+        200,
+        "it lives"
+    );
 }
 
 #[test]
@@ -192,7 +243,10 @@ fn a_reload_with_a_bad_token_changes_nothing() {
     stage.folder.secret("relay.token", "short");
     stage.edge.signal("HUP");
     stage.edge.line("the mistake", |line| {
-        line["message"].as_str().unwrap_or_default().contains("relay.token")
+        line["message"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("relay.token")
     });
     assert_eq!(stage.ready().status, 200, "the token that was there opens");
 }
@@ -201,7 +255,10 @@ fn a_reload_with_a_bad_token_changes_nothing() {
 fn reload(stage: &Stage, setup: &Setup, what: &str) {
     let stated = || {
         let lines = stage.edge.lines();
-        lines.iter().filter(|line| line.contains("relay.token_files")).count()
+        lines
+            .iter()
+            .filter(|line| line.contains("relay.token_files"))
+            .count()
     };
     let before = stated();
     stage.edge.rewrite(setup);

@@ -49,8 +49,11 @@ impl View {
             let Some(head) = view.until.load(Ordering::SeqCst).checked_sub(1) else {
                 return forward(call);
             };
-            let ask =
-                |body: &Value| Client::connect(address).ask(&Request::post(body.to_string())).body;
+            let ask = |body: &Value| {
+                Client::connect(address)
+                    .ask(&Request::post(body.to_string()))
+                    .body
+            };
             let mut asked = call.json();
             match method(call).as_str() {
                 "starknet_blockNumber" => result(call, &head.to_string()),
@@ -96,7 +99,11 @@ fn block_of(network: &Network, hash: &Value) -> u64 {
 fn drips(network: &Network, user: &User) -> u64 {
     let params = json!({"address": user.address.to_string(), "unit": "FRI", "block_id": "latest"});
     let balance = network.ask("devnet_getAccountBalance", &params.to_string());
-    let balance: u128 = balance["amount"].as_str().expect("an amount").parse().expect("a number");
+    let balance: u128 = balance["amount"]
+        .as_str()
+        .expect("an amount")
+        .parse()
+        .expect("a number");
     let whole = 1_000_000_000_000_000_000;
     u64::try_from((balance - 100 * whole) / (10 * whole)).expect("a small number")
 }
@@ -125,7 +132,11 @@ fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
     eventually(&stage.edge, "the node shows it again", |metrics| {
         metrics.get(SUCCEEDED) == Some(&1.0)
     });
-    assert_eq!(written(&network, &stage.ask(&request), "again"), hash, "the same one");
+    assert_eq!(
+        written(&network, &stage.ask(&request), "again"),
+        hash,
+        "the same one"
+    );
     assert_eq!(drips(&network, &user), 1, "it was paid once");
 }
 
@@ -142,12 +153,20 @@ fn a_drip_is_paid_once_though_a_balancer_goes_back_a_block_for_seconds() {
         metrics.get(DISPLACED) == Some(&1.0)
     });
     let meanwhile = stage.ask(&request);
-    assert!(meanwhile.status != 200, "nobody shows it: {}", meanwhile.text());
+    assert!(
+        meanwhile.status != 200,
+        "nobody shows it: {}",
+        meanwhile.text()
+    );
     view.catches_up();
     eventually(&stage.edge, "the node shows it again", |metrics| {
         metrics.get(SUCCEEDED) == Some(&1.0)
     });
-    assert_eq!(written(&network, &stage.ask(&request), "again"), hash, "the same one");
+    assert_eq!(
+        written(&network, &stage.ask(&request), "again"),
+        hash,
+        "the same one"
+    );
     assert_eq!(drips(&network, &user), 1, "it was paid once");
 }
 
@@ -159,11 +178,17 @@ fn a_drip_that_the_chain_includes_again_is_paid_once() {
     let request = drip(&user, 0x93);
     let hash = written(&network, &stage.ask(&request), "the first");
     roll_back(&network, &hash);
-    eventually(&stage.edge, "it is in doubt", |metrics| metrics.get(DISPLACED) == Some(&1.0));
+    eventually(&stage.edge, "it is in doubt", |metrics| {
+        metrics.get(DISPLACED) == Some(&1.0)
+    });
     // as a public network does after a reorganisation
     let add = stage.adds().into_iter().next().expect("it was sent").json();
     network.ask(&method_of(&add), &add["params"].to_string());
-    assert_eq!(written(&network, &stage.ask(&request), "again"), hash, "the same one");
+    assert_eq!(
+        written(&network, &stage.ask(&request), "again"),
+        hash,
+        "the same one"
+    );
     assert_eq!(drips(&network, &user), 1, "it was paid once");
     eventually(&stage.edge, "the journal has it again", |metrics| {
         metrics.get(SUCCEEDED) == Some(&1.0)
@@ -183,7 +208,12 @@ fn a_registration_that_was_rolled_back_is_never_called_done() {
     let keyed = |key: &str| post("/register", &body).with("Idempotency-Key", key);
     let hash = written(&network, &stage.post("/register", &body), "without a key");
     let already = stage.ask(&keyed("late"));
-    assert_eq!(already.json()["idempotent"], true, "nothing is to be done: {}", already.text());
+    assert_eq!(
+        already.json()["idempotent"],
+        true,
+        "nothing is to be done: {}",
+        already.text()
+    );
     roll_back(&network, &hash);
     let again = written(&network, &stage.ask(&keyed("late")), "it is done again");
     roll_back(&network, &again);
@@ -217,7 +247,11 @@ fn every_key_of_one_write_follows_it() {
     let mut second = begin("two");
     gate.open();
     let hash = written(&network, &first.response(), "the first");
-    assert_eq!(written(&network, &second.response(), "the second"), hash, "it joined");
+    assert_eq!(
+        written(&network, &second.response(), "the second"),
+        hash,
+        "it joined"
+    );
     roll_back(&network, &hash);
     for key in ["two", "one"] {
         written(&network, &stage.ask(&keyed(key)), key);

@@ -37,15 +37,22 @@ fn set(stage: &mut Stage, key: &str, value: &str) {
     stage.setup = stage.setup.clone().set(key, value);
     stage.edge.rewrite(&stage.setup);
     stage.edge.signal("HUP");
-    let line = stage.edge.line(key, |line| line["key"] == *key && line["to"] == *value);
+    let line = stage
+        .edge
+        .line(key, |line| line["key"] == *key && line["to"] == *value);
     assert_eq!(line["effective"], "now", "{key}");
 }
 
 /// Asserts that this is over a budget, and returns when there is room.
 fn over(answer: &Response, why: &str) -> u32 {
     let error = refused(answer, "budget_exceeded", why);
-    assert!(error["transaction_hash"].is_null(), "{why}: nothing was submitted");
-    let wait = answer.header("Retry-After").and_then(|wait| wait.parse().ok());
+    assert!(
+        error["transaction_hash"].is_null(),
+        "{why}: nothing was submitted"
+    );
+    let wait = answer
+        .header("Retry-After")
+        .and_then(|wait| wait.parse().ok());
     wait.expect("it says when there is room")
 }
 
@@ -63,13 +70,22 @@ fn drips_of_a_day_are_counted_over_a_crash() {
     let hash = written(&stage.ask(&first), "the first");
     let second = drip(&network, 0xb2);
     let wait = over(&stage.ask(&second), "the second");
-    assert!((DAY / 2..=DAY).contains(&wait), "until the first is a day old: {wait} s");
-    eventually(&stage.edge, "all is used", |now| now.get(DRIPS_USED) == Some(&1.0));
+    assert!(
+        (DAY / 2..=DAY).contains(&wait),
+        "until the first is a day old: {wait} s"
+    );
+    eventually(&stage.edge, "all is used", |now| {
+        now.get(DRIPS_USED) == Some(&1.0)
+    });
     stage.edge.signal("KILL");
     stage.edge.wait();
     stage.edge = stage.setup.start();
     over(&stage.ask(&second), "after the crash");
-    assert_eq!(written(&stage.ask(&first), "its key"), hash, "the first answer");
+    assert_eq!(
+        written(&stage.ask(&first), "its key"),
+        hash,
+        "the first answer"
+    );
     assert_eq!(stage.adds().len(), 1, "one reached the node");
     set(&mut stage, DRIPS, "2");
     written(&stage.ask(&second), "under a larger budget");
@@ -83,15 +99,22 @@ fn fees_of_a_day_are_those_of_receipts() {
     let params = format!(r#"{{"transaction_hash":{hash}}}"#);
     let fee = &network.ask("starknet_getTransactionReceipt", &params)["actual_fee"];
     assert_eq!(fee["unit"], "FRI");
-    let fee = fee["amount"].as_str().and_then(|hex| hex.strip_prefix("0x"));
+    let fee = fee["amount"]
+        .as_str()
+        .and_then(|hex| hex.strip_prefix("0x"));
     let fee = u128::from_str_radix(fee.expect("a felt"), 16).expect("128 bits");
     let gfri = fee.div_ceil(1_000_000_000);
     set(&mut stage, FEES, "\"1 STRK\"");
     let part = gfri as f64 / 1e9;
-    eventually(&stage.edge, "what it cost", |now| now.get(FEES_USED) == Some(&part));
+    eventually(&stage.edge, "what it cost", |now| {
+        now.get(FEES_USED) == Some(&part)
+    });
     set(&mut stage, FEES, &format!("\"{gfri}000000000 fri\""));
     let wait = over(&stage.ask(&drip(&network, 0xb4)), "one more");
-    assert!((DAY / 2..=DAY + 60).contains(&wait), "until its minute is a day old: {wait} s");
+    assert!(
+        (DAY / 2..=DAY + 60).contains(&wait),
+        "until its minute is a day old: {wait} s"
+    );
     assert_eq!(stage.adds().len(), 1, "one reached the node");
 }
 
@@ -100,7 +123,11 @@ fn parallel_relays_share_one_budget() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
     let database = Database::new();
-    let setup = stage.setup.clone().set("store.url", &database.url()).set(DRIPS, "3");
+    let setup = stage
+        .setup
+        .clone()
+        .set("store.url", &database.url())
+        .set(DRIPS, "3");
     let relays = [setup.start(), setup.start()];
     let begin = |(relay, request): (&Edge, Request)| {
         let mut client = Client::connect(relay.relay());
@@ -109,7 +136,10 @@ fn parallel_relays_share_one_budget() {
     };
     let drips = (0xc0..0xc8).map(|identity| drip(&network, identity));
     let all: Vec<_> = relays.iter().cycle().zip(drips).map(begin).collect();
-    let answers: Vec<_> = all.into_iter().map(|mut client| client.response()).collect();
+    let answers: Vec<_> = all
+        .into_iter()
+        .map(|mut client| client.response())
+        .collect();
     let (paid, rest): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!(paid.len(), 3, "{answers:?}");
     for answer in rest {
@@ -120,7 +150,10 @@ fn parallel_relays_share_one_budget() {
 
 /// A mint of this card.
 fn mint(stage: &Stage, card: u32) -> Response {
-    stage.post("/mint-card", format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#))
+    stage.post(
+        "/mint-card",
+        format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#),
+    )
 }
 
 #[test]
@@ -133,19 +166,27 @@ fn a_rejected_operation_uses_up_no_budget() {
             accepted.fetch_add(1, Ordering::Relaxed);
             error(call, 59)
         }
-        "starknet_getNonce" => {
-            result(call, &format!("\"{:#x}\"", accepted.load(Ordering::Relaxed)))
-        }
+        "starknet_getNonce" => result(
+            call,
+            &format!("\"{:#x}\"", accepted.load(Ordering::Relaxed)),
+        ),
         "starknet_getTransactionReceipt" => receipt(call),
         "starknet_call" if is_view(call, "is_verified") => result(call, "[\"0x1\"]"),
         _ => honest(call),
     };
     // any fee of this chain is less, and counts as that much
-    let keys = [(FEES, "\"1000000000 fri\""), ("relay.pins_max_age", "\"1m\"")];
+    let keys = [
+        (FEES, "\"1000000000 fri\""),
+        ("relay.pins_max_age", "\"1m\""),
+    ];
     let stage = Stage::with_script(script, &keys);
     refused(&mint(&stage, 1), "rejected", "the node refuses it");
     rejects.store(false, Ordering::Relaxed);
     written(&mint(&stage, 2), "its share is free again");
     over(&mint(&stage, 3), "and used up");
-    assert_eq!(stage.adds().len(), 2, "what is over the budget does not reach the node");
+    assert_eq!(
+        stage.adds().len(),
+        2,
+        "what is over the budget does not reach the node"
+    );
 }

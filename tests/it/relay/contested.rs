@@ -38,9 +38,17 @@ fn accepting(call: &Call) -> Vec<Act> {
 
 /// The states of an operation's intents, oldest first.
 fn states(stage: &Stage, operation: &str) -> Vec<Value> {
-    let found = ask(&stage.edge, &local(&format!("/journal?operation={operation}"))).json();
+    let found = ask(
+        &stage.edge,
+        &local(&format!("/journal?operation={operation}")),
+    )
+    .json();
     let writes = found["writes"].as_array().cloned().unwrap_or_default();
-    writes.iter().rev().map(|write| write["state"].clone()).collect()
+    writes
+        .iter()
+        .rev()
+        .map(|write| write["state"].clone())
+        .collect()
 }
 
 /// A node whose owner account gets ahead by one nonce at each of the first `times` calls of `at`,
@@ -68,15 +76,32 @@ fn a_nonce_that_was_taken_is_retried_once() {
     let answer = stage.post("/mint-card", MINT);
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(stage.adds().len(), 2, "one more");
-    assert_eq!(states(&stage, "mint-card"), ["rejected", "succeeded"], "both are journaled");
+    assert_eq!(
+        states(&stage, "mint-card"),
+        ["rejected", "succeeded"],
+        "both are journaled"
+    );
 
     let stage = Stage::with_script(overtaken("starknet_estimateFee", 41, 1), &KEYS);
     let answer = stage.post("/mint-card", MINT);
-    assert_eq!(answer.status, 200, "the estimate failed for the nonce: {}", answer.text());
-    assert_eq!(stage.adds().len(), 1, "only the second was signed to be sent");
+    assert_eq!(
+        answer.status,
+        200,
+        "the estimate failed for the nonce: {}",
+        answer.text()
+    );
+    assert_eq!(
+        stage.adds().len(),
+        1,
+        "only the second was signed to be sent"
+    );
 
     let stage = Stage::with_script(overtaken(add, 52, 9), &KEYS);
-    refused(&stage.post("/mint-card", MINT), "nonce_conflict", "taken again");
+    refused(
+        &stage.post("/mint-card", MINT),
+        "nonce_conflict",
+        "taken again",
+    );
     assert_eq!(stage.adds().len(), 2, "no third one");
     assert_eq!(states(&stage, "mint-card"), ["rejected", "rejected"]);
 }
@@ -95,7 +120,10 @@ fn a_key_used_elsewhere_and_a_restarted_chain() {
             let text = |name: &str| felt(sent[name].as_str().expect("a felt"));
             let (sender, nonce) = (text("sender_address"), text("nonce").to_u64().unwrap());
             let (pins, args) = (&same.pins, [sender, 0_u64.into(), 0_u64.into()]);
-            let (_, token) = pins.iter().find(|(name, _)| name == "token").expect("a pin");
+            let (_, token) = pins
+                .iter()
+                .find(|(name, _)| name == "token")
+                .expect("a pin");
             let faster = [call(felt(token), "transfer", &args)];
             let faster = foreign.invoke_from(sender, &faster, nonce, BOUNDS);
             let params = format!(r#"{{"invoke_transaction":{}}}"#, faster.text);
@@ -109,22 +137,51 @@ fn a_key_used_elsewhere_and_a_restarted_chain() {
     let body =
         format!(r#"{{"identity":"0x77","account":"{address}","public_key":"{public_key}"}}"#);
     let answer = stage.post("/register", &body);
-    assert_eq!(answer.status, 200, "sent with the next nonce: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        200,
+        "sent with the next nonce: {}",
+        answer.text()
+    );
     assert_eq!(states(&stage, "register"), ["rejected", "succeeded"]);
 
     let fine = stage.fine(&user, 1);
-    assert_eq!(stage.ready().status, 200, "this proof is still valid when the chain restarts");
+    assert_eq!(
+        stage.ready().status,
+        200,
+        "this proof is still valid when the chain restarts"
+    );
     network.ask("devnet_restart", "{}");
-    refused(&stage.post("/register", &body), "pins_unproven", "there is no registry");
-    rpc_refused(&stage.post("/rpc", fine.body()), "pins_unproven", ID, "a user's");
-    refused(&stage.post("/require-v2", "{}"), "pins_unproven", "nothing to activate");
+    refused(
+        &stage.post("/register", &body),
+        "pins_unproven",
+        "there is no registry",
+    );
+    rpc_refused(
+        &stage.post("/rpc", fine.body()),
+        "pins_unproven",
+        ID,
+        "a user's",
+    );
+    refused(
+        &stage.post("/require-v2", "{}"),
+        "pins_unproven",
+        "nothing to activate",
+    );
     let mint = format!(r#"{{"recipient":"{address}","card_id":"7"}}"#);
-    refused(&stage.post("/mint-card", mint), "pins_unproven", "no contracts");
+    refused(
+        &stage.post("/mint-card", mint),
+        "pins_unproven",
+        "no contracts",
+    );
 }
 
 #[test]
 fn keys_do_not_answer_for_a_restarted_chain() {
-    let (again, later) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (again, later) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let (is_again, is_later) = (Arc::clone(&again), Arc::clone(&later));
     let script = move |call: &Call| match method(call).as_str() {
         "starknet_getBlockWithTxHashes" if is_again.load(Ordering::Relaxed) => block(call, 9),
@@ -145,38 +202,78 @@ fn keys_do_not_answer_for_a_restarted_chain() {
     };
     assert_eq!(hash_of(&stage, "a", MINT), "", "it is minted");
     assert_eq!(hash_of(&stage, "b", MINT), "", "it is minted");
-    refused(&mint(&stage, "b", OTHER), "idempotency_conflict", "in one life of the chain");
+    refused(
+        &mint(&stage, "b", OTHER),
+        "idempotency_conflict",
+        "in one life of the chain",
+    );
 
     again.store(true, Ordering::Relaxed);
-    refused(&mint(&stage, "a", MINT), "pins_unproven", "the new chain is not in force yet");
+    refused(
+        &mint(&stage, "a", MINT),
+        "pins_unproven",
+        "the new chain is not in force yet",
+    );
     eventually(&stage.edge, "it is", |_| stage.ready().status == 200);
     let first = mint(&stage, "a", MINT);
     assert_eq!(first.status, 200, "{}", first.text());
-    assert_ne!(first.json()["transaction_hash"], "", "the new chain has no such card");
-    assert_eq!(mint(&stage, "a", MINT).text(), first.text(), "stored for this one");
+    assert_ne!(
+        first.json()["transaction_hash"],
+        "",
+        "the new chain has no such card"
+    );
+    assert_eq!(
+        mint(&stage, "a", MINT).text(),
+        first.text(),
+        "stored for this one"
+    );
     later.store(true, Ordering::Relaxed);
-    assert_ne!(hash_of(&stage, "b", OTHER), "", "the key is free on the new chain");
+    assert_ne!(
+        hash_of(&stage, "b", OTHER),
+        "",
+        "the key is free on the new chain"
+    );
     stage.edge.signal("KILL");
     stage.edge.wait();
     stage.edge = stage.setup.start();
-    assert_eq!(mint(&stage, "a", MINT).text(), first.text(), "also after a restart");
+    assert_eq!(
+        mint(&stage, "a", MINT).text(),
+        first.text(),
+        "also after a restart"
+    );
 }
 
 #[test]
 fn the_relays_own_accounts_may_not_send() {
     let stage = Stage::scripted();
     each(
-        [("owner", "0x100", OWNER_KEY), ("verifier", "0x101", VERIFIER_KEY)],
+        [
+            ("owner", "0x100", OWNER_KEY),
+            ("verifier", "0x101", VERIFIER_KEY),
+        ],
         |(name, at, key)| {
             let args = [stage.pin("staking"), 5_u64.into(), Felt::ZERO];
             let approve = call(stage.pin("token"), "approve", &args);
             let signed = User::with_key(key).invoke_from(felt(at), &[approve], 0, BOUNDS);
-            rpc_refused(&stage.post("/rpc", signed.body()), "sender_not_allowed", ID, name);
+            rpc_refused(
+                &stage.post("/rpc", signed.body()),
+                "sender_not_allowed",
+                ID,
+                name,
+            );
         },
     );
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
     let found = ask(&stage.edge, &local("/journal?state=refused")).json();
-    assert_eq!(found["writes"].as_array().map(Vec::len), Some(2), "both are journaled: {found}");
+    assert_eq!(
+        found["writes"].as_array().map(Vec::len),
+        Some(2),
+        "both are journaled: {found}"
+    );
 }
 
 #[test]
@@ -187,7 +284,10 @@ fn a_reset_request_is_still_judged_and_journaled() {
     let node = Node::start(move |call| {
         let is_it = method(call) == "starknet_call" && is_view(call, "is_verified");
         let wait = [Act::Tell(tell.clone()), Act::Hold(hold.clone())];
-        wait.into_iter().filter(|_| is_it).chain(honest(call)).collect()
+        wait.into_iter()
+            .filter(|_| is_it)
+            .chain(honest(call))
+            .collect()
     });
     pair.write(&folder);
     let edge = secured(setup(node.address(), &folder, &KEYS), "relay", &folder).start();

@@ -33,18 +33,25 @@ impl Database {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let url = format!("sqlite:{file}");
         let connection = runtime.block_on(SqliteConnection::connect(&url)).unwrap();
-        Self { runtime, connection }
+        Self {
+            runtime,
+            connection,
+        }
     }
 
     fn run(&mut self, statement: &str) {
         let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
-        self.runtime.block_on(statement.execute(&mut self.connection)).unwrap();
+        self.runtime
+            .block_on(statement.execute(&mut self.connection))
+            .unwrap();
     }
 
     /// The only column of a query.
     fn texts(&mut self, query: &str) -> Vec<String> {
         let query = sqlx::query_scalar(AssertSqlSafe(query.to_owned()));
-        self.runtime.block_on(query.fetch_all(&mut self.connection)).unwrap()
+        self.runtime
+            .block_on(query.fetch_all(&mut self.connection))
+            .unwrap()
     }
 
     /// The journal of the newest intent.
@@ -91,7 +98,10 @@ fn an_intent_is_durable_as_sent_before_its_first_byte() {
             let mut database = Database::open(path.get().expect("the relay runs"));
             let state = database.texts("SELECT state FROM intent ORDER BY id DESC LIMIT 1");
             let bound = database.texts("SELECT identity FROM faucet_binding");
-            found.lock().unwrap().push((database.newest(), state, bound));
+            found
+                .lock()
+                .unwrap()
+                .push((database.newest(), state, bound));
         }
         chain.answer(call)
     };
@@ -101,14 +111,25 @@ fn an_intent_is_durable_as_sent_before_its_first_byte() {
     let (recipient, key) = (user.address, user.key.public_key());
     let drip = format!(r#"{{"identity":"0x77","recipient":"{recipient}","public_key":"{key}"}}"#);
     let fine = stage.fine(&user, 0);
-    for (path, body) in [("/mint-card", MINT.into()), ("/rpc", fine.body()), ("/faucet-drip", drip)]
-    {
+    for (path, body) in [
+        ("/mint-card", MINT.into()),
+        ("/rpc", fine.body()),
+        ("/faucet-drip", drip),
+    ] {
         let answer = stage.post(path, body);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
     }
-    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let texts = |texts: &[&str]| {
+        texts
+            .iter()
+            .map(|text| (*text).to_owned())
+            .collect::<Vec<_>>()
+    };
     let sent = |bound| (texts(&["intended", "sent"]), texts(&["sent"]), texts(bound));
-    assert_eq!(*seen.lock().unwrap(), [sent(&[]), sent(&[]), sent(&["0x77"])]);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [sent(&[]), sent(&[]), sent(&["0x77"])]
+    );
 }
 
 /// A relay whose next operation reads the chain's first block, after its estimate, as `then` says.
@@ -129,16 +150,24 @@ fn between(chain: &Including, then: impl Fn(&Call) -> Vec<Act> + Send + Sync + '
 
 #[test]
 fn a_crash_between_the_commit_and_the_send_settles() {
-    let (chain, latch, once) = (Including::default(), Latch::default(), AtomicBool::new(true));
+    let (chain, latch, once) = (
+        Including::default(),
+        Latch::default(),
+        AtomicBool::new(true),
+    );
     let hold = latch.clone();
     let mut stage = between(&chain, move |call| {
-        let wait = once.swap(false, Ordering::Relaxed).then(|| Act::Hold(hold.clone()));
+        let wait = once
+            .swap(false, Ordering::Relaxed)
+            .then(|| Act::Hold(hold.clone()));
         wait.into_iter().chain(honest(call)).collect()
     });
     let request = post("/mint-card", MINT).with("Idempotency-Key", "k");
     let mut client = stage.client();
     assert!(client.send(request.bytes()));
-    eventually(&stage.edge, "it is durable", |_| database(&stage).newest() == ["intended", "sent"]);
+    eventually(&stage.edge, "it is durable", |_| {
+        database(&stage).newest() == ["intended", "sent"]
+    });
     assert_eq!(chain.count(), 0, "nothing was sent yet");
     stage.edge.signal("KILL");
     stage.edge.wait();
@@ -148,9 +177,16 @@ fn a_crash_between_the_commit_and_the_send_settles() {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(chain.count(), 1, "it was sent once");
     let mut database = database(&stage);
-    assert_eq!(database.newest(), ["intended", "sent", "accepted", "succeeded"]);
+    assert_eq!(
+        database.newest(),
+        ["intended", "sent", "accepted", "succeeded"]
+    );
     let hashes = database.texts("SELECT transaction_hash FROM intent");
-    assert_eq!(hashes, [answer.json()["transaction_hash"].as_str().unwrap()], "as it was signed");
+    assert_eq!(
+        hashes,
+        [answer.json()["transaction_hash"].as_str().unwrap()],
+        "as it was signed"
+    );
 }
 
 #[test]
@@ -161,9 +197,16 @@ fn what_another_chain_would_get_is_journaled_as_not_sent() {
         let user = User::with_key(USER_KEY);
         let (recipient, key) = (user.address, user.key.public_key());
         let body = format!(r#""recipient":"{recipient}","public_key":"{key}""#);
-        post("/faucet-drip", format!(r#"{{"identity":"{identity:#x}",{body}}}"#))
+        post(
+            "/faucet-drip",
+            format!(r#"{{"identity":"{identity:#x}",{body}}}"#),
+        )
     };
-    refused(&stage.ask(&drip(0x77)), "pins_unproven", "the chain started again");
+    refused(
+        &stage.ask(&drip(0x77)),
+        "pins_unproven",
+        "the chain started again",
+    );
     assert_eq!(chain.count(), 0, "nothing was sent");
     let mut database = database(&stage);
     assert_eq!(database.newest(), ["intended", "sent", "rejected"]);
@@ -171,8 +214,14 @@ fn what_another_chain_would_get_is_journaled_as_not_sent() {
         database.texts("SELECT detail FROM intent"),
         ["not sent: the chain was not confirmed"]
     );
-    assert_eq!(database.texts("SELECT identity FROM faucet_binding"), [""; 0], "nothing is bound");
-    eventually(&stage.edge, "the new chain is in force", |_| stage.ask(&drip(0x78)).status == 200);
+    assert_eq!(
+        database.texts("SELECT identity FROM faucet_binding"),
+        [""; 0],
+        "nothing is bound"
+    );
+    eventually(&stage.edge, "the new chain is in force", |_| {
+        stage.ask(&drip(0x78)).status == 200
+    });
 }
 
 #[test]
@@ -217,7 +266,9 @@ fn the_next_operation_starts_before_the_last_one_is_journaled_as_accepted() {
     let mut second = send(OTHER);
     let waiting = "portcullis_relay_signer_queue";
     eventually(&stage.edge, "the second one waits", |metrics| {
-        metrics.iter().any(|(name, value)| name.starts_with(waiting) && *value > 0.0)
+        metrics
+            .iter()
+            .any(|(name, value)| name.starts_with(waiting) && *value > 0.0)
     });
     both.open();
     for client in [&mut first, &mut second] {
@@ -239,12 +290,21 @@ const OUTLASTS: &str = "CREATE FUNCTION outlast() RETURNS trigger LANGUAGE plpgs
 fn an_intent_whose_commit_had_no_answer_is_sent_once() {
     let (chain, database) = (Including::default(), postgres::Database::new());
     let (script, url) = (chain.clone(), database.url());
-    let stage =
-        Stage::with_script(move |call| script.answer(call), &[KEYS[0], ("store.url", &url)]);
+    let stage = Stage::with_script(
+        move |call| script.answer(call),
+        &[KEYS[0], ("store.url", &url)],
+    );
     assert_eq!(stage.ready().status, 200, "the tables are there");
     database.run(OUTLASTS);
-    let error = refused(&stage.post("/mint-card", MINT), "outcome_unknown", "no answer");
-    assert!(error["transaction_hash"].is_string(), "it names what may be sent");
+    let error = refused(
+        &stage.post("/mint-card", MINT),
+        "outcome_unknown",
+        "no answer",
+    );
+    assert!(
+        error["transaction_hash"].is_string(),
+        "it names what may be sent"
+    );
     assert_eq!(chain.count(), 0, "nothing was sent yet");
     database.run("DROP TRIGGER outlasts ON intent");
     eventually(&stage.edge, "it was stored, and is settled", |_| {

@@ -78,7 +78,11 @@ fn bodies_pass_up_to_65536_bytes() {
     let lying = authorised(Request::new("POST", "/mint-card"))
         .with("Content-Type", "application/json")
         .with("Content-Length", "65537");
-    refused(&stage.ask(&lying), "body_too_large", "refused by its head, before a byte came");
+    refused(
+        &stage.ask(&lying),
+        "body_too_large",
+        "refused by its head, before a byte came",
+    );
 }
 
 #[test]
@@ -104,16 +108,40 @@ fn bodies_need_json_type_and_one_length() {
     let json = || post("/mint-card", JUDGED);
     for (what, request, reason) in [
         ("no type", plain(), "unsupported_media_type"),
-        ("text", plain().with("Content-Type", "text/plain"), "unsupported_media_type"),
-        ("a coding", json().with("Content-Encoding", "gzip"), "unsupported_encoding"),
-        ("two framings", json().with("Transfer-Encoding", "chunked"), "conflicting_framing"),
+        (
+            "text",
+            plain().with("Content-Type", "text/plain"),
+            "unsupported_media_type",
+        ),
+        (
+            "a coding",
+            json().with("Content-Encoding", "gzip"),
+            "unsupported_encoding",
+        ),
+        (
+            "two framings",
+            json().with("Transfer-Encoding", "chunked"),
+            "conflicting_framing",
+        ),
         ("no host", json().without("Host"), "invalid_request"),
-        ("a charset", plain().with("Content-Type", "application/json;charset=utf-8"), VERDICT),
-        ("no coding at all", json().with("Content-Encoding", "identity"), VERDICT),
+        (
+            "a charset",
+            plain().with("Content-Type", "application/json;charset=utf-8"),
+            VERDICT,
+        ),
+        (
+            "no coding at all",
+            json().with("Content-Encoding", "identity"),
+            VERDICT,
+        ),
     ] {
         refused(&stage.ask(&request), reason, what);
     }
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
 }
 
 #[test]
@@ -124,7 +152,14 @@ fn idempotency_keys_have_1_to_128_characters() {
         stage.ask(&keys.iter().fold(post("/mint-card", JUDGED), fold))
     };
     let (longest, too_long) = ("k".repeat(128), "k".repeat(129));
-    for keys in [&[""][..], &["two words"], &[&too_long], &["k", "k"], &["k\tk"], &["süß"]] {
+    for keys in [
+        &[""][..],
+        &["two words"],
+        &[&too_long],
+        &["k", "k"],
+        &["k\tk"],
+        &["süß"],
+    ] {
         refused(&keyed(keys), "invalid_request", &format!("{keys:?}"));
     }
     for keys in [&["k"][..], &[&longest], &["!~"]] {
@@ -140,18 +175,34 @@ fn each_authenticated_client_has_its_quota() {
         let answer = stage.ask(&from("192.0.2.1"));
         refused(&answer, VERDICT, "within the quota");
         let stated = answer.header("RateLimit").unwrap_or_default();
-        assert!(stated.starts_with(&format!("\"minute\";r={left};t=")), "{left} left: {stated}");
+        assert!(
+            stated.starts_with(&format!("\"minute\";r={left};t=")),
+            "{left} left: {stated}"
+        );
     }
     for _ in 0..2 {
         let answer = stage.ask(&from("192.0.2.1"));
-        let retry = answer.header("Retry-After").and_then(|value| value.parse::<u32>().ok());
+        let retry = answer
+            .header("Retry-After")
+            .and_then(|value| value.parse::<u32>().ok());
         refused(&answer, "rate_limited", "over the quota");
-        assert!(matches!(retry, Some(1..=60)), "when to come again: {retry:?}");
+        assert!(
+            matches!(retry, Some(1..=60)),
+            "when to come again: {retry:?}"
+        );
     }
     let rpc = stage.ask(&post("/rpc", "[]").with("X-Forwarded-For", "192.0.2.1"));
     rpc_refused(&rpc, "rate_limited", "null", "one quota for all paths");
-    refused(&stage.ask(&from("192.0.2.2")), VERDICT, "another client has a quota of its own");
-    assert_eq!(stage.ask(&Request::new("GET", "/healthz")).status, 200, "liveness has no quota");
+    refused(
+        &stage.ask(&from("192.0.2.2")),
+        VERDICT,
+        "another client has a quota of its own",
+    );
+    assert_eq!(
+        stage.ask(&Request::new("GET", "/healthz")).status,
+        200,
+        "liveness has no quota"
+    );
 }
 
 #[test]
@@ -169,14 +220,31 @@ fn a_stopping_relay_finishes_its_writes() {
     stage.edge.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
     while stage.post("/mint-card", "[]").status != 503 {
-        assert!(Instant::now() < deadline, "a stopping relay still takes requests");
+        assert!(
+            Instant::now() < deadline,
+            "a stopping relay still takes requests"
+        );
     }
-    refused(&stage.post("/mint-card", JUDGED), "draining", "a request after the signal");
-    rpc_refused(&stage.post("/rpc", "[]"), "draining", "null", "the same in JSON-RPC's words");
+    refused(
+        &stage.post("/mint-card", JUDGED),
+        "draining",
+        "a request after the signal",
+    );
+    rpc_refused(
+        &stage.post("/rpc", "[]"),
+        "draining",
+        "null",
+        "the same in JSON-RPC's words",
+    );
     assert!(stage.edge.runs(), "something is in flight");
     latch.open();
     let answer = early.response();
-    assert_eq!(answer.status, 200, "what was in flight is answered: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        200,
+        "what was in flight is answered: {}",
+        answer.text()
+    );
     assert_eq!(stage.edge.wait().code(), Some(0), "a stop is no failure");
     assert_eq!(stage.adds().len(), 0, "nothing was submitted");
 }

@@ -41,12 +41,13 @@ impl Pair {
         };
         let is_away = Arc::new(AtomicBool::new(false));
         let (cut, forward) = (Arc::clone(&is_away), network.forward());
-        let other =
-            Node::start(
-                move |call| {
-                    if cut.load(Ordering::SeqCst) { vec![Act::Close] } else { forward(call) }
-                },
-            );
+        let other = Node::start(move |call| {
+            if cut.load(Ordering::SeqCst) {
+                vec![Act::Close]
+            } else {
+                forward(call)
+            }
+        });
         let (mut stage, database) = (Stage::on(network, first), Database::new());
         stage.edge.signal("KILL");
         stage.edge.wait();
@@ -57,7 +58,15 @@ impl Pair {
         let setup = setup.set("node.url", &url);
         let two = setup.start();
         stage.setup = setup;
-        Self { one, two, reached, accept, is_away, _nodes: (stage, other), _database: database }
+        Self {
+            one,
+            two,
+            reached,
+            accept,
+            is_away,
+            _nodes: (stage, other),
+            _database: database,
+        }
     }
 
     /// Both have proven the pins.
@@ -79,7 +88,8 @@ fn drip(network: &Network, identity: u32, key: Option<&str>) -> Request {
             r#"{{"identity":"{identity:#x}","recipient":"{address}","public_key":"{public}"}}"#
         ),
     );
-    key.into_iter().fold(request, |request, key| request.with("Idempotency-Key", key))
+    key.into_iter()
+        .fold(request, |request, key| request.with("Idempotency-Key", key))
 }
 
 fn begin(edge: &Edge, request: &Request) -> Client {
@@ -94,8 +104,9 @@ fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
     for (round, key) in [(0, Some("joined")), (1, None)] {
         let pair = Pair::start(&network, "1m");
         pair.are_ready();
-        let others: Vec<_> =
-            (1..=6).map(|other| drip(&network, 0x6000 + round * 16 + other, None)).collect();
+        let others: Vec<_> = (1..=6)
+            .map(|other| drip(&network, 0x6000 + round * 16 + other, None))
+            .collect();
         let mut busy: Vec<_> = others.iter().map(|other| begin(&pair.one, other)).collect();
         assert!(pair.reached.wait(), "the account is busy");
         let request = drip(&network, 0x7000 + round, key);
@@ -135,10 +146,18 @@ fn a_refusal_at_one_relay_leaves_the_key_to_the_request_at_the_other() {
     pair.accept.open();
     assert_eq!(busy.response().status, 200);
     let first = waits.response();
-    assert_eq!(first.status, 200, "its key was not released: {}", first.text());
+    assert_eq!(
+        first.status,
+        200,
+        "its key was not released: {}",
+        first.text()
+    );
     let other =
         Client::connect(pair.one.relay()).ask(&drip(&network, 0x7102, Some("refused-elsewhere")));
     refused(&other, "idempotency_conflict", "another body under the key");
     let again = Client::connect(pair.one.relay()).ask(&request);
-    assert_eq!(again.json()["transaction_hash"], first.json()["transaction_hash"]);
+    assert_eq!(
+        again.json()["transaction_hash"],
+        first.json()["transaction_hash"]
+    );
 }

@@ -24,7 +24,10 @@ fn find(stage: &Stage, query: &str) -> Value {
 fn numbers(stage: &Stage, query: &str) -> Vec<i64> {
     let found = find(stage, query);
     let writes = found["writes"].as_array().expect("a list");
-    writes.iter().map(|write| write["id"].as_i64().expect("a number")).collect()
+    writes
+        .iter()
+        .map(|write| write["id"].as_i64().expect("a number"))
+        .collect()
 }
 
 #[test]
@@ -48,15 +51,29 @@ fn journal_searches_filter_and_page() {
     let page = first["writes"].as_array().expect("a list");
     assert_eq!(page.len(), 25, "a page");
     let newest = &page[0];
-    assert_eq!(newest["transaction_hash"], hashes[27].to_string(), "newest first");
-    assert_eq!((&newest["operation"], &newest["nonce"]), (&"invoke".into(), &27.into()));
+    assert_eq!(
+        newest["transaction_hash"],
+        hashes[27].to_string(),
+        "newest first"
+    );
+    assert_eq!(
+        (&newest["operation"], &newest["nonce"]),
+        (&"invoke".into(), &27.into())
+    );
     assert_eq!(newest["signer"], user.address.to_string());
     let rest = find(&stage, &format!("before={}", first["before"]));
-    assert_eq!(rest["writes"].as_array().map(Vec::len), Some(3), "the second page");
+    assert_eq!(
+        rest["writes"].as_array().map(Vec::len),
+        Some(3),
+        "the second page"
+    );
     assert_eq!(rest["before"], Value::Null, "there is no third");
     let oldest = rest["writes"][2]["id"].as_i64().expect("a number");
     let digits = hashes[0].to_string().split_off(2);
-    for hash in [format!("0x{digits}"), format!("0x0{}", digits.to_uppercase())] {
+    for hash in [
+        format!("0x{digits}"),
+        format!("0x0{}", digits.to_uppercase()),
+    ] {
         assert_eq!(numbers(&stage, &format!("hash={hash}")), [oldest], "{hash}");
     }
     assert_eq!(
@@ -66,7 +83,14 @@ fn journal_searches_filter_and_page() {
     );
     assert_eq!(numbers(&stage, &format!("intent={oldest}")), [oldest]);
     assert_eq!(numbers(&stage, "operation=invoke").len(), 25);
-    assert_eq!(numbers(&stage, &format!("operation=invoke&before={}", first["before"])).len(), 3);
+    assert_eq!(
+        numbers(
+            &stage,
+            &format!("operation=invoke&before={}", first["before"])
+        )
+        .len(),
+        3
+    );
     for nothing in [
         "hash=0xdead",
         "subject=0xdead",
@@ -83,9 +107,17 @@ fn journal_searches_filter_and_page() {
         .iter()
         .sum();
     assert_eq!(states, 1, "one intent is in one state");
-    let entries = ask(&stage.edge, &local(&format!("/journal/entries?intent={oldest}"))).json();
-    let kinds: Vec<_> =
-        entries.as_array().into_iter().flatten().filter_map(|it| it["kind"].as_str()).collect();
+    let entries = ask(
+        &stage.edge,
+        &local(&format!("/journal/entries?intent={oldest}")),
+    )
+    .json();
+    let kinds: Vec<_> = entries
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|it| it["kind"].as_str())
+        .collect();
     assert_eq!(kinds.get(..2), Some(&["intended", "sent"][..]), "{entries}");
     for text in [find(&stage, "").to_string(), entries.to_string()] {
         assert!(!text.contains("signature"), "a signature is shown: {text}");
@@ -117,7 +149,10 @@ fn refusals_are_found_apart_from_what_was_written() {
 fn an_invalid_query_is_explained() {
     let stage = Stage::scripted();
     for (query, part) in [
-        ("q=1", "the parameters are intent, hash, subject, state, operation, before"),
+        (
+            "q=1",
+            "the parameters are intent, hash, subject, state, operation, before",
+        ),
         ("hash=12", "hash is 0x"),
         ("hash=0xg", "hash is 0x"),
         ("subject=%3Cb%3E", "subject is 0x"),
@@ -136,11 +171,17 @@ fn an_invalid_query_is_explained() {
     ] {
         let answer = ask(&stage.edge, &local(&format!("/journal?{query}")));
         assert_eq!(answer.status, 400, "{query}");
-        let message = answer.json()["message"].as_str().unwrap_or_default().to_owned();
+        let message = answer.json()["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         assert!(message.starts_with(part), "{query}: {message}");
     }
     assert_eq!(ask(&stage.edge, &local("/journal/entries")).status, 400);
-    assert_eq!(ask(&stage.edge, &local("/journal/entries?id=1")).status, 400);
+    assert_eq!(
+        ask(&stage.edge, &local("/journal/entries?id=1")).status,
+        400
+    );
     assert_eq!(ask(&stage.edge, &local("/journal/")).status, 404);
     assert_eq!(ask(&stage.edge, &local("/journalx?intent=1")).status, 404);
 }

@@ -52,7 +52,11 @@ fn places(memory: &[Mapping], secret: &[u8]) -> Vec<String> {
 fn forms(text: &str) -> [(&'static str, Vec<u8>); 3] {
     let key = Felt::parse(text).expect("a felt").to_bytes_be();
     let reversed = key.iter().rev().copied().collect();
-    [("big-endian", key.to_vec()), ("little-endian", reversed), ("text", text.into())]
+    [
+        ("big-endian", key.to_vec()),
+        ("little-endian", reversed),
+        ("text", text.into()),
+    ]
 }
 
 #[test]
@@ -60,7 +64,11 @@ fn keys_are_in_their_locked_page_alone() {
     let (network, stage, user) = (devnet::network(), Stage::on_devnet(), devnet::funded());
     let (address, key) = (user.address, user.key.public_key());
     let drip = format!(r#"{{"identity":"0x5ca4","recipient":"{address}","public_key":"{key}"}}"#);
-    assert_eq!(stage.post("/faucet-drip", drip).status, 200, "a key was used");
+    assert_eq!(
+        stage.post("/faucet-drip", drip).status,
+        200,
+        "a key was used"
+    );
     let memory = memory(stage.edge.process());
     for role in ["owner", "verifier", "faucet"] {
         let text = fs::read_to_string(network.file(&format!("{role}.key"))).expect("a key");
@@ -109,7 +117,10 @@ fn no_freed_memory_holds_a_bearer_token() {
         post("/faucet-drip", TOKEN.repeat(200)),
         Request::new("GET", "/readyz").with("Cookie", &format!("session={TOKEN}")),
     ];
-    for (setup, pair) in [(plain.clone(), None), (secured(plain, "relay", &folder), Some(&pair))] {
+    for (setup, pair) in [
+        (plain.clone(), None),
+        (secured(plain, "relay", &folder), Some(&pair)),
+    ] {
         let edge = setup.start();
         let ask_each = || {
             for request in &requests {

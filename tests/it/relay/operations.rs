@@ -35,7 +35,10 @@ fn operations() -> Vec<(&'static str, Body)> {
     let account = || felt("account", &address);
     let identity = || felt("identity", "0x1d");
     vec![
-        ("/register", vec![identity(), account(), felt("public_key", &key)]),
+        (
+            "/register",
+            vec![identity(), account(), felt("public_key", &key)],
+        ),
         (
             "/verification-attest",
             vec![
@@ -46,8 +49,17 @@ fn operations() -> Vec<(&'static str, Body)> {
                 ("expires_at", json!("2100-01-31T12:00:00Z"), Kind::Time),
             ],
         ),
-        ("/verification-revoke", vec![account(), ("reason", json!("withdrawn"), Kind::Text)]),
-        ("/mint-card", vec![felt("recipient", &address), ("card_id", json!("7"), Kind::Number)]),
+        (
+            "/verification-revoke",
+            vec![account(), ("reason", json!("withdrawn"), Kind::Text)],
+        ),
+        (
+            "/mint-card",
+            vec![
+                felt("recipient", &address),
+                ("card_id", json!("7"), Kind::Number),
+            ],
+        ),
         (
             "/submit-usership",
             vec![
@@ -57,10 +69,21 @@ fn operations() -> Vec<(&'static str, Body)> {
                 felt("evidence", "0xe"),
             ],
         ),
-        ("/faucet-drip", vec![identity(), felt("recipient", &address), felt("public_key", &key)]),
+        (
+            "/faucet-drip",
+            vec![
+                identity(),
+                felt("recipient", &address),
+                felt("public_key", &key),
+            ],
+        ),
         (
             "/recovery-propose",
-            vec![identity(), felt("new_account", &address), felt("new_public_key", &key)],
+            vec![
+                identity(),
+                felt("new_account", &address),
+                felt("new_public_key", &key),
+            ],
         ),
         ("/recovery-execute", vec![identity()]),
         ("/recovery-cancel", vec![identity()]),
@@ -80,13 +103,31 @@ fn text(body: &Body, instead: Option<(&str, &str)>) -> String {
 fn misfits(kind: Kind) -> Vec<String> {
     let common = ["null", "true", "{}", "[]", "1.5", "-1", r#""""#, r#"" ""#];
     let own: &[&str] = match kind {
-        Kind::Felt => {
-            &["1", r#""1""#, r#""0x""#, r#""0X1""#, r#""0x0x1""#, r#""0xg""#, r#""0x1 ""#]
-        }
-        Kind::Number => &["7", r#""07""#, r#""-1""#, r#""1e3""#, r#""0x""#, r#""7 ""#, r#""+7""#],
+        Kind::Felt => &[
+            "1",
+            r#""1""#,
+            r#""0x""#,
+            r#""0X1""#,
+            r#""0x0x1""#,
+            r#""0xg""#,
+            r#""0x1 ""#,
+        ],
+        Kind::Number => &[
+            "7", r#""07""#, r#""-1""#, r#""1e3""#, r#""0x""#, r#""7 ""#, r#""+7""#,
+        ],
         Kind::Integer => &[r#""1""#, "1e2", "1.0", "18446744073709551616"],
-        Kind::Text => &["1", r#""32 characters are one too many.!""#, r#""süß""#, r#""a\nb""#],
-        Kind::Time => &["4102444800", r#""2100-01-31""#, r#""2100-02-30T00:00:00Z""#, r#""soon""#],
+        Kind::Text => &[
+            "1",
+            r#""32 characters are one too many.!""#,
+            r#""süß""#,
+            r#""a\nb""#,
+        ],
+        Kind::Time => &[
+            "4102444800",
+            r#""2100-01-31""#,
+            r#""2100-02-30T00:00:00Z""#,
+            r#""soon""#,
+        ],
     };
     let mut texts: Vec<_> = own.iter().map(|text| (*text).to_owned()).collect();
     // a space is valid in a text
@@ -98,8 +139,12 @@ fn misfits(kind: Kind) -> Vec<String> {
     );
     match kind {
         Kind::Felt => texts.extend(
-            [PRIME, &format!("0x{}", "f".repeat(64)), &format!("0x{:0>65}", 1)]
-                .map(|text| format!("\"{text}\"")),
+            [
+                PRIME,
+                &format!("0x{}", "f".repeat(64)),
+                &format!("0x{:0>65}", 1),
+            ]
+            .map(|text| format!("\"{text}\"")),
         ),
         Kind::Number => texts.push(format!("\"1{}\"", "0".repeat(78))),
         _ => {}
@@ -123,22 +168,44 @@ fn a_body_has_exactly_its_members_each_once() {
             let mut rest = body.clone();
             rest.remove(at);
             bad.push((format!("no {name}"), text(&rest, None)));
-            bad.push((format!("{name} twice"), format!(r#"{{{inner},"{name}":{value}}}"#)));
+            bad.push((
+                format!("{name} twice"),
+                format!(r#"{{{inner},"{name}":{value}}}"#),
+            ));
             let escaped = format!(r"\u{:04x}{}", u32::from(name.as_bytes()[0]), &name[1..]);
             let twice = format!(r#"{{{inner},"{escaped}":{value}}}"#);
             bad.push((format!("{name} twice, once behind an escape"), twice));
-            let capital =
-                whole.replacen(&format!("\"{name}\""), &format!("\"{}\"", name.to_uppercase()), 1);
+            let capital = whole.replacen(
+                &format!("\"{name}\""),
+                &format!("\"{}\"", name.to_uppercase()),
+                1,
+            );
             bad.push((format!("{name} in capitals"), capital));
         }
         for (what, body) in bad {
-            refused(&stage.post(path, body), "invalid_request", &format!("{path}: {what}"));
+            refused(
+                &stage.post(path, body),
+                "invalid_request",
+                &format!("{path}: {what}"),
+            );
         }
         refused(&stage.post(path, format!("[{whole}]")), "batch", path);
-        refused(&stage.post(path, &whole[..whole.len() - 1]), "parse_error", path);
-        refused(&stage.post(path, format!("{whole}{whole}")), "parse_error", path);
+        refused(
+            &stage.post(path, &whole[..whole.len() - 1]),
+            "parse_error",
+            path,
+        );
+        refused(
+            &stage.post(path, format!("{whole}{whole}")),
+            "parse_error",
+            path,
+        );
     });
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
 }
 
 #[test]
@@ -148,17 +215,29 @@ fn mistyped_members_are_invalid() {
         for (name, _, kind) in &body {
             for misfit in misfits(*kind) {
                 let answer = stage.post(path, text(&body, Some((name, &misfit))));
-                refused(&answer, "invalid_request", &format!("{path}: {name} is {misfit}"));
+                refused(
+                    &answer,
+                    "invalid_request",
+                    &format!("{path}: {name} is {misfit}"),
+                );
             }
         }
     });
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
 }
 
 #[test]
 fn forbidden_bodies_have_their_own_reasons() {
     let stage = Stage::scripted();
-    let off_curve = (1_u64..).map(Felt::from).find(|key| !is_public_key(*key)).unwrap().to_string();
+    let off_curve = (1_u64..)
+        .map(Felt::from)
+        .find(|key| !is_public_key(*key))
+        .unwrap()
+        .to_string();
     let no_address = format!("\"0x7{}00\"", "f".repeat(60));
     let (zero, other, off_curve) = ("\"0x0\"", "\"0x1\"", format!("\"{off_curve}\""));
     let mismatch = "address_mismatch";
@@ -173,14 +252,34 @@ fn forbidden_bodies_have_their_own_reasons() {
         ("/register", "public_key", &off_curve, "public_key_invalid"),
         ("/verification-attest", "account", zero, argument),
         ("/verification-attest", "attestation_id", zero, argument),
-        ("/verification-attest", "assurance_type", "\"age_over_21\"", assurance),
-        ("/verification-attest", "assurance_type", "\"AGE_OVER_18\"", assurance),
+        (
+            "/verification-attest",
+            "assurance_type",
+            "\"age_over_21\"",
+            assurance,
+        ),
+        (
+            "/verification-attest",
+            "assurance_type",
+            "\"AGE_OVER_18\"",
+            assurance,
+        ),
         ("/verification-attest", "assurance_level", "0", assurance),
         ("/verification-attest", "assurance_level", "4", assurance),
         ("/verification-attest", "assurance_level", "256", assurance),
         ("/verification-attest", "assurance_level", "257", assurance),
-        ("/verification-attest", "expires_at", "\"2020-01-31T12:00:00Z\"", argument),
-        ("/verification-attest", "expires_at", "\"1969-12-31T23:59:59Z\"", argument),
+        (
+            "/verification-attest",
+            "expires_at",
+            "\"2020-01-31T12:00:00Z\"",
+            argument,
+        ),
+        (
+            "/verification-attest",
+            "expires_at",
+            "\"1969-12-31T23:59:59Z\"",
+            argument,
+        ),
         ("/verification-revoke", "account", zero, argument),
         ("/mint-card", "recipient", zero, argument),
         ("/mint-card", "recipient", &no_address, argument),
@@ -190,12 +289,22 @@ fn forbidden_bodies_have_their_own_reasons() {
         ("/submit-usership", "units", "\"0\"", argument),
         ("/submit-usership", "epoch", "0", "epoch_out_of_range"),
         ("/submit-usership", "epoch", "1000001", "epoch_out_of_range"),
-        ("/submit-usership", "epoch", "18446744073709551615", "epoch_out_of_range"),
+        (
+            "/submit-usership",
+            "epoch",
+            "18446744073709551615",
+            "epoch_out_of_range",
+        ),
         ("/faucet-drip", "recipient", other, mismatch),
         ("/faucet-drip", "public_key", zero, "public_key_invalid"),
         ("/faucet-drip", "identity", zero, argument),
         ("/recovery-propose", "new_account", other, mismatch),
-        ("/recovery-propose", "new_public_key", &off_curve, "public_key_invalid"),
+        (
+            "/recovery-propose",
+            "new_public_key",
+            &off_curve,
+            "public_key_invalid",
+        ),
         ("/recovery-execute", "identity", zero, argument),
         ("/recovery-cancel", "identity", zero, argument),
     ];
@@ -205,7 +314,11 @@ fn forbidden_bodies_have_their_own_reasons() {
         let answer = stage.post(path, text(body, Some((member, value))));
         refused(&answer, reason, &format!("{path}: {member} is {value}"));
     });
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
 }
 
 /// The scripted chain before permanent V2 was activated.
@@ -228,14 +341,30 @@ fn v2_activation_needs_the_exact_phrase() {
         r#"{"confirm":"ACTIVATE PERMANENT V2 VERIFICATION "}"#,
         r#"{"confirm":"ACTIVATE PERMANENT V2 VERIFICATION\u0000"}"#,
     ] {
-        refused(&stage.post("/require-v2", body), "confirmation_required", body);
+        refused(
+            &stage.post("/require-v2", body),
+            "confirmation_required",
+            body,
+        );
     }
-    for body in [r#"{"confirm":true}"#, r#"{"confirm":null}"#, r#"{"confirmed":"yes"}"#] {
+    for body in [
+        r#"{"confirm":true}"#,
+        r#"{"confirm":null}"#,
+        r#"{"confirmed":"yes"}"#,
+    ] {
         refused(&stage.post("/require-v2", body), "invalid_request", body);
     }
-    assert_eq!(stage.adds().len(), 0, "nothing of what was refused reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        0,
+        "nothing of what was refused reaches the node"
+    );
     let other = stage.post("/recovery-execute", r#"{"identity":"0x1d"}"#);
-    refused(&other, "pins_unproven", "nothing else is written before V2 is activated");
+    refused(
+        &other,
+        "pins_unproven",
+        "nothing else is written before V2 is activated",
+    );
 }
 
 #[test]

@@ -32,7 +32,11 @@ const MINT: &str = r#"{"recipient":"0x9","card_id":"7"}"#;
 
 const FAULTS: [(&str, Fault, &str); 7] = [
     ("silence", |_| vec![Act::Hang], "upstream_timeout"),
-    ("a connection that ends", |_| vec![Act::Close], "upstream_unreachable"),
+    (
+        "a connection that ends",
+        |_| vec![Act::Close],
+        "upstream_unreachable",
+    ),
     ("half an answer", half, "upstream_invalid"),
     ("a redirect", redirect, "upstream_redirect"),
     ("an error status", failure, "upstream_status"),
@@ -46,11 +50,19 @@ fn half(call: &Call) -> Vec<Act> {
 }
 
 fn redirect(_: &Call) -> Vec<Act> {
-    send(http("302 Found", &["Location: http://127.0.0.1:1/", "Content-Length: 0"], ""))
+    send(http(
+        "302 Found",
+        &["Location: http://127.0.0.1:1/", "Content-Length: 0"],
+        "",
+    ))
 }
 
 fn failure(_: &Call) -> Vec<Act> {
-    send(sized("500 Internal Server Error", &["Content-Type: text/plain"], SECRET))
+    send(sized(
+        "500 Internal Server Error",
+        &["Content-Type: text/plain"],
+        SECRET,
+    ))
 }
 
 fn garbage(_: &Call) -> Vec<Act> {
@@ -64,7 +76,11 @@ fn flood(call: &Call) -> Vec<Act> {
 /// A chain on which every account is verified, so that a card can be minted.
 fn verified(call: &Call) -> Vec<Act> {
     let is_the_view = method(call) == "starknet_call" && is_view(call, "is_verified");
-    if is_the_view { result(call, "[\"0x1\"]") } else { honest(call) }
+    if is_the_view {
+        result(call, "[\"0x1\"]")
+    } else {
+        honest(call)
+    }
 }
 
 #[test]
@@ -73,10 +89,18 @@ fn node_errors_before_sending_have_their_reasons() {
         let fails = Arc::new(AtomicBool::new(false));
         let now = Arc::clone(&fails);
         let script = move |call: &Call| {
-            if now.load(Ordering::Relaxed) { fault(call) } else { verified(call) }
+            if now.load(Ordering::Relaxed) {
+                fault(call)
+            } else {
+                verified(call)
+            }
         };
         let stage = Stage::with_script(script, &KEYS);
-        assert_eq!(stage.ready().status, 200, "{what}: the pins are proven before");
+        assert_eq!(
+            stage.ready().status,
+            200,
+            "{what}: the pins are proven before"
+        );
         fails.store(true, Ordering::Relaxed);
         let fine = stage.fine(&User::with_key(USER_KEY), 0);
         rpc_refused(&stage.post("/rpc", fine.body()), reason, ID, what);
@@ -91,7 +115,11 @@ fn an_operation_whose_reads_fail_is_not_begun() {
         _ => verified(call),
     };
     let stage = Stage::with_script(script, &KEYS);
-    refused(&stage.post("/mint-card", MINT), "upstream_status", "no nonce");
+    refused(
+        &stage.post("/mint-card", MINT),
+        "upstream_status",
+        "no nonce",
+    );
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
 }
 
@@ -119,7 +147,11 @@ fn an_unanswered_transaction_is_not_sent_twice() {
             assert_eq!(stated["transaction_hash"], fine.hash.to_string(), "{why}");
         }
         landed.store(true, Ordering::Relaxed);
-        submitted(&stage.post("/rpc", fine.body()), fine.hash, "the chain has it after all");
+        submitted(
+            &stage.post("/rpc", fine.body()),
+            fine.hash,
+            "the chain has it after all",
+        );
         assert_eq!(stage.adds().len(), 1, "{what}: it was sent once");
     });
 }
@@ -131,14 +163,21 @@ fn an_unanswered_operation_is_not_repeated() {
         let (stage, landed) = (unclear(fault, Arc::clone(&landed)), landed);
         let first = refused(&stage.post("/mint-card", MINT), "outcome_unknown", what);
         let again = refused(&stage.post("/mint-card", MINT), "outcome_unknown", what);
-        assert_eq!(first["transaction_hash"], again["transaction_hash"], "{what}: one transaction");
+        assert_eq!(
+            first["transaction_hash"], again["transaction_hash"],
+            "{what}: one transaction"
+        );
         let hash = first["transaction_hash"].as_str().unwrap();
         assert!(Felt::parse(hash).is_some(), "{what}: {hash} is its hash");
         landed.store(true, Ordering::Relaxed);
         let answer = stage.post("/mint-card", MINT);
         common(&answer, what);
         assert_eq!(answer.status, 200, "{what}: {}", answer.text());
-        assert_eq!(answer.json()["transaction_hash"], hash, "{what}: the chain has it after all");
+        assert_eq!(
+            answer.json()["transaction_hash"],
+            hash,
+            "{what}: the chain has it after all"
+        );
         assert_eq!(stage.adds().len(), 1, "{what}: it was sent once");
     });
 }
@@ -165,14 +204,22 @@ fn a_rejected_transaction_can_be_sent_again() {
         ],
         |(code, reason)| {
             let script = move |call: &Call| {
-                if is_add(call) { chain::error(call, code) } else { honest(call) }
+                if is_add(call) {
+                    chain::error(call, code)
+                } else {
+                    honest(call)
+                }
             };
             let stage = Stage::with_script(script, &KEYS);
             let fine = stage.fine(&User::with_key(USER_KEY), 0);
             for sent in [1, 2] {
                 let answer = stage.post("/rpc", fine.body());
                 rpc_refused(&answer, reason, ID, &format!("code {code}"));
-                assert_eq!(stage.adds().len(), sent, "code {code}: no other call to the node");
+                assert_eq!(
+                    stage.adds().len(),
+                    sent,
+                    "code {code}: no other call to the node"
+                );
             }
         },
     );
@@ -180,19 +227,22 @@ fn a_rejected_transaction_can_be_sent_again() {
 
 #[test]
 fn an_error_of_devnet_itself_is_definite_only_there() {
-    each([(true, "rejected", 2), (false, "outcome_unknown", 1)], |(is_devnet, reason, sent)| {
-        let script = move |call: &Call| match method(call).as_str() {
-            _ if is_add(call) => chain::error(call, -1),
-            "devnet_getConfig" if is_devnet => result(call, "{}"),
-            _ => honest(call),
-        };
-        let stage = Stage::with_script(script, &KEYS);
-        let fine = stage.fine(&User::with_key(USER_KEY), 0);
-        for time in ["the first time", "again"] {
-            rpc_refused(&stage.post("/rpc", fine.body()), reason, ID, time);
-        }
-        assert_eq!(stage.adds().len(), sent, "{reason}");
-    });
+    each(
+        [(true, "rejected", 2), (false, "outcome_unknown", 1)],
+        |(is_devnet, reason, sent)| {
+            let script = move |call: &Call| match method(call).as_str() {
+                _ if is_add(call) => chain::error(call, -1),
+                "devnet_getConfig" if is_devnet => result(call, "{}"),
+                _ => honest(call),
+            };
+            let stage = Stage::with_script(script, &KEYS);
+            let fine = stage.fine(&User::with_key(USER_KEY), 0);
+            for time in ["the first time", "again"] {
+                rpc_refused(&stage.post("/rpc", fine.body()), reason, ID, time);
+            }
+            assert_eq!(stage.adds().len(), sent, "{reason}");
+        },
+    );
 }
 
 /// A chain that accepts a submission under the hash that the test sets.
@@ -204,14 +254,25 @@ fn taking(latch: Option<Latch>) -> (Stage, Arc<Mutex<Felt>>) {
             return honest(call);
         }
         let wait = latch.clone().map(Act::Hold);
-        wait.into_iter().chain(took(call, *known.lock().unwrap())).collect()
+        wait.into_iter()
+            .chain(took(call, *known.lock().unwrap()))
+            .collect()
     };
-    (Stage::with_script(script, &[("relay.pins_max_age", "\"1m\"")]), hash)
+    (
+        Stage::with_script(script, &[("relay.pins_max_age", "\"1m\"")]),
+        hash,
+    )
 }
 
 #[test]
 fn a_duplicate_at_the_node_counts_as_accepted() {
-    let script = |call: &Call| if is_add(call) { chain::error(call, 59) } else { honest(call) };
+    let script = |call: &Call| {
+        if is_add(call) {
+            chain::error(call, 59)
+        } else {
+            honest(call)
+        }
+    };
     let stage = Stage::with_script(script, &KEYS);
     let fine = stage.fine(&User::with_key(USER_KEY), 0);
     stage.assert_passes(&fine);
@@ -248,6 +309,11 @@ fn a_reused_nonce_is_a_conflict() {
     *hash.lock().unwrap() = fine.hash;
     submitted(&stage.post("/rpc", fine.body()), fine.hash, "the first");
     let other = user.invoke(&[call(stage.pin("staking"), "withdraw", &[])], 0);
-    rpc_refused(&stage.post("/rpc", other.body()), "nonce_conflict", ID, "the second");
+    rpc_refused(
+        &stage.post("/rpc", other.body()),
+        "nonce_conflict",
+        ID,
+        "the second",
+    );
     assert_eq!(stage.adds().len(), 1, "the node gets the first only");
 }

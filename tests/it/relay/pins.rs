@@ -31,19 +31,31 @@ fn pins(answer: &Response, why: &str) -> BTreeMap<String, (bool, String)> {
     let rows = body["pins"].as_array().unwrap();
     let pins: BTreeMap<_, _> = rows
         .iter()
-        .map(|pin| (text(&pin["pin"]), (pin["ok"].as_bool().unwrap(), text(&pin["actual"]))))
+        .map(|pin| {
+            (
+                text(&pin["pin"]),
+                (pin["ok"].as_bool().unwrap(), text(&pin["actual"])),
+            )
+        })
         .collect();
     assert_eq!(pins.len(), rows.len(), "{why}: a pin is there once: {body}");
     let all = pins.values().all(|(ok, _)| *ok);
     assert_eq!(body["ready"], all, "{why}: ready is what all pins are");
-    assert_eq!(answer.status, if all { 200 } else { 503 }, "{why}: the status says the same");
+    assert_eq!(
+        answer.status,
+        if all { 200 } else { 503 },
+        "{why}: the status says the same"
+    );
     pins
 }
 
 /// The names of the failing pins.
 fn failing(answer: &Response, why: &str) -> Vec<String> {
     let pins = pins(answer, why);
-    pins.into_iter().filter(|(_, (ok, _))| !ok).map(|(name, _)| name).collect()
+    pins.into_iter()
+        .filter(|(_, (ok, _))| !ok)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 #[test]
@@ -52,14 +64,28 @@ fn every_pin_of_a_correct_chain_matches() {
     let answer = stage.ready();
     let pins = pins(&answer, "a good chain");
     assert_eq!(answer.status, 200, "{}", answer.text());
-    for name in ["chain_id", "account_class", "registry_owner", "card_minter", "bridge_token", KEYS]
-    {
-        assert!(pins.contains_key(name), "{name} is one of {:?}", pins.keys());
+    for name in [
+        "chain_id",
+        "account_class",
+        "registry_owner",
+        "card_minter",
+        "bridge_token",
+        KEYS,
+    ] {
+        assert!(
+            pins.contains_key(name),
+            "{name} is one of {:?}",
+            pins.keys()
+        );
     }
     let head = authorised(Request::new("HEAD", "/readyz"));
     let mut client = stage.client();
     client.send(head.bytes());
-    assert_eq!(client.response_to_head().status, 200, "the same without a body");
+    assert_eq!(
+        client.response_to_head().status,
+        200,
+        "the same without a body"
+    );
 }
 
 #[test]
@@ -69,14 +95,27 @@ fn without_a_node_nothing_is_written() {
     let ask = |request: &Request| Client::connect(edge.relay()).ask(request);
     let found = pins(&ask(&authorised(Request::new("GET", "/readyz"))), "no node");
     for (name, (ok, actual)) in found {
-        let expected = if name == KEYS { (true, "different") } else { (false, "unreadable") };
+        let expected = if name == KEYS {
+            (true, "different")
+        } else {
+            (false, "unreadable")
+        };
         assert_eq!((ok, actual.as_str()), expected, "{name}");
     }
-    refused(&ask(&post("/recovery-execute", EXECUTE)), "pins_unproven", "an operation");
+    refused(
+        &ask(&post("/recovery-execute", EXECUTE)),
+        "pins_unproven",
+        "an operation",
+    );
     let user = User::with_key(USER_KEY);
     let call = crate::support::relay::user::call(felt("0x201"), "withdraw", &[]);
     let body = user.invoke(&[call], 0).body();
-    rpc_refused(&ask(&post("/rpc", body)), "pins_unproven", ID, "a transaction");
+    rpc_refused(
+        &ask(&post("/rpc", body)),
+        "pins_unproven",
+        ID,
+        "a transaction",
+    );
 }
 
 #[test]
@@ -86,24 +125,40 @@ fn a_configured_mismatch_fails_its_pin_only() {
         ("relay.pins.card_class", "\"0x666\"", "card_class"),
         ("relay.pins.token_class", "\"0x666\"", "token_class"),
         ("relay.pins.l1_bridge", "\"0x666\"", "bridge_l1_contract"),
-        ("relay.pins.minimum_balance", "\"1001 STRK\"", "owner_balance verifier_balance"),
+        (
+            "relay.pins.minimum_balance",
+            "\"1001 STRK\"",
+            "owner_balance verifier_balance",
+        ),
     ] {
         let stage = Stage::scripted_with(&[(key, value)]);
         let found = failing(&stage.ready(), key);
         assert_eq!(found.join(" "), pin, "{key} = {value}");
-        refused(&stage.post("/recovery-execute", EXECUTE), "pins_unproven", key);
+        refused(
+            &stage.post("/recovery-execute", EXECUTE),
+            "pins_unproven",
+            key,
+        );
         assert_eq!(stage.adds().len(), 0, "{key}: nothing is written");
     }
 }
 
 /// A contract and a view with a wrong result, and the pins that detect it.
 const WRONG: [(&str, &str, &str); 21] = [
-    ("0x200", "verification_v2_required", "verification_v2_required"),
+    (
+        "0x200",
+        "verification_v2_required",
+        "verification_v2_required",
+    ),
     ("0x200", "account_class_hash", "account_class"),
     ("0x200", "owner", "registry_owner"),
     ("0x200", "verifier", "registry_verifier"),
     ("0x200", "wiring", "registry_wiring"),
-    ("0x200", "is_authorised_verifier", "owner_is_not_a_verifier verifier_authorised"),
+    (
+        "0x200",
+        "is_authorised_verifier",
+        "owner_is_not_a_verifier verifier_authorised",
+    ),
     ("0x202", "owner", "card_owner"),
     ("0x202", "minter", "card_minter"),
     ("0x202", "registry", "card_registry"),
@@ -130,14 +185,22 @@ fn a_contract_mismatch_fails_its_pin_only() {
         let request = &call.json()["params"]["request"];
         let is_it = request["contract_address"] == contract
             && request["entry_point_selector"] == selector(view).to_string();
-        if is_it { result(call, "[\"0x666\"]") } else { honest(call) }
+        if is_it {
+            result(call, "[\"0x666\"]")
+        } else {
+            honest(call)
+        }
     };
     let stage = Stage::with_script(script, &[("relay.pins_max_age", "\"100ms\"")]);
     for (contract, view, expected) in WRONG {
         *wrong.lock().unwrap() = (contract, view);
         let why = format!("{view} of {contract}");
         wait_for(&stage, expected, &why);
-        refused(&stage.post("/recovery-execute", EXECUTE), "pins_unproven", &why);
+        refused(
+            &stage.post("/recovery-execute", EXECUTE),
+            "pins_unproven",
+            &why,
+        );
     }
     *wrong.lock().unwrap() = ("", "");
     wait_for(&stage, "", "everything is right again");
@@ -152,7 +215,10 @@ fn wait_for(stage: &Stage, expected: &str, why: &str) {
         if found == expected {
             return;
         }
-        assert!(Instant::now() < deadline, "{why}: {expected:?} expected, {found:?} fails");
+        assert!(
+            Instant::now() < deadline,
+            "{why}: {expected:?} expected, {found:?} fails"
+        );
     }
 }
 
@@ -164,7 +230,11 @@ fn a_node_of_another_version_gets_no_writes() {
     };
     let stage = Stage::with_script(script, &[]);
     assert_eq!(failing(&stage.ready(), "0.9"), ["spec_version"]);
-    refused(&stage.post("/recovery-execute", EXECUTE), "pins_unproven", "0.9");
+    refused(
+        &stage.post("/recovery-execute", EXECUTE),
+        "pins_unproven",
+        "0.9",
+    );
 }
 
 #[test]
@@ -181,7 +251,11 @@ fn a_restart_during_a_proof_voids_it() {
     let stage = Stage::with_script(script, &[]);
     let answer = stage.ready();
     assert_eq!(answer.status, 503, "{}", answer.text());
-    refused(&stage.post("/recovery-execute", EXECUTE), "pins_unproven", "two lives");
+    refused(
+        &stage.post("/recovery-execute", EXECUTE),
+        "pins_unproven",
+        "two lives",
+    );
 }
 
 #[test]
@@ -202,12 +276,19 @@ fn one_proof_serves_many_requests() {
     let hash = Arc::new(Mutex::new(user.address));
     let known = Arc::clone(&hash);
     let script = move |call: &Call| {
-        if is_add(call) { took(call, *known.lock().unwrap()) } else { honest(call) }
+        if is_add(call) {
+            took(call, *known.lock().unwrap())
+        } else {
+            honest(call)
+        }
     };
     let stage = Stage::with_script(script, &[("relay.pins_max_age", "\"1m\"")]);
     let proofs = || {
         let calls = stage.node.calls();
-        calls.iter().filter(|call| method(call) == "starknet_specVersion").count()
+        calls
+            .iter()
+            .filter(|call| method(call) == "starknet_specVersion")
+            .count()
     };
     for _ in 0..5 {
         assert_eq!(stage.ready().status, 200, "ready");
@@ -239,6 +320,9 @@ fn concurrent_readiness_checks_share_one_proof() {
         assert_eq!(client.response().status, 200, "ready");
     }
     let calls = stage.node.calls();
-    let proofs = calls.iter().filter(|call| method(call) == "starknet_specVersion").count();
+    let proofs = calls
+        .iter()
+        .filter(|call| method(call) == "starknet_specVersion")
+        .count();
     assert_eq!(proofs, 1, "eight requests, one proof");
 }

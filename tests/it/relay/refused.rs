@@ -25,11 +25,21 @@ fn a_failed_estimate_is_no_revert() {
         _ => honest(call),
     };
     let stage = Stage::with_script(script, &KEYS);
-    let refusal = refused(&stage.post("/mint-card", MINT), "refused_by_chain", "the estimate");
-    assert!(refusal["transaction_hash"].is_null(), "nothing was submitted");
+    let refusal = refused(
+        &stage.post("/mint-card", MINT),
+        "refused_by_chain",
+        "the estimate",
+    );
+    assert!(
+        refusal["transaction_hash"].is_null(),
+        "nothing was submitted"
+    );
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
     let found = ask(&stage.edge, &local("/journal?state=refused")).json();
-    assert!(found["writes"].to_string().contains("refused_by_chain"), "{found}");
+    assert!(
+        found["writes"].to_string().contains("refused_by_chain"),
+        "{found}"
+    );
 }
 
 #[test]
@@ -46,10 +56,23 @@ fn without_its_contracts_a_chain_is_unproven() {
     let stage = Stage::with_script(script, &KEYS);
     assert_eq!(stage.ready().status, 200, "the proof is valid for a minute");
     gone.store(true, Ordering::Relaxed);
-    refused(&stage.post("/mint-card", MINT), "pins_unproven", "an operation");
-    refused(&stage.post("/require-v2", "{}"), "pins_unproven", "without confirmation");
+    refused(
+        &stage.post("/mint-card", MINT),
+        "pins_unproven",
+        "an operation",
+    );
+    refused(
+        &stage.post("/require-v2", "{}"),
+        "pins_unproven",
+        "without confirmation",
+    );
     let fine = stage.fine(&User::with_key(USER_KEY), 0);
-    rpc_refused(&stage.post("/rpc", fine.body()), "pins_unproven", ID, "a transaction");
+    rpc_refused(
+        &stage.post("/rpc", fine.body()),
+        "pins_unproven",
+        ID,
+        "a transaction",
+    );
     let ready = stage.ready();
     assert_eq!(ready.status, 503, "{}", ready.text());
     assert!(ready.header("Retry-After").is_some(), "when to ask again");
@@ -86,7 +109,12 @@ fn an_empty_faucet_pays_and_reserves_nothing() {
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
     strk.store(1_000, Ordering::Relaxed);
     let answer = stage.post("/faucet-drip", drip(2));
-    assert_eq!(answer.status, 200, "no binding, no cooldown: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        200,
+        "no binding, no cooldown: {}",
+        answer.text()
+    );
 }
 
 #[test]
@@ -94,17 +122,30 @@ fn the_pin_of_a_faucet_requires_one_drip() {
     let strk = Arc::new(AtomicU64::new(19));
     let folder = crate::support::folder::Folder::new();
     let file = format!("\"{}\"", folder.secret("faucet.key", USER_KEY));
-    let keys = [("relay.pins.faucet", "\"0x102\""), ("relay.keys.faucet_file", &file)];
+    let keys = [
+        ("relay.pins.faucet", "\"0x102\""),
+        ("relay.keys.faucet_file", &file),
+    ];
     let stage = Stage::with_script(with_money(&strk), &keys);
     let ready = stage.ready();
     let pins = ready.json()["pins"].as_array().cloned().unwrap_or_default();
     let failing: Vec<_> = pins.iter().filter(|pin| pin["ok"] == false).collect();
-    let [pin] = failing.as_slice() else { panic!("{}", ready.text()) };
+    let [pin] = failing.as_slice() else {
+        panic!("{}", ready.text())
+    };
     assert_eq!(
         (&pin["pin"], &pin["expected"]),
         (&"faucet_balance".into(), &"at least 20 STRK".into())
     );
-    refused(&stage.post("/faucet-drip", drip(1)), "faucet_empty", "less than amount and fee");
-    refused(&stage.post("/mint-card", MINT), "pins_unproven", "nothing else is written either");
+    refused(
+        &stage.post("/faucet-drip", drip(1)),
+        "faucet_empty",
+        "less than amount and fee",
+    );
+    refused(
+        &stage.post("/mint-card", MINT),
+        "pins_unproven",
+        "nothing else is written either",
+    );
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
 }

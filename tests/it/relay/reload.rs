@@ -10,15 +10,26 @@ fn what_may_be_written_changes_on_sighup() {
     let stage = Stage::scripted();
     let user = User::with_key(USER_KEY);
     stage.post("/rpc", stage.fine(&user, 0).body());
-    assert_eq!(stage.adds().len(), 1, "under the first policy it reaches the node");
+    assert_eq!(
+        stage.adds().len(),
+        1,
+        "under the first policy it reaches the node"
+    );
     let fine = stage.fine(&user, 1);
     for (key, value) in [("max_l2_gas", "1000000"), ("max_fee", "\"1 fri\"")] {
         let key = format!("relay.policy.{key}");
         stage.edge.rewrite(&stage.setup.clone().set(&key, value));
         stage.edge.signal("HUP");
-        let line = stage.edge.line(&key, |line| line["key"] == *key && line["to"] == value);
+        let line = stage
+            .edge
+            .line(&key, |line| line["key"] == *key && line["to"] == value);
         assert_eq!(line["effective"], "now", "{key}");
-        rpc_refused(&stage.post("/rpc", fine.body()), "fee_bound_exceeded", ID, &key);
+        rpc_refused(
+            &stage.post("/rpc", fine.body()),
+            "fee_bound_exceeded",
+            ID,
+            &key,
+        );
     }
     assert_eq!(stage.adds().len(), 1, "what is refused does not reach it");
     stage.edge.rewrite(&stage.setup);
@@ -27,5 +38,9 @@ fn what_may_be_written_changes_on_sighup() {
         line["key"] == "relay.policy.max_fee" && line["from"] == "\"1 fri\""
     });
     stage.post("/rpc", fine.body());
-    assert_eq!(stage.adds().len(), 2, "under the first policy again, it does");
+    assert_eq!(
+        stage.adds().len(),
+        2,
+        "under the first policy again, it does"
+    );
 }

@@ -36,7 +36,11 @@ pub(super) fn roll_back(network: &Network, hash: &Value) {
 }
 
 fn abort_latest(node: SocketAddr) {
-    let abort = rpc("1", "devnet_abortBlocks", r#"{"starting_block_id":"latest"}"#);
+    let abort = rpc(
+        "1",
+        "devnet_abortBlocks",
+        r#"{"starting_block_id":"latest"}"#,
+    );
     Client::connect(node).ask(&Request::post(abort));
 }
 
@@ -48,7 +52,10 @@ fn is_on_chain(network: &Network, hash: &Value) -> bool {
 pub(super) fn written(network: &Network, response: &Response, why: &str) -> Value {
     assert_eq!(response.status, 200, "{why}: {}", response.text());
     let hash = response.json()["transaction_hash"].clone();
-    assert!(is_on_chain(network, &hash), "{why}: the chain has no {hash}");
+    assert!(
+        is_on_chain(network, &hash),
+        "{why}: the chain has no {hash}"
+    );
     hash
 }
 
@@ -58,7 +65,10 @@ fn bodies(user: &User, identity: u32) -> [(&'static str, String); 2] {
     let body = |member| {
         format!(r#"{{"identity":"{identity:#x}","{member}":"{address}","public_key":"{key}"}}"#)
     };
-    [("/faucet-drip", body("recipient")), ("/register", body("account"))]
+    [
+        ("/faucet-drip", body("recipient")),
+        ("/register", body("account")),
+    ]
 }
 
 #[test]
@@ -80,16 +90,25 @@ fn rolled_back_operations_are_sent_again_as_they_were_signed() {
             let again = written(&network, &ask(), &format!("{why}, rolled back"));
             assert_eq!(again, first, "{why}: the same transaction");
             if key.is_some() {
-                assert_eq!(written(&network, &ask(), &why), again, "{why}: it is stored again");
+                assert_eq!(
+                    written(&network, &ask(), &why),
+                    again,
+                    "{why}: it is stored again"
+                );
             }
             roll_back(&network, &again);
         }
     });
-    eventually(&stage.edge, "all are in doubt", |metrics| metrics.get(DISPLACED) == Some(&4.0));
+    eventually(&stage.edge, "all are in doubt", |metrics| {
+        metrics.get(DISPLACED) == Some(&4.0)
+    });
     assert_eq!(metrics(&stage.edge)[LOST], 0.0, "none is given up");
     stage.edge.line("a warning", |line| {
         line["level"] == "warn"
-            && line["message"].as_str().unwrap().contains("is displaced: block rolled back")
+            && line["message"]
+                .as_str()
+                .unwrap()
+                .contains("is displaced: block rolled back")
     });
 }
 
@@ -100,7 +119,11 @@ fn a_rollback_frees_nonces_for_other_writes() {
     let [(drip, first), (register, registration)] = bodies(&user, 0x11);
     let hash = written(&network, &stage.post(drip, &first), "the first");
     roll_back(&network, &hash);
-    written(&network, &stage.post(register, &registration), "another one with its nonce");
+    written(
+        &network,
+        &stage.post(register, &registration),
+        "another one with its nonce",
+    );
     let other = network.deployed();
     let [(_, body), _] = bodies(&other, 0x12);
     written(&network, &stage.post(drip, body), "another drip");
@@ -111,10 +134,19 @@ fn a_rollback_releases_a_faucet_binding() {
     let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
     let [(drip, first), _] = bodies(&user, 0x21);
-    roll_back(&network, &written(&network, &stage.post(drip, first), "one identity"));
-    eventually(&stage.edge, "it is in doubt", |metrics| metrics.get(DISPLACED) == Some(&1.0));
+    roll_back(
+        &network,
+        &written(&network, &stage.post(drip, first), "one identity"),
+    );
+    eventually(&stage.edge, "it is in doubt", |metrics| {
+        metrics.get(DISPLACED) == Some(&1.0)
+    });
     let [(_, other), _] = bodies(&user, 0x22);
-    written(&network, &stage.post(drip, other), "another identity, as if nothing had been");
+    written(
+        &network,
+        &stage.post(drip, other),
+        "another identity, as if nothing had been",
+    );
 }
 
 #[test]
@@ -131,7 +163,11 @@ fn rolled_back_transactions_of_users_return() {
     let args = [stage.pin("bridge"), 7_u64.into(), 0_u64.into()];
     let approve = call(stage.pin("token"), "approve", &args);
     let other = user.invoke(&[approve], 1);
-    submitted(&stage.post("/rpc", other.body()), other.hash, "another one with its nonce");
+    submitted(
+        &stage.post("/rpc", other.body()),
+        other.hash,
+        "another one with its nonce",
+    );
 }
 
 /// Waits until a check from now on finds no open intent.
@@ -200,7 +236,11 @@ fn a_rollback_after_the_receipt_is_noticed() {
     };
     let (stage, user) = (Stage::on(&network, script), network.deployed());
     let [_, (register, body)] = bodies(&user, 0x81);
-    refused(&stage.post(register, &body), "in_progress", "the chain has lost it");
+    refused(
+        &stage.post(register, &body),
+        "in_progress",
+        "the chain has lost it",
+    );
     written(&network, &stage.post(register, &body), "again");
 }
 
@@ -240,7 +280,10 @@ fn a_cooldown_names_the_earlier_drip() {
 
 fn sql(stage: &Stage, statement: &'static str) {
     let url = format!("sqlite:{}", stage.folder.file("journal.db"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
         sqlx::raw_sql(statement).execute(&mut store).await.unwrap();

@@ -19,7 +19,10 @@ fn every_refusal_is_the_same_over_both_versions() {
     for (request, status) in [
         (Request::new("GET", "/healthz"), 200),
         (Request::new("GET", "/readyz"), 401),
-        (Request::post("{}").with("Authorization", "Bearer of-nothing"), 401),
+        (
+            Request::post("{}").with("Authorization", "Bearer of-nothing"),
+            401,
+        ),
         (authorised(Request::new("GET", "/rpc")), 405),
         (authorised(Request::new("GET", "/nothing")), 404),
         (post("/rpc", "{"), 400),

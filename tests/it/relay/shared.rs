@@ -47,7 +47,16 @@ impl Pair {
         let setup = setup(node.address(), &folder, &KEYS).set("store.url", &database.url());
         let [one, two] = [setup.start(), setup.start()];
         [&one, &two].into_iter().for_each(catch_up);
-        Self { one, two, node, reached, accept, is_accepted, database, _folder: folder }
+        Self {
+            one,
+            two,
+            node,
+            reached,
+            accept,
+            is_accepted,
+            database,
+            _folder: folder,
+        }
     }
 
     /// Lets the node answer.
@@ -97,13 +106,20 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 #[test]
 fn concurrent_equal_transactions_get_one_answer() {
     let pair = Pair::start();
-    let approve = call(felt("0x205"), "approve", &[felt("0x201"), 5_u64.into(), 0_u64.into()]);
+    let approve = call(
+        felt("0x205"),
+        "approve",
+        &[felt("0x201"), 5_u64.into(), 0_u64.into()],
+    );
     let fine = User::with_key(USER_KEY).invoke(&[approve], 0);
     let request = post("/rpc", fine.body());
     let mut first = begin(&pair.one, &request);
     assert!(pair.reached.wait(), "the first relay sends it");
     let mut second = begin(&pair.two, &request);
-    assert!(second.silent_for(MOMENT), "the second relay waits for the first");
+    assert!(
+        second.silent_for(MOMENT),
+        "the second relay waits for the first"
+    );
     pair.accept();
     submitted(&first.response(), fine.hash, "at the first");
     submitted(&second.response(), fine.hash, "at the second");
@@ -115,14 +131,24 @@ fn concurrent_equal_operations_get_one_answer() {
     for key in [None, Some("k")] {
         let pair = Pair::start();
         let request = post("/mint-card", MINT);
-        let request = key.into_iter().fold(request, |it, key| it.with("Idempotency-Key", key));
+        let request = key
+            .into_iter()
+            .fold(request, |it, key| it.with("Idempotency-Key", key));
         let mut first = begin(&pair.one, &request);
         assert!(pair.reached.wait(), "the first relay sends it");
         let mut second = begin(&pair.two, &request);
-        assert!(second.silent_for(MOMENT), "{key:?}: the second relay waits for the first");
+        assert!(
+            second.silent_for(MOMENT),
+            "{key:?}: the second relay waits for the first"
+        );
         pair.accept();
         let (first, second) = (first.response(), second.response());
-        assert_eq!([first.status, second.status], [200; 2], "{key:?}: {}", second.text());
+        assert_eq!(
+            [first.status, second.status],
+            [200; 2],
+            "{key:?}: {}",
+            second.text()
+        );
         let hash = |at: &crate::support::response::Response| at.json()["transaction_hash"].clone();
         assert_eq!(hash(&first), hash(&second), "{key:?}");
         assert_eq!(pair.adds(), 1, "{key:?}: the node got it once");
@@ -140,22 +166,41 @@ fn a_relay_that_sees_another_chain_writes_nothing_and_loses_nothing() {
         _ => honest(call),
     });
     let folder = Folder::new();
-    let third =
-        setup(node.address(), &folder, &KEYS).set("store.url", &pair.database.url()).start();
+    let third = setup(node.address(), &folder, &KEYS)
+        .set("store.url", &pair.database.url())
+        .start();
     let ready = Client::connect(third.relay()).ask(&authorised(Request::new("GET", "/readyz")));
     assert_eq!(ready.status, 503, "{}", ready.text());
     let pins = ready.json()["pins"].clone();
-    let failing = pins.as_array().expect("a list").iter().filter(|pin| pin["ok"] == false);
+    let failing = pins
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|pin| pin["ok"] == false);
     let failing: Vec<_> = failing.map(|pin| &pin["pin"]).collect();
     assert_eq!(failing, ["shared_epoch"]);
     let answer = Client::connect(third.relay()).ask(&post("/mint-card", MINT));
-    refused(&answer, "pins_unproven", "the relays of the store write to another chain");
+    refused(
+        &answer,
+        "pins_unproven",
+        "the relays of the store write to another chain",
+    );
 
     pair.accept();
     let first = first.response();
-    assert_eq!(first.status, 200, "its intent is not lost: {}", first.text());
+    assert_eq!(
+        first.status,
+        200,
+        "its intent is not lost: {}",
+        first.text()
+    );
     let repeated = Client::connect(pair.two.relay()).ask(&post("/mint-card", MINT));
-    assert_eq!(repeated.status, 200, "the others write on: {}", repeated.text());
+    assert_eq!(
+        repeated.status,
+        200,
+        "the others write on: {}",
+        repeated.text()
+    );
 }
 
 /// A chain on which every account is verified, and which counts the nonce; the first transaction
@@ -177,7 +222,10 @@ fn counting(reached: &Latch, accept: &Latch) -> impl Fn(&Call) -> Vec<Act> + Sen
 }
 
 fn mint(card: u32) -> Request {
-    post("/mint-card", format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#))
+    post(
+        "/mint-card",
+        format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#),
+    )
 }
 
 /// The card that a transaction mints.
@@ -208,16 +256,29 @@ fn an_account_is_held_for_a_burst_and_handed_over() {
     all.push(begin(&two, &mint(1_000)));
     let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted \
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    eventually(&one, "the second relay waits", |_| database.number(waits) == 1);
+    eventually(&one, "the second relay waits", |_| {
+        database.number(waits) == 1
+    });
     accept.open();
     for client in &mut all {
         let answer = client.response();
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    let adds: Vec<u64> = node.calls().iter().filter(|call| is_add(call)).map(card).collect();
+    let adds: Vec<u64> = node
+        .calls()
+        .iter()
+        .filter(|call| is_add(call))
+        .map(card)
+        .collect();
     assert_eq!(adds.len(), 21, "each once");
-    let at = adds.iter().position(|card| *card == 1_000).expect("it was written");
-    assert!((2..=8).contains(&at), "after a burst of the first relay, not at its end: {adds:?}");
+    let at = adds
+        .iter()
+        .position(|card| *card == 1_000)
+        .expect("it was written");
+    assert!(
+        (2..=8).contains(&at),
+        "after a burst of the first relay, not at its end: {adds:?}"
+    );
 }
 
 #[test]
@@ -242,24 +303,41 @@ fn a_suspended_relay_does_not_hang_the_other() {
     assert!(pair.reached.wait(), "the first relay sends it");
     pair.one.signal("STOP");
     let bodies = (8..14).map(|card| format!(r#"{{"recipient":"0x9","card_id":"{card}"}}"#));
-    let mut others: Vec<_> =
-        bodies.map(|body| begin(&pair.two, &post("/mint-card", body))).collect();
+    let mut others: Vec<_> = bodies
+        .map(|body| begin(&pair.two, &post("/mint-card", body)))
+        .collect();
     for other in &mut others {
         let answer = other.response();
-        let reason = answer.json()["error"]["reason"].as_str().unwrap_or_default().to_owned();
-        assert!(["in_progress", "overloaded"].contains(&reason.as_str()), "{}", answer.text());
+        let reason = answer.json()["error"]["reason"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            ["in_progress", "overloaded"].contains(&reason.as_str()),
+            "{}",
+            answer.text()
+        );
         refused(&answer, &reason, "the first relay has the account");
         assert!(answer.header("Retry-After").is_some(), "{reason}");
     }
     let body = r#"{"account":"0x9","reason":"x"}"#;
     let verifiers = Client::connect(pair.two.relay()).ask(&post("/verification-revoke", body));
-    refused(&verifiers, "upstream_invalid", "another account is free, and its stub knows nothing");
+    refused(
+        &verifiers,
+        "upstream_invalid",
+        "another account is free, and its stub knows nothing",
+    );
     pair.accept();
     pair.one.signal("CONT");
     let first = first.response();
     assert!([200, 504].contains(&first.status), "{}", first.text());
     let answer = Client::connect(pair.two.relay()).ask(&request);
-    assert_eq!(answer.status, 200, "the first relay has let go: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        200,
+        "the first relay has let go: {}",
+        answer.text()
+    );
     assert_eq!(answer.json()["ok"], true);
     assert_eq!(pair.adds(), 1, "the node got the one that was sent, once");
 }

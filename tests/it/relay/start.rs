@@ -20,7 +20,11 @@ fn assert_refused(setup: &Setup, named: &str, secrets: &[&str], why: &str) {
     for (subcommand, code) in [("serve", 2), ("check", 1)] {
         let output = setup.run(subcommand);
         let said = words(&output);
-        assert_eq!(output.status.code(), Some(code), "{why}: {subcommand} says {said}");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{why}: {subcommand} says {said}"
+        );
         assert!(said.contains(named), "{why}: {named} is named: {said}");
         for secret in secrets {
             assert!(!said.contains(secret), "{why}: {secret} is printed: {said}");
@@ -33,37 +37,65 @@ fn a_short_or_missing_token_stops_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let short = "0123456789abcdef0123456789abcde";
-    for token in
-        [short, "two words-0123456789abcdef0123456789", "", "süß-0123456789abcdef0123456789ab"]
-    {
+    for token in [
+        short,
+        "two words-0123456789abcdef0123456789",
+        "",
+        "süß-0123456789abcdef0123456789ab",
+    ] {
         folder.secret("relay.token", token);
         let secrets: &[&str] = if token.is_empty() { &[] } else { &[token] };
         assert_refused(&setup, "relay.token", secrets, token);
     }
     folder.secret("relay.token", TOKEN);
     let output = setup.run("check");
-    assert_eq!(output.status.code(), Some(0), "32 characters and more: {}", words(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "32 characters and more: {}",
+        words(&output)
+    );
 }
 
 #[test]
 fn bad_second_tokens_stop_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
-    let files =
-        [("a.token", TOKEN), ("b.token", TOKEN), ("c.token", "other-0123456789abcdef0123456789")];
+    let files = [
+        ("a.token", TOKEN),
+        ("b.token", TOKEN),
+        ("c.token", "other-0123456789abcdef0123456789"),
+    ];
     let files = files.map(|(name, token)| folder.secret(name, token));
     let with = |files: &[&String]| {
         let list: Vec<_> = files.iter().map(|file| format!("\"{file}\"")).collect();
-        setup.clone().set("relay.token_files", &format!("[{}]", list.join(",")))
+        setup
+            .clone()
+            .set("relay.token_files", &format!("[{}]", list.join(",")))
     };
     let [a, b, c] = &files;
     let missing = folder.file("missing.token");
     assert_refused(&with(&[a, b]), "token", &[TOKEN], "the same token twice");
-    assert_refused(&with(&[a, c, b]), "relay.token_files", &[TOKEN], "three tokens");
+    assert_refused(
+        &with(&[a, c, b]),
+        "relay.token_files",
+        &[TOKEN],
+        "three tokens",
+    );
     assert_refused(&with(&[]), "relay.token_files", &[], "none");
-    assert_refused(&with(&[a, &missing]), "missing.token", &[TOKEN], "a file that is not there");
+    assert_refused(
+        &with(&[a, &missing]),
+        "missing.token",
+        &[TOKEN],
+        "a file that is not there",
+    );
     let output = with(&[a, c]).run("check");
-    assert_eq!(output.status.code(), Some(0), "two different ones: {}", words(&output));
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "two different ones: {}",
+        words(&output)
+    );
 }
 
 #[test]
@@ -83,7 +115,14 @@ fn a_secret_that_others_can_read() {
 fn a_malformed_key_stops_the_start() {
     let order = "0x800000000000010ffffffffffffffffb781126dcae7b2321e66a241adc64d2f";
     for name in ["owner.key", "verifier.key"] {
-        for text in ["", "0x0", "ace1ace1", "0xace1ace1ace1g", "0xace1 0xace2", order] {
+        for text in [
+            "",
+            "0x0",
+            "ace1ace1",
+            "0xace1ace1ace1g",
+            "0xace1 0xace2",
+            order,
+        ] {
             let folder = Folder::new();
             let setup = setup(Node::nowhere(), &folder, &[]);
             folder.secret(name, text);
@@ -114,7 +153,11 @@ fn an_incomplete_v2_policy_stops_startup() {
             assert_refused(&setup, &policy(key), &[], &format!("{key} = {value}"));
         },
     );
-    for key in ["identity_verification_mode", "verification_v2_required", "ecosystem_ready"] {
+    for key in [
+        "identity_verification_mode",
+        "verification_v2_required",
+        "ecosystem_ready",
+    ] {
         let setup = setup.clone().unset(&policy(key));
         assert_refused(&setup, key, &[], &format!("{key} is left out"));
     }
@@ -125,14 +168,34 @@ fn missing_or_contradicting_pins_stop_startup() {
     let folder = Folder::new();
     let setup = setup(Node::nowhere(), &folder, &[]);
     let pin = |name: &str| format!("relay.pins.{name}");
-    for name in ["chain_id", "account_class", "owner", "verifier", "registry", "token_class"] {
-        assert_refused(&setup.clone().unset(&pin(name)), &pin(name), &[], "it is left out");
+    for name in [
+        "chain_id",
+        "account_class",
+        "owner",
+        "verifier",
+        "registry",
+        "token_class",
+    ] {
+        assert_refused(
+            &setup.clone().unset(&pin(name)),
+            &pin(name),
+            &[],
+            "it is left out",
+        );
     }
     for (what, name, value) in [
         ("no felt", "registry", "\"registry\""),
         ("a number", "registry", "5"),
-        ("owner and verifier are one account", "verifier", "\"0x100\""),
-        ("a chain id that is too long", "chain_id", "\"more than 31 characters are no text\""),
+        (
+            "owner and verifier are one account",
+            "verifier",
+            "\"0x100\"",
+        ),
+        (
+            "a chain id that is too long",
+            "chain_id",
+            "\"more than 31 characters are no text\"",
+        ),
         ("a faucet without a key", "faucet", "\"0x102\""),
     ] {
         let named = if name == "faucet" { "faucet" } else { name };
@@ -145,7 +208,11 @@ fn a_store_that_another_relay_writes_to() {
     let stage = Stage::scripted();
     let output = stage.setup.run("serve");
     let said = words(&output);
-    assert_eq!(output.status.code(), Some(2), "a second relay on one journal: {said}");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "a second relay on one journal: {said}"
+    );
     assert!(said.contains("journal.db"), "which file? {said}");
     assert_eq!(stage.ready().status, 200, "the first one goes on");
 }

@@ -37,15 +37,31 @@ fn standing(call: &Call) -> Vec<Act> {
 
 #[test]
 fn an_unsettled_write_blocks_its_account() {
-    let keys = [("relay.pins_max_age", "\"1m\""), ("relay.receipt_timeout", "\"1s\"")];
+    let keys = [
+        ("relay.pins_max_age", "\"1m\""),
+        ("relay.receipt_timeout", "\"1s\""),
+    ];
     let stage = Stage::with_script(standing, &keys);
     let first = stage.post("/mint-card", MINT);
     common(&first, "the first");
-    assert_eq!(first.status, 202, "its receipt is still to come: {}", first.text());
+    assert_eq!(
+        first.status,
+        202,
+        "its receipt is still to come: {}",
+        first.text()
+    );
     assert_eq!(first.json()["pending"], true);
-    refused(&stage.post("/mint-card", OTHER), "in_progress", "another one of the same account");
+    refused(
+        &stage.post("/mint-card", OTHER),
+        "in_progress",
+        "another one of the same account",
+    );
     let again = stage.post("/mint-card", MINT);
-    assert_eq!(again.json()["transaction_hash"], first.json()["transaction_hash"], "it is known");
+    assert_eq!(
+        again.json()["transaction_hash"],
+        first.json()["transaction_hash"],
+        "it is known"
+    );
     assert_eq!(stage.adds().len(), 1, "the node gets the first only");
 }
 
@@ -54,16 +70,29 @@ fn nothing_is_sent_without_a_journal_entry() {
     let stage = Stage::with_script(standing, &[("relay.pins_max_age", "\"1m\"")]);
     assert_eq!(stage.ready().status, 200, "the pins are proven before");
     let url = format!("sqlite:{}", stage.folder.file("journal.db"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut holder = runtime.block_on(async {
         let mut store = sqlx::SqliteConnection::connect(&url).await.unwrap();
-        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut store).await.unwrap();
+        sqlx::raw_sql("BEGIN IMMEDIATE")
+            .execute(&mut store)
+            .await
+            .unwrap();
         store
     });
-    refused(&stage.post("/mint-card", MINT), "store_unavailable", "somebody holds the database");
+    refused(
+        &stage.post("/mint-card", MINT),
+        "store_unavailable",
+        "somebody holds the database",
+    );
     assert_eq!(stage.adds().len(), 0, "nothing was sent");
     runtime.block_on(async {
-        sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
+        sqlx::raw_sql("ROLLBACK")
+            .execute(&mut holder)
+            .await
+            .unwrap();
         holder.close().await.unwrap();
     });
     let answer = stage.post("/mint-card", MINT);
@@ -85,16 +114,25 @@ fn open_writes_show_their_age() {
         &[],
     );
     let shown = |now: &BTreeMap<String, f64>, state: &str| {
-        now.get(&format!("portcullis_relay_journal_intents{{state=\"{state}\"}}")).copied()
+        now.get(&format!(
+            "portcullis_relay_journal_intents{{state=\"{state}\"}}"
+        ))
+        .copied()
     };
     eventually(&stage.edge, "nothing is open", |now| {
-        let looked_after = now.get("portcullis_relay_reconciled_timestamp_seconds").copied();
+        let looked_after = now
+            .get("portcullis_relay_reconciled_timestamp_seconds")
+            .copied();
         looked_after > Some(0.0) && now.get(OLDEST) == Some(&0.0)
     });
     let before = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     let transaction = stage.fine(&User::with_key(USER_KEY), 0);
     *fine.lock().unwrap() = transaction.hash;
-    submitted(&stage.post("/rpc", transaction.body()), transaction.hash, "the node has it");
+    submitted(
+        &stage.post("/rpc", transaction.body()),
+        transaction.hash,
+        "the node has it",
+    );
     eventually(&stage.edge, "it is open, and how long", |now| {
         shown(now, "accepted") == Some(1.0) && now.get(OLDEST).is_some_and(|at| *at >= before)
     });

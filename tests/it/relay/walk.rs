@@ -28,8 +28,16 @@ const STATE: [(&str, &str, &str); 9] = [
     ("identity_of", "0x77", r#"["0x1"]"#),
     ("account_of", "0x9", r#"["0x88"]"#),
     ("is_verified", "", r#"["0x1"]"#),
-    ("attestation", "", r#"["0x0","0x0","0x0","0x0","0x0","0x0"]"#),
-    ("attestation_of", "", r#"["0xa1","0x77","0x1","0x1","0x1","0x1","0x0"]"#),
+    (
+        "attestation",
+        "",
+        r#"["0x0","0x0","0x0","0x0","0x0","0x0"]"#,
+    ),
+    (
+        "attestation_of",
+        "",
+        r#"["0xa1","0x77","0x1","0x1","0x1","0x1","0x0"]"#,
+    ),
     ("usership_of", "", r#"["0x0","0x0"]"#),
     // ready long ago, to be executed; ready in 2100, can still be cancelled
     ("recovery_of", "0xe", r#"["0x66","0x1"]"#),
@@ -121,7 +129,11 @@ fn in_no_block(call: &Call) -> Vec<Act> {
 }
 
 fn failure(_: &Call) -> Vec<Act> {
-    vec![Act::Send(sized("500 Internal Server Error", &["Content-Type: text/plain"], SECRET))]
+    vec![Act::Send(sized(
+        "500 Internal Server Error",
+        &["Content-Type: text/plain"],
+        SECRET,
+    ))]
 }
 
 /// Asserts the status of each operation whose transaction ends this way.
@@ -182,7 +194,11 @@ fn operations_report_node_and_chain_errors() {
         &KEYS,
     );
     each(OperationKind::ALL, |kind| {
-        let stage = if kind == OperationKind::RequireV2 { &open } else { &required };
+        let stage = if kind == OperationKind::RequireV2 {
+            &open
+        } else {
+            &required
+        };
         let answer = stage.post(&kind.path(), body(kind));
         assert_eq!(answer.status, 502, "{kind:?}: {}", answer.text());
         let answer = other_chain.post(&kind.path(), body(kind));
@@ -192,7 +208,10 @@ fn operations_report_node_and_chain_errors() {
 
 /// Every path that accepts a body.
 fn paths() -> impl Iterator<Item = String> {
-    OperationKind::ALL.into_iter().map(OperationKind::path).chain(["/rpc".to_owned()])
+    OperationKind::ALL
+        .into_iter()
+        .map(OperationKind::path)
+        .chain(["/rpc".to_owned()])
 }
 
 #[test]
@@ -213,8 +232,16 @@ fn each_path_checks_head_and_size() {
             assert_eq!(answer.status, status, "{path}: {}", answer.text());
         }
         let spent = clients.next().unwrap();
-        let again = |_| stage.ask(&post(&path, "[]").with("X-Forwarded-For", &spent)).status;
-        assert_eq!([400, 429], [0, 1].map(again), "{path}: one request a minute");
+        let again = |_| {
+            stage
+                .ask(&post(&path, "[]").with("X-Forwarded-For", &spent))
+                .status
+        };
+        assert_eq!(
+            [400, 429],
+            [0, 1].map(again),
+            "{path}: one request a minute"
+        );
     }
 }
 
@@ -226,7 +253,9 @@ fn each_path_has_the_same_body_timeout() {
         client.send(bytes);
         client
     };
-    let probe = authorised(Request::new("GET", "/readyz")).with("Content-Length", "1").bytes();
+    let probe = authorised(Request::new("GET", "/readyz"))
+        .with("Content-Length", "1")
+        .bytes();
     let bodies = paths().map(|path| post(&path, "{}").bytes());
     let slow = bodies.map(|bytes| begin(&bytes[..bytes.len() - 1]));
     let waiting: Vec<_> = slow.chain([begin(&probe)]).collect();
@@ -240,5 +269,8 @@ fn readiness_judges_the_head_of_its_request_too() {
     let stage = Stage::scripted();
     let probe = || authorised(Request::new("GET", "/readyz"));
     assert_eq!(stage.ask(&probe().without("Host")).status, 400);
-    assert_eq!(stage.ask(&probe().with("Content-Length", "65537")).status, 413);
+    assert_eq!(
+        stage.ask(&probe().with("Content-Length", "65537")).status,
+        413
+    );
 }

@@ -14,7 +14,10 @@ use crate::support::sidecar::stage::{Stage, encoded};
 /// Documents with an `ETag`, and whether they have a `Last-Modified`.
 fn documents() -> [(String, bool); 6] {
     [
-        (format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID)), true),
+        (
+            format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID)),
+            true,
+        ),
         ("/functions/seo-sitemap".to_owned(), true),
         ("/functions/seo-sitemap?page=1".to_owned(), true),
         ("/sitemap.xml".to_owned(), true),
@@ -55,7 +58,11 @@ fn assert_whole(answer: &Response, whole: &Response, why: &str) {
     common(answer, why);
     assert_eq!(answer.status, 200, "{why}");
     assert_eq!(answer.body, whole.body, "{why}: the whole document");
-    assert_eq!(lasting_headers(answer), lasting_headers(whole), "{why}: and its headers");
+    assert_eq!(
+        lasting_headers(answer),
+        lasting_headers(whole),
+        "{why}: and its headers"
+    );
 }
 
 #[test]
@@ -64,7 +71,9 @@ fn documents_have_strong_etags_and_content_dates() {
     each(documents(), |(path, dated)| {
         let whole = stage.get(&path);
         let tag = etag(&whole);
-        let inner = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+        let inner = tag
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'));
         let hex = |own: char| own.is_ascii_hexdigit() && !own.is_ascii_uppercase();
         let strong = inner.is_some_and(|own| own.len() == 64 && own.chars().all(hex));
         assert!(strong, "{path}: {tag} is a strong tag");
@@ -72,7 +81,11 @@ fn documents_have_strong_etags_and_content_dates() {
         assert_eq!(whole.header("Last-Modified").is_some(), dated, "{path}");
         if dated {
             let written = SystemTime::UNIX_EPOCH + Duration::from_secs(1_788_912_000);
-            assert_eq!(date(&whole, 0), httpdate::fmt_http_date(written), "{path}: of the data");
+            assert_eq!(
+                date(&whole, 0),
+                httpdate::fmt_http_date(written),
+                "{path}: of the data"
+            );
         }
     });
 }
@@ -121,41 +134,64 @@ fn a_client_with_the_current_tag_gets_304() {
 #[test]
 fn a_date_counts_where_no_tag_is_given() {
     let stage = Stage::new();
-    each(documents().into_iter().filter(|(_, dated)| *dated), |(path, _)| {
-        let whole = stage.get(&path);
-        for later in [0, 1, 86_400] {
-            let answer = stage.get_with(&path, "If-Modified-Since", &date(&whole, later));
-            assert_unchanged(&answer, &whole, &format!("{path}: {later} s later"));
-        }
-        // the same instant in the formats of RFC 850 and asctime
-        for since in ["Wednesday, 09-Sep-26 00:00:00 GMT", "Wed Sep  9 00:00:00 2026"] {
-            let answer = stage.get_with(&path, "If-Modified-Since", since);
-            assert_unchanged(&answer, &whole, &format!("{path}: {since}"));
-        }
-        let earlier = date(&whole, -1);
-        for since in [earlier.as_str(), "yesterday", "", "1788912000", "Wed, 09 Sep 2026"] {
-            let answer = stage.get_with(&path, "If-Modified-Since", since);
-            assert_whole(&answer, &whole, &format!("{path}: {since}"));
-        }
-        let both = |tag: &str, since: &str| {
-            let request = Request::new("GET", &path).with("If-None-Match", tag);
-            stage.ask(&request.with("If-Modified-Since", since))
-        };
-        let answer = both("\"other\"", &date(&whole, 1));
-        assert_whole(&answer, &whole, &format!("{path}: the tag wins over the date"));
-        let answer = both("nonsense", &date(&whole, 0));
-        assert_whole(&answer, &whole, &format!("{path}: so does a malformed one"));
-        let answer = both(&etag(&whole), &earlier);
-        assert_unchanged(&answer, &whole, &format!("{path}: the tag wins over the date"));
-    });
+    each(
+        documents().into_iter().filter(|(_, dated)| *dated),
+        |(path, _)| {
+            let whole = stage.get(&path);
+            for later in [0, 1, 86_400] {
+                let answer = stage.get_with(&path, "If-Modified-Since", &date(&whole, later));
+                assert_unchanged(&answer, &whole, &format!("{path}: {later} s later"));
+            }
+            // the same instant in the formats of RFC 850 and asctime
+            for since in [
+                "Wednesday, 09-Sep-26 00:00:00 GMT",
+                "Wed Sep  9 00:00:00 2026",
+            ] {
+                let answer = stage.get_with(&path, "If-Modified-Since", since);
+                assert_unchanged(&answer, &whole, &format!("{path}: {since}"));
+            }
+            let earlier = date(&whole, -1);
+            for since in [
+                earlier.as_str(),
+                "yesterday",
+                "",
+                "1788912000",
+                "Wed, 09 Sep 2026",
+            ] {
+                let answer = stage.get_with(&path, "If-Modified-Since", since);
+                assert_whole(&answer, &whole, &format!("{path}: {since}"));
+            }
+            let both = |tag: &str, since: &str| {
+                let request = Request::new("GET", &path).with("If-None-Match", tag);
+                stage.ask(&request.with("If-Modified-Since", since))
+            };
+            let answer = both("\"other\"", &date(&whole, 1));
+            assert_whole(
+                &answer,
+                &whole,
+                &format!("{path}: the tag wins over the date"),
+            );
+            let answer = both("nonsense", &date(&whole, 0));
+            assert_whole(&answer, &whole, &format!("{path}: so does a malformed one"));
+            let answer = both(&etag(&whole), &earlier);
+            assert_unchanged(
+                &answer,
+                &whole,
+                &format!("{path}: the tag wins over the date"),
+            );
+        },
+    );
 }
 
 #[test]
 fn a_document_without_a_date_ignores_dates() {
     let stage = Stage::new();
     let whole = stage.get("/robots.txt");
-    let answer =
-        stage.get_with("/robots.txt", "If-Modified-Since", "Sat, 01 Jan 2050 00:00:00 GMT");
+    let answer = stage.get_with(
+        "/robots.txt",
+        "If-Modified-Since",
+        "Sat, 01 Jan 2050 00:00:00 GMT",
+    );
     assert_whole(&answer, &whole, "it has no date");
 }
 
@@ -166,7 +202,11 @@ fn a_tag_is_the_digest_of_its_parts() {
         assert_eq!(document::etag(parts), format!("\"{digest}\""));
     }
     let robots = Stage::new().get("/robots.txt");
-    assert_eq!(etag(&robots), document::etag(&[&robots.body]), "a document is one part");
+    assert_eq!(
+        etag(&robots),
+        document::etag(&[&robots.body]),
+        "a document is one part"
+    );
 }
 
 #[test]
@@ -200,8 +240,12 @@ fn a_tag_changes_with_the_document() {
     let paths = documents().map(|(path, _)| path);
     let before = paths.clone().map(|path| etag(&stage.get(&path)));
     let later = 1_788_912_060_000_000_i64;
-    stage.sql(&format!("UPDATE podcast SET title = 'Boosters', updated_us = {later};"));
-    stage.sql(&format!("UPDATE sitemap_url SET lastmod_us = {later} WHERE id = 2;"));
+    stage.sql(&format!(
+        "UPDATE podcast SET title = 'Boosters', updated_us = {later};"
+    ));
+    stage.sql(&format!(
+        "UPDATE sitemap_url SET lastmod_us = {later} WHERE id = 2;"
+    ));
     // a generated feed is served from memory for some seconds
     stage.restart();
     for (path, before) in paths.iter().zip(before) {
@@ -209,6 +253,10 @@ fn a_tag_changes_with_the_document() {
         let expected = if path.contains("robots") { 304 } else { 200 };
         assert_eq!(answer.status, expected, "{path} changed, or did not");
         let changed = etag(&answer) != before;
-        assert_eq!(changed, expected == 200, "{path}: another tag for another document");
+        assert_eq!(
+            changed,
+            expected == 200,
+            "{path}: another tag for another document"
+        );
     }
 }

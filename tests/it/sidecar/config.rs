@@ -26,7 +26,9 @@ fn sidecar(key: &str, literal: &str) -> SidecarConfig {
 
 /// `count` distinct texts.
 fn texts(count: usize, of: impl Fn(usize) -> String) -> String {
-    let texts: Vec<_> = (0..count).map(|number| format!("\"{}\"", of(number))).collect();
+    let texts: Vec<_> = (0..count)
+        .map(|number| format!("\"{}\"", of(number)))
+        .collect();
     format!("[{}]", texts.join(","))
 }
 
@@ -38,42 +40,82 @@ fn each_mistake_names_key_and_accepted_values() {
     let mistakes = [
         ("sidecar.listen", "\"here\"", "address:port"),
         ("sidecar.base_url", "\"\"", "origin"),
-        ("sidecar.base_url", "\"cards.example\"", "https://cards.example"),
+        (
+            "sidecar.base_url",
+            "\"cards.example\"",
+            "https://cards.example",
+        ),
         ("sidecar.base_url", "\"http://cards.example\"", "https"),
         ("sidecar.base_url", "\"ftp://cards.example\"", "scheme"),
         ("sidecar.base_url", "\"https://cards.example/path\"", "path"),
         ("sidecar.base_url", "\"https://cards.example?x\"", "path"),
-        ("sidecar.base_url", "\"https://user:word@cards.example\"", ""),
+        (
+            "sidecar.base_url",
+            "\"https://user:word@cards.example\"",
+            "",
+        ),
         ("sidecar.requests_per_minute", "0", "1"),
         ("sidecar.requests_per_minute", "\"600\"", ""),
         ("sidecar.max_clients", "0", "1"),
         ("sidecar.max_in_flight_per_client", "0", "1"),
         ("sidecar.trusted_proxies", "[\"everybody\"]", ""),
         ("sidecar.operator_token_file", "7", "path"),
-        ("sidecar.feeds.publisher_did", "\"cards.example\"", "did:plc:"),
+        (
+            "sidecar.feeds.publisher_did",
+            "\"cards.example\"",
+            "did:plc:",
+        ),
         ("sidecar.feeds.service_did", "\"did:web:\"", "did:plc:"),
-        ("sidecar.feeds.service_did", "\"DID:web:a.example\"", "did:plc:"),
+        (
+            "sidecar.feeds.service_did",
+            "\"DID:web:a.example\"",
+            "did:plc:",
+        ),
         ("sidecar.feeds.privacy_policy", "\"privacy\"", "URL"),
-        ("sidecar.feeds.terms_of_service", "\"javascript:alert(1)\"", "URL"),
+        (
+            "sidecar.feeds.terms_of_service",
+            "\"javascript:alert(1)\"",
+            "URL",
+        ),
         ("sidecar.feeds.blocked_labels", &seventeen, "16"),
         ("sidecar.feeds.blocked_labels", "[\"\"]", "label"),
         ("sidecar.feeds.blocked_labels", "[\"two words\"]", "label"),
-        ("sidecar.feeds.blocked_labels", "[\"spam\", \"spam\"]", "spam"),
+        (
+            "sidecar.feeds.blocked_labels",
+            "[\"spam\", \"spam\"]",
+            "spam",
+        ),
         ("sidecar.feeds.blocked_labels", &long, "128"),
         ("sidecar.session.audience", "\"\"", "empty"),
-        ("sidecar.session.hs256_secret_files", "[\"a\", \"b\", \"c\"]", "at most 2"),
+        (
+            "sidecar.session.hs256_secret_files",
+            "[\"a\", \"b\", \"c\"]",
+            "at most 2",
+        ),
         ("sidecar.session.hs256_secret_files", "[\"a\", \"a\"]", "a"),
         ("sidecar.session.hs256_secret_files", "[\"\"]", "empty"),
         ("sidecar.session.jwks_url", "\"file:///etc/keys\"", "URL"),
         ("sidecar.session.plc_url", "\"\"", ""),
         ("sidecar.session.localhost_dids", "\"yes\"", "true"),
-        ("sidecar.age.webhook_secret_files", "[\"a\", \"b\", \"c\"]", "at most 2"),
+        (
+            "sidecar.age.webhook_secret_files",
+            "[\"a\", \"b\", \"c\"]",
+            "at most 2",
+        ),
         ("sidecar.age.signature_header", "\"two words\"", "header"),
         ("sidecar.age.signature_header", "\"\"", "header"),
         ("sidecar.age.age_bands", "[\"18+\"]", "letters"),
         ("sidecar.age.age_bands", "[\"adult\", \"adult\"]", "adult"),
-        ("sidecar.age.verification_url", "\"https://verifier.example/\"", "{subject_ref}"),
-        ("sidecar.age.verification_url", "\"ref/{subject_ref}\"", "URL"),
+        (
+            "sidecar.age.verification_url",
+            "\"https://verifier.example/\"",
+            "{subject_ref}",
+        ),
+        (
+            "sidecar.age.verification_url",
+            "\"ref/{subject_ref}\"",
+            "URL",
+        ),
         ("sidecar.age.session_lifetime", "\"0s\"", ""),
         ("sidecar.age.session_lifetime", "24", "unit"),
         ("sidecar.age.validity", "\"forever\"", ""),
@@ -84,11 +126,27 @@ fn each_mistake_names_key_and_accepted_values() {
         ("sidecar.robots.blocked_agents", "[\"\"]", "token"),
         ("sidecar.health.platform", "\"cards.example\"", "URL"),
         ("sidecar.health.email", "\"smtp://mail.example\"", "URL"),
-        ("sidecar.health.card_data", "[\"https://api.example\"]", "name"),
-        ("sidecar.health.card_data", "[\"=https://api.example\"]", "name"),
-        ("sidecar.health.card_data", "[\"a=https://a.example\", \"a=https://a.example\"]", "a"),
+        (
+            "sidecar.health.card_data",
+            "[\"https://api.example\"]",
+            "name",
+        ),
+        (
+            "sidecar.health.card_data",
+            "[\"=https://api.example\"]",
+            "name",
+        ),
+        (
+            "sidecar.health.card_data",
+            "[\"a=https://a.example\", \"a=https://a.example\"]",
+            "a",
+        ),
         ("sidecar.health.payments", &providers, "16"),
-        ("sidecar.health.payments", "[\"pay=https://u:p@api.example\"]", ""),
+        (
+            "sidecar.health.payments",
+            "[\"pay=https://u:p@api.example\"]",
+            "",
+        ),
     ];
     each(mistakes, |(key, literal, part)| {
         let errors = match parse(key, literal) {
@@ -98,7 +156,10 @@ fn each_mistake_names_key_and_accepted_values() {
         let all: Vec<_> = errors.iter().collect();
         assert_eq!(all.len(), 1, "{key} = {literal}: one mistake: {errors}");
         assert_eq!(all[0].key, key, "{key} = {literal}: {errors}");
-        assert!(all[0].message.contains(part), "{key} = {literal}: {part} in {errors}");
+        assert!(
+            all[0].message.contains(part),
+            "{key} = {literal}: {part} in {errors}"
+        );
     });
 }
 
@@ -127,26 +188,63 @@ fn a_sidecar_needs_to_know_its_own_address() {
 #[test]
 fn what_is_left_out_has_its_default() {
     let config = sidecar("sidecar.base_url", "\"https://Cards.example:8443/\"");
-    assert_eq!(config.base_url, "https://cards.example:8443", "an origin in lower case");
-    assert_eq!(config.feeds.service_did, "did:web:cards.example%3A8443", "its did:web");
-    assert_eq!(config.feeds.publisher_did, config.feeds.service_did, "which publishes");
-    let labels = ["!hide", "!takedown", "spam", "csam", "scam", "impersonation"];
+    assert_eq!(
+        config.base_url, "https://cards.example:8443",
+        "an origin in lower case"
+    );
+    assert_eq!(
+        config.feeds.service_did, "did:web:cards.example%3A8443",
+        "its did:web"
+    );
+    assert_eq!(
+        config.feeds.publisher_did, config.feeds.service_did,
+        "which publishes"
+    );
+    let labels = [
+        "!hide",
+        "!takedown",
+        "spam",
+        "csam",
+        "scam",
+        "impersonation",
+    ];
     assert_eq!(config.feeds.blocked_labels, labels, "what never shows");
     assert_eq!(config.session.audience, "authenticated", "who is signed in");
     assert_eq!(config.session.issuer, None, "by anybody who has the key");
-    assert_eq!(config.session.plc_url, "https://plc.directory", "where DIDs are");
-    assert!(!config.session.localhost_dids, "this machine has no accounts");
-    assert_eq!(config.age.signature_header, "x-service-verifier-signature", "the header");
-    assert_eq!(config.age.age_bands, ["under_13", "13_15", "16_17", "18_plus"], "the bands");
+    assert_eq!(
+        config.session.plc_url, "https://plc.directory",
+        "where DIDs are"
+    );
+    assert!(
+        !config.session.localhost_dids,
+        "this machine has no accounts"
+    );
+    assert_eq!(
+        config.age.signature_header, "x-service-verifier-signature",
+        "the header"
+    );
+    assert_eq!(
+        config.age.age_bands,
+        ["under_13", "13_15", "16_17", "18_plus"],
+        "the bands"
+    );
     assert_eq!(config.age.session_lifetime.as_secs(), 86_400, "a day");
     assert_eq!(config.age.validity.as_secs(), 365 * 86_400, "a year");
     assert!(config.robots.indexing, "what is public is listed");
-    assert_eq!(config.robots.disallow, ["/auth", "/settings", "/search"], "but this");
+    assert_eq!(
+        config.robots.disallow,
+        ["/auth", "/settings", "/search"],
+        "but this"
+    );
 }
 
 #[test]
 fn an_http_base_url_must_be_loopback() {
-    for url in ["http://localhost:8082", "http://127.0.0.1:8082", "http://[::1]:8082"] {
+    for url in [
+        "http://localhost:8082",
+        "http://127.0.0.1:8082",
+        "http://[::1]:8082",
+    ] {
         let config = sidecar("sidecar.base_url", &format!("\"{url}\""));
         assert_eq!(config.base_url, url, "it is for development");
     }

@@ -10,7 +10,8 @@ use crate::support::sidecar::expect::refused;
 use crate::support::sidecar::stage::{Stage, encoded};
 
 fn cursor(page: &Value) -> Option<&str> {
-    page.get("cursor").map(|cursor| cursor.as_str().expect("a cursor is text"))
+    page.get("cursor")
+        .map(|cursor| cursor.as_str().expect("a cursor is text"))
 }
 
 /// Every page from the first to the one without a cursor.
@@ -18,11 +19,18 @@ fn walk(stage: &Stage, query: &str) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut next: Option<String> = None;
     loop {
-        let cursor_now = next.as_ref().map(|cursor| format!("&cursor={}", encoded(cursor)));
+        let cursor_now = next
+            .as_ref()
+            .map(|cursor| format!("&cursor={}", encoded(cursor)));
         let page = stage.page(&format!("{query}{}", cursor_now.unwrap_or_default()));
         pages.push(posts(&page));
-        let Some(cursor) = cursor(&page) else { return pages };
-        assert!(!posts(&page).is_empty(), "an empty page with a cursor: {page}");
+        let Some(cursor) = cursor(&page) else {
+            return pages;
+        };
+        assert!(
+            !posts(&page).is_empty(),
+            "an empty page with a cursor: {page}"
+        );
         assert_ne!(Some(cursor), next.as_deref(), "the same cursor back");
         assert!(pages.len() < 100, "it has no end");
         next = Some(cursor.to_owned());
@@ -35,15 +43,26 @@ fn paging_returns_every_post_once() {
     let all = numbered((1..=PAGED).rev());
     for (limit, pages) in [(1, 60), (7, 9), (20, 3), (59, 2), (60, 1), (100, 1)] {
         let seen = walk(&stage, &format!("{}&limit={limit}", feed(PAGED_FEED)));
-        assert_eq!(seen.len(), pages, "limit={limit}: as few pages as there can be");
-        assert_eq!(seen.concat(), all, "limit={limit}: each post, once, in order");
+        assert_eq!(
+            seen.len(),
+            pages,
+            "limit={limit}: as few pages as there can be"
+        );
+        assert_eq!(
+            seen.concat(),
+            all,
+            "limit={limit}: each post, once, in order"
+        );
     }
     let wanted = |number: &u32| {
         let labelled = number.is_multiple_of(3) || number.is_multiple_of(5);
         labelled && number.is_multiple_of(2)
     };
     let narrow = numbered((1..=PAGED).rev().filter(wanted));
-    let seen = walk(&stage, &format!("{}&limit=3&set=base1&labels=holo,rare", feed(PAGED_FEED)));
+    let seen = walk(
+        &stage,
+        &format!("{}&limit=3&set=base1&labels=holo,rare", feed(PAGED_FEED)),
+    );
     assert_eq!(seen.concat(), narrow, "the same with filters");
 }
 
@@ -58,9 +77,17 @@ fn inserted_and_deleted_posts_move_no_other() {
     stage.sql(&format!("DELETE FROM feed_item WHERE post_uri = '{last}';"));
     let next = cursor(&first).map(encoded).unwrap_or_default();
     let second = stage.page(&format!("{query}&cursor={next}"));
-    assert_eq!(posts(&second), numbered((21..=40).rev()), "it goes on where it was");
+    assert_eq!(
+        posts(&second),
+        numbered((21..=40).rev()),
+        "it goes on where it was"
+    );
     let again = stage.page(&query);
-    assert_eq!(posts(&again)[0], numbered([PAGED + 1])[0], "what came is on the first page");
+    assert_eq!(
+        posts(&again)[0],
+        numbered([PAGED + 1])[0],
+        "what came is on the first page"
+    );
 }
 
 #[test]
@@ -78,10 +105,18 @@ fn a_cursor_is_bound_to_feed_and_filters() {
     let bad = [
         ("another feed", other.clone(), &plain),
         ("a set that it has not", format!("{long}&set=base1"), &plain),
-        ("labels that it has not", format!("{long}&labels=rare"), &plain),
+        (
+            "labels that it has not",
+            format!("{long}&labels=rare"),
+            &plain,
+        ),
         ("no set", long.clone(), &set),
         ("another set", format!("{long}&set=neo"), &set),
-        ("labels instead of a set", format!("{long}&labels=base1"), &set),
+        (
+            "labels instead of a set",
+            format!("{long}&labels=base1"),
+            &set,
+        ),
         ("fewer labels", format!("{long}&labels=rare"), &labels),
         ("labels in one", format!("{long}&labels=rareholo"), &labels),
     ];
@@ -92,7 +127,11 @@ fn a_cursor_is_bound_to_feed_and_filters() {
     let good = [
         ("another limit", format!("{long}&limit=5"), &plain),
         ("the set in capitals", format!("{long}&set=BASE1"), &set),
-        ("labels in another order", format!("{long}&labels=HOLO&labels=rare,holo"), &labels),
+        (
+            "labels in another order",
+            format!("{long}&labels=HOLO&labels=rare,holo"),
+            &labels,
+        ),
     ];
     each(good, |(what, query, cursor)| {
         let page = stage.page(&format!("{query}&cursor={cursor}"));

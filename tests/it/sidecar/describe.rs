@@ -22,13 +22,20 @@ const DID: &str = "/.well-known/did.json";
 fn the_description_matches_the_lexicon() {
     let stage = Stage::empty(&[]);
     let body = answered(&stage.get(PATH), 200, "the description");
-    assert_eq!(body["did"], "did:web:cards.example", "the host of the base URL");
+    assert_eq!(
+        body["did"], "did:web:cards.example",
+        "the host of the base URL"
+    );
     let mut names: Vec<&str> = body["feeds"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|feed| {
-            assert_eq!(feed.as_object().map(serde_json::Map::len), Some(1), "an address: {feed}");
+            assert_eq!(
+                feed.as_object().map(serde_json::Map::len),
+                Some(1),
+                "an address: {feed}"
+            );
             let uri = feed["uri"].as_str().unwrap_or_default();
             let name = uri.strip_prefix("at://did:web:cards.example/app.bsky.feed.generator/");
             name.unwrap_or_else(|| panic!("{uri} is no feed of ours"))
@@ -36,7 +43,11 @@ fn the_description_matches_the_lexicon() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, FEEDS, "the seven feeds");
-    assert_eq!(body.as_object().map(serde_json::Map::len), Some(2), "no links: {body}");
+    assert_eq!(
+        body.as_object().map(serde_json::Map::len),
+        Some(2),
+        "no links: {body}"
+    );
 }
 
 #[test]
@@ -44,11 +55,20 @@ fn publisher_and_links_are_the_configured_ones() {
     let publisher = format!("\"{ALICE_DID}\"");
     let stage = Stage::empty(&[
         ("sidecar.feeds.publisher_did", &*publisher),
-        ("sidecar.feeds.privacy_policy", "\"https://cards.example/privacy\""),
-        ("sidecar.feeds.terms_of_service", "\"https://cards.example/terms\""),
+        (
+            "sidecar.feeds.privacy_policy",
+            "\"https://cards.example/privacy\"",
+        ),
+        (
+            "sidecar.feeds.terms_of_service",
+            "\"https://cards.example/terms\"",
+        ),
     ]);
     let body = answered(&stage.get(PATH), 200, "the description");
-    assert_eq!(body["did"], "did:web:cards.example", "the service is still ours");
+    assert_eq!(
+        body["did"], "did:web:cards.example",
+        "the service is still ours"
+    );
     let first = body["feeds"][0]["uri"].as_str().unwrap_or_default();
     let own = format!("at://{ALICE_DID}/app.bsky.feed.generator/");
     assert!(first.starts_with(&own), "{first} is the publisher's record");
@@ -57,10 +77,17 @@ fn publisher_and_links_are_the_configured_ones() {
         "termsOfService": "https://cards.example/terms",
     });
     assert_eq!(body["links"], links, "both");
-    let one = [("sidecar.feeds.terms_of_service", "\"https://cards.example/terms\"")];
+    let one = [(
+        "sidecar.feeds.terms_of_service",
+        "\"https://cards.example/terms\"",
+    )];
     let stage = Stage::empty(&one);
     let body = answered(&stage.get(PATH), 200, "the description");
-    assert_eq!(body["links"], json!({ "termsOfService": "https://cards.example/terms" }), "one");
+    assert_eq!(
+        body["links"],
+        json!({ "termsOfService": "https://cards.example/terms" }),
+        "one"
+    );
 }
 
 #[test]
@@ -84,13 +111,20 @@ fn the_did_document_names_the_service() {
 
 #[test]
 fn a_foreign_did_has_no_document() {
-    for did in ["did:web:feeds.example", ALICE_DID, "did:web:www.cards.example"] {
+    for did in [
+        "did:web:feeds.example",
+        ALICE_DID,
+        "did:web:www.cards.example",
+    ] {
         let stage = Stage::empty(&[("sidecar.feeds.service_did", &format!("\"{did}\""))]);
         refused(&stage.get(DID), "NotFound", did);
         let body = answered(&stage.get(PATH), 200, did);
         assert_eq!(body["did"], did, "the service is the configured one");
         let uri = body["feeds"][0]["uri"].as_str().unwrap_or_default();
-        assert!(uri.starts_with(&format!("at://{did}/")), "which publishes, too: {uri}");
+        assert!(
+            uri.starts_with(&format!("at://{did}/")),
+            "which publishes, too: {uri}"
+        );
     }
 }
 

@@ -15,7 +15,8 @@ const ROBOTS: &str = "/functions/seo-robots";
 /// The addresses in a document, in order.
 fn locations(text: &str) -> Vec<&str> {
     let rest = text.split("<loc>").skip(1);
-    rest.map(|rest| rest.split("</loc>").next().unwrap_or_default()).collect()
+    rest.map(|rest| rest.split("</loc>").next().unwrap_or_default())
+        .collect()
 }
 
 #[test]
@@ -42,15 +43,26 @@ fn http_1_0_gets_the_whole_sitemap() {
     let stage = Stage::new();
     let request = Request::new("GET", "/sitemap.xml").line("GET /sitemap.xml HTTP/1.0");
     let old = stage.ask(&request);
-    assert_eq!((old.status, old.framing), (200, Framing::Close), "chunks are unknown to it");
-    assert_eq!(old.body, stage.get("/sitemap.xml").body, "the whole document");
+    assert_eq!(
+        (old.status, old.framing),
+        (200, Framing::Close),
+        "chunks are unknown to it"
+    );
+    assert_eq!(
+        old.body,
+        stage.get("/sitemap.xml").body,
+        "the whole document"
+    );
 }
 
 #[test]
 fn a_page_is_what_it_was_when_its_tag_was_made() {
     let stage = Stage::empty(&[]);
     // far more than fits into the buffers of a connection
-    let images = format!("[{}]", vec!["\"https://media.example/a.jpg\""; 500].join(","));
+    let images = format!(
+        "[{}]",
+        vec!["\"https://media.example/a.jpg\""; 500].join(",")
+    );
     stage.sql(&format!(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
          INSERT INTO sitemap_url (loc, lastmod_us, images) \
@@ -73,22 +85,37 @@ fn a_page_is_what_it_was_when_its_tag_was_made() {
     assert!(body == whole.body, "byte for byte what the tag stands for");
     let changed = stage.get("/sitemap.xml?page=1");
     assert_ne!(changed.header("ETag"), whole.header("ETag"));
-    assert!(changed.text().contains("/299/changed</loc>"), "the next request sees the changes");
+    assert!(
+        changed.text().contains("/299/changed</loc>"),
+        "the next request sees the changes"
+    );
 }
 
 #[test]
 fn an_empty_store_lists_the_home_page() {
     let stage = Stage::empty(&[]);
     let map = stage.get(SITEMAP);
-    assert_eq!(map.status, 200, "an empty list would be no sitemap: {}", map.text());
-    assert_eq!(locations(map.text()), ["https://cards.example/"], "home is always there");
+    assert_eq!(
+        map.status,
+        200,
+        "an empty list would be no sitemap: {}",
+        map.text()
+    );
+    assert_eq!(
+        locations(map.text()),
+        ["https://cards.example/"],
+        "home is always there"
+    );
 }
 
 #[test]
 fn a_large_sitemap_becomes_an_index() {
     let stage = Stage::new();
     stage.sql(&page(44_999, "https://cards.example/cards/last", 1));
-    assert!(stage.get(SITEMAP).text().contains("<urlset"), "44,999 and home fit");
+    assert!(
+        stage.get(SITEMAP).text().contains("<urlset"),
+        "44,999 and home fit"
+    );
     stage.sql(&page(45_001, "https://cards.example/cards/first", 1));
     stage.sql(&page(135_001, "https://cards.example/cards/far", 1));
     let index = stage.get(SITEMAP);
@@ -107,16 +134,25 @@ fn a_large_sitemap_becomes_an_index() {
         let has_home = listed.contains(&"https://cards.example/");
         assert_eq!(has_home, number == 1, "home is on the first page alone");
     }
-    assert_eq!(stage.get("/sitemap.xml").text(), index.text(), "the alias is the index, too");
+    assert_eq!(
+        stage.get("/sitemap.xml").text(),
+        index.text(),
+        "the alias is the index, too"
+    );
     stage.sql("UPDATE sitemap_url SET indexable = 0 WHERE id = 45001;");
     let gone = stage.get(&format!("{SITEMAP}?page=2"));
-    refused(&gone, "NotFound", "a page on which nothing may be listed any more");
+    refused(
+        &gone,
+        "NotFound",
+        "a page on which nothing may be listed any more",
+    );
 }
 
 /// The times in a document, in order.
 fn times(text: &str) -> Vec<&str> {
     let rest = text.split("<lastmod>").skip(1);
-    rest.map(|rest| rest.split("</lastmod>").next().unwrap_or_default()).collect()
+    rest.map(|rest| rest.split("</lastmod>").next().unwrap_or_default())
+        .collect()
 }
 
 /// Fills a whole page, each URL a second newer than the one before, and reads all files of the
@@ -135,9 +171,17 @@ fn whole_page(path: &str) -> usize {
     assert_eq!(times(index.text()).len(), files.len());
     for (file, newest) in files.iter().zip(times(index.text())) {
         let page = stage.get(file.strip_prefix(BASE).expect("it is at the base URL"));
-        assert!(page.body.len() <= 45_000_000, "{file}: {} bytes", page.body.len());
+        assert!(
+            page.body.len() <= 45_000_000,
+            "{file}: {} bytes",
+            page.body.len()
+        );
         let urls = locations(page.text());
-        assert!((2..=45_000).contains(&urls.len()), "{file}: {} URLs", urls.len());
+        assert!(
+            (2..=45_000).contains(&urls.len()),
+            "{file}: {} URLs",
+            urls.len()
+        );
         assert_eq!(times(page.text()).into_iter().max(), Some(newest), "{file}");
         for url in urls {
             assert!(listed.insert(url.to_owned()), "{url} is listed twice");
@@ -161,7 +205,11 @@ fn home_splits_off_no_single_url() {
 fn missing_pages_are_404_malformed_ones_400() {
     let stage = Stage::new();
     for page in ["2", "1.2", "45000", "4294967295"] {
-        refused(&stage.get(&format!("{SITEMAP}?page={page}")), "NotFound", page);
+        refused(
+            &stage.get(&format!("{SITEMAP}?page={page}")),
+            "NotFound",
+            page,
+        );
     }
     let bad = [
         "0",
@@ -177,10 +225,22 @@ fn missing_pages_are_404_malformed_ones_400() {
         "%D9%A1",
     ];
     each(bad, |page| {
-        refused(&stage.get(&format!("{SITEMAP}?page={page}")), "InvalidRequest", page);
+        refused(
+            &stage.get(&format!("{SITEMAP}?page={page}")),
+            "InvalidRequest",
+            page,
+        );
     });
-    refused(&stage.get(&format!("{SITEMAP}?page=1&page=1")), "InvalidRequest", "twice");
-    assert_eq!(stage.get(&format!("{SITEMAP}?x=1")).status, 200, "others are ignored");
+    refused(
+        &stage.get(&format!("{SITEMAP}?page=1&page=1")),
+        "InvalidRequest",
+        "twice",
+    );
+    assert_eq!(
+        stage.get(&format!("{SITEMAP}?x=1")).status,
+        200,
+        "others are ignored"
+    );
 }
 
 #[test]
@@ -191,7 +251,11 @@ fn robots_txt_allows_and_disallows_paths() {
     ]);
     let robots = stage.get(ROBOTS);
     common(&robots, "robots");
-    assert_eq!(robots.header("Content-Type"), Some("text/plain; charset=utf-8"), "what it is");
+    assert_eq!(
+        robots.header("Content-Type"),
+        Some("text/plain; charset=utf-8"),
+        "what it is"
+    );
     assert_eq!(
         robots.text(),
         "User-agent: GPTBot\n\
@@ -214,9 +278,17 @@ fn robots_txt_allows_and_disallows_paths() {
 #[test]
 fn robots_txt_has_one_group_by_default() {
     let robots = Stage::new().get(ROBOTS);
-    assert!(robots.text().starts_with("User-agent: *\nAllow: "), "{}", robots.text());
+    assert!(
+        robots.text().starts_with("User-agent: *\nAllow: "),
+        "{}",
+        robots.text()
+    );
     for path in ["/auth", "/settings", "/search"] {
-        assert!(robots.text().contains(&format!("\nDisallow: {path}\n")), "{}", robots.text());
+        assert!(
+            robots.text().contains(&format!("\nDisallow: {path}\n")),
+            "{}",
+            robots.text()
+        );
     }
 }
 
@@ -227,19 +299,37 @@ fn an_unlisted_site_disallows_every_robot() {
         ("sidecar.robots.blocked_agents", "[\"GPTBot\"]"),
     ]);
     let robots = stage.get("/robots.txt");
-    assert_eq!(robots.text(), "User-agent: *\nDisallow: /\n", "nothing at all");
+    assert_eq!(
+        robots.text(),
+        "User-agent: *\nDisallow: /\n",
+        "nothing at all"
+    );
     assert_eq!(robots.status, 200, "an error would be read in another way");
 }
 
 #[test]
 fn links_use_the_base_url_for_any_host() {
     let stage = Stage::new();
-    for path in [SITEMAP, ROBOTS, "/functions/describeFeedGenerator", "/.well-known/did.json"] {
+    for path in [
+        SITEMAP,
+        ROBOTS,
+        "/functions/describeFeedGenerator",
+        "/.well-known/did.json",
+    ] {
         let requested = Request::new("GET", path).without("Host");
-        let requested = requested.with("Host", "evil.test").with("X-Forwarded-Host", "evil.test");
+        let requested = requested
+            .with("Host", "evil.test")
+            .with("X-Forwarded-Host", "evil.test");
         let answer = stage.ask(&requested.with("Forwarded", "host=evil.test;proto=http"));
-        assert!(!answer.text().contains("evil.test"), "{path} repeats a header: {answer:?}");
-        assert_eq!(answer.body, stage.get(path).body, "{path} is the same for everyone");
+        assert!(
+            !answer.text().contains("evil.test"),
+            "{path} repeats a header: {answer:?}"
+        );
+        assert_eq!(
+            answer.body,
+            stage.get(path).body,
+            "{path} is the same for everyone"
+        );
     }
 }
 
@@ -248,17 +338,29 @@ fn unlistable_rows_are_skipped() {
     let stage = Stage::empty(&[]);
     // each encoded address exceeds the maximum length: whole batches have no rows to send
     let rows: String = (1..=600)
-        .map(|id| page(id, &format!("https://cards.example/{id}/{}", "\u{e9}".repeat(400)), 1))
+        .map(|id| {
+            page(
+                id,
+                &format!("https://cards.example/{id}/{}", "\u{e9}".repeat(400)),
+                1,
+            )
+        })
         .collect();
     stage.sql(&rows);
     stage.sql(&page(601, "https://cards.example/last", 1));
     let mut client = stage.client();
     client.send(Request::new("GET", SITEMAP).bytes());
     let map = client.response();
-    assert_eq!(locations(map.text()), ["https://cards.example/", "https://cards.example/last"]);
+    assert_eq!(
+        locations(map.text()),
+        ["https://cards.example/", "https://cards.example/last"]
+    );
     assert!(map.text().trim_end().ends_with("</urlset>"), "it is whole");
     client.send(Request::new("GET", ROBOTS).bytes());
-    assert!(client.response().text().starts_with("User-agent"), "and the next answer is the next");
+    assert!(
+        client.response().text().starts_with("User-agent"),
+        "and the next answer is the next"
+    );
 }
 
 #[test]
@@ -279,14 +381,31 @@ fn one_bad_row_spoils_no_document() {
            ('collection-posts', 'more garbage', 'did:plc:x', 1888912000000001);",
     );
     let [map, podcast, feed] = documents.map(|path| stage.get(&path));
-    assert_eq!([map.status, podcast.status, feed.status], [200; 3], "{}", feed.text());
+    assert_eq!(
+        [map.status, podcast.status, feed.status],
+        [200; 3],
+        "{}",
+        feed.text()
+    );
     assert_eq!(locations(map.text()).len(), 3, "each page: {}", map.text());
     assert!(podcast.text().contains("Episode 1"), "{}", podcast.text());
     assert!(!feed.text().contains("garbage"), "{}", feed.text());
-    assert!(feed.text().contains(&post(PAGED)), "the next one is there: {}", feed.text());
+    assert!(
+        feed.text().contains(&post(PAGED)),
+        "the next one is there: {}",
+        feed.text()
+    );
     let metrics = stage.edge.admin_get("/metrics");
-    for (function, count) in [("seo-sitemap", 1), ("podcast-rss-feed", 2), ("getFeedSkeleton", 2)] {
+    for (function, count) in [
+        ("seo-sitemap", 1),
+        ("podcast-rss-feed", 2),
+        ("getFeedSkeleton", 2),
+    ] {
         let line = format!("portcullis_sidecar_skipped_total{{function=\"{function}\"}} {count}");
-        assert!(metrics.text().lines().any(|own| own == line), "{line}: {}", metrics.text());
+        assert!(
+            metrics.text().lines().any(|own| own == line),
+            "{line}: {}",
+            metrics.text()
+        );
     }
 }

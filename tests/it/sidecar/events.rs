@@ -28,7 +28,11 @@ fn user(number: usize) -> String {
 
 fn applied(answer: &Response, state: &str, why: &str) {
     let body = answered(answer, 200, why);
-    assert_eq!(body, json!({ "status": "applied", "state": state }), "{why}");
+    assert_eq!(
+        body,
+        json!({ "status": "applied", "state": state }),
+        "{why}"
+    );
 }
 
 fn duplicate(answer: &Response, outcome: &str, state: &str, why: &str) {
@@ -40,10 +44,13 @@ fn duplicate(answer: &Response, outcome: &str, state: &str, why: &str) {
 #[test]
 fn one_status_follows_another_by_the_table() {
     let stage = Stage::new();
-    let cells = TABLE.iter().enumerate().flat_map(|(row, (from, verdicts))| {
-        let cells = STATUSES.iter().zip(verdicts.chars()).enumerate();
-        cells.map(move |(column, (to, verdict))| (row * 5 + column, *from, *to, verdict == 'y'))
-    });
+    let cells = TABLE
+        .iter()
+        .enumerate()
+        .flat_map(|(row, (from, verdicts))| {
+            let cells = STATUSES.iter().zip(verdicts.chars()).enumerate();
+            cells.map(move |(column, (to, verdict))| (row * 5 + column, *from, *to, verdict == 'y'))
+        });
     each(cells, |(number, from, to, follows)| {
         let why = format!("{from} to {to}");
         let user = user(number);
@@ -60,7 +67,11 @@ fn one_status_follows_another_by_the_table() {
             duplicate(&stage.send(&second), "invalid", from, &why);
         }
         let standing = stage.standing(&user);
-        assert_eq!(standing["status"], if follows { to } else { from }, "{why}: the user");
+        assert_eq!(
+            standing["status"],
+            if follows { to } else { from },
+            "{why}: the user"
+        );
     });
 }
 
@@ -68,10 +79,16 @@ fn one_status_follows_another_by_the_table() {
 fn older_events_are_stale() {
     let stage = Stage::new();
     let subject = stage.session(ALICE);
-    applied(&stage.send(&Event::new("new", &subject, "verified", 10)), "verified", "the newest");
-    for (id, status, second) in
-        [("old", "revoked", 9), ("older", "pending", -86_400), ("same", "verified", 10)]
-    {
+    applied(
+        &stage.send(&Event::new("new", &subject, "verified", 10)),
+        "verified",
+        "the newest",
+    );
+    for (id, status, second) in [
+        ("old", "revoked", 9),
+        ("older", "pending", -86_400),
+        ("same", "verified", 10),
+    ] {
         let event = Event::new(id, &subject, status, second);
         refused(&stage.send(&event), "StaleTransition", id);
         duplicate(&stage.send(&event), "stale", "verified", id);
@@ -79,9 +96,12 @@ fn older_events_are_stale() {
     assert_eq!(stage.standing(ALICE)["status"], "verified", "nothing moved");
     let newer = Event::new("newer", &subject, "revoked", 11);
     applied(&stage.send(&newer), "revoked", "what is newer moves it");
-    duplicate(&stage.send(&Event::new("old", &subject, "revoked", 9)), "stale", "verified", {
-        "a repeated event tells what was true when it came first"
-    });
+    duplicate(
+        &stage.send(&Event::new("old", &subject, "revoked", 9)),
+        "stale",
+        "verified",
+        { "a repeated event tells what was true when it came first" },
+    );
 }
 
 #[test]
@@ -114,8 +134,14 @@ fn a_repeated_id_with_new_meaning_conflicts() {
     let at = crate::support::sidecar::event::time(0);
     let in_other_words = [
         ("byte for byte", event()),
-        ("a fraction of nothing", event().with("occurred_at", at.replace('Z', ".000Z"))),
-        ("an offset of nothing", event().with("occurred_at", at.replace('Z', "+00:00"))),
+        (
+            "a fraction of nothing",
+            event().with("occurred_at", at.replace('Z', ".000Z")),
+        ),
+        (
+            "an offset of nothing",
+            event().with("occurred_at", at.replace('Z', "+00:00")),
+        ),
         ("an absent end", event().without("expires_at")),
     ];
     each(in_other_words, |(what, event)| {
@@ -130,14 +156,23 @@ fn a_repeated_id_with_new_meaning_conflicts() {
     );
     let other_meanings = [
         ("another status", Event::new("one", &subject, "revoked", 0)),
-        ("another instant", event().with("occurred_at", crate::support::sidecar::event::time(1))),
+        (
+            "another instant",
+            event().with("occurred_at", crate::support::sidecar::event::time(1)),
+        ),
         ("another band", event().with("age_band", "16_17")),
         (
             "another verification",
             event().with("verified_at", crate::support::sidecar::event::time(-1)),
         ),
-        ("another end", event().with("expires_at", crate::support::sidecar::event::time(90_000))),
-        ("another subject", event().with("subject_ref", &*other_subject)),
+        (
+            "another end",
+            event().with("expires_at", crate::support::sidecar::event::time(90_000)),
+        ),
+        (
+            "another subject",
+            event().with("subject_ref", &*other_subject),
+        ),
         (
             "a subject that is unknown",
             event().with("subject_ref", crate::support::sidecar::event::NOBODY),
@@ -146,8 +181,17 @@ fn a_repeated_id_with_new_meaning_conflicts() {
     each(other_meanings, |(what, event)| {
         refused(&stage.send(&event), "EventConflict", what);
     });
-    duplicate(&stage.send(&event()), "applied", "verified", "the first one stands");
-    assert_eq!(stage.standing(ALICE)["status"], "verified", "and nothing else moved");
+    duplicate(
+        &stage.send(&event()),
+        "applied",
+        "verified",
+        "the first one stands",
+    );
+    assert_eq!(
+        stage.standing(ALICE)["status"],
+        "verified",
+        "and nothing else moved"
+    );
     assert_eq!(stage.standing(BOB)["status"], "pending", "for nobody");
 }
 
@@ -162,8 +206,17 @@ fn the_same_event_at_once_is_applied_once() {
             .collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    let count = |status: &str| bodies.iter().filter(|body| body["status"] == status).count();
-    assert_eq!((count("applied"), count("duplicate")), (1, 19), "{bodies:?}");
+    let count = |status: &str| {
+        bodies
+            .iter()
+            .filter(|body| body["status"] == status)
+            .count()
+    };
+    assert_eq!(
+        (count("applied"), count("duplicate")),
+        (1, 19),
+        "{bodies:?}"
+    );
 }
 
 #[test]
@@ -174,16 +227,40 @@ fn an_acknowledged_event_survives_a_restart() {
     applied(&stage.send(&event), "verified", "the first time");
     stage.restart();
     duplicate(&stage.send(&event), "applied", "verified", "after a kill");
-    assert_eq!(stage.standing(ALICE)["status"], "verified", "it is still known");
+    assert_eq!(
+        stage.standing(ALICE)["status"],
+        "verified",
+        "it is still known"
+    );
 }
 
 #[test]
 fn an_old_event_undoes_nothing_newer() {
     let stage = Stage::new();
     let (old, new) = (stage.session(ALICE), stage.session(ALICE));
-    applied(&stage.send(&Event::new("n", &new, "verified", 10)), "verified", "the newer attempt");
-    applied(&stage.send(&Event::new("o", &old, "rejected", 5)), "rejected", "the older attempt");
-    assert_eq!(stage.standing(ALICE)["status"], "verified", "the user stands by the newest event");
-    applied(&stage.send(&Event::new("r", &old, "revoked", 20)), "revoked", "a later word");
-    assert_eq!(stage.standing(ALICE)["status"], "revoked", "which is the newest now");
+    applied(
+        &stage.send(&Event::new("n", &new, "verified", 10)),
+        "verified",
+        "the newer attempt",
+    );
+    applied(
+        &stage.send(&Event::new("o", &old, "rejected", 5)),
+        "rejected",
+        "the older attempt",
+    );
+    assert_eq!(
+        stage.standing(ALICE)["status"],
+        "verified",
+        "the user stands by the newest event"
+    );
+    applied(
+        &stage.send(&Event::new("r", &old, "revoked", 20)),
+        "revoked",
+        "a later word",
+    );
+    assert_eq!(
+        stage.standing(ALICE)["status"],
+        "revoked",
+        "which is the newest now"
+    );
 }

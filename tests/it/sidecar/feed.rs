@@ -17,7 +17,12 @@ fn text(text: &str) -> Option<String> {
 
 fn person(name: &str) -> Person {
     let name = name.to_owned();
-    Person { name, role: text("guest"), href: text("https://a.example"), ..Person::default() }
+    Person {
+        name,
+        role: text("guest"),
+        href: text("https://a.example"),
+        ..Person::default()
+    }
 }
 
 fn podcast() -> Podcast {
@@ -41,7 +46,10 @@ fn podcast() -> Podcast {
             text: "Tip".to_owned(),
         }],
         persons: vec![person("Ana")],
-        txt: vec![Txt { purpose: text("verify"), value: "code".to_owned() }],
+        txt: vec![Txt {
+            purpose: text("verify"),
+            value: "code".to_owned(),
+        }],
         updated_us: NOVEMBER,
         ..Podcast::default()
     }
@@ -81,7 +89,14 @@ fn episode(number: i64) -> Episode {
 /// A feed of one page.
 fn feed<'a>(podcast: &'a Podcast, episodes: &'a [Episode]) -> Feed<'a> {
     let handle = Some("ana.cards.example");
-    Feed { podcast, episodes, pages: (1, 1), changed_us: None, handle, base_url: BASE }
+    Feed {
+        podcast,
+        episodes,
+        pages: (1, 1),
+        changed_us: None,
+        handle,
+        base_url: BASE,
+    }
 }
 
 fn document(podcast: &Podcast, episodes: &[Episode]) -> Document {
@@ -98,15 +113,24 @@ fn channel(podcast: &Podcast, episodes: &[Episode]) -> Node {
 /// The value at a path: elements, then an attribute after `@`, or else the text.
 fn at<'a>(node: &'a Node, path: &str) -> &'a str {
     let (elements, attribute) = path.split_once('@').unwrap_or((path, ""));
-    let node = elements.split_terminator('/').fold(node, |node, name| node.one(name));
-    if attribute.is_empty() { &node.text } else { node.attribute(attribute).unwrap_or_default() }
+    let node = elements
+        .split_terminator('/')
+        .fold(node, |node, name| node.one(name));
+    if attribute.is_empty() {
+        &node.text
+    } else {
+        node.attribute(attribute).unwrap_or_default()
+    }
 }
 
 /// The document shows what PSP-1 and Apple require, and that each prefix is declared.
 #[test]
 fn a_feed_is_the_expected_document() {
     let document = document(&podcast(), &[episode(1), episode(2)]);
-    assert_eq!(str::from_utf8(&document.body), Ok(include_str!("feed.xml").trim_end()));
+    assert_eq!(
+        str::from_utf8(&document.body),
+        Ok(include_str!("feed.xml").trim_end())
+    );
 }
 
 #[test]
@@ -126,8 +150,20 @@ fn missing_members_are_not_written() {
         ..episode(1)
     };
     let channel = channel(&podcast(), &[bare]);
-    let names: Vec<_> = channel.one("item").children.iter().map(|child| &*child.name).collect();
-    let expected = ["title", "enclosure", "guid", "pubDate", "itunes:title", "itunes:episodeType"];
+    let names: Vec<_> = channel
+        .one("item")
+        .children
+        .iter()
+        .map(|child| &*child.name)
+        .collect();
+    let expected = [
+        "title",
+        "enclosure",
+        "guid",
+        "pubDate",
+        "itunes:title",
+        "itunes:episodeType",
+    ];
     assert_eq!(names, expected);
 }
 
@@ -172,14 +208,21 @@ fn difficult_text_is_preserved() {
         author: text(hard),
         ..podcast()
     };
-    let episode =
-        Episode { title: hard.to_owned(), description_html: hard.to_owned(), ..episode(1) };
+    let episode = Episode {
+        title: hard.to_owned(),
+        description_html: hard.to_owned(),
+        ..episode(1)
+    };
     let channel = channel(&podcast, &[episode]);
     for path in ["title", "itunes:author", "item/title", "item/itunes:title"] {
         assert_eq!(at(&channel, path), clean, "{path}");
     }
     let shown = "ana@b.example < b>🃏< /b> \u{5d0}\u{5d1} \u{202e}x ]]> &amp;";
-    assert_eq!(at(&channel, "description"), shown, "also by apps that take it for HTML");
+    assert_eq!(
+        at(&channel, "description"),
+        shown,
+        "also by apps that take it for HTML"
+    );
     let plain = "ana@b.example 🃏 \u{5d0}\u{5d1} \u{202e}x ]]> &";
     assert_eq!(at(&channel, "item/description"), plain);
     let html = "ana@b.example <b>🃏</b> \u{5d0}\u{5d1} \u{202e}x ]]&gt; &amp;";
@@ -202,10 +245,19 @@ fn no_text_of_a_channel_acts_as_html() {
         owner_name: text(ACTIVE),
         owner_email: text("ana@cards.example"),
         persons: vec![person(ACTIVE)],
-        funding: vec![Funding { url: "https://cards.example/tip".to_owned(), text: hostile() }],
+        funding: vec![Funding {
+            url: "https://cards.example/tip".to_owned(),
+            text: hostile(),
+        }],
         ..podcast()
     };
-    let channel = channel(&podcast, &[Episode { title: hostile(), ..episode(1) }]);
+    let channel = channel(
+        &podcast,
+        &[Episode {
+            title: hostile(),
+            ..episode(1)
+        }],
+    );
     for path in [
         "title",
         "image/title",
@@ -220,19 +272,32 @@ fn no_text_of_a_channel_acts_as_html() {
     ] {
         let text = at(&channel, path);
         let text = text.trim_end_matches('<');
-        let tags = text.match_indices('<').filter(|(at, _)| !text[at + 1..].starts_with(' '));
+        let tags = text
+            .match_indices('<')
+            .filter(|(at, _)| !text[at + 1..].starts_with(' '));
         assert_eq!(tags.count(), 0, "{path}: {text}");
         let solid = |text: &str| text.replace(['\u{1}', ' ', '\n'], "");
         let (found, whole) = (solid(text), solid(ACTIVE));
-        assert!(whole.starts_with(&found) && found.len() > 100, "{path} keeps its text: {text}");
+        assert!(
+            whole.starts_with(&found) && found.len() > 100,
+            "{path} keeps its text: {text}"
+        );
     }
 }
 
 #[test]
 fn a_title_keeps_what_only_looks_like_a_tag() {
-    for title in ["Salt & <Pepper>", "<b>Bold</b>", "1 < 2", "a <![CDATA[ b ]]>", "&lt;script&gt;"]
-    {
-        let podcast = Podcast { title: title.to_owned(), ..podcast() };
+    for title in [
+        "Salt & <Pepper>",
+        "<b>Bold</b>",
+        "1 < 2",
+        "a <![CDATA[ b ]]>",
+        "&lt;script&gt;",
+    ] {
+        let podcast = Podcast {
+            title: title.to_owned(),
+            ..podcast()
+        };
         assert_eq!(at(&channel(&podcast, &[]), "title"), title);
     }
 }
@@ -245,22 +310,48 @@ fn pages_link_to_each_other() {
     };
     for (pages, expected) in [
         ((1, 1), vec![("self", 1)]),
-        ((1, 3), vec![("self", 1), ("first", 1), ("next", 2), ("last", 3)]),
-        ((2, 3), vec![("self", 2), ("first", 1), ("previous", 1), ("next", 3), ("last", 3)]),
-        ((3, 3), vec![("self", 3), ("first", 1), ("previous", 2), ("last", 3)]),
+        (
+            (1, 3),
+            vec![("self", 1), ("first", 1), ("next", 2), ("last", 3)],
+        ),
+        (
+            (2, 3),
+            vec![
+                ("self", 2),
+                ("first", 1),
+                ("previous", 1),
+                ("next", 3),
+                ("last", 3),
+            ],
+        ),
+        (
+            (3, 3),
+            vec![("self", 3), ("first", 1), ("previous", 2), ("last", 3)],
+        ),
     ] {
-        let document = render(&Feed { pages, ..feed(&podcast(), &[]) });
+        let document = render(&Feed {
+            pages,
+            ..feed(&podcast(), &[])
+        });
         let root = read(&document.body);
         let links = root.one("channel").all("atom:link");
         let link =
             |link: &Node| ["rel", "href"].map(|name| link.attribute(name).unwrap().to_owned());
-        let expected =
-            expected.into_iter().map(|(relation, page)| [relation.to_owned(), url(page)]);
+        let expected = expected
+            .into_iter()
+            .map(|(relation, page)| [relation.to_owned(), url(page)]);
         assert!(links.map(link).eq(expected), "{pages:?}");
     }
     let podcast = podcast();
-    let changed = Feed { changed_us: Some(NOVEMBER + DAY), ..feed(&podcast, &[]) };
-    assert_eq!(render(&changed).modified_us, Some(NOVEMBER + DAY), "of any page");
+    let changed = Feed {
+        changed_us: Some(NOVEMBER + DAY),
+        ..feed(&podcast, &[])
+    };
+    assert_eq!(
+        render(&changed).modified_us,
+        Some(NOVEMBER + DAY),
+        "of any page"
+    );
 }
 
 #[test]
@@ -272,20 +363,34 @@ fn texts_keep_to_their_bounds() {
         persons: vec![person(&long)],
         ..podcast()
     };
-    let episode =
-        Episode { title: long.clone(), description_html: format!("<p>{long}</p>"), ..episode(1) };
+    let episode = Episode {
+        title: long.clone(),
+        description_html: format!("<p>{long}</p>"),
+        ..episode(1)
+    };
     let channel = channel(&podcast, &[episode]);
     for path in ["description", "item/description"] {
         let text = at(&channel, path);
-        assert!(text.ends_with('…') && text.len() <= 4000, "{path}: {} bytes", text.len());
+        assert!(
+            text.ends_with('…') && text.len() <= 4000,
+            "{path}: {} bytes",
+            text.len()
+        );
         assert!(text.len() > 3980, "{path} is cut at the end only");
     }
     for (path, max) in [("title", 255), ("item/title", 255), ("podcast:person", 128)] {
         let found = at(&channel, path).chars().count();
-        assert!((max - 1..=max).contains(&found), "{path}: {found} characters");
+        assert!(
+            (max - 1..=max).contains(&found),
+            "{path}: {found} characters"
+        );
     }
     let whole = at(&channel, "item/content:encoded");
-    assert_eq!(whole.matches('🃏').count(), 4000, "the whole is in content:encoded");
+    assert_eq!(
+        whole.matches('🃏').count(),
+        4000,
+        "the whole is in content:encoded"
+    );
 }
 
 #[test]
@@ -296,9 +401,20 @@ fn a_feed_is_dated_by_its_content() {
         (1, 5, 2, 5, "an episode appeared last"),
         (1, 5, 7, 7, "an episode was edited last"),
     ] {
-        let podcast = Podcast { updated_us: updated, ..base.clone() };
-        let newest = Episode { published_us: published, updated_us: edited, ..episode(1) };
-        let older = Episode { published_us: 0, updated_us: 0, ..episode(2) };
+        let podcast = Podcast {
+            updated_us: updated,
+            ..base.clone()
+        };
+        let newest = Episode {
+            published_us: published,
+            updated_us: edited,
+            ..episode(1)
+        };
+        let older = Episode {
+            published_us: 0,
+            updated_us: 0,
+            ..episode(2)
+        };
         let document = document(&podcast, &[newest, older]);
         assert_eq!(document.modified_us, Some(expected), "{why}");
     }
@@ -306,21 +422,36 @@ fn a_feed_is_dated_by_its_content() {
 
 #[test]
 fn a_feed_names_itself_by_its_did() {
-    let podcast = Podcast { did: "did:web:localhost%3A3000".to_owned(), ..podcast() };
-    let feed = Feed { handle: None, ..feed(&podcast, &[]) };
+    let podcast = Podcast {
+        did: "did:web:localhost%3A3000".to_owned(),
+        ..podcast()
+    };
+    let feed = Feed {
+        handle: None,
+        ..feed(&podcast, &[])
+    };
     let url = "https://cards.example/functions/podcast-rss-feed?did=did:web:localhost%253A3000";
     assert_eq!(feed.url(), url);
     assert_eq!(render(&feed), render(&feed), "equal content, equal bytes");
-    assert_eq!(render(&feed).media_type, "application/rss+xml; charset=utf-8");
+    assert_eq!(
+        render(&feed).media_type,
+        "application/rss+xml; charset=utf-8"
+    );
 }
 
 /// The description of an episode as a feed has it: as HTML, and as plain text.
 fn described(html: &str) -> [String; 2] {
-    let episode = Episode { description_html: html.to_owned(), ..episode(1) };
+    let episode = Episode {
+        description_html: html.to_owned(),
+        ..episode(1)
+    };
     let channel = channel(&podcast(), &[episode]);
     let item = channel.one("item");
-    ["content:encoded", "description"]
-        .map(|name| item.all(name).map(|element| element.text.as_str()).collect())
+    ["content:encoded", "description"].map(|name| {
+        item.all(name)
+            .map(|element| element.text.as_str())
+            .collect()
+    })
 }
 
 #[test]
@@ -342,7 +473,10 @@ fn plain_text_has_paragraphs_and_no_tags() {
         ("<b>two</b> <i>words</i>", "two words"),
         ("<a href='https://a.example'>a link</a>", "a link"),
         ("R&amp;D &lt;3", "R&D <3"),
-        ("&lt;script&gt;x&lt;/script&gt; &lt;!--", "< script>x< /script> < !--"),
+        (
+            "&lt;script&gt;x&lt;/script&gt; &lt;!--",
+            "< script>x< /script> < !--",
+        ),
         ("&lt;<b>script></b>", "< script>"),
         ("&lt;&#1;script>", "< script>"),
         ("<script>x</script> <style>y</style>", ""),
@@ -355,10 +489,24 @@ fn plain_text_has_paragraphs_and_no_tags() {
 
 #[test]
 fn hostile_html_stays_small_and_closed() {
-    for piece in ["<p>", "<b>", "<a ", "<a href=\"", "</", "<!--", "&", "<ul><li>", "<script>"] {
+    for piece in [
+        "<p>",
+        "<b>",
+        "<a ",
+        "<a href=\"",
+        "</",
+        "<!--",
+        "&",
+        "<ul><li>",
+        "<script>",
+    ] {
         let html = piece.repeat(50_000);
         let [safe, _] = described(&html);
-        assert!(safe.len() <= 8 * html.len(), "{piece}: {} bytes", safe.len());
+        assert!(
+            safe.len() <= 8 * html.len(),
+            "{piece}: {} bytes",
+            safe.len()
+        );
     }
     let [deep, _] = described(&"<b>".repeat(1000));
     assert_eq!(deep.matches("<b>").count(), 32);

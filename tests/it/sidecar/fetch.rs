@@ -9,7 +9,10 @@ use portcullis::fetch::{FetchError, Trust, document, status};
 use crate::support::sidecar::pieces;
 
 fn slow(pieces: Vec<Vec<u8>>, pause: Duration) -> String {
-    format!("http://127.0.0.1:{}/", pieces::serve(pause, move |_| pieces.clone()))
+    format!(
+        "http://127.0.0.1:{}/",
+        pieces::serve(pause, move |_| pieces.clone())
+    )
 }
 
 fn serve(answer: impl Into<Vec<u8>>) -> String {
@@ -37,10 +40,18 @@ async fn a_document_has_at_most_64_kib() {
         ("larger", sized(65_537), Err(FetchError::TooLarge)),
         ("of no known size", until_the_end, Err(FetchError::TooLarge)),
         ("a redirect", redirect.into(), Err(FetchError::Status(302))),
-        ("a fault", "HTTP/1.1 503 X\r\n\r\n".into(), Err(FetchError::Status(503))),
+        (
+            "a fault",
+            "HTTP/1.1 503 X\r\n\r\n".into(),
+            Err(FetchError::Status(503)),
+        ),
         ("cut", cut.into(), Err(FetchError::Unreachable)),
         ("a large head", head.into(), Err(FetchError::TooLarge)),
-        ("no HTTP", "SSH-2.0-x\r\n\r\n".into(), Err(FetchError::Unreachable)),
+        (
+            "no HTTP",
+            "SSH-2.0-x\r\n\r\n".into(),
+            Err(FetchError::Unreachable),
+        ),
         ("nothing", Vec::new(), Err(FetchError::Unreachable)),
     ] {
         let found = fetched(&serve(answer), Trust::Operator).await;
@@ -66,7 +77,10 @@ async fn the_deadline_covers_the_last_byte() {
     assert_eq!(slow, Err(FetchError::Timeout));
     assert_eq!(silent, Err(FetchError::Timeout));
     let took = start.elapsed();
-    assert!((2..5).contains(&took.as_secs()), "three seconds, not {took:?}");
+    assert!(
+        (2..5).contains(&took.as_secs()),
+        "three seconds, not {took:?}"
+    );
 }
 
 #[tokio::test]
@@ -98,7 +112,11 @@ async fn strangers_urls_are_https_on_public_hosts() {
         "https://2130706433/".to_owned(),
         "https://0x7f.1/".to_owned(),
     ] {
-        assert_eq!(fetched(&url, Trust::Public).await, Err(FetchError::Refused), "{url}");
+        assert_eq!(
+            fetched(&url, Trust::Public).await,
+            Err(FetchError::Refused),
+            "{url}"
+        );
     }
 }
 
@@ -108,7 +126,11 @@ async fn the_permit_is_dropped_when_the_work_ends() {
     let url = slow(vec![Vec::new()], Duration::from_millis(300));
     let fetch = document(&url, Trust::Operator, std::sync::Arc::clone(&permit));
     drop(tokio::time::timeout(Duration::from_millis(100), fetch).await);
-    assert_eq!(std::sync::Arc::strong_count(&permit), 2, "the work goes on without its caller");
+    assert_eq!(
+        std::sync::Arc::strong_count(&permit),
+        2,
+        "the work goes on without its caller"
+    );
     while std::sync::Arc::strong_count(&permit) == 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

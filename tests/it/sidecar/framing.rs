@@ -33,8 +33,15 @@ fn webhooks_take_at_most_16384_bytes() {
     }
     let declared = Request::new("POST", WEBHOOK).with("Content-Length", "16385");
     let answer = stage.ask(&declared);
-    refused(&answer, "PayloadTooLarge", "by its head, before a byte came");
-    assert!(answer.announces_close(), "a body that is not read ends the connection");
+    refused(
+        &answer,
+        "PayloadTooLarge",
+        "by its head, before a byte came",
+    );
+    assert!(
+        answer.announces_close(),
+        "a body that is not read ends the connection"
+    );
 }
 
 #[test]
@@ -47,12 +54,21 @@ fn a_session_body_is_at_most_1_kib() {
         assert_eq!(plain.status, status, "{size} bytes: {}", plain.text());
         let line = format!("POST {SESSION} HTTP/1.1");
         let chunks = stage.ask(&alice().on(Request::post_chunked(&body, 100).line(&line)));
-        assert_eq!(chunks.status, status, "{size} bytes in chunks: {}", chunks.text());
+        assert_eq!(
+            chunks.status,
+            status,
+            "{size} bytes in chunks: {}",
+            chunks.text()
+        );
     }
     let without = alice().on(Request::new("POST", SESSION));
     answered(&stage.ask(&without), 201, "no length is no body");
     let declared = alice().on(Request::new("POST", SESSION).with("Content-Length", "1025"));
-    refused(&stage.ask(&declared), "PayloadTooLarge", "by its head, before a byte came");
+    refused(
+        &stage.ask(&declared),
+        "PayloadTooLarge",
+        "by its head, before a byte came",
+    );
 }
 
 #[test]
@@ -62,8 +78,14 @@ fn conflicting_framing_smuggles_nothing() {
     let length = body.len().to_string();
     let bare = signed(&body).without("Content-Length");
     let framings: [&[(&str, &str)]; 8] = [
-        &[("Content-Length", &length), ("Transfer-Encoding", "chunked")],
-        &[("Transfer-Encoding", "chunked"), ("Content-Length", &length)],
+        &[
+            ("Content-Length", &length),
+            ("Transfer-Encoding", "chunked"),
+        ],
+        &[
+            ("Transfer-Encoding", "chunked"),
+            ("Content-Length", &length),
+        ],
         &[("Content-Length", "0"), ("Transfer-Encoding", "chunked")],
         &[("Content-Length", &length), ("Content-Length", "5")],
         &[("Content-Length", &format!("+{length}"))],
@@ -73,9 +95,15 @@ fn conflicting_framing_smuggles_nothing() {
     ];
     each(framings, |lines| {
         let what = format!("{lines:?}");
-        let request = lines.iter().fold(bare.clone(), |own, (name, value)| own.with(name, value));
+        let request = lines
+            .iter()
+            .fold(bare.clone(), |own, (name, value)| own.with(name, value));
         let chunked_lines = lines.iter().any(|(name, _)| *name == "Transfer-Encoding");
-        let wire = if chunked_lines { chunked(&body, 100) } else { body.clone() };
+        let wire = if chunked_lines {
+            chunked(&body, 100)
+        } else {
+            body.clone()
+        };
         let mut client = stage.client();
         let contraband = Request::new("GET", "/robots.txt").bytes();
         client.send([request.head(), wire, contraband].concat());
@@ -88,7 +116,11 @@ fn conflicting_framing_smuggles_nothing() {
 fn a_get_body_is_no_second_request() {
     let stage = Stage::empty(&[]);
     let contraband = Request::new("GET", "/functions/nothing").bytes();
-    for path in ["/robots.txt", "/functions/health-check?probe=live", "/healthz"] {
+    for path in [
+        "/robots.txt",
+        "/functions/health-check?probe=live",
+        "/healthz",
+    ] {
         let length = contraband.len().to_string();
         let request = Request::new("GET", path).with("Content-Length", &length);
         let mut client = stage.client();
@@ -100,14 +132,20 @@ fn a_get_body_is_no_second_request() {
         }
         client.finish();
         let second = client.try_response().map(|response| response.status);
-        assert!(second.is_err() || second == Ok(200), "{path}: smuggled: {second:?}");
+        assert!(
+            second.is_err() || second == Ok(200),
+            "{path}: smuggled: {second:?}"
+        );
     }
 }
 
 #[test]
 fn a_late_body_times_out() {
     let stage = Stage::new();
-    let requests = [signed(fine(1_000)), Token::of(ALICE).on(post(SESSION, "{}"))];
+    let requests = [
+        signed(fine(1_000)),
+        Token::of(ALICE).on(post(SESSION, "{}")),
+    ];
     let mut clients = requests.map(|request| {
         let (mut client, bytes) = (stage.client(), request.bytes());
         client.send(&bytes[..bytes.len() - 1]);
@@ -125,9 +163,16 @@ fn a_split_body_is_one_body() {
     let request = signed(fine(320));
     let mut client = stage.client();
     client.drip(&request.bytes(), std::time::Duration::from_millis(1));
-    refused(&client.response(), "UnknownSubject", "the signature is over all of it");
+    refused(
+        &client.response(),
+        "UnknownSubject",
+        "the signature is over all of it",
+    );
     let mut client = stage.client();
-    client.drip(&in_chunks(&fine(320), 32).bytes(), std::time::Duration::from_millis(1));
+    client.drip(
+        &in_chunks(&fine(320), 32).bytes(),
+        std::time::Duration::from_millis(1),
+    );
     refused(&client.response(), "UnknownSubject", "and so in chunks");
 }
 
@@ -143,21 +188,43 @@ fn an_expectation_is_met_or_refused() {
     let mut client = stage.client();
     let large = signed(fine(16_385)).with("Expect", "100-continue");
     client.send(large.head());
-    refused(&client.response(), "PayloadTooLarge", "a body that is too large is not invited");
+    refused(
+        &client.response(),
+        "PayloadTooLarge",
+        "a body that is too large is not invited",
+    );
     let other = request.with("Expect", "a-miracle");
-    refused(&stage.ask(&other), "ExpectationFailed", "another expectation");
+    refused(
+        &stage.ask(&other),
+        "ExpectationFailed",
+        "another expectation",
+    );
 }
 
 #[test]
 fn malformed_and_oversized_heads_are_refused() {
     let stage = Stage::empty(&[]);
     let cases = [
-        ("no Host", Request::new("GET", "/robots.txt").without("Host"), "InvalidRequest"),
-        ("two Hosts", Request::new("GET", "/robots.txt").with("Host", "b"), "InvalidRequest"),
-        ("a bad version", Request::new("GET", "/").line("GET / HTTP/1.9"), "InvalidRequest"),
-        ("a large head", { Request::new("GET", "/").with("X-Fill", &"a".repeat(300_000)) }, {
-            "HeaderTooLarge"
-        }),
+        (
+            "no Host",
+            Request::new("GET", "/robots.txt").without("Host"),
+            "InvalidRequest",
+        ),
+        (
+            "two Hosts",
+            Request::new("GET", "/robots.txt").with("Host", "b"),
+            "InvalidRequest",
+        ),
+        (
+            "a bad version",
+            Request::new("GET", "/").line("GET / HTTP/1.9"),
+            "InvalidRequest",
+        ),
+        (
+            "a large head",
+            { Request::new("GET", "/").with("X-Fill", &"a".repeat(300_000)) },
+            { "HeaderTooLarge" },
+        ),
     ];
     each(cases, |(what, request, name)| {
         refused(&stage.ask(&request), name, what);
@@ -172,6 +239,10 @@ fn requests_of_one_connection_are_answered_in_order() {
     for path in paths {
         let answer = client.ask(&Request::new("GET", path));
         common(&answer, path);
-        assert_eq!(answer.body, stage.get(path).body, "{path} over a persistent connection");
+        assert_eq!(
+            answer.body,
+            stage.get(path).body,
+            "{path} over a persistent connection"
+        );
     }
 }

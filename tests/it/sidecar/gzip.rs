@@ -20,8 +20,11 @@ fn tagged() -> [String; 4] {
 /// Requests a document with these headers.
 fn get(stage: &Stage, path: &str, headers: &[(&str, &str)]) -> Response {
     let request = Request::new("GET", path);
-    let response = stage
-        .ask(&headers.iter().fold(request, |request, (name, value)| request.with(name, value)));
+    let response = stage.ask(
+        &headers
+            .iter()
+            .fold(request, |request, (name, value)| request.with(name, value)),
+    );
     common(&response, path);
     response
 }
@@ -41,14 +44,28 @@ fn a_zipped_document_has_its_own_tag() {
         let plain = stage.get(&path);
         let response = zipped(&stage, &path);
         assert_eq!((plain.status, coding(&plain)), (200, None), "{path}");
-        assert_eq!((response.status, coding(&response)), (200, Some("gzip")), "{path}");
-        assert!(response.decoded() == plain.body, "{path}: the same document");
+        assert_eq!(
+            (response.status, coding(&response)),
+            (200, Some("gzip")),
+            "{path}"
+        );
+        assert!(
+            response.decoded() == plain.body,
+            "{path}: the same document"
+        );
         let [own, other] = [&response, &plain].map(|one| one.header("ETag").unwrap_or_default());
-        assert!(own != other && own.starts_with('"'), "{path}: {own} is strong, and not {other}");
+        assert!(
+            own != other && own.starts_with('"'),
+            "{path}: {own} is strong, and not {other}"
+        );
         for response in [&plain, &response] {
             assert_eq!(response.header("Vary"), Some("Accept-Encoding"), "{path}");
         }
-        assert_eq!(zipped(&stage, &path).body, response.body, "{path}: the same bytes again");
+        assert_eq!(
+            zipped(&stage, &path).body,
+            response.body,
+            "{path}: the same bytes again"
+        );
     });
 }
 
@@ -80,7 +97,11 @@ fn either_tag_is_current_for_either_form() {
         }
         let headers = [("If-None-Match", "\"other\""), ("Accept-Encoding", "gzip")];
         let response = get(&stage, &path, &headers);
-        assert_eq!((response.status, coding(&response)), (200, Some("gzip")), "{path}");
+        assert_eq!(
+            (response.status, coding(&response)),
+            (200, Some("gzip")),
+            "{path}"
+        );
     });
 }
 
@@ -90,7 +111,11 @@ fn a_head_states_what_a_get_sends() {
     each(tagged(), |path| {
         let request = Request::new("HEAD", &path).with("Accept-Encoding", "gzip");
         let head = stage.head(&request, &path);
-        assert_eq!(lasting_headers(&head), lasting_headers(&zipped(&stage, &path)), "{path}");
+        assert_eq!(
+            lasting_headers(&head),
+            lasting_headers(&zipped(&stage, &path)),
+            "{path}"
+        );
     });
 }
 
@@ -104,11 +129,19 @@ fn a_sitemap_of_many_pieces_is_one_member() {
     assert_eq!(coding(&response), Some("gzip"));
     assert!(plain.body.len() > 100_000, "{} bytes", plain.body.len());
     assert!(response.decoded() == plain.body, "the same document");
-    assert!(response.body.len() < plain.body.len() / 5, "{} bytes", response.body.len());
+    assert!(
+        response.body.len() < plain.body.len() / 5,
+        "{} bytes",
+        response.body.len()
+    );
     // over HTTP/1.0 the end of the connection ends it
     let old = Request::new("GET", "/").line("GET /sitemap.xml?page=1 HTTP/1.0");
     let mut client = stage.client();
-    client.send(old.with("Accept-Encoding", "gzip").with("Connection", "close").bytes());
+    client.send(
+        old.with("Accept-Encoding", "gzip")
+            .with("Connection", "close")
+            .bytes(),
+    );
     let old = client.response();
     assert_eq!(coding(&old), Some("gzip"));
     assert!(old.decoded() == plain.body, "over HTTP/1.0 as well");
@@ -122,7 +155,10 @@ fn small_and_personal_responses_have_one_form() {
             ("/robots.txt", "less than 1 KiB"),
             ("/healthz", "of one word"),
             ("/functions/health-check", "not cacheable"),
-            ("/functions/podcast-rss-feed?did=did%3Aplc%3Anobody", "a refusal"),
+            (
+                "/functions/podcast-rss-feed?did=did%3Aplc%3Anobody",
+                "a refusal",
+            ),
         ],
         |(path, why)| {
             let response = zipped(&stage, path);
@@ -138,10 +174,22 @@ fn gzip_can_be_switched_off() {
     let stage = Stage::with(&[("sidecar.gzip", "false")]);
     each(tagged(), |path| {
         let response = zipped(&stage, &path);
-        assert_eq!((coding(&response), response.header("Vary")), (None, None), "{path}");
+        assert_eq!(
+            (coding(&response), response.header("Vary")),
+            (None, None),
+            "{path}"
+        );
         let tag = response.header("ETag").unwrap_or_default();
-        assert_eq!(Some(tag), stage.get(&path).header("ETag"), "{path}: one form, one tag");
+        assert_eq!(
+            Some(tag),
+            stage.get(&path).header("ETag"),
+            "{path}: one form, one tag"
+        );
         let headers = [("If-None-Match", tag), ("Accept-Encoding", "gzip")];
-        assert_eq!(get(&stage, &path, &headers).header("ETag"), Some(tag), "{path}");
+        assert_eq!(
+            get(&stage, &path, &headers).header("ETag"),
+            Some(tag),
+            "{path}"
+        );
     });
 }

@@ -29,12 +29,20 @@ fn of_pages() -> Vec<(String, Request)> {
         "/.well-known/did.json".to_owned(),
         SESSION.to_owned(),
     ];
-    let mut requests: Vec<_> =
-        paths.map(|path| (path.clone(), Request::new("GET", &path))).into_iter().collect();
+    let mut requests: Vec<_> = paths
+        .map(|path| (path.clone(), Request::new("GET", &path)))
+        .into_iter()
+        .collect();
     requests.push(("a status".to_owned(), Token::of(ALICE).get(SESSION)));
     requests.push(("a session".to_owned(), Token::of(ALICE).post(SESSION)));
-    requests.push(("a bad session".to_owned(), Token::of(ALICE).on(post(SESSION, "[]"))));
-    requests.push(("PUT".to_owned(), Request::new("PUT", SESSION).with("Content-Length", "0")));
+    requests.push((
+        "a bad session".to_owned(),
+        Token::of(ALICE).on(post(SESSION, "[]")),
+    ));
+    requests.push((
+        "PUT".to_owned(),
+        Request::new("PUT", SESSION).with("Content-Length", "0"),
+    ));
     requests
 }
 
@@ -62,12 +70,22 @@ fn every_answer_has_a_cache_lifetime() {
     ];
     each(cases, |(path, expected)| {
         let answer = stage.get(path);
-        assert_eq!(answer.header("Cache-Control"), Some(expected), "{path}: {}", answer.status);
+        assert_eq!(
+            answer.header("Cache-Control"),
+            Some(expected),
+            "{path}: {}",
+            answer.status
+        );
     });
     let of_alice = Token::of(ALICE);
     for request in [of_alice.get(SESSION), of_alice.post(SESSION)] {
         let answer = stage.ask(&request);
-        assert_eq!(answer.header("Cache-Control"), Some("no-store"), "{}", answer.status);
+        assert_eq!(
+            answer.header("Cache-Control"),
+            Some("no-store"),
+            "{}",
+            answer.status
+        );
     }
 }
 
@@ -79,7 +97,13 @@ fn request_ids_are_echoed_or_minted() {
         assert_eq!(request_id(&answer), "a-clients-own-id-42", "{what}");
         common(&answer, &what);
     });
-    for none in ["short", "with spaces in it", "under_score_under_score", &"a".repeat(65), ""] {
+    for none in [
+        "short",
+        "with spaces in it",
+        "under_score_under_score",
+        &"a".repeat(65),
+        "",
+    ] {
         let request = Request::new("GET", "/robots.txt").with("X-Request-Id", none);
         let answer = stage.ask(&request);
         common(&answer, none);
@@ -93,7 +117,11 @@ fn request_ids_are_echoed_or_minted() {
 }
 
 fn assert_open_to_pages(answer: &Response, why: &str) {
-    assert_eq!(answer.header("Access-Control-Allow-Origin"), Some("*"), "{why}: any page");
+    assert_eq!(
+        answer.header("Access-Control-Allow-Origin"),
+        Some("*"),
+        "{why}: any page"
+    );
     let credentials = answer.header("Access-Control-Allow-Credentials");
     assert_eq!(credentials, None, "{why}: but never with cookies");
 }
@@ -104,9 +132,18 @@ fn any_origin_may_read_all_but_webhooks() {
     each(of_pages(), |(what, request)| {
         let answer = stage.ask(&request.clone().with("Origin", ORIGIN));
         assert_open_to_pages(&answer, &what);
-        let exposed = answer.header("Access-Control-Expose-Headers").unwrap_or_default();
-        for name in ["RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-Id"] {
-            let stated = exposed.split(", ").any(|own| own.eq_ignore_ascii_case(name));
+        let exposed = answer
+            .header("Access-Control-Expose-Headers")
+            .unwrap_or_default();
+        for name in [
+            "RateLimit",
+            "RateLimit-Policy",
+            "Retry-After",
+            "X-Request-Id",
+        ] {
+            let stated = exposed
+                .split(", ")
+                .any(|own| own.eq_ignore_ascii_case(name));
             assert!(stated, "{what}: {name} in {exposed}");
         }
     });
@@ -129,7 +166,11 @@ fn any_origin_may_read_all_but_webhooks() {
 #[test]
 fn cacheable_answers_allow_every_origin() {
     let stage = Stage::new();
-    for path in ["/robots.txt", "/sitemap.xml", "/functions/describeFeedGenerator"] {
+    for path in [
+        "/robots.txt",
+        "/sitemap.xml",
+        "/functions/describeFeedGenerator",
+    ] {
         let answer = stage.get(path);
         assert_open_to_pages(&answer, path);
         let cached = answer.header("Cache-Control").unwrap_or_default();
@@ -141,7 +182,10 @@ fn cacheable_answers_allow_every_origin() {
 fn a_preflight_tells_what_a_page_may_send() {
     let stage = Stage::empty(&[]);
     let cases = [
-        ("/functions/describeFeedGenerator", ["GET", "HEAD"].as_slice()),
+        (
+            "/functions/describeFeedGenerator",
+            ["GET", "HEAD"].as_slice(),
+        ),
         ("/xrpc/app.bsky.feed.getFeedSkeleton", &["GET", "HEAD"]),
         ("/functions/podcast-rss-feed", &["GET", "HEAD"]),
         ("/functions/health-check", &["GET", "HEAD"]),
@@ -151,15 +195,27 @@ fn a_preflight_tells_what_a_page_may_send() {
         let bare = Request::new("OPTIONS", path);
         let requested = bare.clone().with("Origin", ORIGIN);
         assert_eq!(stage.ask(&bare).status, 204, "{path}: of no page");
-        for request in [requested.clone(), requested.with("Access-Control-Request-Method", "GET")] {
+        for request in [
+            requested.clone(),
+            requested.with("Access-Control-Request-Method", "GET"),
+        ] {
             let answer = stage.ask(&request);
             common(&answer, path);
             assert_eq!(answer.status, 204, "{path}");
             assert_open_to_pages(&answer, path);
-            assert_eq!(answer.header("Access-Control-Max-Age"), Some("86400"), "{path}: a day");
-            let allowed = answer.header("Access-Control-Allow-Methods").unwrap_or_default();
+            assert_eq!(
+                answer.header("Access-Control-Max-Age"),
+                Some("86400"),
+                "{path}: a day"
+            );
+            let allowed = answer
+                .header("Access-Control-Allow-Methods")
+                .unwrap_or_default();
             let allows = |method: &&str| allowed.split(", ").any(|own| own == *method);
-            assert!(methods.iter().all(allows), "{path}: {methods:?} in {allowed}");
+            assert!(
+                methods.iter().all(allows),
+                "{path}: {methods:?} in {allowed}"
+            );
             let headers = answer.header("Access-Control-Allow-Headers");
             let expected =
                 "Authorization, X-Client-Info, Apikey, Content-Type, Traceparent, X-Request-Id";

@@ -50,7 +50,10 @@ fn stage(upstream: &Upstream, keys: &[(&str, String)]) -> Stage {
 
 /// The only check of a component.
 fn component(body: &Value, name: &str) -> Value {
-    let parts = body["checks"][name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts = body["checks"][name]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     assert_eq!(parts.len(), 1, "{name} in {body}");
     parts[0].clone()
 }
@@ -59,7 +62,10 @@ fn health(answer: &Response, status: &str, why: &str) -> Value {
     let body = answered(answer, if status == "fail" { 503 } else { 200 }, why);
     assert_eq!(body["status"], status, "{why}: {body}");
     assert_eq!(answer.header("Cache-Control"), Some("no-store"), "{why}");
-    assert!(body["version"].as_str().is_some_and(|own| !own.is_empty()), "{why}: {body}");
+    assert!(
+        body["version"].as_str().is_some_and(|own| !own.is_empty()),
+        "{why}: {body}"
+    );
     body
 }
 
@@ -74,28 +80,49 @@ fn a_sidecar_whose_parts_are_well_passes() {
             ("sidecar.health.pds", quoted(&upstream.url(""))),
             ("sidecar.health.email", quoted(&upstream.url("/email/ok"))),
             ("sidecar.health.web_push", quoted(&upstream.url("/push/ok"))),
-            ("sidecar.health.podcast_syndication", quoted(&upstream.url("/pod/ok"))),
-            ("sidecar.health.payments", format!("[\"p={}\"]", upstream.url("/pay/ok"))),
+            (
+                "sidecar.health.podcast_syndication",
+                quoted(&upstream.url("/pod/ok")),
+            ),
+            (
+                "sidecar.health.payments",
+                format!("[\"p={}\"]", upstream.url("/pay/ok")),
+            ),
         ],
     );
     let body = health(&stage.get(PATH), "pass", "all is well");
-    let mut names: Vec<&str> =
-        body["checks"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let mut names: Vec<&str> = body["checks"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect();
     names.sort_unstable();
     assert_eq!(names, COMPONENTS, "each of them");
     for (name, parts) in body["checks"].as_object().into_iter().flatten() {
         let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
-        assert_eq!(parts.len(), if name == "card_data" { 2 } else { 1 }, "{name}: {body}");
+        assert_eq!(
+            parts.len(),
+            if name == "card_data" { 2 } else { 1 },
+            "{name}: {body}"
+        );
         for part in parts {
             assert_eq!(part["componentId"], name.as_str(), "{part}");
             assert_eq!(part["configured"], true, "{part}");
             assert_eq!(part["status"], "pass", "{part}");
             let latency = part["latency"].as_str().unwrap_or_default();
-            assert!(["<10ms", "<100ms", "<1s", ">=1s"].contains(&latency), "{name}: {part}");
+            assert!(
+                ["<10ms", "<100ms", "<1s", ">=1s"].contains(&latency),
+                "{name}: {part}"
+            );
             assert_eq!(part.get("output"), None, "{name}: nothing to say: {part}");
         }
     }
-    assert_eq!(upstream.requests("/xrpc/_health"), 1, "a PDS is queried at its own endpoint");
+    assert_eq!(
+        upstream.requests("/xrpc/_health"),
+        1,
+        "a PDS is queried at its own endpoint"
+    );
     assert_eq!(upstream.requests("/data/ok"), 2, "each provider");
 }
 
@@ -103,12 +130,17 @@ fn a_sidecar_whose_parts_are_well_passes() {
 fn unconfigured_components_do_not_fail() {
     let upstream = upstream();
     let body = health(&stage(&upstream, &[]).get(PATH), "pass", "nothing optional");
-    for name in COMPONENTS.into_iter().filter(|name| !["database", "platform"].contains(name)) {
+    for name in COMPONENTS
+        .into_iter()
+        .filter(|name| !["database", "platform"].contains(name))
+    {
         let parts = body["checks"][name].as_array().cloned().unwrap_or_default();
         for part in &parts {
             assert_eq!(part["configured"], false, "{name}: {part}");
             assert_eq!(part["status"], "pass", "{name}: {part}");
-            let words = part.get("output").is_none_or(|output| output == "not_configured");
+            let words = part
+                .get("output")
+                .is_none_or(|output| output == "not_configured");
             assert!(words, "{name}: {part}");
         }
     }
@@ -134,11 +166,18 @@ fn only_critical_components_fail_the_check() {
             ("sidecar.health.card_data", "card_data", true),
             ("sidecar.health.payments", "payments", true),
         ] {
-            let value = if list { format!("[\"secret_name={url}\"]") } else { quoted(&url) };
+            let value = if list {
+                format!("[\"secret_name={url}\"]")
+            } else {
+                quoted(&url)
+            };
             let answer = stage(&upstream, &[(key, value)]).get(PATH);
             let body = health(&answer, "warn", &format!("{what}: {name}"));
             let part = component(&body, name);
-            assert_eq!((&part["status"], &part["output"]), (&json!("warn"), &json!(output)));
+            assert_eq!(
+                (&part["status"], &part["output"]),
+                (&json!("warn"), &json!(output))
+            );
             let said = answer.text();
             for secret in ["127.", "http:", "a-secret", "secret_name", &url] {
                 assert!(!said.contains(secret), "{what}: {secret} in {said}");
@@ -159,7 +198,10 @@ fn components_are_checked_concurrently_with_a_timeout() {
         &[
             ("sidecar.health.email", quoted(&hang)),
             ("sidecar.health.web_push", quoted(&hang)),
-            ("sidecar.health.payments", format!("[\"a={hang}\", \"b={hang}\"]")),
+            (
+                "sidecar.health.payments",
+                format!("[\"a={hang}\", \"b={hang}\"]"),
+            ),
         ],
     );
     let start = Instant::now();
@@ -176,7 +218,10 @@ fn components_are_checked_concurrently_with_a_timeout() {
 #[test]
 fn results_are_cached_for_all_clients() {
     let upstream = upstream();
-    let stage = stage(&upstream, &[("sidecar.health.email", quoted(&upstream.url("/email/ok")))]);
+    let stage = stage(
+        &upstream,
+        &[("sidecar.health.email", quoted(&upstream.url("/email/ok")))],
+    );
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| health(&stage.get(PATH), "pass", "many at once"));
@@ -216,19 +261,41 @@ fn details_are_for_the_operator() {
     let body = health(&ask(&format!("Bearer {OPERATOR}")), "warn", "the operator");
     let part = component(&body, "card_data");
     assert_eq!(part["name"], "scry", "{part}");
-    assert!(part["latency_ms"].as_f64().is_some_and(|own| own >= 0.0), "{part}");
+    assert!(
+        part["latency_ms"].as_f64().is_some_and(|own| own >= 0.0),
+        "{part}"
+    );
     assert!(second_of(&part["time"]).is_some(), "{part}");
-    assert!(!body.to_string().contains("127.0.0.1"), "not even here: {body}");
-    let others = ["", "Bearer", "Bearer wrong", &OPERATOR[1..], &format!("Basic {OPERATOR}")];
-    for field in others.into_iter().map(str::to_owned).chain([format!("Bearer {OPERATOR}x")]) {
+    assert!(
+        !body.to_string().contains("127.0.0.1"),
+        "not even here: {body}"
+    );
+    let others = [
+        "",
+        "Bearer",
+        "Bearer wrong",
+        &OPERATOR[1..],
+        &format!("Basic {OPERATOR}"),
+    ];
+    for field in others
+        .into_iter()
+        .map(str::to_owned)
+        .chain([format!("Bearer {OPERATOR}x")])
+    {
         let text = ask(&field).text().to_owned();
-        let silent = !["scry", "latency_ms", "\"time\""].iter().any(|word| text.contains(word));
+        let silent = !["scry", "latency_ms", "\"time\""]
+            .iter()
+            .any(|word| text.contains(word));
         assert!(silent, "{field:?} opens details: {text}");
     }
     let public = component(&health(&stage.get(PATH), "warn", "anybody"), "card_data");
     let words = ["componentId", "configured", "latency", "output", "status"];
-    let mut members: Vec<&str> =
-        public.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    let mut members: Vec<&str> = public
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str())
+        .collect();
     members.sort_unstable();
     assert_eq!(members, words, "what anybody sees");
 }

@@ -49,7 +49,11 @@ fn only_calls_count_against_the_quota() {
     };
     for (number, request) in (1..).zip(&counted) {
         for free in &free {
-            assert_eq!(left(free).1, QUOTA + 1 - number, "it does not count: {free:?}");
+            assert_eq!(
+                left(free).1,
+                QUOTA + 1 - number,
+                "it does not count: {free:?}"
+            );
         }
         let (status, left) = left(request);
         assert_ne!(status, 429, "within the quota: {request:?}");
@@ -60,10 +64,17 @@ fn only_calls_count_against_the_quota() {
         refused_with_quota(&stage.ask(request), name, QUOTA, "the quota is used up");
     }
     for free in &free {
-        assert_ne!(left(free).0, 429, "what does not count is not limited: {free:?}");
+        assert_ne!(
+            left(free).0,
+            429,
+            "what does not count is not limited: {free:?}"
+        );
     }
     let other = stage.ask(&counted[0].clone().with("X-Forwarded-For", "203.0.113.1"));
-    assert_eq!(other.status, 200, "another client behind the proxy has a quota of its own");
+    assert_eq!(
+        other.status, 200,
+        "another client behind the proxy has a quota of its own"
+    );
 }
 
 #[test]
@@ -72,10 +83,16 @@ fn an_untrusted_peer_can_not_name_itself_anew() {
     let requested: Vec<u16> = (0..=QUOTA)
         .map(|number| {
             let client = format!("203.0.113.{number}");
-            stage.get_with("/robots.txt", "X-Forwarded-For", &client).status
+            stage
+                .get_with("/robots.txt", "X-Forwarded-For", &client)
+                .status
         })
         .collect();
-    assert_eq!(requested.iter().filter(|status| **status == 200).count(), 12, "{requested:?}");
+    assert_eq!(
+        requested.iter().filter(|status| **status == 200).count(),
+        12,
+        "{requested:?}"
+    );
     assert_eq!(requested.last(), Some(&429), "{requested:?}");
 }
 
@@ -91,13 +108,25 @@ fn too_many_in_flight_refuses_that_client_only() {
             client
         })
         .collect();
-    refused(&stage.get("/robots.txt"), "RateLimitExceeded", "two are in flight already");
+    refused(
+        &stage.get("/robots.txt"),
+        "RateLimitExceeded",
+        "two are in flight already",
+    );
     let other = stage.get_with("/robots.txt", "X-Forwarded-For", "203.0.113.1");
     assert_eq!(other.status, 200, "another client has places of its own");
     assert_eq!(stage.get("/healthz").status, 200, "liveness takes no place");
     for client in &mut held {
         client.send(event.body());
-        refused(&client.response(), "UnknownSubject", "those in flight are answered");
+        refused(
+            &client.response(),
+            "UnknownSubject",
+            "those in flight are answered",
+        );
     }
-    assert_eq!(stage.get("/robots.txt").status, 200, "an answered one gives its place back");
+    assert_eq!(
+        stage.get("/robots.txt").status,
+        200,
+        "an answered one gives its place back"
+    );
 }

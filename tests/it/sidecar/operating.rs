@@ -21,7 +21,11 @@ impl Stage {
     pub(super) fn reload(&self, key: &str, setup: &Setup) {
         let stated = || {
             let lines = self.edge.lines();
-            lines.iter().filter(|line| line.contains(key)).cloned().collect::<Vec<_>>()
+            lines
+                .iter()
+                .filter(|line| line.contains(key))
+                .cloned()
+                .collect::<Vec<_>>()
         };
         let before = stated().len();
         self.edge.rewrite(setup);
@@ -32,7 +36,10 @@ impl Stage {
             std::thread::yield_now();
         }
         let line = stated().pop().unwrap_or_default();
-        assert!(line.contains("\"now\""), "{key} changes without a restart: {line}");
+        assert!(
+            line.contains("\"now\""),
+            "{key} changes without a restart: {line}"
+        );
     }
 }
 
@@ -43,7 +50,11 @@ fn assert_refused(setup: &Setup, named: &str, why: &str) {
         let output = setup.run(subcommand);
         let said = [output.stdout.as_slice(), &output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        assert_eq!(output.status.code(), Some(code), "{why}: {subcommand} says {said}");
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{why}: {subcommand} says {said}"
+        );
         assert!(said.contains(named), "{why}: {named} is named: {said}");
         for secret in [SESSION_SECRET, WEBHOOK_SECRET, "too-short-a-secret"] {
             assert!(!said.contains(secret), "{why}: {secret} is printed: {said}");
@@ -83,11 +94,20 @@ fn a_sidecar_that_is_left_out_is_off() {
     let silent = !lines.iter().any(|line| line.contains("\"sidecar\""));
     assert!(silent, "it listens nowhere: {lines:?}");
     let path = format!("{PATH}?{}", feed(PAGED_FEED));
-    for path in [&*path, "/robots.txt", "/functions/seo-robots", "/.well-known/did.json"] {
+    for path in [
+        &*path,
+        "/robots.txt",
+        "/functions/seo-robots",
+        "/.well-known/did.json",
+    ] {
         let answer = edge.ask(&Request::new("GET", path));
         assert_eq!(answer.status, 404, "{path} is nothing of the gateway's");
     }
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the gateway needs no sidecar");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the gateway needs no sidecar"
+    );
 }
 
 #[test]
@@ -97,9 +117,17 @@ fn sidecar_and_gateway_answer_for_themselves() {
     let second = setup(&folder, &[("gateway.listen", "\"127.0.0.1:0\"")]);
     let second = second.set("node.url", &format!("\"http://{}/rpc\"", node.address()));
     let edge = second.start();
-    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "the gateway");
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the gateway"
+    );
     let mut sidecar = Client::connect(edge.sidecar());
-    refused(&sidecar.ask(&Request::post(QUESTION)), "NotFound", "a question to the sidecar");
+    refused(
+        &sidecar.ask(&Request::post(QUESTION)),
+        "NotFound",
+        "a question to the sidecar",
+    );
     eventually(&edge, "each counts its own requests", |now| {
         let refused = r#"portcullis_sidecar_requests_total{reason="not_found",verdict="refused"}"#;
         let answered = r#"portcullis_requests_total{reason="none",verdict="answered"}"#;
@@ -111,7 +139,11 @@ fn sidecar_and_gateway_answer_for_themselves() {
 fn sighup_changes_limits_unless_mistaken() {
     let stage = Stage::empty(&[]);
     let mut client = stage.client();
-    common_with_quota(&client.ask(&Request::new("GET", "/robots.txt")), AMPLE, "at first");
+    common_with_quota(
+        &client.ask(&Request::new("GET", "/robots.txt")),
+        AMPLE,
+        "at first",
+    );
     let key = "sidecar.requests_per_minute";
     let lower = stage.setup.clone().set(key, "7000");
     stage.reload(key, &lower);
@@ -119,7 +151,9 @@ fn sighup_changes_limits_unless_mistaken() {
     common_with_quota(&answer, 7_000, "the same connection, the new quota");
     let short = stage.folder.secret("short.secret", "too-short-a-secret");
     let files = format!("[\"{short}\"]");
-    let mistake = lower.set(key, "5000").set("sidecar.age.webhook_secret_files", &files);
+    let mistake = lower
+        .set(key, "5000")
+        .set("sidecar.age.webhook_secret_files", &files);
     stage.edge.rewrite(&mistake);
     stage.edge.signal("HUP");
     stage.edge.line("the mistake", |line| {
@@ -129,20 +163,31 @@ fn sighup_changes_limits_unless_mistaken() {
     let answer = client.ask(&Request::new("GET", "/robots.txt"));
     common_with_quota(&answer, 7_000, "what was in force still is");
     let event = Event::new("reload", NOBODY, "verified", 0).request();
-    refused_with_quota(&client.ask(&event), "UnknownSubject", 7_000, "and so is the old secret");
+    refused_with_quota(
+        &client.ask(&event),
+        "UnknownSubject",
+        7_000,
+        "and so is the old secret",
+    );
 }
 
 #[test]
 fn another_base_url_is_everybody_s_at_once() {
     let stage = Stage::new();
     let key = "sidecar.base_url";
-    stage.reload(key, &stage.setup.clone().set(key, "\"https://moved.example\""));
+    stage.reload(
+        key,
+        &stage.setup.clone().set(key, "\"https://moved.example\""),
+    );
     for path in ["/robots.txt", "/sitemap.xml", "/.well-known/did.json"] {
         let text = stage.get(path).text().to_owned();
         assert!(text.contains("moved.example"), "{path}: {text}");
     }
     let home = "<loc>https://cards.example/</loc>";
-    assert!(!stage.get("/sitemap.xml").text().contains(home), "home has moved, too");
+    assert!(
+        !stage.get("/sitemap.xml").text().contains(home),
+        "home has moved, too"
+    );
 }
 
 #[test]
@@ -157,16 +202,30 @@ fn draining_answers_in_flight_and_refuses_new() {
     stage.edge.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
     while stage.get("/functions/describeFeedGenerator").status != 503 {
-        assert!(Instant::now() < deadline, "a stopping edge still takes requests");
+        assert!(
+            Instant::now() < deadline,
+            "a stopping edge still takes requests"
+        );
     }
     let robots = stage.get("/functions/seo-robots");
-    assert_eq!(robots.status, 200, "a crawler would take an error for a whole site forbidden");
+    assert_eq!(
+        robots.status, 200,
+        "a crawler would take an error for a whole site forbidden"
+    );
     late.send(&event.bytes()[20..]);
-    refused(&late.response(), "NotEnoughResources", "a request that came after the signal");
+    refused(
+        &late.response(),
+        "NotEnoughResources",
+        "a request that came after the signal",
+    );
     late.ends("its connection is over");
     assert!(stage.edge.runs(), "something is in flight");
     early.send(event.body());
-    refused(&early.response(), "UnknownSubject", "what was in flight is answered");
+    refused(
+        &early.response(),
+        "UnknownSubject",
+        "what was in flight is answered",
+    );
     early.ends("its connection is over");
     assert_eq!(stage.edge.wait().code(), Some(0), "a stop is no failure");
 }

@@ -23,8 +23,11 @@ fn by(stage: &Stage, query: &str) -> Response {
 /// The `max-age` of a response in seconds.
 fn max_age(answer: &Response) -> i64 {
     let stated = answer.header("Cache-Control").unwrap_or_default();
-    let age = stated.strip_prefix("public, max-age=").and_then(|rest| rest.split(',').next());
-    age.and_then(|age| age.parse().ok()).unwrap_or_else(|| panic!("Cache-Control is {stated}"))
+    let age = stated
+        .strip_prefix("public, max-age=")
+        .and_then(|rest| rest.split(',').next());
+    age.and_then(|age| age.parse().ok())
+        .unwrap_or_else(|| panic!("Cache-Control is {stated}"))
 }
 
 #[test]
@@ -34,11 +37,18 @@ fn a_feed_is_found_by_did_or_handle() {
     common(&by_did, "by DID");
     assert_eq!(by_did.status, 200, "{}", by_did.text());
     let kind = by_did.header("Content-Type");
-    assert_eq!(kind, Some("application/rss+xml; charset=utf-8"), "what it is");
+    assert_eq!(
+        kind,
+        Some("application/rss+xml; charset=utf-8"),
+        "what it is"
+    );
     let own = by_did.header("Link").unwrap_or_default();
     let (link, relation) = own.split_once(';').unwrap_or_default();
     assert_eq!(relation.trim(), "rel=\"self\"", "{own}");
-    assert!(link.starts_with(&format!("<{BASE}{PATH}?did=")), "the address that lasts: {own}");
+    assert!(
+        link.starts_with(&format!("<{BASE}{PATH}?did=")),
+        "the address that lasts: {own}"
+    );
     let same = [
         "handle=alice.cards.example".to_owned(),
         "handle=@alice.cards.example".to_owned(),
@@ -50,7 +60,11 @@ fn a_feed_is_found_by_did_or_handle() {
     each(same, |query| {
         let answer = by(&stage, &query);
         assert_eq!(answer.text(), by_did.text(), "{query}: byte for byte");
-        assert_eq!(answer.header("Link"), Some(own), "{query}: one address for every query");
+        assert_eq!(
+            answer.header("Link"),
+            Some(own),
+            "{query}: one address for every query"
+        );
         assert_eq!(answer.header("ETag"), by_did.header("ETag"), "{query}");
     });
 }
@@ -115,18 +129,33 @@ fn caching_ends_with_the_next_episode() {
     assert_eq!(max_age(&plain), 300, "nothing is scheduled");
     let in_seconds = |seconds: i64| {
         let stage = Stage::new();
-        stage.sql(&episode(ALICE_DID, 2, seconds_from_now(seconds) * 1_000_000));
+        stage.sql(&episode(
+            ALICE_DID,
+            2,
+            seconds_from_now(seconds) * 1_000_000,
+        ));
         by(&stage, &feed)
     };
     let tomorrow = in_seconds(86_400);
     assert_eq!(max_age(&tomorrow), 300, "tomorrow is far away");
-    assert_eq!(tomorrow.text(), plain.text(), "a scheduled episode is not listed");
+    assert_eq!(
+        tomorrow.text(),
+        plain.text(),
+        "a scheduled episode is not listed"
+    );
     let soon = in_seconds(120);
-    assert!((110..=120).contains(&max_age(&soon)), "two minutes at most: {}", max_age(&soon));
+    assert!(
+        (110..=120).contains(&max_age(&soon)),
+        "two minutes at most: {}",
+        max_age(&soon)
+    );
     assert_eq!(soon.text(), plain.text(), "nor is this one");
     let before = in_seconds(-1);
     assert_eq!(max_age(&before), 300, "nothing is scheduled any more");
-    assert!(before.text().contains("Episode 2"), "what is published shows");
+    assert!(
+        before.text().contains("Episode 2"),
+        "what is published shows"
+    );
 }
 
 /// The relations of a feed's links to the pages they name.
@@ -134,7 +163,10 @@ fn links(answer: &Response) -> Vec<(String, String)> {
     let channel = read(&answer.body).children.remove(0);
     let links = channel.all("atom:link").map(|link| {
         let [relation, url] = ["rel", "href"].map(|name| link.attribute(name).unwrap_or_default());
-        (relation.to_owned(), url.strip_prefix(BASE).unwrap_or_default().to_owned())
+        (
+            relation.to_owned(),
+            url.strip_prefix(BASE).unwrap_or_default().to_owned(),
+        )
     });
     links.collect()
 }
@@ -156,15 +188,30 @@ fn every_episode_is_on_exactly_one_page() {
         let answer = stage.get(&path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         let channel = read(&answer.body).children.remove(0);
-        found.extend(channel.all("item").map(|item| item.one("guid").text.clone()));
+        found.extend(
+            channel
+                .all("item")
+                .map(|item| item.one("guid").text.clone()),
+        );
         let etag = answer.header("ETag").expect("a tag").to_owned();
         let again = stage.get_with(&path, "If-None-Match", &etag);
         assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
-        assert!(answer.header("Last-Modified").is_some_and(|time| time.ends_with("GMT")));
+        assert!(
+            answer
+                .header("Last-Modified")
+                .is_some_and(|time| time.ends_with("GMT"))
+        );
         tags.push(etag);
         let links = links(&answer);
-        assert!(links.contains(&("self".to_owned(), path.clone())), "{links:?}");
-        assert!(links.iter().any(|(name, url)| name == "last" && url.ends_with("&page=3")));
+        assert!(
+            links.contains(&("self".to_owned(), path.clone())),
+            "{links:?}"
+        );
+        assert!(
+            links
+                .iter()
+                .any(|(name, url)| name == "last" && url.ends_with("&page=3"))
+        );
         let next = links.into_iter().find(|(relation, _)| relation == "next");
         let Some((_, next)) = next else { break };
         path = next;
@@ -174,9 +221,16 @@ fn every_episode_is_on_exactly_one_page() {
     let expected: Vec<_> = expected.iter().rev().map(|i| format!("guid-{i}")).collect();
     assert_eq!(found, expected, "newest first, none twice, none lost");
     assert_eq!(tags.len(), 3);
-    assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2], "{tags:?}");
+    assert!(
+        tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2],
+        "{tags:?}"
+    );
     let first = stage.get(&format!("{PATH}?did={ALICE_DID}&page=1"));
-    assert_eq!(first.header("ETag"), Some(&*tags[0]), "the feed itself is the first page");
+    assert_eq!(
+        first.header("ETag"),
+        Some(&*tags[0]),
+        "the feed itself is the first page"
+    );
     let by_handle = stage.get(&format!("{PATH}?handle=alice.cards.example&page=3"));
     assert_eq!(by_handle.header("ETag"), Some(&*tags[2]), "by handle, too");
     for (page, error) in [
@@ -187,9 +241,17 @@ fn every_episode_is_on_exactly_one_page() {
         ("-1", "InvalidRequest"),
         ("x", "InvalidRequest"),
     ] {
-        refused(&by(&stage, &format!("did={ALICE_DID}&page={page}")), error, page);
+        refused(
+            &by(&stage, &format!("did={ALICE_DID}&page={page}")),
+            error,
+            page,
+        );
     }
-    refused(&by(&stage, &format!("did={FRANK_DID}&page=2")), "NotFound", "no podcast");
+    refused(
+        &by(&stage, &format!("did={FRANK_DID}&page=2")),
+        "NotFound",
+        "no podcast",
+    );
 }
 
 #[test]
@@ -199,7 +261,11 @@ fn what_is_not_public_does_not_show() {
         stage.sql(&format!("UPDATE episode SET visibility = '{visibility}';"));
         let answer = by(&stage, &format!("did={ALICE_DID}"));
         assert_eq!(answer.status, 200, "{visibility}: {}", answer.text());
-        assert!(!answer.text().contains("Episode 1"), "{visibility}: {}", answer.text());
+        assert!(
+            !answer.text().contains("Episode 1"),
+            "{visibility}: {}",
+            answer.text()
+        );
     }
 }
 
@@ -209,10 +275,19 @@ fn an_episode_appears_at_its_time() {
     stage.sql(&episode(ALICE_DID, 2, seconds_from_now(3) * 1_000_000));
     let deadline = Instant::now() + PATIENCE;
     let mut requested = Vec::new();
-    while !requested.iter().any(|text: &String| text.contains("Episode 2")) {
+    while !requested
+        .iter()
+        .any(|text: &String| text.contains("Episode 2"))
+    {
         assert!(Instant::now() < deadline, "it never appears");
-        assert!(stage.client().silent_for(Duration::from_millis(50)), "a moment goes by");
+        assert!(
+            stage.client().silent_for(Duration::from_millis(50)),
+            "a moment goes by"
+        );
         requested.push(by(&stage, &format!("did={ALICE_DID}")).text().to_owned());
     }
-    assert!(!requested[0].contains("Episode 2"), "it was not there before");
+    assert!(
+        !requested[0].contains("Episode 2"),
+        "it was not there before"
+    );
 }

@@ -30,7 +30,11 @@ fn readable() -> [(&'static str, String); 11] {
 }
 
 fn target(path: &str, query: &str) -> String {
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    if query.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{path}?{query}")
+    }
 }
 
 #[test]
@@ -45,11 +49,18 @@ fn readable_paths_answer_get_head_and_options() {
         common(&head, path);
         assert_eq!(head.status, 200, "HEAD {target}");
         let mut expected = lasting_headers(&got);
-        if !lasting_headers(&head).iter().any(|(name, _)| name == "transfer-encoding") {
+        if !lasting_headers(&head)
+            .iter()
+            .any(|(name, _)| name == "transfer-encoding")
+        {
             // a response without a body is not chunked
             expected.retain(|(name, _)| name != "transfer-encoding");
         }
-        assert_eq!(lasting_headers(&head), expected, "HEAD {target} is the head of GET");
+        assert_eq!(
+            lasting_headers(&head),
+            expected,
+            "HEAD {target} is the head of GET"
+        );
         let preflight = stage.ask(&Request::new("OPTIONS", &target));
         common(&preflight, path);
         assert_eq!(preflight.status, 204, "OPTIONS {target}");
@@ -62,7 +73,11 @@ fn liveness_has_a_word_and_nothing_else() {
     let got = stage.get("/healthz");
     common(&got, "liveness");
     assert_eq!((got.status, got.text().trim_end()), (200, "ok"), "it lives");
-    assert_eq!(stage.head(&Request::new("HEAD", "/"), "/healthz").status, 200, "without words");
+    assert_eq!(
+        stage.head(&Request::new("HEAD", "/"), "/healthz").status,
+        200,
+        "without words"
+    );
     for method in ["POST", "OPTIONS", "PUT"] {
         let other = stage.ask(&Request::new(method, "/healthz").with("Content-Length", "0"));
         refused(&other, "MethodNotAllowed", method);
@@ -74,9 +89,14 @@ fn liveness_has_a_word_and_nothing_else() {
 fn another_method_gets_the_allowed_ones() {
     let stage = Stage::empty(&[]);
     let read = readable().map(|(path, _)| (path, vec!["GET", "HEAD", "OPTIONS"]));
-    let age = [(SESSION, vec!["GET", "HEAD", "OPTIONS", "POST"]), (WEBHOOK, vec!["POST"])];
+    let age = [
+        (SESSION, vec!["GET", "HEAD", "OPTIONS", "POST"]),
+        (WEBHOOK, vec!["POST"]),
+    ];
     each(read.into_iter().chain(age), |(path, own)| {
-        let all = ["GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "get"];
+        let all = [
+            "GET", "HEAD", "POST", "OPTIONS", "PUT", "DELETE", "PATCH", "TRACE", "get",
+        ];
         for method in all.into_iter().filter(|method| !own.contains(method)) {
             let what = format!("{method} {path}");
             let request = Request::new(method, path).with("Content-Length", "0");
@@ -89,8 +109,11 @@ fn another_method_gets_the_allowed_ones() {
                 refused(&answer, "MethodNotAllowed", &what);
                 answer
             };
-            let mut stated: Vec<&str> =
-                answer.header("Allow").unwrap_or_default().split(", ").collect();
+            let mut stated: Vec<&str> = answer
+                .header("Allow")
+                .unwrap_or_default()
+                .split(", ")
+                .collect();
             stated.sort_unstable();
             assert_eq!(stated, own, "{what}: Allow names what the path takes");
         }
@@ -137,7 +160,11 @@ fn unknown_paths_are_404_for_any_method() {
             let answer = stage.ask(&post(path, "{}").line(&format!("{method} {path} HTTP/1.1")));
             refused(&answer, "NotFound", &format!("{method} {path}"));
         }
-        head_of_refusal(&stage.head(&Request::new("HEAD", path), path), "NotFound", path);
+        head_of_refusal(
+            &stage.head(&Request::new("HEAD", path), path),
+            "NotFound",
+            path,
+        );
     }
 }
 
@@ -169,10 +196,26 @@ fn an_alias_serves_the_same_bytes() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
     let pairs = [
-        ("describeFeedGenerator", "/xrpc/app.bsky.feed.describeFeedGenerator", String::new()),
-        ("getFeedSkeleton", "/xrpc/app.bsky.feed.getFeedSkeleton", long.clone()),
-        ("getFeedSkeleton", "/xrpc/app.bsky.feed.getFeedSkeleton", format!("{long}&limit=0")),
-        ("getFeedSkeleton", "/xrpc/app.bsky.feed.getFeedSkeleton", String::new()),
+        (
+            "describeFeedGenerator",
+            "/xrpc/app.bsky.feed.describeFeedGenerator",
+            String::new(),
+        ),
+        (
+            "getFeedSkeleton",
+            "/xrpc/app.bsky.feed.getFeedSkeleton",
+            long.clone(),
+        ),
+        (
+            "getFeedSkeleton",
+            "/xrpc/app.bsky.feed.getFeedSkeleton",
+            format!("{long}&limit=0"),
+        ),
+        (
+            "getFeedSkeleton",
+            "/xrpc/app.bsky.feed.getFeedSkeleton",
+            String::new(),
+        ),
         ("seo-robots", "/robots.txt", String::new()),
         ("seo-sitemap", "/sitemap.xml", String::new()),
         ("seo-sitemap", "/sitemap.xml", "page=1".to_owned()),
@@ -191,7 +234,10 @@ fn head_refuses_as_get_does() {
     let cases = [
         ("/functions/getFeedSkeleton", "InvalidRequest"),
         ("/functions/podcast-rss-feed", "InvalidRequest"),
-        ("/functions/podcast-rss-feed?handle=nobody.cards.example", "NotFound"),
+        (
+            "/functions/podcast-rss-feed?handle=nobody.cards.example",
+            "NotFound",
+        ),
         ("/functions/seo-sitemap?page=9", "NotFound"),
         (SESSION, "AuthenticationRequired"),
     ];
@@ -205,14 +251,22 @@ fn head_refuses_as_get_does() {
     let token = Token::of(ALICE);
     let got = stage.ask(&token.get(SESSION));
     let head = stage.head(&token.get(SESSION), SESSION);
-    assert_eq!(lasting_headers(&head), lasting_headers(&got), "HEAD of how a user stands");
+    assert_eq!(
+        lasting_headers(&head),
+        lasting_headers(&got),
+        "HEAD of how a user stands"
+    );
 }
 
 #[test]
 fn the_query_begins_at_the_first_question_mark() {
     let stage = Stage::new();
-    for path in ["/robots.txt?", "/robots.txt?x", "/robots.txt?a=b?c=d", "/functions/seo-robots?/"]
-    {
+    for path in [
+        "/robots.txt?",
+        "/robots.txt?x",
+        "/robots.txt?a=b?c=d",
+        "/functions/seo-robots?/",
+    ] {
         assert_eq!(stage.get(path).status, 200, "{path} is robots.txt");
     }
 }

@@ -13,7 +13,11 @@ fn stage() -> (Stage, Pair) {
     let (folder, pair) = (Folder::new(), Pair::new());
     pair.write(&folder);
     let setup = secured(setup(&folder, &[]), "sidecar", &folder);
-    let stage = Stage { edge: setup.start(), setup, folder };
+    let stage = Stage {
+        edge: setup.start(),
+        setup,
+        folder,
+    };
     stage.sql(&content::everything());
     (stage, pair)
 }
@@ -25,11 +29,19 @@ fn a_streamed_page_is_whole_over_http_2() {
     let request = Request::new("GET", "/sitemap.xml");
     let over_1 = pair.client(stage.edge.sidecar()).ask(&request);
     let over_2 = client.ask(&request);
-    assert_eq!(over_1.header("transfer-encoding"), Some("chunked"), "it is streamed");
+    assert_eq!(
+        over_1.header("transfer-encoding"),
+        Some("chunked"),
+        "it is streamed"
+    );
     assert_eq!(essence(&over_2), essence(&over_1));
     assert!(over_2.text().ends_with("</urlset>\n") || over_2.text().ends_with("</urlset>"));
     let described = client.ask(&Request::new("HEAD", "/sitemap.xml"));
-    assert_eq!((described.status, described.body.len()), (200, 0), "HEAD ends with its head");
+    assert_eq!(
+        (described.status, described.body.len()),
+        (200, 0),
+        "HEAD ends with its head"
+    );
 }
 
 #[test]

@@ -19,7 +19,10 @@ fn with_signature(body: &str, value: &str) -> Request {
 
 fn bytes(hex: &str) -> Vec<u8> {
     let pair = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16);
-    (0..hex.len()).step_by(2).map(|at| pair(at).expect("hex")).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| pair(at).expect("hex"))
+        .collect()
 }
 
 #[test]
@@ -36,7 +39,11 @@ fn signatures_allow_either_case_and_a_prefix() {
     for (number, variant) in variants.into_iter().enumerate() {
         let body = Event::new(&format!("hex-{number}"), &subject, "pending", 1).body();
         let value = variant(&sign(WEBHOOK_SECRET, &body));
-        let name = if number % 2 == 0 { SIGNATURE } else { "x-service-verifier-signature" };
+        let name = if number % 2 == 0 {
+            SIGNATURE
+        } else {
+            "x-service-verifier-signature"
+        };
         let answer = stage.ask(&post(WEBHOOK, &body).with(name, &value));
         assert_ne!(answer.status, 401, "{value}: {}", answer.text());
     }
@@ -81,18 +88,38 @@ fn whatever_only_looks_like_a_signature_is_refused() {
         sign(WEBHOOK_SECRET, ""),
     ];
     each(values, |value| {
-        refused(&stage.ask(&with_signature(&body, &value)), "InvalidSignature", &value);
+        refused(
+            &stage.ask(&with_signature(&body, &value)),
+            "InvalidSignature",
+            &value,
+        );
     });
     let twice = with_signature(&body, &hex).with(SIGNATURE, &hex);
     refused(&stage.ask(&twice), "InvalidSignature", "the header twice");
     let second = with_signature(&body, &hex).with(SIGNATURE, "other");
-    refused(&stage.ask(&second), "InvalidSignature", "a second signature");
-    refused(&stage.ask(&post(WEBHOOK, &body)), "InvalidSignature", "none");
+    refused(
+        &stage.ask(&second),
+        "InvalidSignature",
+        "a second signature",
+    );
+    refused(
+        &stage.ask(&post(WEBHOOK, &body)),
+        "InvalidSignature",
+        "none",
+    );
     let elsewhere = post(WEBHOOK, &body).with("X-Hub-Signature-256", &format!("sha256={hex}"));
-    refused(&stage.ask(&elsewhere), "InvalidSignature", "in another header");
+    refused(
+        &stage.ask(&elsewhere),
+        "InvalidSignature",
+        "in another header",
+    );
     let bearer = post(WEBHOOK, &body).with("Authorization", &format!("Bearer {hex}"));
     refused(&stage.ask(&bearer), "InvalidSignature", "as a token");
-    answered(&stage.ask(&with_signature(&body, &hex)), 200, "the signature itself");
+    answered(
+        &stage.ask(&with_signature(&body, &hex)),
+        200,
+        "the signature itself",
+    );
 }
 
 #[test]
@@ -106,11 +133,23 @@ fn one_bit_of_the_body_makes_another_body() {
         let mut changed = body.clone().into_bytes();
         changed[at] ^= 1 << (at % 8);
         let request = post(WEBHOOK, &changed).with(SIGNATURE, &hex);
-        refused(&client.ask(&request), "InvalidSignature", &format!("a bit of byte {at}"));
+        refused(
+            &client.ask(&request),
+            "InvalidSignature",
+            &format!("a bit of byte {at}"),
+        );
     }
     let spaced = body.replace("\":", "\": ");
-    refused(&stage.ask(&with_signature(&spaced, &hex)), "InvalidSignature", "white space");
-    answered(&client.ask(&with_signature(&body, &hex)), 200, "the body that was signed");
+    refused(
+        &stage.ask(&with_signature(&spaced, &hex)),
+        "InvalidSignature",
+        "white space",
+    );
+    answered(
+        &client.ask(&with_signature(&body, &hex)),
+        200,
+        "the body that was signed",
+    );
 }
 
 #[test]
@@ -119,7 +158,11 @@ fn the_header_has_the_configured_name() {
     let subject = stage.session(ALICE);
     let body = Event::new("named", &subject, "verified", 0).body();
     let hex = sign(WEBHOOK_SECRET, &body);
-    refused(&stage.ask(&with_signature(&body, &hex)), "InvalidSignature", "the default name");
+    refused(
+        &stage.ask(&with_signature(&body, &hex)),
+        "InvalidSignature",
+        "the default name",
+    );
     let named = post(WEBHOOK, &body).with("x-hmac-signature", &hex);
     answered(&stage.ask(&named), 200, "the configured one");
 }
@@ -137,7 +180,9 @@ fn two_secrets_are_valid_during_rotation() {
     };
     let status = |second: i64, secret: &str| {
         let body = Event::new(&format!("at-{second}"), &subject, "pending", second).body();
-        stage.ask(&with_signature(&body, &sign(secret, &body))).status
+        stage
+            .ask(&with_signature(&body, &sign(secret, &body)))
+            .status
     };
     let taken = [WEBHOOK_SECRET, NEXT].map(|secret| status(1, secret));
     assert_eq!(taken, [200, 401], "the next secret is not valid yet");

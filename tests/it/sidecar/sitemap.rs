@@ -17,7 +17,10 @@ const BASE: &str = "https://cards.example";
 /// The namespaces of a page.
 const URLSET: [(&str, &str); 2] = [
     ("xmlns", "http://www.sitemaps.org/schemas/sitemap/0.9"),
-    ("xmlns:image", "http://www.google.com/schemas/sitemap-image/1.1"),
+    (
+        "xmlns:image",
+        "http://www.google.com/schemas/sitemap-image/1.1",
+    ),
 ];
 const NOVEMBER: i64 = 1_793_491_200_999_999; // just before 2026-11-01T00:00:01Z
 
@@ -27,16 +30,27 @@ fn number(page: i64, part: i64) -> SitemapNumber {
 
 fn row(id: i64, path: &str) -> SitemapUrl {
     let loc = format!("{BASE}/{path}");
-    SitemapUrl { id, loc, lastmod_us: NOVEMBER, ..SitemapUrl::default() }
+    SitemapUrl {
+        id,
+        loc,
+        lastmod_us: NOVEMBER,
+        ..SitemapUrl::default()
+    }
 }
 
 fn locs(root: &Node) -> Vec<&str> {
-    root.children.iter().map(|child| child.one("loc").text.as_str()).collect()
+    root.children
+        .iter()
+        .map(|child| child.one("loc").text.as_str())
+        .collect()
 }
 
 #[test]
 fn an_index_always_lists_the_first_page() {
-    let file = |page, part| SitemapFile { number: number(page, part), lastmod_us: NOVEMBER - page };
+    let file = |page, part| SitemapFile {
+        number: number(page, part),
+        lastmod_us: NOVEMBER - page,
+    };
     let document = index(&[file(2, 1), file(2, 2), file(7, 1)], BASE);
     assert_eq!(document.modified_us, Some(NOVEMBER - 2));
     assert_eq!(document.media_type, "application/xml; charset=utf-8");
@@ -45,7 +59,11 @@ fn an_index_always_lists_the_first_page() {
     assert_eq!(root.attribute("xmlns"), Some(URLSET[0].1));
     let expected = ["1", "2", "2.2", "7"].map(|page| format!("{BASE}/sitemap.xml?page={page}"));
     assert_eq!(locs(&root), expected);
-    assert_eq!(root.children[0].all("lastmod").count(), 0, "an empty page has no date");
+    assert_eq!(
+        root.children[0].all("lastmod").count(),
+        0,
+        "an empty page has no date"
+    );
     assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
 }
 
@@ -59,7 +77,12 @@ fn several_files_need_an_index() {
         (&[(1, 1), (2, 1)], false),
     ] {
         let files = on.iter().map(|(page, part)| number(*page, *part));
-        let files: Vec<_> = files.map(|number| SitemapFile { number, lastmod_us: 0 }).collect();
+        let files: Vec<_> = files
+            .map(|number| SitemapFile {
+                number,
+                lastmod_us: 0,
+            })
+            .collect();
         assert_eq!(fits_one_file(&files), fits, "{on:?}");
     }
 }
@@ -98,7 +121,11 @@ fn a_page_is_one_document_in_chunks() {
         assert_eq!(root.attribute(name), Some(value));
     }
     let expected = ["/", "/a?b&c", "/%C3%A9%20x", "/z"].map(|path| format!("{BASE}{path}"));
-    assert_eq!(locs(&root), expected, "home is first and appears once, no URL is too long");
+    assert_eq!(
+        locs(&root),
+        expected,
+        "home is first and appears once, no URL is too long"
+    );
     assert_eq!(root.children[1].one("lastmod").text, "2026-11-01T00:00:00Z");
 }
 
@@ -109,25 +136,42 @@ fn only_the_first_page_lists_the_home_page() {
     for (page, part) in [(2, 1), (1, 2)] {
         let rows = vec![row(45_001, "a"), row(45_002, "")];
         let file = Urlset::begin(number(page, part), BASE, None).last(rows);
-        assert_eq!(locs(&read(&file)), [format!("{BASE}/a")], "page {page}, part {part}");
+        assert_eq!(
+            locs(&read(&file)),
+            [format!("{BASE}/a")],
+            "page {page}, part {part}"
+        );
     }
 }
 
 #[test]
 fn images_are_listed_with_their_page() {
-    let images = (0..1001).map(|at| format!("https://media.example/{at}.jpg?é&x")).collect();
-    let row = SitemapUrl { images, ..row(1, "a") };
+    let images = (0..1001)
+        .map(|at| format!("https://media.example/{at}.jpg?é&x"))
+        .collect();
+    let row = SitemapUrl {
+        images,
+        ..row(1, "a")
+    };
     let page = Urlset::begin(number(2, 1), BASE, None).last(vec![row]);
     let root = read(&page);
     let images: Vec<_> = root.children[0].all("image:image").collect();
     assert_eq!(images.len(), 1000, "no more than crawlers read");
-    assert_eq!(images[7].one("image:loc").text, "https://media.example/7.jpg?%C3%A9&x");
+    assert_eq!(
+        images[7].one("image:loc").text,
+        "https://media.example/7.jpg?%C3%A9&x"
+    );
 }
 
 #[test]
 fn malformed_urls_are_left_out_and_counted() {
-    let bare = |loc: &str| SitemapUrl { loc: loc.to_owned(), ..row(1, "") };
-    let images = ["garbage", "https://media.example/1.jpg"].map(ToOwned::to_owned).to_vec();
+    let bare = |loc: &str| SitemapUrl {
+        loc: loc.to_owned(),
+        ..row(1, "")
+    };
+    let images = ["garbage", "https://media.example/1.jpg"]
+        .map(ToOwned::to_owned)
+        .to_vec();
     let rows = vec![
         bare("garbage"),
         bare("ftp://cards.example/a"),
@@ -136,22 +180,49 @@ fn malformed_urls_are_left_out_and_counted() {
         bare("https://cards.example:8443/a"),
         bare("https://cards.example.evil.test/a"),
         bare("https://cards.example/a#b"),
-        SitemapUrl { images, ..row(2, "a") },
-        SitemapUrl { malformed: vec!["images"], ..row(3, "b") },
-        SitemapUrl { images: vec!["https://a.example/".repeat(500_000)], ..row(4, "c") },
+        SitemapUrl {
+            images,
+            ..row(2, "a")
+        },
+        SitemapUrl {
+            malformed: vec!["images"],
+            ..row(3, "b")
+        },
+        SitemapUrl {
+            images: vec!["https://a.example/".repeat(500_000)],
+            ..row(4, "c")
+        },
     ];
     let mut file = Urlset::begin(number(2, 1), BASE, None);
     let root = read(&file.last(rows));
-    assert_eq!(locs(&root), ["a", "b", "c"].map(|path| format!("{BASE}/{path}")));
-    assert_eq!(root.children.iter().flat_map(|url| url.all("image:image")).count(), 1);
-    assert_eq!(file.skipped.count, 10, "seven rows, and the images of three");
+    assert_eq!(
+        locs(&root),
+        ["a", "b", "c"].map(|path| format!("{BASE}/{path}"))
+    );
+    assert_eq!(
+        root.children
+            .iter()
+            .flat_map(|url| url.all("image:image"))
+            .count(),
+        1
+    );
+    assert_eq!(
+        file.skipped.count, 10,
+        "seven rows, and the images of three"
+    );
 }
 
 #[test]
 fn each_state_of_a_page_has_its_tag() {
     let stamp = |urls, checksum, lastmod_us| {
         let (first_id, last_id) = (1, 9);
-        SitemapStamp { first_id, last_id, urls, checksum, lastmod_us }
+        SitemapStamp {
+            first_id,
+            last_id,
+            urls,
+            checksum,
+            lastmod_us,
+        }
     };
     let tags = [
         file_etag(BASE, number(1, 1), None),
@@ -192,7 +263,10 @@ async fn without_a_snapshot_a_changed_page_is_cut_off() {
         (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 600) \
         INSERT INTO sitemap_url (id, loc, lastmod_us) \
         SELECT id, 'https://cards.example/' || id, id FROM ids";
-    sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
+    sqlx::raw_sql(insert)
+        .execute(&mut connection)
+        .await
+        .unwrap();
     // crawlers that take their time
     let mut held = Vec::new();
     for change in ["", "UPDATE sitemap_url SET lastmod_us = 9 WHERE id = 1"] {
@@ -205,7 +279,10 @@ async fn without_a_snapshot_a_changed_page_is_cut_off() {
         let file = Urlset::begin(SitemapNumber::FIRST, BASE, stamp.as_ref());
         let mut stream = Box::pin(chunks(reader, Arc::default(), file));
         assert!(stream.try_next().await.unwrap().is_some());
-        sqlx::raw_sql(change).execute(&mut connection).await.unwrap();
+        sqlx::raw_sql(change)
+            .execute(&mut connection)
+            .await
+            .unwrap();
         let rest: Result<Vec<Bytes>, _> = stream.try_collect().await;
         assert_eq!(rest.is_ok(), change.is_empty(), "{change}");
     }
@@ -223,17 +300,25 @@ async fn a_page_streams_every_row_once() {
     let config = config(&url, 1);
     let store = Store::open(&config, None).await.unwrap();
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
-    sqlx::raw_sql(insert).execute(&mut connection).await.unwrap();
-    for (page, steps, listed, last) in
-        [(1, 9, 2001, "/2000"), (2, 5, 1000, "/b/1999"), (3, 1, 0, "")]
-    {
+    sqlx::raw_sql(insert)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    for (page, steps, listed, last) in [
+        (1, 9, 2001, "/2000"),
+        (2, 5, 1000, "/b/1999"),
+        (3, 1, 0, ""),
+    ] {
         let mut reader = store.sitemap().reader().await.unwrap();
         let stamp = reader.stamp(number(page, 1)).await.unwrap();
         let file = Urlset::begin(number(page, 1), BASE, stamp.as_ref());
         let stream = chunks(reader, Arc::default(), file);
         let found: Vec<Bytes> = stream.try_collect().await.unwrap();
         assert_eq!(found.len(), steps, "page {page} is read in steps");
-        assert!(found.iter().all(|chunk| !chunk.is_empty()), "an empty chunk ends a body");
+        assert!(
+            found.iter().all(|chunk| !chunk.is_empty()),
+            "an empty chunk ends a body"
+        );
         let root = read(&found.concat());
         let locs = locs(&root);
         assert_eq!(locs.len(), listed, "page {page}");

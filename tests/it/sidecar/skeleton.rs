@@ -21,7 +21,10 @@ pub(super) fn feed(name: &str) -> String {
 /// The posts of a page.
 pub(super) fn posts(page: &Value) -> Vec<String> {
     let items = page["feed"].as_array().expect("a page has a feed");
-    items.iter().map(|item| item["post"].as_str().unwrap_or_default().to_owned()).collect()
+    items
+        .iter()
+        .map(|item| item["post"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Posts by their numbers.
@@ -44,13 +47,29 @@ fn descending(wanted: impl Fn(u32) -> bool) -> impl Iterator<Item = u32> {
 fn a_page_is_newest_first_with_cursor() {
     let stage = Stage::new();
     let page = stage.page(&feed(PAGED_FEED));
-    assert_eq!(posts(&page), numbered(descending(|number| number > PAGED - 50)), "50 by default");
+    assert_eq!(
+        posts(&page),
+        numbered(descending(|number| number > PAGED - 50)),
+        "50 by default"
+    );
     assert!(page["cursor"].is_string(), "there is more: {page}");
     let item = page["feed"][0].as_object().expect("an item is an object");
-    assert_eq!(item.len(), 1, "an item of a public feed is a post: {item:?}");
-    assert_eq!(page.as_object().map(serde_json::Map::len), Some(2), "no more members: {page}");
+    assert_eq!(
+        item.len(),
+        1,
+        "an item of a public feed is a post: {item:?}"
+    );
+    assert_eq!(
+        page.as_object().map(serde_json::Map::len),
+        Some(2),
+        "no more members: {page}"
+    );
     let empty = stage.page(&feed(EMPTY_FEED));
-    assert_eq!(empty, serde_json::json!({ "feed": [] }), "no cursor where there is no more");
+    assert_eq!(
+        empty,
+        serde_json::json!({ "feed": [] }),
+        "no cursor where there is no more"
+    );
 }
 
 #[test]
@@ -60,7 +79,11 @@ fn what_moderators_hid_never_shows() {
     assert_eq!(posts(&page), numbered([104, 101]), "neither 102 nor 103");
     let all = Stage::with(&[("sidecar.feeds.blocked_labels", "[\"spam\"]")]);
     let page = all.page(&feed(MODERATED_FEED));
-    assert_eq!(posts(&page), numbered([104, 102, 101]), "where its label is not blocked");
+    assert_eq!(
+        posts(&page),
+        numbered([104, 102, 101]),
+        "where its label is not blocked"
+    );
 }
 
 #[test]
@@ -74,7 +97,10 @@ fn a_feed_has_publisher_and_service_uris() {
             assert_eq!(posts(&page), numbered([PAGED]), "{uri}");
         }
     }
-    let stranger = stage.get(&format!("{PATH}?feed={}", uri("did:plc:frankaaaaaaaaaaaaaaaaaaa")));
+    let stranger = stage.get(&format!(
+        "{PATH}?feed={}",
+        uri("did:plc:frankaaaaaaaaaaaaaaaaaaa")
+    ));
     refused(&stranger, "UnknownFeed", "a feed of somebody else");
 }
 
@@ -90,7 +116,11 @@ fn a_foreign_feed_is_unknown() {
         format!("at://{ALICE_DID}/app.bsky.feed.generator/{PAGED_FEED}"),
     ];
     each(uris, |uri| {
-        refused(&stage.get(&format!("{PATH}?feed={uri}")), "UnknownFeed", &uri);
+        refused(
+            &stage.get(&format!("{PATH}?feed={uri}")),
+            "UnknownFeed",
+            &uri,
+        );
     });
 }
 
@@ -122,20 +152,39 @@ fn a_feed_must_be_an_at_uri() {
         format!("at://{SERVICE}/{path}%FF"),
     ];
     each(uris, |uri| {
-        refused(&stage.get(&format!("{PATH}?feed={uri}")), "InvalidRequest", &uri);
+        refused(
+            &stage.get(&format!("{PATH}?feed={uri}")),
+            "InvalidRequest",
+            &uri,
+        );
     });
     refused(&stage.get(PATH), "InvalidRequest", "no feed");
-    refused(&stage.get(&format!("{PATH}?Feed=x")), "InvalidRequest", "names are exact");
+    refused(
+        &stage.get(&format!("{PATH}?Feed=x")),
+        "InvalidRequest",
+        "names are exact",
+    );
 }
 
 #[test]
 fn the_limit_is_1_to_100() {
     let stage = Stage::new();
     let long = feed(PAGED_FEED);
-    for (limit, count) in [("1", 1), ("7", 7), ("59", 59), ("60", 60), ("100", 60), ("", 50)] {
+    for (limit, count) in [
+        ("1", 1),
+        ("7", 7),
+        ("59", 59),
+        ("60", 60),
+        ("100", 60),
+        ("", 50),
+    ] {
         let page = stage.page(&format!("{long}&limit={limit}"));
         assert_eq!(posts(&page).len(), count, "limit={limit}");
-        assert_eq!(page["cursor"].is_string(), count < 60, "limit={limit}: is there more?");
+        assert_eq!(
+            page["cursor"].is_string(),
+            count < 60,
+            "limit={limit}: is there more?"
+        );
     }
     let bad = [
         "0",
@@ -164,7 +213,11 @@ fn a_set_filters_and_may_be_empty() {
     let long = format!("{}&limit=100", feed(PAGED_FEED));
     let even: Vec<String> = numbered(descending(|number| number % 2 == 0));
     for set in ["base1", "BASE1", "%20base1%20", "+Base1+", "b%61se1"] {
-        assert_eq!(posts(&stage.page(&format!("{long}&set={set}"))), even, "set={set}");
+        assert_eq!(
+            posts(&stage.page(&format!("{long}&set={set}"))),
+            even,
+            "set={set}"
+        );
     }
     let all = posts(&stage.page(&format!("{long}&set=")));
     assert_eq!(all.len(), 60, "an empty set counts as absent");
@@ -182,7 +235,10 @@ fn labels_are_any_of_those_that_are_given() {
     let long = format!("{}&limit=100", feed(PAGED_FEED));
     let rare = numbered(descending(|number| number % 3 == 0));
     let any = numbered(descending(|number| number % 3 == 0 || number % 5 == 0));
-    let ten = (0..8).map(|number| format!("none{number}")).collect::<Vec<_>>().join(",");
+    let ten = (0..8)
+        .map(|number| format!("none{number}"))
+        .collect::<Vec<_>>()
+        .join(",");
     let cases = [
         ("labels=rare".to_owned(), &rare),
         ("labels=RARE".to_owned(), &rare),
@@ -197,16 +253,34 @@ fn labels_are_any_of_those_that_are_given() {
         (format!("labels=rare,{}", "a".repeat(128)), &rare),
     ];
     each(cases, |(labels, expected)| {
-        assert_eq!(posts(&stage.page(&format!("{long}&{labels}"))), *expected, "{labels}");
+        assert_eq!(
+            posts(&stage.page(&format!("{long}&{labels}"))),
+            *expected,
+            "{labels}"
+        );
     });
     let both = posts(&stage.page(&format!("{long}&labels=rare&set=base1")));
-    assert_eq!(both, numbered(descending(|number| number % 6 == 0)), "and the set");
+    assert_eq!(
+        both,
+        numbered(descending(|number| number % 6 == 0)),
+        "and the set"
+    );
     for (what, labels) in [
         ("eleven labels", format!("labels={ten},rare,holo,graded")),
-        ("eleven labels in two parts", format!("labels={ten}&labels=rare,holo,graded")),
-        ("a label of 129 bytes", format!("labels={}", "a".repeat(129))),
+        (
+            "eleven labels in two parts",
+            format!("labels={ten}&labels=rare,holo,graded"),
+        ),
+        (
+            "a label of 129 bytes",
+            format!("labels={}", "a".repeat(129)),
+        ),
     ] {
-        refused(&stage.get(&format!("{PATH}?{long}&{labels}")), "InvalidRequest", what);
+        refused(
+            &stage.get(&format!("{PATH}?{long}&{labels}")),
+            "InvalidRequest",
+            what,
+        );
     }
 }
 
@@ -223,7 +297,11 @@ fn a_parameter_but_labels_is_given_once() {
         format!("{long}&cursor=&cursor="),
         format!("{long}&limit=5&%6cimit=5"),
     ] {
-        refused(&stage.get(&format!("{PATH}?{query}")), "InvalidRequest", &query);
+        refused(
+            &stage.get(&format!("{PATH}?{query}")),
+            "InvalidRequest",
+            &query,
+        );
     }
 }
 
@@ -231,7 +309,17 @@ fn a_parameter_but_labels_is_given_once() {
 fn parameters_that_are_none_of_ours_are_ignored() {
     let stage = Stage::new();
     let plain = stage.page(&format!("{}&limit=3", feed(PAGED_FEED)));
-    for more in ["x=1", "x=1&x=2", "x", "=", "&&", "Limit=0", "limit%20=0", "did=x", "utm=%FF"] {
+    for more in [
+        "x=1",
+        "x=1&x=2",
+        "x",
+        "=",
+        "&&",
+        "Limit=0",
+        "limit%20=0",
+        "did=x",
+        "utm=%FF",
+    ] {
         let page = stage.page(&format!("{more}&{}&limit=3&{more}", feed(PAGED_FEED)));
         assert_eq!(page, plain, "{more}");
     }

@@ -44,8 +44,14 @@ fn without_the_store_only_its_functions_fail() {
         Request::new("GET", &format!("{PATH}?{}", feed(PAGED_FEED))),
         Request::new("GET", &format!("{PATH}?{}&labels=rare", feed(EMPTY_FEED))),
         alice.get(&format!("{PATH}?{}", feed("whoto-follow"))),
-        Request::new("GET", &format!("/functions/podcast-rss-feed?did={ALICE_DID}")),
-        Request::new("GET", "/functions/podcast-rss-feed?handle=alice.cards.example"),
+        Request::new(
+            "GET",
+            &format!("/functions/podcast-rss-feed?did={ALICE_DID}"),
+        ),
+        Request::new(
+            "GET",
+            "/functions/podcast-rss-feed?handle=alice.cards.example",
+        ),
         Request::new("GET", "/functions/seo-sitemap"),
         Request::new("GET", "/functions/seo-sitemap?page=1"),
         Request::new("GET", "/sitemap.xml"),
@@ -57,7 +63,10 @@ fn without_the_store_only_its_functions_fail() {
         let what = format!("{request:?}");
         let message = refused(&stage.ask(&request), "StoreUnavailable", &what);
         for word in ["table", "SQL", "sqlite", "store.db"] {
-            assert!(!message.contains(word), "{what}: {word} is nobody's business: {message}");
+            assert!(
+                !message.contains(word),
+                "{what}: {word} is nobody's business: {message}"
+            );
         }
     });
     for path in [
@@ -70,7 +79,12 @@ fn without_the_store_only_its_functions_fail() {
     ] {
         let answer = stage.get(path);
         common(&answer, path);
-        assert_eq!(answer.status, 200, "{path} needs no store: {}", answer.text());
+        assert_eq!(
+            answer.status,
+            200,
+            "{path} needs no store: {}",
+            answer.text()
+        );
     }
 }
 
@@ -85,9 +99,15 @@ fn a_migrated_store_fails_the_health_check() {
     let database = &body["checks"]["database"][0];
     assert_eq!(database["status"], "fail", "{body}");
     assert_eq!(database["output"], "store_error", "{body}");
-    assert_eq!(body["checks"]["platform"][0]["status"], "pass", "it alone fails: {body}");
+    assert_eq!(
+        body["checks"]["platform"][0]["status"], "pass",
+        "it alone fails: {body}"
+    );
     let robots = stage.get("/robots.txt");
-    assert_eq!(robots.status, 200, "robots get rules, never an error that forbids the site");
+    assert_eq!(
+        robots.status, 200,
+        "robots get rules, never an error that forbids the site"
+    );
 }
 
 #[test]
@@ -96,21 +116,42 @@ fn an_event_not_stored_is_not_acknowledged() {
     let subject = stage.session(ALICE);
     let event = Event::new("locked", &subject, "verified", 0);
     let url = format!("sqlite:{}", stage.folder.file("store.db"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut other = runtime.block_on(async {
         let mut other = SqliteConnection::connect(&url).await.unwrap();
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+        sqlx::query("BEGIN IMMEDIATE")
+            .execute(&mut other)
+            .await
+            .unwrap();
         other
     });
     let start = Instant::now();
-    refused(&stage.send(&event), "StoreUnavailable", "somebody else writes");
-    assert!(start.elapsed() < Duration::from_secs(10), "the verifier does not wait");
+    refused(
+        &stage.send(&event),
+        "StoreUnavailable",
+        "somebody else writes",
+    );
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "the verifier does not wait"
+    );
     let feed = stage.get(&format!("{PATH}?{}", feed(PAGED_FEED)));
-    assert_eq!(feed.status, 200, "who reads is not held up: {}", feed.text());
+    assert_eq!(
+        feed.status,
+        200,
+        "who reads is not held up: {}",
+        feed.text()
+    );
     runtime.block_on(async {
         sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
         other.close().await.unwrap();
     });
     let body = answered(&stage.send(&event), 200, "sent again, as verifiers do");
-    assert_eq!(body["status"], "applied", "nothing of it was stored before: {body}");
+    assert_eq!(
+        body["status"], "applied",
+        "nothing of it was stored before: {body}"
+    );
 }

@@ -34,9 +34,16 @@ fn refused_to_viewer(answer: &Response, name: &str, why: &str) {
 }
 
 fn assert_private(answer: &Response, why: &str) {
-    assert_eq!(answer.header("Cache-Control"), Some("private, no-store"), "{why}: nobody keeps it");
+    assert_eq!(
+        answer.header("Cache-Control"),
+        Some("private, no-store"),
+        "{why}: nobody keeps it"
+    );
     let vary = answer.header("Vary").unwrap_or_default();
-    assert!(vary.eq_ignore_ascii_case("Authorization"), "{why}: it varies by who asks: {vary}");
+    assert!(
+        vary.eq_ignore_ascii_case("Authorization"),
+        "{why}: it varies by who asks: {vary}"
+    );
 }
 
 #[test]
@@ -52,19 +59,28 @@ fn public_feeds_ignore_authorization_wholly() {
         &["Basic YWxpY2U6c2VjcmV0"],
         &[&format!("Bearer {good}")],
         &[&format!("Bearer {}", Token::of(CAROL).text())],
-        &[&format!("Bearer {}", Token::of(ALICE).with("exp", json!(1)).text())],
+        &[&format!(
+            "Bearer {}",
+            Token::of(ALICE).with("exp", json!(1)).text()
+        )],
         &["Bearer a.b.c", "Bearer a.b.c"],
         &[&format!("Bearer {}", "a".repeat(9_000))],
     ];
     each(fields, |fields| {
         let request = fields
             .iter()
-            .fold(Request::new("GET", &path), |own, field| own.with("Authorization", field));
+            .fold(Request::new("GET", &path), |own, field| {
+                own.with("Authorization", field)
+            });
         let answer = stage.ask(&request);
         assert_eq!(anonymous(&answer), anonymous(&plain), "{fields:?}");
     });
     let vary = plain.header("Vary");
-    assert_eq!(vary, Some("Accept-Encoding"), "the same for all clients: {plain:?}");
+    assert_eq!(
+        vary,
+        Some("Accept-Encoding"),
+        "the same for all clients: {plain:?}"
+    );
 }
 
 #[test]
@@ -82,14 +98,27 @@ fn suggestions_are_for_the_one_who_asks() {
             .collect();
         let post = |did: &str| format!("at://{did}/app.bsky.feed.post/3kintro000001");
         let (gina, frank) = (post(GINA_DID), post(FRANK_DID));
-        let contexts = [format!("{GINA_DID} same_sets"), format!("{FRANK_DID} trades_nearby")];
+        let contexts = [
+            format!("{GINA_DID} same_sets"),
+            format!("{FRANK_DID} trades_nearby"),
+        ];
         let expected = [(&*gina, &*contexts[0]), (&*frank, &*contexts[1])];
-        assert_eq!(items, expected, "without whom she follows and who was taken down");
+        assert_eq!(
+            items, expected,
+            "without whom she follows and who was taken down"
+        );
         assert_eq!(body.get("cursor"), None, "there is no more");
     }
     let frank = "00000000-0000-4000-8000-000000000006";
-    let body = answered(&stage.ask(&Token::of(frank).get(&personal())), 200, "another user");
-    assert!(posts(&body)[0].contains(GINA_DID), "those for everybody: {body}");
+    let body = answered(
+        &stage.ask(&Token::of(frank).get(&personal())),
+        200,
+        "another user",
+    );
+    assert!(
+        posts(&body)[0].contains(GINA_DID),
+        "those for everybody: {body}"
+    );
 }
 
 fn text(value: &Value) -> &str {
@@ -102,13 +131,24 @@ fn suggestions_have_pages() {
     let first = stage.ask(&Token::of(ALICE).get(&format!("{}&limit=1", personal())));
     let first = answered(&first, 200, "the first page");
     let cursor = text(&first["cursor"]);
-    assert!(!cursor.is_empty() && posts(&first)[0].contains(GINA_DID), "{first}");
+    assert!(
+        !cursor.is_empty() && posts(&first)[0].contains(GINA_DID),
+        "{first}"
+    );
     let next = format!("{}&limit=1&cursor={cursor}", personal());
-    let second = answered(&stage.ask(&Token::of(ALICE).get(&next)), 200, "the second page");
+    let second = answered(
+        &stage.ask(&Token::of(ALICE).get(&next)),
+        200,
+        "the second page",
+    );
     assert!(posts(&second)[0].contains(FRANK_DID), "{second}");
     assert_eq!(second.get("cursor"), None, "which is the last");
     let elsewhere = format!("{PATH}?{}&cursor={cursor}", feed(PAGED_FEED));
-    refused(&stage.get(&elsewhere), "InvalidRequest", "a cursor of another feed");
+    refused(
+        &stage.get(&elsewhere),
+        "InvalidRequest",
+        "a cursor of another feed",
+    );
 }
 
 #[test]
@@ -118,13 +158,30 @@ fn a_signed_in_account_is_required() {
     let anyone = || Request::new("GET", &personal());
     refused_to_viewer(&stage.ask(&anyone()), "AuthenticationRequired", "nobody");
     let basic = anyone().with("Authorization", "Basic YWxpY2U6c2VjcmV0");
-    refused_to_viewer(&stage.ask(&basic), "AuthenticationRequired", "another scheme");
+    refused_to_viewer(
+        &stage.ask(&basic),
+        "AuthenticationRequired",
+        "another scheme",
+    );
     refused_to_viewer(&stage.ask(&of(BOB)), "Forbidden", "a user without a DID");
-    refused_to_viewer(&stage.ask(&of(STRANGER)), "Forbidden", "a user whom nobody knows");
+    refused_to_viewer(
+        &stage.ask(&of(STRANGER)),
+        "Forbidden",
+        "a user whom nobody knows",
+    );
     refused_to_viewer(&stage.ask(&of(CAROL)), "Forbidden", "a user who was banned");
-    let anonymous = Token::of(ALICE).with("is_anonymous", json!(true)).get(&personal());
-    refused_to_viewer(&stage.ask(&anonymous), "Forbidden", "a user who is anonymous");
-    let lower = anyone().with("Authorization", &format!("bearer {}", Token::of(ALICE).text()));
+    let anonymous = Token::of(ALICE)
+        .with("is_anonymous", json!(true))
+        .get(&personal());
+    refused_to_viewer(
+        &stage.ask(&anonymous),
+        "Forbidden",
+        "a user who is anonymous",
+    );
+    let lower = anyone().with(
+        "Authorization",
+        &format!("bearer {}", Token::of(ALICE).text()),
+    );
     assert_eq!(stage.ask(&lower).status, 200, "the scheme is in any case");
     let twice = Token::of(ALICE).on(of(ALICE));
     let answer = stage.ask(&twice);
@@ -133,22 +190,53 @@ fn a_signed_in_account_is_required() {
 
 #[test]
 fn each_bad_session_has_its_error_name() {
-    let stage = Stage::with(&[("sidecar.session.issuer", "\"https://project.example/auth/v1\"")]);
+    let stage = Stage::with(&[(
+        "sidecar.session.issuer",
+        "\"https://project.example/auth/v1\"",
+    )]);
     let alice = || Token::of(ALICE);
     let expired = seconds_from_now(-3_600);
     let cases = [
         ("expired", alice().with("exp", json!(expired)), "JwtExpired"),
-        ("not valid yet", alice().with("nbf", json!(seconds_from_now(3_600))), "JwtExpired"),
-        ("for others", alice().with("aud", json!("others")), "BadJwtAudience"),
+        (
+            "not valid yet",
+            alice().with("nbf", json!(seconds_from_now(3_600))),
+            "JwtExpired",
+        ),
+        (
+            "for others",
+            alice().with("aud", json!("others")),
+            "BadJwtAudience",
+        ),
         ("for nobody", alice().without("aud"), "BadJwtAudience"),
-        ("by somebody else", alice().with("iss", json!("https://evil.example")), "BadJwtIss"),
+        (
+            "by somebody else",
+            alice().with("iss", json!("https://evil.example")),
+            "BadJwtIss",
+        ),
         ("by nobody", alice().without("iss"), "BadJwtIss"),
-        ("another secret", alice().signed_with(&"x".repeat(40)), "BadJwtSignature"),
+        (
+            "another secret",
+            alice().signed_with(&"x".repeat(40)),
+            "BadJwtSignature",
+        ),
         ("no role", alice().without("role"), "BadJwt"),
-        ("the public key", alice().with("role", json!("anon")).without("sub"), "BadJwt"),
-        ("the service's key", alice().with("role", json!("service_role")), "BadJwt"),
+        (
+            "the public key",
+            alice().with("role", json!("anon")).without("sub"),
+            "BadJwt",
+        ),
+        (
+            "the service's key",
+            alice().with("role", json!("service_role")),
+            "BadJwt",
+        ),
         ("no user", alice().without("sub"), "BadJwt"),
-        ("a user that is no UUID", alice().with("sub", json!("alice")), "BadJwt"),
+        (
+            "a user that is no UUID",
+            alice().with("sub", json!("alice")),
+            "BadJwt",
+        ),
         ("no end", alice().without("exp"), "BadJwt"),
     ];
     each(cases, |(what, token, name)| {
@@ -157,18 +245,35 @@ fn each_bad_session_has_its_error_name() {
     for alg in ["none", "None", "HS384", "HS512", "RS256", "ES256", "EdDSA"] {
         let answer = stage.ask(&alice().header("alg", json!(alg)).get(&personal()));
         assert_eq!(answer.status, 401, "alg {alg}: {}", answer.text());
-        let name = answer.json()["error"].as_str().unwrap_or_default().to_owned();
-        assert!(["BadJwtType", "BadJwtSignature"].contains(&&*name), "alg {alg}: {name}");
+        let name = answer.json()["error"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        assert!(
+            ["BadJwtType", "BadJwtSignature"].contains(&&*name),
+            "alg {alg}: {name}"
+        );
         refused_to_viewer(&answer, &name, alg);
     }
-    let texts = ["nonsense", "a.b", "a.b.c", "..", "a.b.c.d", &"a".repeat(8_193)];
+    let texts = [
+        "nonsense",
+        "a.b",
+        "a.b.c",
+        "..",
+        "a.b.c.d",
+        &"a".repeat(8_193),
+    ];
     each(texts, |text| {
         let request = Request::new("GET", &personal());
         let answer = stage.ask(&request.with("Authorization", &format!("Bearer {text}")));
         refused_to_viewer(&answer, "BadJwt", text);
     });
     let listed = alice().with("aud", json!(["others", "authenticated"]));
-    assert_eq!(stage.ask(&listed.get(&personal())).status, 200, "an audience in a list");
+    assert_eq!(
+        stage.ask(&listed.get(&personal())).status,
+        200,
+        "an audience in a list"
+    );
 }
 
 #[test]
@@ -178,23 +283,51 @@ fn each_bad_service_token_has_its_error_name() {
     let of = |issuer: &str| Token::of_service(issuer, SERVICE, METHOD);
     let alice = || of(ALICE_DID);
     let cases = [
-        ("for another method", alice().with("lxm", json!("app.bsky.feed.getFeed")), {
-            "BadJwtLexiconMethod"
-        }),
-        ("for any method", alice().without("lxm"), "BadJwtLexiconMethod"),
-        ("for another service", alice().with("aud", json!("did:web:api.example")), {
-            "BadJwtAudience"
-        }),
-        ("for another part of it", alice().with("aud", json!(format!("{SERVICE}#other"))), {
-            "BadJwtAudience"
-        }),
-        ("expired", alice().with("exp", json!(seconds_from_now(-3_600))), "JwtExpired"),
-        ("an access token", alice().header("typ", json!("at+jwt")), "BadJwtType"),
-        ("a refresh token", alice().header("typ", json!("refresh+jwt")), "BadJwtType"),
-        ("a key of its own", of("did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"), {
-            "BadJwtIss"
-        }),
-        ("a part of a DID", of(&format!("{ALICE_DID}#atproto_labeler")), "BadJwtIss"),
+        (
+            "for another method",
+            alice().with("lxm", json!("app.bsky.feed.getFeed")),
+            { "BadJwtLexiconMethod" },
+        ),
+        (
+            "for any method",
+            alice().without("lxm"),
+            "BadJwtLexiconMethod",
+        ),
+        (
+            "for another service",
+            alice().with("aud", json!("did:web:api.example")),
+            { "BadJwtAudience" },
+        ),
+        (
+            "for another part of it",
+            alice().with("aud", json!(format!("{SERVICE}#other"))),
+            { "BadJwtAudience" },
+        ),
+        (
+            "expired",
+            alice().with("exp", json!(seconds_from_now(-3_600))),
+            "JwtExpired",
+        ),
+        (
+            "an access token",
+            alice().header("typ", json!("at+jwt")),
+            "BadJwtType",
+        ),
+        (
+            "a refresh token",
+            alice().header("typ", json!("refresh+jwt")),
+            "BadJwtType",
+        ),
+        (
+            "a key of its own",
+            of("did:key:zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme"),
+            { "BadJwtIss" },
+        ),
+        (
+            "a part of a DID",
+            of(&format!("{ALICE_DID}#atproto_labeler")),
+            "BadJwtIss",
+        ),
         ("an address", of("did:web:127.0.0.1"), "BadJwtIss"),
         ("a path", of("did:web:alice.example:path"), "BadJwtIss"),
         ("this machine", of("did:web:localhost%3A80"), "BadJwtIss"),
@@ -237,19 +370,35 @@ fn an_at_protocol_account_is_verified_by_key() {
             let signature: Signature = key.sign(message);
             signature.to_bytes().to_vec()
         };
-        stage.get_with(&personal(), "Authorization", &format!("Bearer {}", token.signed_by(sign)))
+        stage.get_with(
+            &personal(),
+            "Authorization",
+            &format!("Bearer {}", token.signed_by(sign)),
+        )
     };
     for audience in [SERVICE.to_owned(), format!("{SERVICE}#bsky_fg")] {
         let token = Token::of_service(&did, &audience, METHOD);
         let body = answered(&ask(&token, &key), 200, &audience);
-        assert!(posts(&body)[0].contains(GINA_DID), "those for everybody: {body}");
+        assert!(
+            posts(&body)[0].contains(GINA_DID),
+            "those for everybody: {body}"
+        );
     }
-    assert_eq!(upstream.requests("/.well-known/did.json"), 1, "its document is cached");
+    assert_eq!(
+        upstream.requests("/.well-known/did.json"),
+        1,
+        "its document is cached"
+    );
     let token = Token::of_service(&did, SERVICE, METHOD);
     refused_to_viewer(&ask(&token, &other), "BadJwtSignature", "another key");
     let curve = token.header("alg", json!("ES256"));
     let answer = ask(&curve, &key);
-    assert_eq!(answer.status, 401, "a key of another curve: {}", answer.text());
+    assert_eq!(
+        answer.status,
+        401,
+        "a key of another curve: {}",
+        answer.text()
+    );
 }
 
 #[test]
@@ -275,17 +424,36 @@ fn one_clients_slow_hosts_leave_turns_to_others() {
             client
         })
         .collect();
-    let requested =
-        || slow.iter().map(|host| host.requests("/.well-known/did.json")).sum::<usize>();
+    let requested = || {
+        slow.iter()
+            .map(|host| host.requests("/.well-known/did.json"))
+            .sum::<usize>()
+    };
     let deadline = Instant::now() + PATIENCE;
     while requested() < 4 {
-        assert!(Instant::now() < deadline, "{} hosts are queried", requested());
-        assert!(clients[0].silent_for(Duration::from_millis(10)), "a host that is slow");
+        assert!(
+            Instant::now() < deadline,
+            "{} hosts are queried",
+            requested()
+        );
+        assert!(
+            clients[0].silent_for(Duration::from_millis(10)),
+            "a host that is slow"
+        );
     }
-    assert!(clients[0].silent_for(Duration::from_millis(200)), "a moment goes by");
-    assert_eq!(stage.ask(&ask(&did, "203.0.113.2")).status, 200, "another client has its turn");
+    assert!(
+        clients[0].silent_for(Duration::from_millis(200)),
+        "a moment goes by"
+    );
+    assert_eq!(
+        stage.ask(&ask(&did, "203.0.113.2")).status,
+        200,
+        "another client has its turn"
+    );
     assert_eq!(requested(), 4, "half of the eight, though twelve wait");
-    let unanswered = clients.iter_mut().all(|client| client.silent_for(Duration::from_millis(1)));
+    let unanswered = clients
+        .iter_mut()
+        .all(|client| client.silent_for(Duration::from_millis(1)));
     assert!(unanswered, "while the slow ones are under way");
 }
 
@@ -296,5 +464,9 @@ fn without_keys_for_sessions_a_session_opens_nothing() {
     refused_to_viewer(&answer, "NotConfigured", "a session");
     let answer = stage.get(&personal());
     refused_to_viewer(&answer, "AuthenticationRequired", "nobody");
-    assert_eq!(stage.get(&format!("{PATH}?{}", feed(PAGED_FEED))).status, 200, "a public feed");
+    assert_eq!(
+        stage.get(&format!("{PATH}?{}", feed(PAGED_FEED))).status,
+        200,
+        "a public feed"
+    );
 }

@@ -54,7 +54,10 @@ fn only_crawler_paths_are_served_while_draining() {
     stage.edge.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
     while stage.get(READ[0]).status != 503 {
-        assert!(Instant::now() < deadline, "a stopping edge still takes requests");
+        assert!(
+            Instant::now() < deadline,
+            "a stopping edge still takes requests"
+        );
     }
     for path in READ {
         let crawled = ["/functions/seo-robots", "/robots.txt"].contains(&path);
@@ -62,16 +65,30 @@ fn only_crawler_paths_are_served_while_draining() {
         assert_eq!(stage.get(path).status, expected, "{path}");
     }
     early.send(event.body());
-    assert_eq!(early.response().status, 404, "what was in flight is answered");
+    assert_eq!(
+        early.response().status,
+        404,
+        "what was in flight is answered"
+    );
     assert_eq!(stage.edge.wait().code(), Some(0), "a stop is no failure");
 }
 
 #[test]
 fn an_alias_refuses_as_its_function_does() {
     let stage = Stage::new();
-    assert_eq!(stage.get("/sitemap.xml?page=0").status, 400, "there is no such page");
+    assert_eq!(
+        stage.get("/sitemap.xml?page=0").status,
+        400,
+        "there is no such page"
+    );
     let personal = format!("{SKELETON}?{}", feed("whoto-follow"));
     assert_eq!(stage.get(&personal).status, 401, "nobody is signed in");
-    let anonymous = Token::of(ALICE).with("is_anonymous", json!(true)).get(&personal);
-    assert_eq!(stage.ask(&anonymous).status, 403, "an anonymous user follows nobody");
+    let anonymous = Token::of(ALICE)
+        .with("is_anonymous", json!(true))
+        .get(&personal);
+    assert_eq!(
+        stage.ask(&anonymous).status,
+        403,
+        "an anonymous user follows nobody"
+    );
 }

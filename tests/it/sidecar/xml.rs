@@ -17,10 +17,22 @@ fn written_elements_are_read_back() {
     xml.close("root");
     let root = read(&xml.take());
     assert_eq!(root.attributes, [("hard".to_owned(), hard.to_owned())]);
-    let names: Vec<_> = root.children.iter().map(|child| child.name.as_str()).collect();
-    assert_eq!(names, ["text", "cdata", "leaf"], "nothing is written of nothing");
+    let names: Vec<_> = root
+        .children
+        .iter()
+        .map(|child| child.name.as_str())
+        .collect();
+    assert_eq!(
+        names,
+        ["text", "cdata", "leaf"],
+        "nothing is written of nothing"
+    );
     assert_eq!(root.one("text").text, hard);
-    assert_eq!(root.one("cdata").text, hard, "a section that would end is split");
+    assert_eq!(
+        root.one("cdata").text,
+        hard,
+        "a section that would end is split"
+    );
 }
 
 #[test]
@@ -35,7 +47,10 @@ fn characters_that_xml_forbids_are_dropped() {
     let root = read(&xml.take());
     let clean = "abcdefgh\u{fffd}i\u{10ffff}";
     assert_eq!(root.attribute("dirty"), Some(clean));
-    assert_eq!([&*root.one("text").text, &*root.one("cdata").text], [clean, clean]);
+    assert_eq!(
+        [&*root.one("text").text, &*root.one("cdata").text],
+        [clean, clean]
+    );
     assert_eq!(root.children.len(), 2, "nothing is left of the last one");
 }
 
@@ -73,12 +88,27 @@ fn a_long_text_is_cut_between_characters() {
 #[test]
 fn a_url_is_ascii() {
     for (text, expected) in [
-        (" https://cards.example/a?b=c&d='e'#f ", "https://cards.example/a?b=c&d='e'#f"),
-        ("https://cards.example/é/🃏", "https://cards.example/%C3%A9/%F0%9F%83%8F"),
-        ("https://cards.example/a b\"<>\u{7f}", "https://cards.example/a%20b%22%3C%3E%7F"),
-        ("https://cards.example/%C3%A9%2f", "https://cards.example/%C3%A9%2f"),
+        (
+            " https://cards.example/a?b=c&d='e'#f ",
+            "https://cards.example/a?b=c&d='e'#f",
+        ),
+        (
+            "https://cards.example/é/🃏",
+            "https://cards.example/%C3%A9/%F0%9F%83%8F",
+        ),
+        (
+            "https://cards.example/a b\"<>\u{7f}",
+            "https://cards.example/a%20b%22%3C%3E%7F",
+        ),
+        (
+            "https://cards.example/%C3%A9%2f",
+            "https://cards.example/%C3%A9%2f",
+        ),
         ("https://cards.example/100%", "https://cards.example/100%25"),
-        ("https://cards.example/%e%zz%", "https://cards.example/%25e%25zz%25"),
+        (
+            "https://cards.example/%e%zz%",
+            "https://cards.example/%25e%25zz%25",
+        ),
     ] {
         assert_eq!(url(text), expected);
     }

@@ -30,33 +30,60 @@ struct Open {
 impl Way {
     /// A closed one to an empty database.
     pub(crate) fn closed() -> Self {
-        Self { database: Database::new(), address: Node::nowhere(), open: None }
+        Self {
+            database: Database::new(),
+            address: Node::nowhere(),
+            open: None,
+        }
     }
 
     /// Its URL, as a TOML value.
     pub(crate) fn url(&self) -> String {
-        format!("\"postgres://portcullis@{}/{}\"", self.address, self.database.name())
+        format!(
+            "\"postgres://portcullis@{}/{}\"",
+            self.address,
+            self.database.name()
+        )
     }
 
     pub(crate) fn open(&mut self) {
         let listener = TcpListener::bind(self.address).expect("nobody else has it");
-        let (is_closing, streams) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let (socket, closing, accepted) =
-            (self.database.socket(), Arc::clone(&is_closing), Arc::clone(&streams));
+        let (is_closing, streams) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<Mutex<Vec<_>>>::default(),
+        );
+        let (socket, closing, accepted) = (
+            self.database.socket(),
+            Arc::clone(&is_closing),
+            Arc::clone(&streams),
+        );
         let acceptor = std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if closing.load(Ordering::SeqCst) {
                     return;
                 }
-                accepted.lock().push(stream.try_clone().expect("a free descriptor"));
+                accepted
+                    .lock()
+                    .push(stream.try_clone().expect("a free descriptor"));
                 forward(stream, &socket);
             }
         });
-        self.open = Some(Open { is_closing, streams, acceptor });
+        self.open = Some(Open {
+            is_closing,
+            streams,
+            acceptor,
+        });
     }
 
     pub(crate) fn close(&mut self) {
-        let Some(Open { is_closing, streams, acceptor }) = self.open.take() else { return };
+        let Some(Open {
+            is_closing,
+            streams,
+            acceptor,
+        }) = self.open.take()
+        else {
+            return;
+        };
         is_closing.store(true, Ordering::SeqCst);
         let _woken = TcpStream::connect(self.address);
         acceptor.join().expect("it does not panic");

@@ -17,7 +17,9 @@ fn common(call: &Call) -> Vec<Act> {
         "starknet_specVersion" => result(call, "\"0.10.2\""),
         "starknet_blockNumber" => result(call, "4242"),
         "starknet_getBlockWithTxHashes" => {
-            let number = body["params"]["block_id"]["block_number"].as_u64().unwrap_or(4_242);
+            let number = body["params"]["block_id"]["block_number"]
+                .as_u64()
+                .unwrap_or(4_242);
             let block = format!(
                 r#"{{"status":"ACCEPTED_ON_L2","block_number":{number},"block_hash":"{number:#x}",
                 "parent_hash":"0x1","timestamp":1700000000,"transactions":[]}}"#
@@ -29,7 +31,10 @@ fn common(call: &Call) -> Vec<Act> {
 }
 
 fn error(call: &Call, code: i64, message: &str) -> Vec<u8> {
-    let (id, error) = (call.id(), format!(r#"{{"code":{code},"message":"{message}"}}"#));
+    let (id, error) = (
+        call.id(),
+        format!(r#"{{"code":{code},"message":"{message}"}}"#),
+    );
     json(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#))
 }
 
@@ -38,7 +43,10 @@ fn is_at(call: &Call, path: &str) -> bool {
 }
 
 fn method(call: &Call) -> String {
-    call.json()["method"].as_str().unwrap_or_default().to_owned()
+    call.json()["method"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Pathfinder without old blocks.
@@ -57,11 +65,18 @@ pub(crate) fn pathfinder(call: &Call) -> Vec<Act> {
 
 /// Juno, which compresses for clients that accept gzip.
 pub(crate) fn juno(call: &Call) -> Vec<Act> {
-    let accepts = call.headers().into_iter().find(|(name, _)| name == "accept-encoding");
+    let accepts = call
+        .headers()
+        .into_iter()
+        .find(|(name, _)| name == "accept-encoding");
     let is_gzip = accepts.is_none_or(|(_, value)| value.contains("gzip") || value.contains('*'));
     match method(call).as_str() {
         _ if !is_at(call, "/v0_10") => send(sized("404 Not Found", &[], "")),
-        _ if is_gzip => send(sized("200 OK", &["Content-Encoding: gzip"], [0x1f, 0x8b, 8, 0])),
+        _ if is_gzip => send(sized(
+            "200 OK",
+            &["Content-Encoding: gzip"],
+            [0x1f, 0x8b, 8, 0],
+        )),
         "juno_version" => send(result(call, "\"v0.15.11\"")),
         _ => common(call),
     }

@@ -62,12 +62,20 @@ impl Chain {
     /// Adds a block.
     pub(crate) fn mine(&mut self, time: u64, transactions: &[&'static str]) {
         let transactions = transactions.to_vec();
-        self.blocks.push(Block { time, transactions, classes: Vec::new() });
+        self.blocks.push(Block {
+            time,
+            transactions,
+            classes: Vec::new(),
+        });
     }
 
     /// Adds a block with a class.
     pub(crate) fn declare(&mut self, time: u64, class: &'static str) {
-        self.blocks.push(Block { time, transactions: Vec::new(), classes: vec![class] });
+        self.blocks.push(Block {
+            time,
+            transactions: Vec::new(),
+            classes: vec![class],
+        });
     }
 
     fn at(&self, id: &Value) -> Option<usize> {
@@ -84,7 +92,11 @@ impl Chain {
     }
 
     fn status(&self, number: usize) -> &'static str {
-        if self.l1 >= Some(number) { "ACCEPTED_ON_L1" } else { "ACCEPTED_ON_L2" }
+        if self.l1 >= Some(number) {
+            "ACCEPTED_ON_L1"
+        } else {
+            "ACCEPTED_ON_L2"
+        }
     }
 
     /// The result, or the error's code.
@@ -93,7 +105,9 @@ impl Chain {
             _ if self.health == Health::Mad => Ok(json!("what?")),
             "starknet_getBlockWithTxHashes" => {
                 let number = self.at(&params["block_id"]).ok_or(24)?;
-                let Block { time, transactions, .. } = &self.blocks[number];
+                let Block {
+                    time, transactions, ..
+                } = &self.blocks[number];
                 let mut block = json!({
                     "status": self.status(number), "block_hash": hash(number),
                     "block_number": number, "timestamp": time, "transactions": transactions,
@@ -118,7 +132,11 @@ impl Chain {
                 let number = self.at(&params["block_id"]).ok_or(24)?;
                 let wanted = params["class_hash"].as_str().unwrap_or_default();
                 let holds = |block: &Block| block.classes.contains(&wanted);
-                let declared = self.blocks.iter().position(holds).filter(|at| *at <= number);
+                let declared = self
+                    .blocks
+                    .iter()
+                    .position(holds)
+                    .filter(|at| *at <= number);
                 declared.map(|_| json!({"abi": wanted})).ok_or(28)
             }
             "starknet_blockNumber" => Ok(json!(self.blocks.len() - 1)),
@@ -162,7 +180,10 @@ impl ChainNode {
         let calls = self.node.calls().into_iter().filter(is_a_client_s);
         let stated = calls.map(|call| {
             let body = call.json();
-            let method = body["method"].as_str().unwrap_or_default().replace("starknet_", "");
+            let method = body["method"]
+                .as_str()
+                .unwrap_or_default()
+                .replace("starknet_", "");
             match &body["params"]["block_id"] {
                 Value::Null => method,
                 block => format!("{method} {block}"),
@@ -173,7 +194,11 @@ impl ChainNode {
 
     /// The number of calls by the watch.
     pub(crate) fn looks(&self) -> usize {
-        self.node.calls().iter().filter(|call| !is_a_client_s(call)).count()
+        self.node
+            .calls()
+            .iter()
+            .filter(|call| !is_a_client_s(call))
+            .count()
     }
 }
 

@@ -43,15 +43,27 @@ impl Client {
     /// Connects, with a timeout on all reads and writes.
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the edge listens");
-        Self { document: documents::at(address), ..Self::over(stream) }
+        Self {
+            document: documents::at(address),
+            ..Self::over(stream)
+        }
     }
 
     /// A client over an existing connection.
     pub(crate) fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
+        stream
+            .set_write_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
         stream.set_nodelay(true).expect("the socket is open");
-        Self { stream, unread: Vec::new(), document: None, sent: VecDeque::new() }
+        Self {
+            stream,
+            unread: Vec::new(),
+            document: None,
+            sent: VecDeque::new(),
+        }
     }
 
     /// Sends these bytes; returns false if the peer has closed the connection.
@@ -114,7 +126,11 @@ impl Client {
     pub(crate) fn ends(&mut self, why: &str) {
         match self.rest() {
             Ok(rest) | Err(Broken::Reset(rest)) => {
-                assert!(rest.is_empty(), "{why}: {:?}", String::from_utf8_lossy(&rest));
+                assert!(
+                    rest.is_empty(),
+                    "{why}: {:?}",
+                    String::from_utf8_lossy(&rest)
+                );
             }
             Err(broken) => panic!("{why}: {broken:?}"),
         }
@@ -122,9 +138,13 @@ impl Client {
 
     /// Waits this long for data; returns true if no data arrived and the connection is open.
     pub(crate) fn silent_for(&mut self, time: Duration) -> bool {
-        self.stream.set_read_timeout(Some(time)).expect("a timeout above zero is valid");
+        self.stream
+            .set_read_timeout(Some(time))
+            .expect("a timeout above zero is valid");
         let silent = self.unread.is_empty() && self.fill() == Err(Broken::Silent);
-        self.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout above zero is valid");
+        self.stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout above zero is valid");
         silent
     }
 
@@ -171,7 +191,13 @@ impl Client {
         let sent = self.sent.pop_front().unwrap_or_default();
         if let Some(document) = self.document {
             let body = response.decoded();
-            document.judge(&sent, &Response { body, ..response.clone() });
+            document.judge(
+                &sent,
+                &Response {
+                    body,
+                    ..response.clone()
+                },
+            );
         }
         Ok(response)
     }
@@ -193,7 +219,9 @@ impl Client {
         let size = chunk_size(&line[..end]).map_err(Broken::Malformed)?;
         let mut chunk = self.take(size + 2)?;
         if chunk.split_off(size) != b"\r\n" {
-            return Err(Broken::Malformed("a chunk does not end where it said".into()));
+            return Err(Broken::Malformed(
+                "a chunk does not end where it said".into(),
+            ));
         }
         Ok(chunk)
     }
@@ -207,7 +235,11 @@ impl Client {
 
     fn find(&mut self, wanted: &[u8]) -> Result<usize, Broken> {
         loop {
-            if let Some(at) = self.unread.windows(wanted.len()).position(|seen| seen == wanted) {
+            if let Some(at) = self
+                .unread
+                .windows(wanted.len())
+                .position(|seen| seen == wanted)
+            {
                 return Ok(at);
             }
             self.fill()?;

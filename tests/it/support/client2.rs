@@ -51,20 +51,30 @@ impl Client2 {
         let (requests, connection) = runtime.block_on(async {
             let stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
             let mut builder = h2::client::Builder::new();
-            builder.initial_window_size(window).initial_connection_window_size(8 << 20);
+            builder
+                .initial_window_size(window)
+                .initial_connection_window_size(8 << 20);
             let shaken = timeout(PATIENCE, builder.handshake(stream)).await;
             let (requests, connection) = shaken.expect("in time").expect("it speaks HTTP/2");
             (requests, tokio::spawn(connection))
         });
-        Self { runtime, requests, connection }
+        Self {
+            runtime,
+            requests,
+            connection,
+        }
     }
 
     /// Sends a head; the body follows, unless `is_all`.
     pub(crate) fn begin(&mut self, request: &Request, is_all: bool) -> Result<Begun, h2::Error> {
         let (method, target, fields) = request.parts();
         // the first Host becomes `:authority`, as in real clients
-        let host = fields.iter().position(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let authority = host.map(|at| format!("https://{}", fields[at].1)).unwrap_or_default();
+        let host = fields
+            .iter()
+            .position(|(name, _)| name.eq_ignore_ascii_case("host"));
+        let authority = host
+            .map(|at| format!("https://{}", fields[at].1))
+            .unwrap_or_default();
         let uri = authority + target;
         let mut head = http::Request::builder().method(method).uri(uri);
         for (at, (name, value)) in fields.iter().enumerate() {
@@ -74,7 +84,9 @@ impl Client2 {
         }
         let head = head.body(()).expect("a head that HTTP/2 has words for");
         let requests = self.requests.clone();
-        let ready = self.runtime.block_on(async { timeout(PATIENCE, requests.ready()).await });
+        let ready = self
+            .runtime
+            .block_on(async { timeout(PATIENCE, requests.ready()).await });
         self.requests = ready.expect("in time")?;
         let (answer, body) = self.requests.send_request(head, is_all)?;
         Ok(Begun { answer, body })
@@ -113,14 +125,25 @@ impl Client2 {
             let status = head.status.as_u16();
             let ended = body.is_end_stream();
             let body = read(body).await?;
-            let framing = if ended { Framing::Bodiless } else { Framing::Length };
-            Ok(Response { version: "HTTP/2".into(), status, headers, framing, body })
+            let framing = if ended {
+                Framing::Bodiless
+            } else {
+                Framing::Length
+            };
+            Ok(Response {
+                version: "HTTP/2".into(),
+                status,
+                headers,
+                framing,
+                body,
+            })
         })
     }
 
     /// Reads a response while the test goes on.
     pub(crate) fn read_meanwhile(&self, begun: Begun) -> JoinHandle<Result<Vec<u8>, h2::Error>> {
-        self.runtime.spawn(async { read(begun.answer.await?.into_body()).await })
+        self.runtime
+            .spawn(async { read(begun.answer.await?.into_body()).await })
     }
 
     /// Waits for the head of a response whose body stays unread; returns its status.
@@ -169,7 +192,11 @@ impl Client2 {
 
     /// Waits until the connection ends, and returns how.
     pub(crate) fn ended(self) -> Result<(), h2::Error> {
-        let Self { runtime, requests, connection } = self;
+        let Self {
+            runtime,
+            requests,
+            connection,
+        } = self;
         let ended = runtime.block_on(async { timeout(PATIENCE, connection).await });
         drop(requests);
         ended.expect("in time").expect("it does not panic")
@@ -190,7 +217,9 @@ impl Client2 {
     }
 
     fn in_time<T>(&self, done: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { timeout(PATIENCE, done).await }).expect("in time")
+        self.runtime
+            .block_on(async { timeout(PATIENCE, done).await })
+            .expect("in time")
     }
 }
 

@@ -15,20 +15,36 @@ type Rule = fn(&str) -> bool;
 
 /// The attributes that a span may have.
 const ALLOWED: [(&str, Rule); 12] = [
-    ("http.request.method", |text| ["GET", "HEAD", "POST", "PUT", "OPTIONS"].contains(&text)),
+    ("http.request.method", |text| {
+        ["GET", "HEAD", "POST", "PUT", "OPTIONS"].contains(&text)
+    }),
     ("http.route", |text| ROUTES.contains(&text)),
-    ("http.response.status_code", |text| text.len() == 3 && is_number(text)),
+    ("http.response.status_code", |text| {
+        text.len() == 3 && is_number(text)
+    }),
     ("http.response.body.size", is_number),
     ("rpc.system", |text| text == "jsonrpc"),
-    ("rpc.method", |text| text.starts_with("starknet_") && is_name(text)),
+    ("rpc.method", |text| {
+        text.starts_with("starknet_") && is_name(text)
+    }),
     ("error.type", is_name),
-    ("portcullis.surface", |text| ["gateway", "relay", "sidecar"].contains(&text)),
+    ("portcullis.surface", |text| {
+        ["gateway", "relay", "sidecar"].contains(&text)
+    }),
     ("portcullis.operation", is_name),
-    ("portcullis.cache", |text| ["hit", "shared", "miss"].contains(&text)),
+    ("portcullis.cache", |text| {
+        ["hit", "shared", "miss"].contains(&text)
+    }),
     ("portcullis.reason", is_name),
     ("portcullis.node", is_number),
 ];
-const ROUTES: [&str; 5] = ["/rpc", "/healthz", "/readyz", "/mint-card", "/functions/seo-robots"];
+const ROUTES: [&str; 5] = [
+    "/rpc",
+    "/healthz",
+    "/readyz",
+    "/mint-card",
+    "/functions/seo-robots",
+];
 
 fn is_number(text: &str) -> bool {
     text.parse::<u64>().is_ok()
@@ -59,12 +75,17 @@ impl Span {
     fn read(span: &Value) -> Self {
         let text = |name: &str| span[name].as_str().unwrap_or_default().to_owned();
         let is_id = |id: &str, length| {
-            let is_hex = id.chars().all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
+            let is_hex = id
+                .chars()
+                .all(|c| c.is_ascii_digit() || ('a'..='f').contains(&c));
             id.len() == length && is_hex && id.contains(|c| c != '0')
         };
         let [trace, id, parent] = ["traceId", "spanId", "parentSpanId"].map(text);
         assert!(is_id(&trace, 32) && is_id(&id, 16), "ids: {span}");
-        assert!(parent.is_empty() || is_id(&parent, 16), "the parent's id: {span}");
+        assert!(
+            parent.is_empty() || is_id(&parent, 16),
+            "the parent's id: {span}"
+        );
         let time = ["startTimeUnixNano", "endTimeUnixNano"].map(text);
         let time = time.map(|time| time.parse().expect("a time is a decimal text"));
         assert!(time[0] <= time[1], "it begins before it ends: {span}");
@@ -96,7 +117,11 @@ impl Span {
 
     /// Asserts that it is a part of `parent`.
     pub(crate) fn assert_part_of(&self, parent: &Self) {
-        assert_eq!((&self.trace, &self.parent), (&parent.trace, &parent.id), "{self:?}");
+        assert_eq!(
+            (&self.trace, &self.parent),
+            (&parent.trace, &parent.id),
+            "{self:?}"
+        );
         let ([start, end], [first, last]) = (self.time, parent.time);
         assert!(first <= start && end <= last, "{self:?} within {parent:?}");
     }
@@ -124,13 +149,19 @@ impl Collector {
     /// Every span that it was sent.
     pub(crate) fn spans(&self) -> Vec<Span> {
         let spans = self.0.calls().into_iter().flat_map(|call| {
-            assert!(call.head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{}", call.head);
+            assert!(
+                call.head.starts_with("POST /v1/traces HTTP/1.1\r\n"),
+                "{}",
+                call.head
+            );
             let media_type = ("content-type".to_owned(), "application/json".to_owned());
             assert!(call.headers().contains(&media_type), "{}", call.head);
             let export = call.json();
             let resource = &export["resourceSpans"][0]["resource"]["attributes"];
             assert_eq!(resource[0]["key"], "service.name", "{resource}");
-            let spans = export["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().cloned();
+            let spans = export["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                .as_array()
+                .cloned();
             spans.expect("an export has spans")
         });
         spans.map(|span| Span::read(&span)).collect()

@@ -33,7 +33,10 @@ pub(crate) fn dev(state: &Path, more: &[&str]) -> Command {
 pub(crate) fn dev_of(mut command: Command, state: &Path, more: &[&str]) -> Command {
     command.args(["dev", "--state"]).arg(state).args(more);
     for surface in SURFACES {
-        command.env(format!("PORTCULLIS__{}__LISTEN", surface.to_uppercase()), "127.0.0.1:0");
+        command.env(
+            format!("PORTCULLIS__{}__LISTEN", surface.to_uppercase()),
+            "127.0.0.1:0",
+        );
     }
     command
 }
@@ -48,12 +51,20 @@ impl Dev {
 
     /// Starts it, without waiting for anything.
     pub(crate) fn spawn(mut command: Command, state: &Path) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         forward(child.stdout.take().unwrap(), sender.clone());
         forward(child.stderr.take().unwrap(), sender);
-        Self { child, lines, seen: Vec::new(), state: state.to_owned() }
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+            state: state.to_owned(),
+        }
     }
 
     /// Waits for a further line with this text.
@@ -76,7 +87,11 @@ impl Dev {
     /// Where a surface is, as the greeting says.
     pub(crate) fn address(&self, surface: &str) -> SocketAddr {
         let start = format!("  {surface} ");
-        let line = self.seen.iter().find(|line| line.starts_with(&start)).unwrap();
+        let line = self
+            .seen
+            .iter()
+            .find(|line| line.starts_with(&start))
+            .unwrap();
         let (_, origin) = line.split_once("http://").unwrap();
         origin.split(['/', ' ']).next().unwrap().parse().unwrap()
     }
@@ -96,7 +111,11 @@ impl Dev {
         );
         let request = Request::post(rpc("1", "starknet_call", &call));
         let response = Client::connect(self.address("gateway")).ask(&request);
-        assert!(!response.text().contains("\"error\""), "{}", response.text());
+        assert!(
+            !response.text().contains("\"error\""),
+            "{}",
+            response.text()
+        );
         response.status
     }
 
@@ -116,7 +135,9 @@ impl Dev {
 
     /// Sends a GET to a path.
     pub(crate) fn get(&self, surface: &str, path: &str) -> Response {
-        let request = Request::new("GET", path).without("Host").with("Host", "localhost");
+        let request = Request::new("GET", path)
+            .without("Host")
+            .with("Host", "localhost");
         Client::connect(self.address(surface)).ask(&request)
     }
 
@@ -127,7 +148,10 @@ impl Dev {
             let status = std::fs::read_to_string(format!("/proc/{id}/status"));
             status.is_ok_and(|status| status.lines().any(|line| line == own))
         };
-        let names = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.file_name());
+        let names = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.file_name());
         let mut ids = names.filter_map(|name| name.to_str()?.parse().ok());
         ids.find(is_child).expect("dev started a node")
     }
@@ -135,14 +159,20 @@ impl Dev {
     /// Ends it as Ctrl-C does.
     pub(crate) fn stop(mut self) {
         signal(self.child.id(), "INT");
-        assert!(self.child.wait().unwrap().success(), "{}", self.seen.join("\n"));
+        assert!(
+            self.child.wait().unwrap().success(),
+            "{}",
+            self.seen.join("\n")
+        );
     }
 }
 
 impl Drop for Dev {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            let _gone_already = Command::new("kill").arg(self.child.id().to_string()).status();
+            let _gone_already = Command::new("kill")
+                .arg(self.child.id().to_string())
+                .status();
             let _status = self.child.wait();
         }
     }

@@ -18,8 +18,14 @@ use serde_json::Value;
 use crate::support::response::{Framing, Response};
 
 /// Headers of HTTP itself, which no document declares.
-const TRANSPORT: [&str; 6] =
-    ["connection", "content-length", "content-type", "date", "keep-alive", "transfer-encoding"];
+const TRANSPORT: [&str; 6] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "keep-alive",
+    "transfer-encoding",
+];
 
 /// The listen addresses of the surfaces, and the process that owns each.
 static LISTENING: Mutex<BTreeMap<SocketAddr, (u32, &'static Document)>> =
@@ -54,7 +60,10 @@ impl SentRequest {
 pub(crate) fn listens(surface: &str, address: SocketAddr, process: u32) {
     let document = ALL.iter().find(|document| document.surface == surface);
     let document = document.expect("every surface has a document");
-    LISTENING.lock().unwrap().insert(address, (process, document));
+    LISTENING
+        .lock()
+        .unwrap()
+        .insert(address, (process, document));
 }
 
 /// Removes the addresses of a process that has ended: its ports may be reused.
@@ -67,7 +76,11 @@ pub(crate) fn gone(process: u32) {
 
 /// The document of the surface that listens at this address.
 pub(crate) fn at(address: SocketAddr) -> Option<&'static Document> {
-    LISTENING.lock().unwrap().get(&address).map(|(_, document)| *document)
+    LISTENING
+        .lock()
+        .unwrap()
+        .get(&address)
+        .map(|(_, document)| *document)
 }
 
 /// A document, compiled for checks.
@@ -110,11 +123,19 @@ impl Document {
                 operations.insert((method.to_uppercase(), path.clone()), answers);
             }
         }
-        let any_request =
-            reader.answers(&root["x-any-request"]["responses"], "/x-any-request/responses");
+        let any_request = reader.answers(
+            &root["x-any-request"]["responses"],
+            "/x-any-request/responses",
+        );
         let every_answer = reader.headers(&root["x-every-answer"], "/x-every-answer");
         let schemas = reader.schemas;
-        Self { surface, schemas, operations, any_request, every_answer }
+        Self {
+            surface,
+            schemas,
+            operations,
+            any_request,
+            every_answer,
+        }
     }
 
     /// Fails the test if the document does not declare the response.
@@ -131,8 +152,10 @@ impl Document {
         let known = match sent {
             SentRequest::Operation(method, target) => {
                 let names = self.operations(method, target, response.status);
-                let stated: Vec<_> =
-                    names.into_iter().filter(|name| fits(self.operations.get(*name))).collect();
+                let stated: Vec<_> = names
+                    .into_iter()
+                    .filter(|name| fits(self.operations.get(*name)))
+                    .collect();
                 for name in &stated {
                     note(self.surface, name, response.status);
                 }
@@ -158,8 +181,13 @@ impl Document {
             Some((path, _)) if self.surface == "sidecar" || takes_query(path) => path,
             _ => target,
         };
-        let of_path = self.operations.keys().filter(|(_, template)| is_of(path, template));
-        of_path.filter(|(own, _)| own == method || status == 405).collect()
+        let of_path = self
+            .operations
+            .keys()
+            .filter(|(_, template)| is_of(path, template));
+        of_path
+            .filter(|(own, _)| own == method || status == 405)
+            .collect()
     }
 
     /// The first part of this response that the document does not declare.
@@ -201,11 +229,15 @@ impl Document {
             }
             _ => Value::from(response.text()),
         };
-        self.misfit(schema, &body).map(|misfit| format!("the body {misfit}"))
+        self.misfit(schema, &body)
+            .map(|misfit| format!("the body {misfit}"))
     }
 
     fn misfit(&self, schema: SchemaIndex, value: &Value) -> Option<String> {
-        self.schemas.validate(value, schema).err().map(|error| format!("does not fit: {error}"))
+        self.schemas
+            .validate(value, schema)
+            .err()
+            .map(|error| format!("does not fit: {error}"))
     }
 }
 
@@ -222,8 +254,15 @@ impl<'a> Reader<'a> {
         let url = format!("http://documents.test/{surface}.json");
         let mut compiler = Compiler::new();
         compiler.set_default_draft(Draft::V2020_12);
-        compiler.add_resource(&url, root.clone()).expect("it is JSON");
-        Self { root, url, compiler, schemas: Schemas::new() }
+        compiler
+            .add_resource(&url, root.clone())
+            .expect("it is JSON");
+        Self {
+            root,
+            url,
+            compiler,
+            schemas: Schemas::new(),
+        }
     }
 
     /// A node and its pointer, with a reference resolved.
@@ -232,7 +271,10 @@ impl<'a> Reader<'a> {
         'a: 'b,
     {
         match node["$ref"].as_str().and_then(|to| to.strip_prefix('#')) {
-            Some(to) => (self.root.pointer(to).expect("it leads somewhere"), to.to_owned()),
+            Some(to) => (
+                self.root.pointer(to).expect("it leads somewhere"),
+                to.to_owned(),
+            ),
             None => (node, at.to_owned()),
         }
     }
@@ -259,7 +301,11 @@ impl<'a> Reader<'a> {
             let (header, at) = self.follow(header, &format!("{at}/headers/{}", escaped(name)));
             let required = header["required"].as_bool().unwrap_or_default();
             let schema = self.compile(&format!("{at}/schema"));
-            headers.push(Header { name: name.clone(), required, schema });
+            headers.push(Header {
+                name: name.clone(),
+                required,
+                schema,
+            });
         }
         headers
     }
@@ -286,12 +332,16 @@ fn takes_query(path: &str) -> bool {
 fn is_of(path: &str, template: &str) -> bool {
     let (segments, names) = (path.split('/'), template.split('/'));
     segments.clone().count() == names.clone().count()
-        && segments.zip(names).all(|(segment, name)| name.starts_with('{') || segment == name)
+        && segments
+            .zip(names)
+            .all(|(segment, name)| name.starts_with('{') || segment == name)
 }
 
 /// Appends one line per response, in a single write: many tests do so concurrently.
 fn note(surface: &str, (method, path): &(String, String), status: u16) {
-    let Some(file) = std::env::var_os("PORTCULLIS_SEEN") else { return };
+    let Some(file) = std::env::var_os("PORTCULLIS_SEEN") else {
+        return;
+    };
     let line = format!("{surface} {method} {path} {status}\n");
     let opened = OpenOptions::new().create(true).append(true).open(file);
     opened.unwrap().write_all(line.as_bytes()).unwrap();
@@ -313,7 +363,13 @@ fn undocumented_answers_are_detected() {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let headers = headers.iter().map(own).collect();
         let (version, body) = ("HTTP/1.1".to_owned(), body.as_bytes().to_vec());
-        Response { version, status, headers, framing: Framing::Length, body }
+        Response {
+            version,
+            status,
+            headers,
+            framing: Framing::Length,
+            body,
+        }
     };
     let judged =
         |response: Response| std::panic::catch_unwind(|| gateway.judge(&sent, &response)).is_ok();

@@ -44,12 +44,17 @@ impl Setup {
     /// Both surfaces on free ports, in front of a node at this address.
     pub(crate) fn before(node: SocketAddr) -> Self {
         let (keys, environment) = (BTreeMap::new(), Vec::new());
-        Self { keys, environment, program: PROGRAM.into(), sockets: Vec::new() }
-            .set("server.threads", "2")
-            .set("node.url", &format!("\"http://{node}/rpc\""))
-            .set("gateway.listen", "\"127.0.0.1:0\"")
-            .set("gateway.requests_per_minute", &AMPLE.to_string())
-            .set("admin.listen", "\"127.0.0.1:0\"")
+        Self {
+            keys,
+            environment,
+            program: PROGRAM.into(),
+            sockets: Vec::new(),
+        }
+        .set("server.threads", "2")
+        .set("node.url", &format!("\"http://{node}/rpc\""))
+        .set("gateway.listen", "\"127.0.0.1:0\"")
+        .set("gateway.requests_per_minute", &AMPLE.to_string())
+        .set("admin.listen", "\"127.0.0.1:0\"")
     }
 
     /// Sets a key, by its path, to a TOML value.
@@ -87,14 +92,21 @@ impl Setup {
         let mut keys = self.keys.clone();
         if keys.keys().any(|key| key.starts_with("gateway.")) {
             // the watch calls the node on its own: tests of the cache enable it
-            keys.entry("gateway.cache.enabled".into()).or_insert_with(|| "false".into());
+            keys.entry("gateway.cache.enabled".into())
+                .or_insert_with(|| "false".into());
         }
         let mut sections: BTreeMap<&str, String> = BTreeMap::new();
         for (path, value) in &keys {
             let (section, key) = path.rsplit_once('.').expect("a key is in a section");
-            sections.entry(section).or_default().push_str(&format!("{key} = {value}\n"));
+            sections
+                .entry(section)
+                .or_default()
+                .push_str(&format!("{key} = {value}\n"));
         }
-        sections.iter().map(|(name, keys)| format!("[{name}]\n{keys}")).collect()
+        sections
+            .iter()
+            .map(|(name, keys)| format!("[{name}]\n{keys}"))
+            .collect()
     }
 
     /// Runs a subcommand to its end on this file.
@@ -106,7 +118,11 @@ impl Setup {
     pub(crate) fn run_with(&self, subcommand: &str, more: &[&str], input: &str) -> Output {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command(subcommand, &file);
-        command.args(more).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program can be started");
         let mut stdin = child.stdin.take().expect("it is piped");
         // the process may exit without reading its input
@@ -130,15 +146,25 @@ impl Setup {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command("serve", &file);
         self.hand_in(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program can be started");
         let stderr = child.stderr.take().expect("it is piped");
         let log = Arc::new(Log::default());
         let sink = Arc::clone(&log);
         std::thread::spawn(move || sink.drain(BufReader::new(stderr)));
         let has = |section: &str| self.keys.keys().any(|key| key.starts_with(section));
-        let mut edge =
-            Edge { child, log, gateway: None, relay: None, sidecar: None, admin: None, file };
+        let mut edge = Edge {
+            child,
+            log,
+            gateway: None,
+            relay: None,
+            sidecar: None,
+            admin: None,
+            file,
+        };
         edge.line("serving", |line| line["message"] == "serving");
         if has("gateway.") {
             edge.gateway = edge.listens_on("gateway");
@@ -159,7 +185,10 @@ impl Setup {
     pub(crate) fn serve_in_vain_to(&self, log: File) -> ExitStatus {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command("serve", &file);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         command.status().expect("the program can be started")
     }
 
@@ -168,7 +197,10 @@ impl Setup {
         let file = ConfigFile::write(&self.toml());
         let mut command = self.command("serve", &file);
         self.hand_in(&mut command);
-        command.stdin(Stdio::null()).output().expect("the program can be started")
+        command
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program can be started")
     }
 
     fn hand_in(&self, command: &mut Command) {
@@ -176,11 +208,21 @@ impl Setup {
             return;
         }
         let names: Vec<_> = self.sockets.iter().map(|(name, _)| name.as_str()).collect();
-        let fds = self.sockets.iter().map(|(_, fd)| fd.try_clone().expect("files are left"));
+        let fds = self
+            .sockets
+            .iter()
+            .map(|(_, fd)| fd.try_clone().expect("files are left"));
         let mappings = (3..).zip(fds);
-        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping { parent_fd, child_fd });
-        command.env("LISTEN_FDS", names.len().to_string()).env("LISTEN_FDNAMES", names.join(":"));
-        command.fd_mappings(mappings.collect()).expect("each number is used once");
+        let mappings = mappings.map(|(child_fd, parent_fd)| FdMapping {
+            parent_fd,
+            child_fd,
+        });
+        command
+            .env("LISTEN_FDS", names.len().to_string())
+            .env("LISTEN_FDNAMES", names.join(":"));
+        command
+            .fd_mappings(mappings.collect())
+            .expect("each number is used once");
     }
 
     fn command(&self, subcommand: &str, file: &ConfigFile) -> Command {
@@ -188,9 +230,17 @@ impl Setup {
         let shell = r#"LISTEN_PID=$$ exec "$0" "$@""#;
         let mut command = match self.sockets.is_empty() {
             true => program_by(&[&self.program]),
-            false => program_by(&[Path::new("sh"), "-c".as_ref(), shell.as_ref(), &self.program]),
+            false => program_by(&[
+                Path::new("sh"),
+                "-c".as_ref(),
+                shell.as_ref(),
+                &self.program,
+            ]),
         };
-        command.args(subcommand.split(' ')).arg("--config").arg(&file.0);
+        command
+            .args(subcommand.split(' '))
+            .arg("--config")
+            .arg(&file.0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -246,7 +296,10 @@ pub(crate) struct Spawned {
 
 impl Spawned {
     pub(crate) fn of(mut command: Command) -> Self {
-        Self { child: command.spawn().expect("the program can be started"), _file: None }
+        Self {
+            child: command.spawn().expect("the program can be started"),
+            _file: None,
+        }
     }
 
     /// How it ended, within whole seconds.
@@ -254,7 +307,10 @@ impl Spawned {
         let id = Pid::from_raw(self.child.id().cast_signed()).expect("a process has an id");
         // fails if it is gone already
         if let Ok(process) = pidfd_open(id, PidfdFlags::empty()) {
-            let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: 0 };
+            let limit = Timespec {
+                tv_sec: limit.as_secs().cast_signed(),
+                tv_nsec: 0,
+            };
             poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).expect("it waits");
         }
         self.child.try_wait().expect("it is our child")
@@ -295,7 +351,11 @@ impl Log {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             let over = state.1 || left.is_zero();
-            assert!(!over, "no line in the log about: {what}\n{}", state.0.join("\n"));
+            assert!(
+                !over,
+                "no line in the log about: {what}\n{}",
+                state.0.join("\n")
+            );
             state = self.changed.wait_timeout(state, left).unwrap().0;
         }
     }
@@ -305,7 +365,11 @@ impl Log {
         let mut state = self.state.lock().unwrap();
         while !state.1 {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the process does not end\n{}", state.0.join("\n"));
+            assert!(
+                !left.is_zero(),
+                "the process does not end\n{}",
+                state.0.join("\n")
+            );
             state = self.changed.wait_timeout(state, left).unwrap().0;
         }
     }
@@ -331,7 +395,9 @@ impl Edge {
     /// Starts it with some keys set to other TOML values.
     pub(crate) fn with(node: &Node, keys: &[(&str, &str)]) -> Self {
         let setup = Setup::before(node.address());
-        keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value)).start()
+        keys.iter()
+            .fold(setup, |setup, (key, value)| setup.set(key, value))
+            .start()
     }
 
     /// The listen address of the gateway.
@@ -366,26 +432,36 @@ impl Edge {
 
     /// Sends one `GET` to the admin surface.
     pub(crate) fn admin_get(&self, path: &str) -> Response {
-        let request = Request::new("GET", path).without("Host").with("Host", "localhost");
+        let request = Request::new("GET", path)
+            .without("Host")
+            .with("Host", "localhost");
         Client::connect(self.admin()).ask(&request)
     }
 
     /// The log line of a request, by its request id.
     pub(crate) fn request_line(&self, request_id: &str) -> Value {
-        self.line(&format!("the request {request_id}"), |line| line["request_id"] == request_id)
+        self.line(&format!("the request {request_id}"), |line| {
+            line["request_id"] == request_id
+        })
     }
 
     /// Waits for the first log line that is JSON and matches.
     pub(crate) fn line(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.log.wait(what, |line| {
-            serde_json::from_str::<Value>(line).ok().filter(|value| wanted(value))
+            serde_json::from_str::<Value>(line)
+                .ok()
+                .filter(|value| wanted(value))
         })
     }
 
     /// Every line of the log so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         // the log stays readable after a test has panicked with the lock held
-        let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .log
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         state.0.clone()
     }
 
@@ -424,7 +500,9 @@ impl Edge {
         let line = self.line(&format!("{surface} listening"), |line| {
             line["message"] == "listening" && line["surface"] == surface
         });
-        let address = line["address"].as_str().expect("a listening line has an address");
+        let address = line["address"]
+            .as_str()
+            .expect("a listening line has an address");
         let address = address.parse().ok()?;
         documents::listens(surface, address, self.child.id());
         Some(address)
@@ -434,7 +512,10 @@ impl Edge {
 /// Sends a signal, by its short name, to a process.
 pub(crate) fn signal(process: u32, name: &str) {
     let kill = format!("kill -{name} {process}");
-    let sent = Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
+    let sent = Command::new("sh")
+        .args(["-c", &kill])
+        .status()
+        .expect("there is a shell");
     assert!(sent.success(), "{kill} must work: the process is there");
 }
 

@@ -30,8 +30,12 @@ impl Folder {
     /// Writes or replaces a file that only its owner can read; returns its path.
     pub(crate) fn secret(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path);
         let mut file = file.expect("the folder is ours");
         file.write_all(text.as_bytes()).expect("the folder is ours");
         self.file(name)

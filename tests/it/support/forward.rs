@@ -13,7 +13,9 @@ where
     let address = listener.local_addr().expect("it is bound");
     listener.set_nonblocking(true).expect("it is open");
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         runtime.expect("a runtime").block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
             while let Ok((stream, _)) = listener.accept().await {

@@ -44,7 +44,9 @@ impl Call {
     pub(crate) fn headers(&self) -> Vec<(String, String)> {
         let lines = self.head.split("\r\n").skip(1);
         let pairs = lines.filter_map(|line| line.split_once(':'));
-        pairs.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect()
+        pairs
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect()
     }
 }
 
@@ -90,7 +92,11 @@ impl Latch {
     /// Waits until it is open; returns false on timeout.
     pub(crate) fn wait(&self) -> bool {
         let guard = self.0.0.lock().unwrap();
-        let (open, _) = self.0.1.wait_timeout_while(guard, PATIENCE, |open| !*open).unwrap();
+        let (open, _) = self
+            .0
+            .1
+            .wait_timeout_while(guard, PATIENCE, |open| !*open)
+            .unwrap();
         *open
     }
 }
@@ -138,7 +144,9 @@ impl Node {
         script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).expect("all of 127/8 is ours");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let seen = Arc::new(Seen::default());
         let (shared, script) = (Arc::clone(&seen), Arc::new(script));
         std::thread::spawn(move || accept(&listener, &shared, &script));
@@ -148,7 +156,9 @@ impl Node {
     /// An address that nothing on this machine listens on.
     pub(crate) fn nowhere() -> SocketAddr {
         let listener = TcpListener::bind((unique_ip(), 0)).expect("all of 127/8 is ours");
-        listener.local_addr().expect("a bound socket has an address")
+        listener
+            .local_addr()
+            .expect("a bound socket has an address")
     }
 
     /// The listen address.
@@ -159,7 +169,11 @@ impl Node {
     /// Every request so far, in order of arrival.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let state = self.seen.state.lock().unwrap();
-        assert!(state.strange.is_empty(), "the node got what is no request: {:?}", state.strange);
+        assert!(
+            state.strange.is_empty(),
+            "the node got what is no request: {:?}",
+            state.strange
+        );
         state.calls.clone()
     }
 
@@ -170,7 +184,9 @@ impl Node {
 
     /// Waits until this many requests have arrived in total.
     pub(crate) fn wait_for_calls(&self, count: usize) {
-        self.wait(&format!("{count} requests at the node"), |state| state.calls.len() >= count);
+        self.wait(&format!("{count} requests at the node"), |state| {
+            state.calls.len() >= count
+        });
     }
 
     /// Waits until no connection to the node is open.
@@ -183,7 +199,11 @@ impl Node {
         let mut state = self.seen.state.lock().unwrap();
         while !done(&state) {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited in vain for: {what} ({} came)", state.calls.len());
+            assert!(
+                !left.is_zero(),
+                "waited in vain for: {what} ({} came)",
+                state.calls.len()
+            );
             state = self.seen.changed.wait_timeout(state, left).unwrap().0;
         }
     }
@@ -238,7 +258,13 @@ fn serve(mut stream: TcpStream, connection: usize, seen: &Seen, script: &Script)
         let call = {
             let mut state = seen.state.lock().unwrap();
             let number = state.calls.len() + 1;
-            let call = Call { connection, turn, number, head, body };
+            let call = Call {
+                connection,
+                turn,
+                number,
+                head,
+                body,
+            };
             state.calls.push(call.clone());
             seen.changed.notify_all();
             call
@@ -253,7 +279,9 @@ fn serve(mut stream: TcpStream, connection: usize, seen: &Seen, script: &Script)
 fn play(stream: &mut TcpStream, acts: Vec<Act>) -> bool {
     // Linux sends a reset if bytes are unread at the close, so the last byte stays unread.
     if acts.iter().any(|act| matches!(act, Act::Reset)) {
-        let mut all_before = acts.into_iter().take_while(|act| !matches!(act, Act::Reset));
+        let mut all_before = acts
+            .into_iter()
+            .take_while(|act| !matches!(act, Act::Reset));
         let _the_peer_may_leave_first = all_before.all(|act| step(stream, act));
         return false;
     }
@@ -305,8 +333,12 @@ fn read_but_the_last_byte(stream: &mut TcpStream) -> Result<Option<(String, Vec<
         .filter(|(name, _)| name.eq_ignore_ascii_case("content-length"))
         .map(|(_, value)| value.trim())
         .collect();
-    let [length] = lengths.as_slice() else { return Err(format!("not one length: {head}")) };
-    let length: usize = length.parse().map_err(|_| format!("a bad length: {head}"))?;
+    let [length] = lengths.as_slice() else {
+        return Err(format!("not one length: {head}"));
+    };
+    let length: usize = length
+        .parse()
+        .map_err(|_| format!("a bad length: {head}"))?;
     if length == 0 {
         return Err(format!("a request without a body: {head}"));
     }

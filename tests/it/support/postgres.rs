@@ -41,11 +41,17 @@ impl Database {
 
     /// The number that a query finds in it.
     pub(crate) fn number(&self, query: &'static str) -> i64 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let url = format!("{}{}", self.server, self.name);
             let mut connection = PgConnection::connect(&url).await.unwrap();
-            sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
+            sqlx::query_scalar(query)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap()
         })
     }
 
@@ -55,11 +61,17 @@ impl Database {
     }
 
     fn run_in(&self, database: &str, statements: String) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let url = format!("{}{database}", self.server);
             let mut connection = PgConnection::connect(&url).await.unwrap();
-            sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut connection).await.unwrap();
+            sqlx::raw_sql(AssertSqlSafe(statements))
+                .execute(&mut connection)
+                .await
+                .unwrap();
             connection.close().await.unwrap();
         });
     }
@@ -67,6 +79,9 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        self.run_in("postgres", format!("DROP DATABASE {} WITH (FORCE)", self.name));
+        self.run_in(
+            "postgres",
+            format!("DROP DATABASE {} WITH (FORCE)", self.name),
+        );
     }
 }

@@ -45,9 +45,16 @@ impl Replica {
             if now.load(Ordering::SeqCst) {
                 return vec![Act::Close];
             }
-            send(answer(Client::connect(node).ask(&Request::post(&call.body)).body))
+            send(answer(
+                Client::connect(node).ask(&Request::post(&call.body)).body,
+            ))
         });
-        Self { node, way, is_away, _keeper: keeper }
+        Self {
+            node,
+            way,
+            is_away,
+            _keeper: keeper,
+        }
     }
 
     /// One that knows the state at every block.
@@ -69,7 +76,9 @@ impl Replica {
     }
 
     pub(crate) fn head(&self) -> u64 {
-        self.ask("starknet_blockNumber", &json!([])).as_u64().expect("a number")
+        self.ask("starknet_blockNumber", &json!([]))
+            .as_u64()
+            .expect("a number")
     }
 
     /// Mines blocks of the common chain until this is the newest.
@@ -83,12 +92,18 @@ impl Replica {
     }
 
     fn mine_at(&self, time: u64) {
-        self.ask("devnet_setTime", &json!({"time": time, "generate_block": true}));
+        self.ask(
+            "devnet_setTime",
+            &json!({"time": time, "generate_block": true}),
+        );
     }
 
     /// Takes this block back, and what follows it.
     pub(crate) fn abort_from(&self, number: u64) {
-        self.ask("devnet_abortBlocks", &json!({"starting_block_id": {"block_number": number}}));
+        self.ask(
+            "devnet_abortBlocks",
+            &json!({"starting_block_id": {"block_number": number}}),
+        );
     }
 
     /// Closes every connection from now on, or no longer.
@@ -104,12 +119,18 @@ impl Replica {
     pub(crate) fn reads(&self) -> Vec<Value> {
         let calls = self.way.calls().into_iter().map(|call| call.json());
         let reads = calls.filter(|call| call["params"]["contract_address"] == CONTRACT);
-        reads.map(|call| call["params"]["block_id"].clone()).collect()
+        reads
+            .map(|call| call["params"]["block_id"].clone())
+            .collect()
     }
 
     /// The requests with this method that reached it.
     pub(crate) fn count(&self, name: &str) -> usize {
-        self.way.calls().iter().filter(|call| method(call) == name).count()
+        self.way
+            .calls()
+            .iter()
+            .filter(|call| method(call) == name)
+            .count()
     }
 }
 

@@ -31,7 +31,11 @@ impl Request {
     /// A request without headers except `Host`.
     pub(crate) fn new(method: &str, target: &str) -> Self {
         let line = format!("{method} {target} HTTP/1.1");
-        Self { line, headers: vec![("Host".into(), "edge.test".into())], body: Vec::new() }
+        Self {
+            line,
+            headers: vec![("Host".into(), "edge.test".into())],
+            body: Vec::new(),
+        }
     }
 
     /// A well-behaved wallet's request: `POST /rpc` with a JSON body and its length.
@@ -62,7 +66,8 @@ impl Request {
 
     /// Removes every line of this header.
     pub(crate) fn without(mut self, name: &str) -> Self {
-        self.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(name));
+        self.headers
+            .retain(|(own, _)| !own.eq_ignore_ascii_case(name));
         self
     }
 
@@ -76,7 +81,11 @@ impl Request {
     pub(crate) fn parts(&self) -> (&str, &str, &[(String, String)]) {
         let mut words = self.line.split(' ');
         let (method, target) = (words.next(), words.next());
-        (method.unwrap_or_default(), target.unwrap_or_default(), &self.headers)
+        (
+            method.unwrap_or_default(),
+            target.unwrap_or_default(),
+            &self.headers,
+        )
     }
 
     /// The head, including the empty line.

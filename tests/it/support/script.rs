@@ -46,7 +46,10 @@ pub(crate) fn sized(status: &str, headers: &[&str], body: impl AsRef<[u8]>) -> V
 
 /// The JSON-RPC response to `call` with this result.
 pub(crate) fn envelope(call: &Call, result: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, call.id())
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+        call.id()
+    )
 }
 
 /// A correct response with this result.

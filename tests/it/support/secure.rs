@@ -77,9 +77,14 @@ impl Pair {
         roots.add(self.der.clone()).expect("a certificate");
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_protocol_versions(versions).expect("versions with ciphers");
+        let builder = builder
+            .with_protocol_versions(versions)
+            .expect("versions with ciphers");
         let mut config = builder.with_root_certificates(roots).with_no_client_auth();
-        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
         Arc::new(config)
     }
 
@@ -94,8 +99,12 @@ pub(crate) fn secured_node(node: SocketAddr, pair: &Pair) -> SocketAddr {
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key");
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider);
-    let builder = builder.with_protocol_versions(ANY).expect("versions with ciphers");
-    let config = builder.with_no_client_auth().with_single_cert(vec![pair.der.clone()], key);
+    let builder = builder
+        .with_protocol_versions(ANY)
+        .expect("versions with ciphers");
+    let config = builder
+        .with_no_client_auth()
+        .with_single_cert(vec![pair.der.clone()], key);
     let mut config = config.expect("the key is the certificate's");
     // a client that offered h2 would be served it
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -104,8 +113,12 @@ pub(crate) fn secured_node(node: SocketAddr, pair: &Pair) -> SocketAddr {
         let acceptor = acceptor.clone();
         async move {
             // the other side reports what it dislikes
-            let Ok(mut inside) = acceptor.accept(stream).await else { return };
-            let Ok(mut node) = tokio::net::TcpStream::connect(node).await else { return };
+            let Ok(mut inside) = acceptor.accept(stream).await else {
+                return;
+            };
+            let Ok(mut node) = tokio::net::TcpStream::connect(node).await else {
+                return;
+            };
             let _ended = copy_bidirectional(&mut inside, &mut node).await;
         }
     })
@@ -115,7 +128,10 @@ pub(crate) fn secured_node(node: SocketAddr, pair: &Pair) -> SocketAddr {
 pub(crate) fn secured(setup: Setup, surface: &str, folder: &Folder) -> Setup {
     let quoted = |name| format!("\"{}\"", folder.file(name));
     setup
-        .set(&format!("{surface}.tls.certificate_file"), &quoted("edge.pem"))
+        .set(
+            &format!("{surface}.tls.certificate_file"),
+            &quoted("edge.pem"),
+        )
         .set(&format!("{surface}.tls.key_file"), &quoted("edge.key"))
 }
 
@@ -129,7 +145,9 @@ pub(crate) fn handshake(address: SocketAddr, config: Arc<ClientConfig>) -> io::R
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     session.complete_io(&mut stream)?;
-    let protocol = session.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned());
+    let protocol = session
+        .alpn_protocol()
+        .map(|name| String::from_utf8_lossy(name).into_owned());
     let version = session.protocol_version().expect("the handshake is done");
     Ok((version, protocol))
 }
@@ -145,7 +163,9 @@ pub(crate) fn tunnel(address: SocketAddr, config: Arc<ClientConfig>) -> TcpStrea
         stream.set_nodelay(true).expect("it is open");
     }
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         runtime.expect("a runtime").block_on(async move {
             let mut far = tokio::net::TcpStream::from_std(far).expect("a socket");
             let outside = tokio::net::TcpStream::from_std(outside).expect("a socket");

@@ -33,7 +33,10 @@ pub(super) struct History {
 
 impl History {
     pub(super) fn new() -> Self {
-        Self { now_us: NOW, epoch: EPOCHS[0] }
+        Self {
+            now_us: NOW,
+            epoch: EPOCHS[0],
+        }
     }
 
     /// Always the same number of choices.
@@ -42,7 +45,12 @@ impl History {
         let cut = Cut::draw(chance);
         let cut = chance.pick(&[None, None, None, Some(cut)]);
         self.now_us += chance.pick(&[0, 1, 60_000_000, 600_000_000, 3_600_000_000]);
-        Step { command: self.command(chance, model), now_us: self.now_us, store, cut }
+        Step {
+            command: self.command(chance, model),
+            now_us: self.now_us,
+            store,
+            cut,
+        }
     }
 
     fn command(&mut self, chance: &mut Chance, model: &Model) -> Command {
@@ -114,19 +122,33 @@ fn digest(chance: &mut Chance) -> [u8; 32] {
 }
 
 fn epoch_of(intent: &Intent) -> &'static str {
-    EPOCHS.into_iter().find(|epoch| *epoch == intent.epoch).unwrap()
+    EPOCHS
+        .into_iter()
+        .find(|epoch| *epoch == intent.epoch)
+        .unwrap()
 }
 
 fn change(chance: &mut Chance) -> Change<'static> {
     let fingerprint = [chance.pick(&[1, 2]); 32];
-    let block = Some(Inclusion { number: u64::from(chance.choose(9)), fingerprint });
+    let block = Some(Inclusion {
+        number: u64::from(chance.choose(9)),
+        fingerprint,
+    });
     let block = chance.pick(&[None, block]);
     let fee = chance.pick(&[None, Some(STRK / 2)]);
     chance.pick(&[
         Change::SentAgain,
         Change::Accepted,
-        Change::Included { outcome: Ok(()), fee, block },
-        Change::Included { outcome: Err(Some("why")), fee, block },
+        Change::Included {
+            outcome: Ok(()),
+            fee,
+            block,
+        },
+        Change::Included {
+            outcome: Err(Some("why")),
+            fee,
+            block,
+        },
         Change::Rejected("code 1"),
         Change::Displaced("gone"),
         Change::Displaced("gone"),

@@ -46,18 +46,24 @@ async fn execute(store: &Store, step: &Step) -> Result<Reply, StoreError> {
     let now_us = step.now_us;
     Ok(match &step.command {
         Command::Agree(epoch, patience) => Reply::Agreed(store.agree(epoch, *patience).await?),
-        Command::Claim((epoch, key), digest, token) => {
-            Reply::Claimed(store.keys(epoch).claim(key, DRIP, digest, token, now_us).await?)
-        }
+        Command::Claim((epoch, key), digest, token) => Reply::Claimed(
+            store
+                .keys(epoch)
+                .claim(key, DRIP, digest, token, now_us)
+                .await?,
+        ),
         Command::Release((epoch, key), token) => {
             Reply::Done(store.keys(epoch).release(key, token).await?)
         }
         Command::Link((epoch, key), digest, id) => {
             Reply::Done(store.keys(epoch).link(key, DRIP, digest, *id).await?)
         }
-        Command::Answer((epoch, key), digest, id) => {
-            Reply::Done(store.keys(epoch).answer(key, DRIP, digest, *id, 200, "x").await?)
-        }
+        Command::Answer((epoch, key), digest, id) => Reply::Done(
+            store
+                .keys(epoch)
+                .answer(key, DRIP, digest, *id, 200, "x")
+                .await?,
+        ),
         Command::Apply(id, change) => {
             Reply::Done(store.intents().apply(*id, change, now_us).await?)
         }
@@ -69,20 +75,26 @@ async fn perform(pair: &Pair, step: &Step) -> Result<Performed, String> {
     use Command::{Apply, Intend, Link};
     let work = execute(&pair.stores[step.store], step);
     let Some(cut) = step.cut else {
-        return work.await.map(Performed::Done).map_err(|error| error.to_string());
+        return work
+            .await
+            .map(Performed::Done)
+            .map_err(|error| error.to_string());
     };
     let is_one_transaction = matches!(step.command, Link(..) | Apply(..) | Intend(..));
-    let Interrupted { done, at_commit } =
-        pair.interrupt(step.store, cut, is_one_transaction, work).await;
+    let Interrupted { done, at_commit } = pair
+        .interrupt(step.store, cut, is_one_transaction, work)
+        .await;
     match done {
         Some(Ok(reply)) if at_commit.is_none() => Ok(Performed::Done(reply)),
         Some(Ok(reply)) => Err(format!("{reply:?}, though no commit was confirmed")),
-        Some(Err(StoreError::Unavailable(_))) | None => {
-            Ok(Performed::Unknown { at_commit, is_unconfirmed: false })
-        }
-        Some(Err(StoreError::Unconfirmed(_))) => {
-            Ok(Performed::Unknown { at_commit, is_unconfirmed: true })
-        }
+        Some(Err(StoreError::Unavailable(_))) | None => Ok(Performed::Unknown {
+            at_commit,
+            is_unconfirmed: false,
+        }),
+        Some(Err(StoreError::Unconfirmed(_))) => Ok(Performed::Unknown {
+            at_commit,
+            is_unconfirmed: true,
+        }),
         Some(Err(error)) => Err(error.to_string()),
     }
 }
@@ -122,21 +134,26 @@ async fn follow(
         Performed::Done(done) if *done != reply => return Err(format!("not {reply:?}")),
         Performed::Done(_) if is_after => name_of(&reply),
         // the caller of a new intent must know that it may be stored
-        Performed::Unknown { at_commit: Some(_), is_unconfirmed: false }
-            if matches!(reply, Reply::Intended(Intended::New(_))) =>
-        {
+        Performed::Unknown {
+            at_commit: Some(_),
+            is_unconfirmed: false,
+        } if matches!(reply, Reply::Intended(Intended::New(_))) => {
             return Err(format!("{reply:?} is not known to be unconfirmed"));
         }
-        Performed::Unknown { at_commit: Some(Moment::Before), .. } if is_before => {
-            "cut at its commit"
-        }
-        Performed::Unknown { at_commit: Some(Moment::After), .. } if is_after => {
-            "cut after its commit"
-        }
-        Performed::Unknown { at_commit: None, .. } if is_after && !is_before => {
-            "cut after it was done"
-        }
-        Performed::Unknown { at_commit: None, .. } if is_before => "cut before it was done",
+        Performed::Unknown {
+            at_commit: Some(Moment::Before),
+            ..
+        } if is_before => "cut at its commit",
+        Performed::Unknown {
+            at_commit: Some(Moment::After),
+            ..
+        } if is_after => "cut after its commit",
+        Performed::Unknown {
+            at_commit: None, ..
+        } if is_after && !is_before => "cut after it was done",
+        Performed::Unknown {
+            at_commit: None, ..
+        } if is_before => "cut before it was done",
         _ => return Err(format!("{found:#?} is not explained by {reply:?}")),
     };
     if is_after {
@@ -152,7 +169,10 @@ fn expected(model: &Model) -> Contents {
 }
 
 async fn contents(world: &World, store: &Store) -> Result<Contents, String> {
-    let intents = store.journal().search(&Search::default(), i64::MAX, 500).await;
+    let intents = store
+        .journal()
+        .search(&Search::default(), i64::MAX, 500)
+        .await;
     let mut intents = intents.map_err(|error| error.to_string())?;
     intents.reverse();
     let mut rows = world.texts(ROWS).await;
@@ -170,7 +190,14 @@ async fn history(world: &World, chance: &mut Chance, seen: &RefCell<Seen>) -> Ou
         outcome.trace.push(format!("{step:?}"));
         let followed = match perform(&pair, &step).await {
             Ok(performed) => {
-                follow(world, &pair.stores[step.store], &mut model, &step, &performed).await
+                follow(
+                    world,
+                    &pair.stores[step.store],
+                    &mut model,
+                    &step,
+                    &performed,
+                )
+                .await
             }
             Err(error) => Err(error),
         };
@@ -206,7 +233,9 @@ async fn entries(store: &Store) -> Vec<(IntentId, IntentState)> {
     let mut next = 1;
     loop {
         let page = store.journal().entries(next, 500).await.unwrap();
-        let Some(last) = page.last() else { return entries };
+        let Some(last) = page.last() else {
+            return entries;
+        };
         next = last.seq + 1;
         entries.extend(
             page.iter()
@@ -226,7 +255,9 @@ fn simulate(chance: &mut Chance) -> Outcome {
         if is_done {
             model.perform(&step.command, step.now_us);
         }
-        outcome.violation = model.contradiction().map(|row| format!("there twice: {row}"));
+        outcome.violation = model
+            .contradiction()
+            .map(|row| format!("there twice: {row}"));
         if outcome.violation.is_some() {
             break;
         }

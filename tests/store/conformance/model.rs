@@ -64,11 +64,24 @@ impl Model {
         let mut taken = BTreeSet::new();
         let mut is_taken = |row: String| (!taken.insert(row.clone())).then_some(row);
         for it in self.0.intents.values() {
-            let Intent { epoch, signer, nonce, state, transaction_hash, .. } = it;
+            let Intent {
+                epoch,
+                signer,
+                nonce,
+                state,
+                transaction_hash,
+                ..
+            } = it;
             let rows = [
-                state.holds().then(|| format!("transaction {epoch} {transaction_hash}")),
-                state.occupies().then(|| format!("nonce {epoch} {signer} {nonce}")),
-                state.is_unresolved().then(|| format!("open request {epoch} {}", hex(&it.digest))),
+                state
+                    .holds()
+                    .then(|| format!("transaction {epoch} {transaction_hash}")),
+                state
+                    .occupies()
+                    .then(|| format!("nonce {epoch} {signer} {nonce}")),
+                state
+                    .is_unresolved()
+                    .then(|| format!("open request {epoch} {}", hex(&it.digest))),
             ];
             if let Some(twice) = rows.into_iter().flatten().find_map(&mut is_taken) {
                 return Some(twice);
@@ -86,13 +99,27 @@ impl Model {
             let token = key.token.map(|token| hex(&token.0)).unwrap_or_default();
             let intent = key.intent.map(|id| id.to_string()).unwrap_or_default();
             let body = key.answer.as_ref().map_or("", |(_, body)| body);
-            format!("{epoch} {name} {} {token} {intent} {body}", hex(&key.digest))
+            format!(
+                "{epoch} {name} {} {token} {intent} {body}",
+                hex(&key.digest)
+            )
         };
         let binding =
             |(epoch, it): &(String, Pair)| format!("{epoch} {} {}", it.identity, it.recipient);
         let bindings = self.0.bindings.iter().map(binding);
-        let epoch = self.0.agreement.iter().map(|agreement| format!("epoch {}", agreement.epoch));
-        let mut rows: Vec<_> = self.0.keys.iter().map(key).chain(bindings).chain(epoch).collect();
+        let epoch = self
+            .0
+            .agreement
+            .iter()
+            .map(|agreement| format!("epoch {}", agreement.epoch));
+        let mut rows: Vec<_> = self
+            .0
+            .keys
+            .iter()
+            .map(key)
+            .chain(bindings)
+            .chain(epoch)
+            .collect();
         rows.sort();
         rows
     }
@@ -103,7 +130,11 @@ fn named((epoch, key): KeyOf) -> Named {
 }
 
 fn used(key: KeyOf, digest: [u8; 32]) -> RequestKey {
-    RequestKey { named: named(key), operation: DRIP.to_owned(), digest }
+    RequestKey {
+        named: named(key),
+        operation: DRIP.to_owned(),
+        digest,
+    }
 }
 
 /// The epoch in force, all keys and all bindings, as the model shows them.

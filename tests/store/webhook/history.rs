@@ -47,10 +47,25 @@ impl History {
     pub(crate) fn new(chance: &mut Chance) -> Self {
         let users = 1 + chance.choose(3);
         let slow = [0, 0, 0, SECOND, SECOND, 5 * SECOND, 20 * SECOND];
-        let fast = [0, SECOND, SECOND, 20 * SECOND, 90 * SECOND, 600 * SECOND, HOUR];
+        let fast = [
+            0,
+            SECOND,
+            SECOND,
+            20 * SECOND,
+            90 * SECOND,
+            600 * SECOND,
+            HOUR,
+        ];
         let steps = chance.pick(&[slow, fast]);
         let erases = chance.pick(&[false, true, true]);
-        Self { users, steps, erases, elapsed_us: 0, opened: 0, sent: Vec::new() }
+        Self {
+            users,
+            steps,
+            erases,
+            elapsed_us: 0,
+            opened: 0,
+            sent: Vec::new(),
+        }
     }
 
     /// Always the same number of choices.
@@ -84,21 +99,39 @@ impl History {
             1..=8 => {
                 self.opened += 1;
                 let subject = reference(self.opened - 1);
-                Command::Open { user, subject, now_us, expires_us: now_us + ago + SECOND }
+                Command::Open {
+                    user,
+                    subject,
+                    now_us,
+                    expires_us: now_us + ago + SECOND,
+                }
             }
-            20 if self.erases => Command::PruneSessions { before_us: now_us - ago },
-            21 if self.erases => Command::PruneEvents { before_us: now_us - ago },
+            20 if self.erases => Command::PruneSessions {
+                before_us: now_us - ago,
+            },
+            21 if self.erases => Command::PruneEvents {
+                before_us: now_us - ago,
+            },
             22 if self.erases => Command::Forget { user },
             _ => {
                 let event = self.event(drawn);
                 self.sent.push(event.clone());
-                Command::Record { event, received_us: now_us }
+                Command::Record {
+                    event,
+                    received_us: now_us,
+                }
             }
         }
     }
 
     fn event(&self, drawn: Drawn) -> SignedEvent {
-        let Drawn { delivery, subject, former, status, second } = drawn;
+        let Drawn {
+            delivery,
+            subject,
+            former,
+            status,
+            second,
+        } = drawn;
         let subject = self.opened.checked_sub(1 + subject).unwrap_or(UNKNOWN);
         match (delivery, self.sent.iter().rev().nth(former)) {
             (Delivery::Again, Some(former)) => former.clone(),

@@ -195,7 +195,9 @@ impl Database {
         };
         let Some(order) = ORDERS.iter().find(fits) else {
             let expected = judged.model.rows();
-            return Err(format!("no order explains {rows:#?}, which were {expected:#?}"));
+            return Err(format!(
+                "no order explains {rows:#?}, which were {expected:#?}"
+            ));
         };
         let mode = match step.mode {
             Mode::Alone(_) => "alone".to_owned(),
@@ -206,7 +208,11 @@ impl Database {
         *seen.borrow_mut().entry(mode).or_default() += 1;
         for reply in replies.iter().flatten() {
             let text = format!("{reply:?}");
-            let name = text.split([' ', '{', '[']).next().unwrap_or_default().to_owned();
+            let name = text
+                .split([' ', '{', '['])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
             *seen.borrow_mut().entry(name).or_default() += 1;
         }
         judged.apply(&step.commands, order)
@@ -223,23 +229,40 @@ async fn execute(store: &Store, command: &Command) -> Result<Reply, StoreError> 
         feed_items_us: None,
     };
     Ok(match command {
-        Command::Open { user, subject, now_us, expires_us } => {
-            Reply::Opened(ages.open_session(user, subject, *now_us, *expires_us).await?)
-        }
+        Command::Open {
+            user,
+            subject,
+            now_us,
+            expires_us,
+        } => Reply::Opened(
+            ages.open_session(user, subject, *now_us, *expires_us)
+                .await?,
+        ),
         Command::Record { event, received_us } => {
             Reply::Recorded(ages.record_event(event, *received_us).await?)
         }
         Command::Show { user, now_us } => Reply::Shown(ages.user(user, *now_us).await?),
         Command::PruneSessions { before_us } => {
-            let before = PruneBefore { age_sessions_us: *before_us, ..nothing };
+            let before = PruneBefore {
+                age_sessions_us: *before_us,
+                ..nothing
+            };
             Reply::Pruned(store.prune(&before).await?.age_sessions)
         }
         Command::PruneEvents { before_us } => {
-            let before = PruneBefore { age_events_us: *before_us, ..nothing };
+            let before = PruneBefore {
+                age_events_us: *before_us,
+                ..nothing
+            };
             Reply::Pruned(store.prune(&before).await?.age_events)
         }
         Command::Forget { user } => {
-            let Forgotten { age_event, age_session, age_user, .. } = store.forget(user).await?;
+            let Forgotten {
+                age_event,
+                age_session,
+                age_user,
+                ..
+            } = store.forget(user).await?;
             Reply::Forgotten([age_event, age_session, age_user])
         }
     })
@@ -255,7 +278,11 @@ fn confirmed(done: Result<Reply, StoreError>) -> Result<Option<Reply>, String> {
 }
 
 fn histories_agree(runtime: &Runtime, world: World) {
-    let kind = if world.is_sqlite() { "SQLite" } else { "PostgreSQL" };
+    let kind = if world.is_sqlite() {
+        "SQLite"
+    } else {
+        "PostgreSQL"
+    };
     let (pair, seen) = (runtime.block_on(Pair::open(&world)), RefCell::default());
     let database = Database { world, pair };
     let run = |chance: &mut Chance| runtime.block_on(database.history(chance, &seen));

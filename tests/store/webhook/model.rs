@@ -11,12 +11,29 @@ use std::collections::BTreeMap;
 /// A command of the store.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
-    Open { user: String, subject: String, now_us: i64, expires_us: i64 },
-    Record { event: SignedEvent, received_us: i64 },
-    Show { user: String, now_us: i64 },
-    PruneSessions { before_us: i64 },
-    PruneEvents { before_us: i64 },
-    Forget { user: String },
+    Open {
+        user: String,
+        subject: String,
+        now_us: i64,
+        expires_us: i64,
+    },
+    Record {
+        event: SignedEvent,
+        received_us: i64,
+    },
+    Show {
+        user: String,
+        now_us: i64,
+    },
+    PruneSessions {
+        before_us: i64,
+    },
+    PruneEvents {
+        before_us: i64,
+    },
+    Forget {
+        user: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +97,12 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn apply(&mut self, command: &Command) -> Reply {
         match command {
-            Command::Open { user, subject, now_us, expires_us } => {
-                Reply::Opened(self.open(user, subject, *now_us, *expires_us))
-            }
+            Command::Open {
+                user,
+                subject,
+                now_us,
+                expires_us,
+            } => Reply::Opened(self.open(user, subject, *now_us, *expires_us)),
             Command::Record { event, received_us } => {
                 Reply::Recorded(self.record(event, *received_us))
             }
@@ -97,7 +117,8 @@ impl Model {
             }
             Command::PruneEvents { before_us } => {
                 let before = self.events.len();
-                self.events.retain(|_, event| event.received_us >= *before_us);
+                self.events
+                    .retain(|_, event| event.received_us >= *before_us);
                 Reply::Pruned((before - self.events.len()) as u64)
             }
             Command::Forget { user } => Reply::Forgotten(self.forget(user)),
@@ -105,7 +126,10 @@ impl Model {
     }
 
     fn sessions_of(&self, user: &str) -> Vec<AgeSession> {
-        let of = self.sessions.values().filter(|session| session.user == user);
+        let of = self
+            .sessions
+            .values()
+            .filter(|session| session.user == user);
         of.map(|session| session.times).collect()
     }
 
@@ -116,8 +140,16 @@ impl Model {
         }
         let opening = Opening::decide(&sessions, now_us, expires_us);
         if opening == Opening::Opened {
-            let times = AgeSession { created_us: now_us, expires_us, last_occurred_us: None };
-            let session = Session { user: user.to_owned(), status: AgeStatus::Pending, times };
+            let times = AgeSession {
+                created_us: now_us,
+                expires_us,
+                last_occurred_us: None,
+            };
+            let session = Session {
+                user: user.to_owned(),
+                status: AgeStatus::Pending,
+                times,
+            };
             self.sessions.insert(subject.to_owned(), session);
         }
         opening
@@ -138,7 +170,11 @@ impl Model {
         let known = known.filter(|_| self.bug != Some(Bug::RepeatDecidedAgain));
         let ignores = self.bug == Some(Bug::ContentIgnored);
         let stored = known.map(|it| StoredEvent {
-            digest: if ignores { event.digest() } else { it.event.digest() },
+            digest: if ignores {
+                event.digest()
+            } else {
+                it.event.digest()
+            },
             outcome: it.outcome,
             status_after: it.status_after,
         });
@@ -152,16 +188,30 @@ impl Model {
             status: session.status,
             last_occurred_us: session.times.last_occurred_us,
         });
-        EventFacts { stored, subject, user }
+        EventFacts {
+            stored,
+            subject,
+            user,
+        }
     }
 
     fn record(&mut self, event: &SignedEvent, received_us: i64) -> EventOutcome {
         let recording = record(event, &self.facts(event));
-        let Recording::Store { verdict, status_after, moves_user } = recording else {
+        let Recording::Store {
+            verdict,
+            status_after,
+            moves_user,
+        } = recording
+        else {
             return recording.outcome();
         };
         let is_applied = verdict == Verdict::Applied;
-        let stored = Event { event: event.clone(), received_us, outcome: verdict, status_after };
+        let stored = Event {
+            event: event.clone(),
+            received_us,
+            outcome: verdict,
+            status_after,
+        };
         if is_applied || self.bug != Some(Bug::OnlyAppliedStored) {
             self.events.insert(event.event_id().to_owned(), stored);
         }
@@ -188,14 +238,17 @@ impl Model {
         if self.bug != Some(Bug::EventsNotForgotten) {
             let sessions = &self.sessions;
             let is_of = |it: &Event| {
-                sessions.get(it.event.subject_ref()).is_some_and(|session| session.user == user)
+                sessions
+                    .get(it.event.subject_ref())
+                    .is_some_and(|session| session.user == user)
             };
             self.events.retain(|_, event| !is_of(event));
         }
         let is_kept = |it: &Session| {
             self.bug == Some(Bug::SessionNotForgotten) && it.times.last_occurred_us.is_some()
         };
-        self.sessions.retain(|_, session| session.user != user || is_kept(session));
+        self.sessions
+            .retain(|_, session| session.user != user || is_kept(session));
         self.users.remove(user);
         let after = [self.events.len(), self.sessions.len(), self.users.len()];
         std::array::from_fn(|at| (before[at] - after[at]) as u64)
@@ -205,18 +258,33 @@ impl Model {
     pub(crate) fn rows(&self) -> Vec<String> {
         let number = |at: Option<i64>| at.map_or_else(|| "-".to_owned(), |at| at.to_string());
         let session = |(subject, it): (&String, &Session)| {
-            let AgeSession { created_us, expires_us, last_occurred_us } = it.times;
+            let AgeSession {
+                created_us,
+                expires_us,
+                last_occurred_us,
+            } = it.times;
             let (status, last) = (it.status.name(), number(last_occurred_us));
-            format!("session {subject} {} {status} {last} {created_us} {expires_us}", it.user)
+            format!(
+                "session {subject} {} {status} {last} {created_us} {expires_us}",
+                it.user
+            )
         };
         let content = |it: &SignedEvent| {
             let band = it.age_band().unwrap_or("-");
             let [verified, expires] = [it.verified_us(), it.expires_us()].map(number);
-            format!("{} {band} {verified} {expires} {}", it.status().name(), it.occurred_us())
+            format!(
+                "{} {band} {verified} {expires} {}",
+                it.status().name(),
+                it.occurred_us()
+            )
         };
         let event = |(id, it): (&String, &Event)| {
-            let digest: String =
-                it.event.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest: String = it
+                .event
+                .digest()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
             let (outcome, after) = (it.outcome.name(), it.status_after.name());
             let (subject, received) = (it.event.subject_ref(), it.received_us);
             let content = content(&it.event);
@@ -225,7 +293,10 @@ impl Model {
         let user = |(user, it): (&String, &SignedEvent)| format!("user {user} {}", content(it));
         let sessions = self.sessions.iter().map(session);
         let events = self.events.iter().map(event);
-        let mut rows: Vec<_> = sessions.chain(events).chain(self.users.iter().map(user)).collect();
+        let mut rows: Vec<_> = sessions
+            .chain(events)
+            .chain(self.users.iter().map(user))
+            .collect();
         rows.sort();
         rows
     }

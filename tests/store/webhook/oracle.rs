@@ -37,12 +37,24 @@ impl Oracle {
     /// Judges a command that was committed, and its reply.
     pub(crate) fn judge(&mut self, command: &Command, reply: &Reply) -> Result<(), String> {
         match (command, reply) {
-            (Command::Open { user, subject, now_us, expires_us }, Reply::Opened(opening)) => {
+            (
+                Command::Open {
+                    user,
+                    subject,
+                    now_us,
+                    expires_us,
+                },
+                Reply::Opened(opening),
+            ) => {
                 self.opened(user, *now_us, *expires_us, *opening)?;
                 if *opening == Opening::Opened {
                     let (created_us, expires_us) = (*now_us, *expires_us);
-                    let session =
-                        Session { user: user.clone(), created_us, expires_us, newest: None };
+                    let session = Session {
+                        user: user.clone(),
+                        created_us,
+                        expires_us,
+                        newest: None,
+                    };
                     self.sessions.insert(subject.clone(), session);
                 }
             }
@@ -53,7 +65,8 @@ impl Oracle {
                 self.shown(user, *now_us, shown.as_ref().map(|user| user.status))?;
             }
             (Command::PruneSessions { before_us }, Reply::Pruned(_)) => {
-                self.sessions.retain(|_, it| it.newest.is_some() || it.expires_us >= *before_us);
+                self.sessions
+                    .retain(|_, it| it.newest.is_some() || it.expires_us >= *before_us);
             }
             (Command::PruneEvents { before_us }, Reply::Pruned(_)) => {
                 self.events.retain(|_, it| it.received_us >= *before_us);
@@ -78,9 +91,10 @@ impl Oracle {
         match opening {
             Opening::Opened if opened.clone().count() >= 5 => Err("a sixth in a minute".to_owned()),
             Opening::Opened if waiting.clone().count() >= 10 => Err("an eleventh".to_owned()),
-            Opening::TooMany { retry_at_us } if of_user().count() < 5 => {
-                Err(format!("too many until {retry_at_us}: {} are open", of_user().count()))
-            }
+            Opening::TooMany { retry_at_us } if of_user().count() < 5 => Err(format!(
+                "too many until {retry_at_us}: {} are open",
+                of_user().count()
+            )),
             Opening::TooMany { retry_at_us }
                 if retry_at_us <= now || retry_at_us > expires.max(now + MINUTE_US) =>
             {
@@ -100,7 +114,9 @@ impl Oracle {
         if outcome != expected {
             return Err(format!("{outcome:?}, not {expected:?}: {event:?}"));
         }
-        let Some(session) = self.sessions.get_mut(event.subject_ref()) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(event.subject_ref()) else {
+            return Ok(());
+        };
         let (verdict, status_after) = match (outcome, session.newest) {
             (EventOutcome::Applied(status), _) => (Verdict::Applied, status),
             (EventOutcome::Stale, Some((_, status))) => (Verdict::Stale, status),
@@ -114,7 +130,13 @@ impl Oracle {
             *user = event_at.max(*user);
         }
         let (digest, subject) = (event.digest(), event.subject_ref().to_owned());
-        let event_of = Event { digest, subject, received_us, outcome: verdict, status_after };
+        let event_of = Event {
+            digest,
+            subject,
+            received_us,
+            outcome: verdict,
+            status_after,
+        };
         self.events.insert(event.event_id().to_owned(), event_of);
         Ok(())
     }
@@ -125,7 +147,10 @@ impl Oracle {
             if first.digest != event.digest() {
                 return EventOutcome::Conflict;
             }
-            return EventOutcome::Duplicate { outcome: first.outcome, state: first.status_after };
+            return EventOutcome::Duplicate {
+                outcome: first.outcome,
+                state: first.status_after,
+            };
         }
         let Some(session) = self.sessions.get(event.subject_ref()) else {
             return EventOutcome::UnknownSubject;
@@ -149,7 +174,11 @@ impl Oracle {
             // a session that is dated far ahead does not wait
             (None, None) => !waiting.any(|it| it.created_us <= now),
         };
-        if is_right { Ok(()) } else { Err(format!("{user} is shown {shown:?}")) }
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("{user} is shown {shown:?}"))
+        }
     }
 
     /// Compares what is stored with what must be: nothing acknowledged is lost, nothing erased
@@ -160,13 +189,22 @@ impl Oracle {
         if sessions != expected {
             return Err(format!("sessions {sessions:?}, not {expected:?}"));
         }
-        let outcomes = stored.events.iter().map(|(id, it)| (id, it.outcome, it.status_after));
-        let expected = self.events.iter().map(|(id, it)| (id, it.outcome, it.status_after));
+        let outcomes = stored
+            .events
+            .iter()
+            .map(|(id, it)| (id, it.outcome, it.status_after));
+        let expected = self
+            .events
+            .iter()
+            .map(|(id, it)| (id, it.outcome, it.status_after));
         let (outcomes, expected): (Vec<_>, Vec<_>) = (outcomes.collect(), expected.collect());
         if outcomes != expected {
             return Err(format!("events {outcomes:?}, not {expected:?}"));
         }
-        let users = stored.users.iter().map(|(user, it)| (user, (it.occurred_us(), it.status())));
+        let users = stored
+            .users
+            .iter()
+            .map(|(user, it)| (user, (it.occurred_us(), it.status())));
         let expected = self.users.iter().map(|(user, newest)| (user, *newest));
         let (users, expected): (Vec<_>, Vec<_>) = (users.collect(), expected.collect());
         if users != expected {

@@ -36,12 +36,21 @@ impl Terms {
     /// The terms for a quota per minute. Sixteen requests are five seconds of the gateway's quota.
     pub const fn of_a_minute(life: Duration) -> Self {
         let (window, cell) = (Duration::from_secs(60), Duration::from_secs(1));
-        Self { window, cell, life, want: 16 }
+        Self {
+            window,
+            cell,
+            life,
+            want: 16,
+        }
     }
 
     /// The terms for this quota: a larger quota makes leases larger, not more frequent.
     pub fn with_quota(self, quota: u32) -> Self {
-        let want = if self.want > 1 { self.want.max(quota / FIVE_SECONDS) } else { self.want };
+        let want = if self.want > 1 {
+            self.want.max(quota / FIVE_SECONDS)
+        } else {
+            self.want
+        };
         Self { want, ..self }
     }
 }
@@ -142,18 +151,24 @@ impl Lease {
         let refused = self.refused_until.filter(|until| *until > now);
         if self.take_held(now, terms) {
             let is_low = self.tokens <= self.granted / 4 && terms.want > 1;
-            return Step::Admitted { renews: is_low && refused.is_none() && self.claim() };
+            return Step::Admitted {
+                renews: is_low && refused.is_none() && self.claim(),
+            };
         }
         match refused {
             Some(until) => Step::Refused(until.saturating_sub(now)),
-            None => Step::Waits { sends: self.claim() },
+            None => Step::Waits {
+                sends: self.claim(),
+            },
         }
     }
 
     /// Takes a request from the lease, if it still permits one.
     pub fn take_held(&mut self, now: Duration, terms: &Terms) -> bool {
         self.expire(now);
-        let Some(tokens) = self.tokens.checked_sub(1) else { return false };
+        let Some(tokens) = self.tokens.checked_sub(1) else {
+            return false;
+        };
         self.tokens = tokens;
         self.record(now, terms);
         true
@@ -161,12 +176,16 @@ impl Lease {
 
     /// How many more requests pass, as far as known.
     pub fn remaining(&self) -> u32 {
-        self.tokens.saturating_add(self.spare).saturating_add(self.left)
+        self.tokens
+            .saturating_add(self.spare)
+            .saturating_add(self.left)
     }
 
     /// The remaining requests; `None` if only the store knows.
     pub fn known_remaining(&self, now: Duration, terms: &Terms) -> Option<u32> {
-        let is_fresh = self.answered_at.is_some_and(|at| at.saturating_add(terms.window) > now);
+        let is_fresh = self
+            .answered_at
+            .is_some_and(|at| at.saturating_add(terms.window) > now);
         let is_refused = self.refused_until.is_some_and(|until| until > now);
         (is_fresh && (self.remaining() > 0 || is_refused)).then(|| self.remaining())
     }
@@ -174,14 +193,18 @@ impl Lease {
     /// Takes a request while the store is unavailable, from this instance's part of the remaining
     /// requests, which `instances` share.
     pub fn take_spare(&mut self, now: Duration, terms: &Terms, instances: u32) -> Alone {
-        let Some(over) =
-            self.answered_at.map(|at| at.saturating_add(terms.window)).filter(|at| *at > now)
+        let Some(over) = self
+            .answered_at
+            .map(|at| at.saturating_add(terms.window))
+            .filter(|at| *at > now)
         else {
             self.spare = 0;
             return Alone::Part;
         };
         let left = core::mem::take(&mut self.left);
-        self.spare = self.spare.saturating_add(left.checked_div(instances).unwrap_or(left));
+        self.spare = self
+            .spare
+            .saturating_add(left.checked_div(instances).unwrap_or(left));
         let Some(spare) = self.spare.checked_sub(1) else {
             return Alone::Refused(over.saturating_sub(now));
         };
@@ -193,14 +216,23 @@ impl Lease {
     /// Records an admitted request.
     pub fn record(&mut self, now: Duration, terms: &Terms) {
         let over = terms.window.saturating_add(terms.cell);
-        while self.uses.front().is_some_and(|oldest| oldest.last.saturating_add(over) <= now) {
+        while self
+            .uses
+            .front()
+            .is_some_and(|oldest| oldest.last.saturating_add(over) <= now)
+        {
             self.uses.pop_front();
         }
         match self.uses.back_mut() {
             Some(last) if last.number == 0 && now < last.first.saturating_add(MERGED) => {
                 (last.last, last.count) = (now, last.count.saturating_add(1));
             }
-            _ => self.uses.push_back(Use { first: now, last: now, count: 1, number: 0 }),
+            _ => self.uses.push_back(Use {
+                first: now,
+                last: now,
+                count: 1,
+                number: 0,
+            }),
         }
     }
 
@@ -229,7 +261,12 @@ impl Lease {
             let known: u32 = self.uses.iter().map(|used| used.count).sum();
             let count = recent().max(known);
             self.uses.clear();
-            self.uses.push_back(Use { first: now, last: now, count, number: 0 });
+            self.uses.push_back(Use {
+                first: now,
+                last: now,
+                count,
+                number: 0,
+            });
             self.acknowledged = 0;
         }
         let mut uses = String::new();
@@ -246,13 +283,20 @@ impl Lease {
             .answered_at
             .is_some_and(|at| at.saturating_add(terms.window) > now.saturating_add(terms.cell));
         let acknowledged = if is_stored { self.acknowledged } else { 0 };
-        Message { number: self.number, acknowledged, hold: self.tokens, uses, sent: now }
+        Message {
+            number: self.number,
+            acknowledged,
+            hold: self.tokens,
+            uses,
+            sent: now,
+        }
     }
 
     /// Applies the answer to a message.
     pub fn answer(&mut self, message: &Message, answer: Granted, now: Duration, life: Duration) {
         let used = message.hold.saturating_sub(self.tokens);
-        self.uses.retain(|used| used.number == 0 || used.number > message.number);
+        self.uses
+            .retain(|used| used.number == 0 || used.number > message.number);
         self.acknowledged = message.number;
         (self.tokens, self.granted) = (answer.granted.saturating_sub(used), answer.granted);
         self.expires = Some(message.sent.saturating_add(life));

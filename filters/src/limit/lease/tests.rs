@@ -13,7 +13,16 @@ fn seconds(seconds: u64) -> Duration {
 fn exchange(lease: &mut Lease, now: Duration, granted: u32, left: u32) {
     let message = lease.message(now, &TERMS, || 0);
     let retry = seconds(60);
-    lease.answer(&message, Granted { granted, left, retry }, now, TERMS.life);
+    lease.answer(
+        &message,
+        Granted {
+            granted,
+            left,
+            retry,
+        },
+        now,
+        TERMS.life,
+    );
 }
 
 /// Sends a message to a store that has lost the record.
@@ -41,8 +50,14 @@ fn a_store_that_empties_and_falls_silent_refuses_nobody_early() {
     type Fault = fn(&mut Lease, Duration);
     let cases: [(&str, &[Fault]); 5] = [
         ("it falls silent", &[is_unanswered]),
-        ("it empties, then falls silent", &[is_forgotten, is_unanswered]),
-        ("it empties twice", &[is_forgotten, is_forgotten, is_unanswered]),
+        (
+            "it empties, then falls silent",
+            &[is_forgotten, is_unanswered],
+        ),
+        (
+            "it empties twice",
+            &[is_forgotten, is_forgotten, is_unanswered],
+        ),
         (
             "it empties, is silent, and empties again",
             &[is_forgotten, is_unanswered, is_forgotten, is_unanswered],
@@ -62,11 +77,19 @@ fn a_store_that_empties_and_falls_silent_refuses_nobody_early() {
             let part = (QUOTA - 16) / instances;
             assert_eq!(lease.remaining(), 4 + QUOTA - 16, "{what}");
             let admitted = admitted_alone(&mut lease, now, instances);
-            assert_eq!(admitted, 4 + part, "{what}, {instances}: what it held, and its part");
+            assert_eq!(
+                admitted,
+                4 + part,
+                "{what}, {instances}: what it held, and its part"
+            );
             let refused = Alone::Refused(start + TERMS.window - now);
             assert_eq!(lease.take_spare(now, &TERMS, instances), refused, "{what}");
             let later = start + TERMS.window;
-            assert_eq!(lease.take_spare(later, &TERMS, instances), Alone::Part, "{what}");
+            assert_eq!(
+                lease.take_spare(later, &TERMS, instances),
+                Alone::Part,
+                "{what}"
+            );
         }
     }
 }
@@ -78,7 +101,11 @@ fn a_lease_of_the_whole_quota_outlives_the_record() {
     let now = start + seconds(1);
     is_forgotten(&mut lease, now);
     is_unanswered(&mut lease, now);
-    assert_eq!(admitted_alone(&mut lease, now, 3), 10, "nobody else may use it");
+    assert_eq!(
+        admitted_alone(&mut lease, now, 3),
+        10,
+        "nobody else may use it"
+    );
 }
 
 #[test]
@@ -87,7 +114,11 @@ fn a_lease_that_is_over_is_not_revived() {
     exchange(&mut lease, start, 16, 0);
     let now = start + TERMS.life;
     lease.forgotten(now);
-    assert_eq!(admitted_alone(&mut lease, now, 1), 0, "the store counted it as used");
+    assert_eq!(
+        admitted_alone(&mut lease, now, 1),
+        0,
+        "the store counted it as used"
+    );
 }
 
 #[test]
@@ -96,7 +127,10 @@ fn an_answer_of_the_emptied_store_replaces_what_was_left() {
     exchange(&mut lease, start, 16, QUOTA - 16);
     let now = start + seconds(1);
     is_forgotten(&mut lease, now);
-    assert!(!lease.take_held(now, &TERMS), "what was granted waits for the next answer");
+    assert!(
+        !lease.take_held(now, &TERMS),
+        "what was granted waits for the next answer"
+    );
     exchange(&mut lease, now, 8, 20);
     assert_eq!(lease.remaining(), 28);
     is_unanswered(&mut lease, now);
@@ -113,7 +147,9 @@ fn instances_of_an_emptied_store_stay_within_the_quota() {
         exchange(lease, start, 16, left);
     }
     // the last answer to each reports all remaining requests
-    leases.iter_mut().for_each(|lease| exchange(lease, start, 16, left));
+    leases
+        .iter_mut()
+        .for_each(|lease| exchange(lease, start, 16, left));
     let now = start + seconds(5);
     let admitted: u32 = leases
         .iter_mut()
@@ -147,8 +183,15 @@ fn a_lease_is_renewed_once_when_a_quarter_is_left() {
     let (mut lease, start) = (Lease::default(), seconds(1_000));
     exchange(&mut lease, start, 16, 100);
     assert_eq!(steps(&mut lease, start, 11), [ADMITTED; 11]);
-    assert_eq!(steps(&mut lease, start, 1), [Step::Admitted { renews: true }]);
-    assert_eq!(steps(&mut lease, start, 4), [ADMITTED; 4], "the message is under way");
+    assert_eq!(
+        steps(&mut lease, start, 1),
+        [Step::Admitted { renews: true }]
+    );
+    assert_eq!(
+        steps(&mut lease, start, 4),
+        [ADMITTED; 4],
+        "the message is under way"
+    );
     assert_eq!(steps(&mut lease, start, 1), [Step::Waits { sends: false }]);
     lease.release();
     assert_eq!(steps(&mut lease, start, 1), [Step::Waits { sends: true }]);
@@ -159,7 +202,11 @@ fn a_lease_is_renewed_once_when_a_quarter_is_left() {
 fn a_lease_is_not_renewed_in_vain() {
     let (mut lease, start) = (Lease::default(), seconds(1_000));
     exchange(&mut lease, start, 16, 0);
-    assert_eq!(steps(&mut lease, start, 16), [ADMITTED; 16], "nothing else is left");
+    assert_eq!(
+        steps(&mut lease, start, 16),
+        [ADMITTED; 16],
+        "nothing else is left"
+    );
     let mut single = Lease::default();
     exchange(&mut single, start, 1, 100);
     let step = single.take(start, &Terms { want: 1, ..TERMS });
@@ -180,17 +227,29 @@ fn a_refusal_lasts_until_more_may_be_left() {
 fn what_remains_is_known_while_the_answer_is_fresh() {
     let (mut lease, start) = (Lease::default(), seconds(1_000));
     let short = Duration::from_millis(1);
-    assert_eq!(lease.known_remaining(start, &TERMS), None, "nothing was answered");
+    assert_eq!(
+        lease.known_remaining(start, &TERMS),
+        None,
+        "nothing was answered"
+    );
     exchange(&mut lease, start, 16, 100);
     let over = start + TERMS.window;
     assert_eq!(lease.known_remaining(over - short, &TERMS), Some(116));
     assert_eq!(lease.known_remaining(over, &TERMS), None);
     let message = lease.message(start, &TERMS, || 0);
-    let nothing = Granted { granted: 0, left: 0, retry: seconds(10) };
+    let nothing = Granted {
+        granted: 0,
+        left: 0,
+        retry: seconds(10),
+    };
     lease.answer(&message, nothing, start, TERMS.life);
     let retry = start + seconds(10);
     assert_eq!(lease.known_remaining(retry - short, &TERMS), Some(0));
-    assert_eq!(lease.known_remaining(retry, &TERMS), None, "more may be left");
+    assert_eq!(
+        lease.known_remaining(retry, &TERMS),
+        None,
+        "more may be left"
+    );
 }
 
 /// The uses that a message reports at this time.
@@ -203,10 +262,17 @@ fn requests_of_a_tenth_of_a_second_are_one_use() {
     let start = seconds(1_000);
     let at = |millis| start + Duration::from_millis(millis);
     let mut lease = Lease::default();
-    [0, 99, 100, 250].map(at).into_iter().for_each(|now| lease.record(now, &TERMS));
+    [0, 99, 100, 250]
+        .map(at)
+        .into_iter()
+        .for_each(|now| lease.record(now, &TERMS));
     assert_eq!(reported(&mut lease, at(250)), "1:151:2;1:150:1;1:0:1;");
     lease.record(at(260), &TERMS);
-    assert_eq!(reported(&mut lease, at(260)), "1:161:2;1:160:1;1:10:1;2:0:1;", "a later message's");
+    assert_eq!(
+        reported(&mut lease, at(260)),
+        "1:161:2;1:160:1;1:10:1;2:0:1;",
+        "a later message's"
+    );
 }
 
 #[test]
@@ -231,7 +297,11 @@ fn a_use_is_reported_until_its_message_is_answered() {
     let second = lease.message(start, &TERMS, || 0);
     lease.record(start, &TERMS);
     assert_eq!((&*first.uses, &*second.uses), ("1:0:1;", "1:0:1;2:0:1;"));
-    let granted = Granted { granted: 0, left: 1, retry: seconds(1) };
+    let granted = Granted {
+        granted: 0,
+        left: 1,
+        retry: seconds(1),
+    };
     lease.answer(&first, granted, start, TERMS.life);
     assert_eq!(reported(&mut lease, start), "2:0:1;3:0:1;");
     lease.answer(&second, granted, start, TERMS.life);

@@ -36,9 +36,9 @@ impl<'a> Id<'a> {
     fn parse(raw: &'a RawValue) -> Option<Self> {
         let text = raw.get();
         match text.as_bytes().first()? {
-            b'"' if text.contains('\\') => {
-                serde_json::from_str::<String>(text).ok().map(|_| Self(text))
-            }
+            b'"' if text.contains('\\') => serde_json::from_str::<String>(text)
+                .ok()
+                .map(|_| Self(text)),
             b'"' | b'-' | b'0'..=b'9' => Some(Self(text)),
             _ => None,
         }
@@ -104,13 +104,18 @@ impl<'a> Members<'a> {
             return Err(invalid("a member appears twice"));
         }
         if self.unknown {
-            return Err(invalid("only jsonrpc, id, method and params are members of a request"));
+            return Err(invalid(
+                "only jsonrpc, id, method and params are members of a request",
+            ));
         }
         if self.jsonrpc != Some(true) {
             return Err(invalid("jsonrpc must be the string \"2.0\""));
         }
         let id = id.ok_or_else(|| invalid("id must be a number or a string"))?;
-        let method = self.method.flatten().ok_or_else(|| invalid("method must be a string"))?;
+        let method = self
+            .method
+            .flatten()
+            .ok_or_else(|| invalid("method must be a string"))?;
         let params = match self.params {
             None | Some(Json::Null) => None,
             Some(params @ (Json::Array(_) | Json::Object(_))) => Some(params),
@@ -130,7 +135,9 @@ impl<'de> Visitor<'de> for Request {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let value = || Value { levels: MAX_DEPTH.saturating_sub(1) };
+        let value = || Value {
+            levels: MAX_DEPTH.saturating_sub(1),
+        };
         let mut members = Members::default();
         while let Some(name) = map.next_key_seed(Name)? {
             let twice = match &*name {
@@ -148,7 +155,10 @@ impl<'de> Visitor<'de> for Request {
                     let method = map.next_value_seed(value())?.into_string();
                     members.method.replace(method).is_some()
                 }
-                "params" => members.params.replace(map.next_value_seed(value())?).is_some(),
+                "params" => members
+                    .params
+                    .replace(map.next_value_seed(value())?)
+                    .is_some(),
                 _ => {
                     map.next_value_seed(value())?;
                     members.unknown = true;
@@ -179,7 +189,10 @@ impl<'a> BodyWithoutId<'a> {
         let value = body.get(name..)?.strip_prefix(b":")?;
         let value = value.strip_prefix(b" ").unwrap_or(value);
         let before = body.strip_suffix(value)?;
-        let length = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let length = value
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit())
+            .count();
         let (digits, after) = value.split_at_checked(length)?;
         // in the shortest form, and followed by a byte that ends it
         let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
@@ -191,7 +204,11 @@ impl<'a> BodyWithoutId<'a> {
     /// Restores a stored body from both its parts in one slice; the second begins at `at`.
     pub fn stored(parts: &'a [u8], at: usize) -> Option<Self> {
         let (before, after) = parts.split_at_checked(at)?;
-        Some(Self { before, id: "", after })
+        Some(Self {
+            before,
+            id: "",
+            after,
+        })
     }
 
     /// The bytes before and after the number.

@@ -6,9 +6,17 @@ use proptest::prelude::*;
 #[test]
 fn an_id_keeps_its_bytes() {
     let long = format!("\"{}\"", "x".repeat(5_000));
-    for id in
-        ["1", "-1", "1.0", "1e2", "1e400", "18446744073709551616", r#""a\u0062""#, "\"\"", &long]
-    {
+    for id in [
+        "1",
+        "-1",
+        "1.0",
+        "1e2",
+        "1e400",
+        "18446744073709551616",
+        r#""a\u0062""#,
+        "\"\"",
+        &long,
+    ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id": {id} ,"method":"m"}}"#);
         let envelope = Envelope::parse(body.as_bytes()).expect(id);
         assert_eq!(envelope.id.as_str(), id);
@@ -18,7 +26,12 @@ fn an_id_keeps_its_bytes() {
 #[test]
 fn no_parameters_may_be_written_as_null() {
     let body = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#;
-    assert_eq!(Envelope::parse(body).expect("starknet.go sends this").params, None);
+    assert_eq!(
+        Envelope::parse(body)
+            .expect("starknet.go sends this")
+            .params,
+        None
+    );
 }
 
 #[test]
@@ -26,9 +39,21 @@ fn anything_but_one_request_is_refused() {
     use Reason::{Batch, InvalidRequest, ParseError};
     for (body, reason, id) in [
         (r#"{"#, ParseError, None),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, ParseError, None),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":["\ud800"]}"#, ParseError, None),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400]}"#, ParseError, None),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#,
+            ParseError,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":["\ud800"]}"#,
+            ParseError,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400]}"#,
+            ParseError,
+            None,
+        ),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"m"}]"#, Batch, None),
         ("[]", Batch, None),
         ("null", InvalidRequest, None),
@@ -37,24 +62,80 @@ fn anything_but_one_request_is_refused() {
         (r#""text""#, InvalidRequest, None),
         ("{}", InvalidRequest, None),
         (r#"{"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, InvalidRequest, Some("1")),
+        (
+            r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
         (r#"{"jsonrpc":"2.0","method":"m"}"#, InvalidRequest, None),
-        (r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#, InvalidRequest, None),
-        (r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#, InvalidRequest, None),
-        (r#"{"jsonrpc":"2.0","id":{"a":1},"method":"m"}"#, InvalidRequest, None),
-        (r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#, InvalidRequest, None),
+        (
+            r#"{"jsonrpc":"2.0","id":null,"method":"m"}"#,
+            InvalidRequest,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
+            InvalidRequest,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":{"a":1},"method":"m"}"#,
+            InvalidRequest,
+            None,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":"\ud800","method":"m"}"#,
+            InvalidRequest,
+            None,
+        ),
         (r#"{"jsonrpc":"2.0","id":1}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":0}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"p"}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","extra":0}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#, InvalidRequest, Some("1")),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"m","m\u0065thod":"n"}"#, InvalidRequest, Some("1")),
-        (r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#, InvalidRequest, None),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":0}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"p"}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","extra":0}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","method":"n"}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","m\u0065thod":"n"}"#,
+            InvalidRequest,
+            Some("1"),
+        ),
+        (
+            r#"{"id":1,"jsonrpc":"2.0","method":"m","id":2}"#,
+            InvalidRequest,
+            None,
+        ),
     ] {
         let refusal = Envelope::parse(body.as_bytes()).expect_err(body);
-        assert_eq!((refusal.reason, refusal.id.as_deref()), (reason, id), "{body}");
+        assert_eq!(
+            (refusal.reason, refusal.id.as_deref()),
+            (reason, id),
+            "{body}"
+        );
     }
 }
 
@@ -67,7 +148,10 @@ fn a_number_is_found_where_clients_write_it() {
     for (body, id) in [
         (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, Some("7")),
         (r#"{"id": 0, "jsonrpc": "2.0"}"#, Some("0")),
-        (r#"{"jsonrpc":"2.0","id":123456789012345}"#, Some("123456789012345")),
+        (
+            r#"{"jsonrpc":"2.0","id":123456789012345}"#,
+            Some("123456789012345"),
+        ),
         (r#"{"id":1234567890123456}"#, None),
         (r#"{"id":007}"#, None),
         (r#"{"id":-7}"#, None),
@@ -89,15 +173,28 @@ fn a_number_is_found_where_clients_write_it() {
 fn a_lookalike_of_the_id_is_not_it() {
     for (body, is_id) in [
         (r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#, true),
-        (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":7}}"#, true),
-        (r#"{"jsonrpc":"2.0","params":{"id":7},"method":"m","id":7}"#, false),
+        (
+            r#"{"jsonrpc":"2.0","id":7,"method":"m","params":{"id":7}}"#,
+            true,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","params":{"id":7},"method":"m","id":7}"#,
+            false,
+        ),
         (r#"{"jsonrpc":"2.0","method":"\"id\":7,","id":7}"#, true),
-        (r#"{"jsonrpc":"2.0","params":["\\\"id\":7,"],"method":"m","i\u0064":7}"#, false),
+        (
+            r#"{"jsonrpc":"2.0","params":["\\\"id\":7,"],"method":"m","i\u0064":7}"#,
+            false,
+        ),
     ] {
         let id = Envelope::parse(body.as_bytes()).map(|envelope| envelope.id);
         let split = BodyWithoutId::find(body.as_bytes());
         let both = split.zip(id.ok());
-        assert_eq!(both.is_some_and(|(split, id)| split.is_at(id)), is_id, "{body}");
+        assert_eq!(
+            both.is_some_and(|(split, id)| split.is_at(id)),
+            is_id,
+            "{body}"
+        );
     }
 }
 

@@ -94,8 +94,13 @@ impl<'a> Json<'a> {
 
     /// The first member of this name, if the value is an object that has one.
     pub fn get(&self, name: &str) -> Option<&Self> {
-        let Self::Object(members) = self else { return None };
-        members.iter().find(|(member, _)| member == name).map(|(_, value)| value)
+        let Self::Object(members) = self else {
+            return None;
+        };
+        members
+            .iter()
+            .find(|(member, _)| member == name)
+            .map(|(_, value)| value)
     }
 
     /// The text of a string.
@@ -120,10 +125,15 @@ impl<'a> Json<'a> {
         self,
         names: &[&'static str; N],
     ) -> Result<[Option<Json<'a>>; N], MemberError> {
-        let Self::Object(members) = self else { return Err(MemberError::NotAnObject) };
+        let Self::Object(members) = self else {
+            return Err(MemberError::NotAnObject);
+        };
         let mut found = [const { None }; N];
         for (name, value) in members {
-            let at = names.iter().position(|known| *known == name).ok_or(MemberError::Unknown)?;
+            let at = names
+                .iter()
+                .position(|known| *known == name)
+                .ok_or(MemberError::Unknown)?;
             let slot = found.get_mut(at).ok_or(MemberError::Unknown)?;
             if slot.replace(value).is_some() {
                 return Err(MemberError::Duplicate(names.get(at).unwrap_or(&"")));
@@ -140,7 +150,10 @@ pub(crate) struct Value {
 
 impl Value {
     fn below<E: Error>(&self) -> Result<Self, E> {
-        let levels = self.levels.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
+        let levels = self
+            .levels
+            .checked_sub(1)
+            .ok_or_else(|| E::custom("too deep"))?;
         Ok(Self { levels })
     }
 }
@@ -244,7 +257,9 @@ pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {
 }
 
 pub(crate) fn felts(value: &Json<'_>) -> Option<Vec<Felt>> {
-    let Json::Array(items) = value else { return None };
+    let Json::Array(items) = value else {
+        return None;
+    };
     // collecting `Option`s has no size hint, so the list would grow step by step
     let mut felts = Vec::with_capacity(items.len());
     for item in items {

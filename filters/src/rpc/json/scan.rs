@@ -1,6 +1,9 @@
 //! Reads JSON texts of any size and depth without a tree: whether a text is one value, and which
 //! members an object has.
-#![expect(clippy::arithmetic_side_effects, reason = "positions stay within a text's length")]
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "positions stay within a text's length"
+)]
 
 use super::Name;
 use alloc::borrow::Cow;
@@ -40,10 +43,16 @@ pub fn select<'a, const N: usize>(
         let name = object.get(at + 1..end - 1)?;
         let is_known = |known: &str| match memchr(b'\\', name) {
             None => name == known.as_bytes(),
-            Some(_) => object.get(at..end).and_then(string_in).is_some_and(|name| name == known),
+            Some(_) => object
+                .get(at..end)
+                .and_then(string_in)
+                .is_some_and(|name| name == known),
         };
         if let Some(known) = names.iter().position(|known| is_known(known))
-            && found.get_mut(known)?.replace(object.get(start..after)?).is_some()
+            && found
+                .get_mut(known)?
+                .replace(object.get(start..after)?)
+                .is_some()
         {
             return None;
         }
@@ -57,7 +66,8 @@ pub fn select<'a, const N: usize>(
 
 /// The text of the string at the start of a JSON text, borrowed where it has no escape.
 pub fn string_in(text: &[u8]) -> Option<Cow<'_, str>> {
-    Name.deserialize(&mut serde_json::Deserializer::from_slice(text)).ok()
+    Name.deserialize(&mut serde_json::Deserializer::from_slice(text))
+        .ok()
 }
 
 /// The end of the value that starts at `at`. `open` has the closing byte of each array and object
@@ -83,7 +93,9 @@ fn value_end(text: &[u8], mut at: usize, open: &mut Vec<u8>) -> Option<usize> {
             _ => return None,
         };
         loop {
-            let Some(close) = open.last() else { return Some(at) };
+            let Some(close) = open.last() else {
+                return Some(at);
+            };
             at = space(text, at);
             let byte = text.get(at)?;
             at += 1;
@@ -157,7 +169,11 @@ fn stop(text: &[u8], at: usize) -> usize {
 fn escape(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
-        b'u' => text.get(at + 1..at + 5)?.iter().all(u8::is_ascii_hexdigit).then_some(at + 5),
+        b'u' => text
+            .get(at + 1..at + 5)?
+            .iter()
+            .all(u8::is_ascii_hexdigit)
+            .then_some(at + 5),
         _ => None,
     }
 }
@@ -170,7 +186,12 @@ fn number(text: &[u8], at: usize) -> Option<usize> {
     }
     let exponent = byte(text, at, b'e').or_else(|| byte(text, at, b'E'));
     let Some(at) = exponent else { return Some(at) };
-    digits(text, byte(text, at, b'-').or_else(|| byte(text, at, b'+')).unwrap_or(at))
+    digits(
+        text,
+        byte(text, at, b'-')
+            .or_else(|| byte(text, at, b'+'))
+            .unwrap_or(at),
+    )
 }
 
 /// The position after one or more digits.
@@ -185,7 +206,9 @@ fn word(text: &[u8], at: usize, word: &[u8]) -> Option<usize> {
 
 #[inline]
 fn space(text: &[u8], at: usize) -> usize {
-    skip(text, at, |byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'))
+    skip(text, at, |byte| {
+        matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+    })
 }
 
 /// The position after all bytes for which `is_one` holds.

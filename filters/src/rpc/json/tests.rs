@@ -14,15 +14,28 @@ fn names_are_compared_after_unescaping() {
     assert_eq!(object.members(&["tip"]), Ok([Some(Json::Integer(1))]));
     let object = Json::parse(br#"{"tip":1,"b":2}"#).unwrap();
     assert_eq!(object.members(&["tip"]), Err(MemberError::Unknown));
-    assert_eq!(Json::parse(b"[]").unwrap().members(&["a"]), Err(MemberError::NotAnObject));
+    assert_eq!(
+        Json::parse(b"[]").unwrap().members(&["a"]),
+        Err(MemberError::NotAnObject)
+    );
 }
 
 #[test]
 fn the_65th_level_is_refused() {
-    for (levels, ok) in [(1, true), (64, true), (65, false), (200, false), (30_000, false)] {
+    for (levels, ok) in [
+        (1, true),
+        (64, true),
+        (65, false),
+        (200, false),
+        (30_000, false),
+    ] {
         for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
             let text = format!("{}1{}", open.repeat(levels), close.repeat(levels));
-            assert_eq!(Json::parse(text.as_bytes()).is_some(), ok, "{levels} levels of {open}");
+            assert_eq!(
+                Json::parse(text.as_bytes()).is_some(),
+                ok,
+                "{levels} levels of {open}"
+            );
         }
     }
 }
@@ -50,7 +63,12 @@ fn only_one_rfc_8259_text_is_json() {
         b"\x00{}",
         b"{}\x00",
     ] {
-        assert_eq!(Json::parse(text), None, "{:?}", String::from_utf8_lossy(text));
+        assert_eq!(
+            Json::parse(text),
+            None,
+            "{:?}",
+            String::from_utf8_lossy(text)
+        );
     }
 }
 
@@ -78,7 +96,10 @@ fn members_are_selected_at_the_top_level_only() {
     for (object, expected) in [
         (r#"{"a":1,"b":[{"a":2}]}"#, both("1", r#"[{"a":2}]"#)),
         (" {}", None),
-        ("{ \n\"b\" : \"\\\"\" , \"c\":{},\t\"\\u0061\":null } ", both("null", r#""\"""#)),
+        (
+            "{ \n\"b\" : \"\\\"\" , \"c\":{},\t\"\\u0061\":null } ",
+            both("null", r#""\"""#),
+        ),
         ("{}", Some([None, None])),
         (r#"{"c":{"a":1}}"#, Some([None, None])),
         (r#"{"a":1,"\u0061":2}"#, None),
@@ -110,7 +131,9 @@ const SEEDS: [&str; 6] = [
 /// Compares a scan with `serde_json`, the reference.
 fn assert_same(text: &[u8]) {
     let found = scanned(text);
-    let expected = serde_json::from_slice::<&RawValue>(text).ok().map(RawValue::get);
+    let expected = serde_json::from_slice::<&RawValue>(text)
+        .ok()
+        .map(RawValue::get);
     let text = String::from_utf8_lossy(text);
     assert_eq!(found, expected.map(str::as_bytes), "{text:?}");
 }

@@ -57,7 +57,9 @@ impl<'a> Outcome<'a> {
 fn usual_result(answer: &[u8], id: u64) -> Option<&[u8]> {
     let mut id_text = itoa::Buffer::new();
     let id = id_text.format(id).as_bytes();
-    let members = answer.strip_prefix(br#"{"jsonrpc":"2.0","#)?.strip_suffix(b"}")?;
+    let members = answer
+        .strip_prefix(br#"{"jsonrpc":"2.0","#)?
+        .strip_suffix(b"}")?;
     let result = match members.strip_prefix(br#""id":"#) {
         Some(members) => members.strip_prefix(id)?.strip_prefix(br#","result":"#)?,
         None => {
@@ -204,9 +206,9 @@ impl CacheClass {
     pub fn policy(self, result: &str) -> Option<CachePolicy> {
         match self {
             Self::Constant => result.starts_with('"').then_some(CachePolicy::Briefly),
-            Self::ClassAt(number) => {
-                result.starts_with('{').then_some(CachePolicy::WithBlock(number))
-            }
+            Self::ClassAt(number) => result
+                .starts_with('{')
+                .then_some(CachePolicy::WithBlock(number)),
             // a tag does not name the block of the answer
             Self::ClassAtHead => None,
             Self::BlockAt(number) => match Found::read(result, "status")?.policy()? {
@@ -230,7 +232,10 @@ impl<'a> Found<'a> {
     /// skipped: a block may hold thousands of transactions.
     fn read(result: &'a str, status: &'static str) -> Option<Self> {
         let [status, number] = select(result.as_bytes(), [status, "block_number"])?;
-        Some(Self { status: string_in(status?)?, number: serde_json::from_slice(number?).ok()? })
+        Some(Self {
+            status: string_in(status?)?,
+            number: serde_json::from_slice(number?).ok()?,
+        })
     }
 
     fn policy(&self) -> Option<CachePolicy> {

@@ -122,15 +122,25 @@ async fn once<I: Io>(
     claimed: Option<&Claimed>,
 ) -> Outcome {
     let epoch = claimed.map(|claimed| claimed.epoch.clone());
-    let flight = Flight { digest: task.digest, key: None };
+    let flight = Flight {
+        digest: task.digest,
+        key: None,
+    };
     let (outcome, by) = join_write(io, task, epoch.clone(), flight).await;
-    let Some(claimed) = claimed.filter(|_| by == By::Other) else { return outcome };
-    let is_own =
-        outcome.intent.is_some() && claimed.named.is_none_or(|named| outcome.intent == Some(named));
+    let Some(claimed) = claimed.filter(|_| by == By::Other) else {
+        return outcome;
+    };
+    let is_own = outcome.intent.is_some()
+        && claimed
+            .named
+            .is_none_or(|named| outcome.intent == Some(named));
     if is_own {
         return outcome;
     }
-    let flight = Flight { digest: task.digest, key: task.key.clone() };
+    let flight = Flight {
+        digest: task.digest,
+        key: task.key.clone(),
+    };
     join_write(io, task, epoch, flight).await.0
 }
 
@@ -156,7 +166,11 @@ async fn join_write<I: Io>(
         Outcome::merge(carry_out(&*writer, &work, epoch).await)
     });
     let outcome = io.join(flight, write).await;
-    let by = if is_ours.load(Ordering::Relaxed) { By::This } else { By::Other };
+    let by = if is_ours.load(Ordering::Relaxed) {
+        By::This
+    } else {
+        By::Other
+    };
     (outcome, by)
 }
 
@@ -191,10 +205,19 @@ async fn try_carry_out<I: Io>(
     if claimed.is_some_and(|claimed| claimed != epoch) {
         return Err(Outcome::restarted());
     }
-    let writing = Writing { io, task, epoch: &epoch, since_us, deadline };
+    let writing = Writing {
+        io,
+        task,
+        epoch: &epoch,
+        since_us,
+        deadline,
+    };
     // an unsent or doubtful intent is settled below, while the account is locked
     if let Some(earlier) = writing.earlier().await?
-        && !matches!(earlier.state, IntentState::Intended | IntentState::Displaced)
+        && !matches!(
+            earlier.state,
+            IntentState::Intended | IntentState::Displaced
+        )
         && let Some(outcome) = reconcile::known(io, &earlier).await?
     {
         return Ok(outcome);
@@ -213,9 +236,9 @@ async fn try_carry_out<I: Io>(
     accepted?;
     match turn? {
         Turn::Sent(id, hash) => Box::pin(confirm(io, task, id, hash, &epoch)).await,
-        Turn::Written(earlier) => {
-            reconcile::known(io, &earlier).await?.ok_or_else(Outcome::unsettled)
-        }
+        Turn::Written(earlier) => reconcile::known(io, &earlier)
+            .await?
+            .ok_or_else(Outcome::unsettled),
         Turn::Again => Err(Outcome::unsettled()),
     }
 }
@@ -252,7 +275,13 @@ impl<I: Io> Writing<'_, I> {
 
     /// The intent that this request is about, if there is one.
     async fn earlier(&self) -> Result<Option<Intent>, Outcome> {
-        let Self { io, task, epoch, since_us, .. } = *self;
+        let Self {
+            io,
+            task,
+            epoch,
+            since_us,
+            ..
+        } = *self;
         let key = task.key.as_deref().map(|key| task.key_of(key, epoch));
         let found = io.requested(epoch, &task.digest, key.as_ref()).await?;
         Ok(request::earlier(found, since_us))
@@ -296,7 +325,9 @@ impl<I: Io> Writing<'_, I> {
 
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cancelled.
     async fn prepare(&self, replaces: Option<&Intent>) -> Result<Prepared, Outcome> {
-        let Self { io, task, epoch, .. } = *self;
+        let Self {
+            io, task, epoch, ..
+        } = *self;
         // again: the wait for the account may have outlasted the proof
         io.require(task.required()).await?;
         let nonce = match self.free_nonce().await? {
@@ -312,17 +343,28 @@ impl<I: Io> Writing<'_, I> {
         // the state is read after the nonce: it shows all transactions that the nonce counts
         let slot = io.of_slot(epoch, self.account(), nonce).await?;
         let is_in_doubt = slot.iter().any(|other| other.state.holds());
-        let state = State { is_in_doubt, ..State::of(io, epoch) };
+        let state = State {
+            is_in_doubt,
+            ..State::of(io, epoch)
+        };
         let decision = Box::pin(operations::decide(&task.operation, &state)).await?;
         let (calls, identity) = match decision {
             Decision::Already(details) => return Err(Outcome::already(details)),
             Decision::Write(calls) => (calls, None),
             Decision::Bind(identity, calls) => (calls, Some(identity)),
         };
-        let displaced = slot.iter().filter(|other| other.state == IntentState::Displaced);
+        let displaced = slot
+            .iter()
+            .filter(|other| other.state == IntentState::Displaced);
         let (signed, max_fee) = self.sign(&calls, nonce, displaced.count()).await?;
         let replaces = replaces.map(|replaced| replaced.id);
-        Ok(Prepared { signed, nonce, max_fee, identity, replaces })
+        Ok(Prepared {
+            signed,
+            nonce,
+            max_fee,
+            identity,
+            replaces,
+        })
     }
 
     /// The account's next nonce, if no pending intent can use it: the node counts the nonces of
@@ -332,7 +374,10 @@ impl<I: Io> Writing<'_, I> {
         let pending = self.io.unresolved(self.epoch, Some(self.account()));
         let (pending, next) = join(pending, self.io.nonce(self.account())).await;
         let next = next?;
-        Ok(pending?.iter().all(|intent| intent.nonce < next).then_some(next))
+        Ok(pending?
+            .iter()
+            .all(|intent| intent.nonce < next)
+            .then_some(next))
     }
 
     /// Signs a transaction that makes `calls`, with bounds from an estimate. `in_doubt` is the
@@ -383,8 +428,20 @@ impl<I: Io> Writing<'_, I> {
     }
 
     fn intent<'a>(&'a self, prepared: &'a Prepared, settings: &Settings) -> NewIntent<'a> {
-        let Prepared { signed, nonce, max_fee, identity, replaces } = prepared;
-        let Task { operation, digest, request, key, .. } = self.task;
+        let Prepared {
+            signed,
+            nonce,
+            max_fee,
+            identity,
+            replaces,
+        } = prepared;
+        let Task {
+            operation,
+            digest,
+            request,
+            key,
+            ..
+        } = self.task;
         let is_drip = matches!(operation, Operation::FaucetDrip(_));
         let budgets = settings.budgets;
         NewIntent {
@@ -402,7 +459,10 @@ impl<I: Io> Writing<'_, I> {
             born: self.io.proven_head(),
             replaces: *replaces,
             max_fee: *max_fee,
-            budgets: Budgets { drips: budgets.drips.filter(|_| is_drip), ..budgets },
+            budgets: Budgets {
+                drips: budgets.drips.filter(|_| is_drip),
+                ..budgets
+            },
             cooldown: is_drip.then_some(settings.faucet_cooldown),
         }
     }
@@ -416,7 +476,9 @@ async fn confirm<I: Io>(
     hash: Felt,
     epoch: &str,
 ) -> Result<Outcome, Outcome> {
-    let receipt = io.stage(&task.trace, "receipt", submit::receipt(io, id, hash)).await;
+    let receipt = io
+        .stage(&task.trace, "receipt", submit::receipt(io, id, hash))
+        .await;
     // after an error the journal has it as accepted: the reconciliation settles it
     let Some(receipt) = receipt.unwrap_or(None) else {
         return Ok(Outcome::pending(hash).of_intent(id));
@@ -442,7 +504,9 @@ async fn confirm<I: Io>(
 
 /// Whether the chain still has an included intent, according to the node.
 async fn is_still_there(io: &impl Io, id: IntentId) -> Result<bool, Outcome> {
-    let Some(intent) = io.intent(id).await? else { return Ok(true) };
+    let Some(intent) = io.intent(id).await? else {
+        return Ok(true);
+    };
     let found = confirm_included(io, &intent).await?;
     Ok(matches!(found, Confirmed::Shown | Confirmed::Unavailable))
 }
@@ -480,7 +544,12 @@ impl<T> Task<T> {
 
     /// An idempotency key of this request.
     pub(super) fn key_of<'a>(&'a self, key: &'a str, epoch: &'a str) -> KeyOf<'a> {
-        KeyOf { epoch, key, operation: self.name(), digest: &self.digest }
+        KeyOf {
+            epoch,
+            key,
+            operation: self.name(),
+            digest: &self.digest,
+        }
     }
 
     fn role(&self) -> Role {

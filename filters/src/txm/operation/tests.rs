@@ -16,12 +16,20 @@ const SIGNED: i64 = 1_001;
 
 pub(in crate::txm) fn register() -> Operation {
     let (identity, account) = (felt(IDENTITY), felt(ACCOUNT));
-    Operation::Register(Register { identity, account, public_key: felt(1) })
+    Operation::Register(Register {
+        identity,
+        account,
+        public_key: felt(1),
+    })
 }
 
 fn drip() -> Operation {
     let (identity, recipient) = (felt(IDENTITY), felt(ACCOUNT));
-    Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key: felt(1) })
+    Operation::FaucetDrip(FaucetDrip {
+        identity,
+        recipient,
+        public_key: felt(1),
+    })
 }
 
 /// A request with this key. All of them are equal.
@@ -41,7 +49,9 @@ pub(in crate::txm) fn task(operation: Operation, key: Option<&str>) -> Arc<Task<
 fn script(intents: &[Intent]) -> Script {
     let mut script = Script::with(intents);
     script.chain = Chain::new().deployed(ACCOUNT);
-    script.state().receipts = (0..10).map(|price| (hash(SIGNED + price), receipt())).collect();
+    script.state().receipts = (0..10)
+        .map(|price| (hash(SIGNED + price), receipt()))
+        .collect();
     script
 }
 
@@ -57,7 +67,10 @@ fn reconciled(intents: &[Intent]) -> Script {
 
 /// An intent of another request.
 fn other(id: i64, nonce: u64, state: IntentState) -> Intent {
-    Intent { digest: [1; 32], ..intent(id, nonce, state) }
+    Intent {
+        digest: [1; 32],
+        ..intent(id, nonce, state)
+    }
 }
 
 fn answer_to(script: Script, operation: Operation, key: Option<&str>) -> (Answer, Vec<String>) {
@@ -69,7 +82,9 @@ fn answer_to(script: Script, operation: Operation, key: Option<&str>) -> (Answer
 /// The outcome of a registration: its label and reason, and what was done.
 fn registered(script: Script, key: Option<&str>) -> ((&'static str, Option<Reason>), Vec<String>) {
     let (answer, done) = answer_to(script, register(), key);
-    let Answer::Outcome(outcome) = answer else { panic!("{answer:?}") };
+    let Answer::Outcome(outcome) = answer else {
+        panic!("{answer:?}")
+    };
     ((outcome.name(), outcome.reason()), done)
 }
 
@@ -86,13 +101,19 @@ const UNSETTLED: (&str, Option<Reason>) = ("refused", Some(Reason::InProgress));
 fn an_operation_is_stored_then_sent_then_recorded() {
     let (outcome, done) = registered(script(&[]), None);
     assert_eq!(outcome, WRITTEN);
-    let stored = done.iter().position(|it| it == "stores nonce 7").expect("it is stored");
+    let stored = done
+        .iter()
+        .position(|it| it == "stores nonce 7")
+        .expect("it is stored");
     let rest: Vec<&str> = done[stored + 1..].iter().map(String::as_str).collect();
     let sent = format!("sends {}", hash(SIGNED));
     let read = "notes that register was not read back";
     let seen = "100 is succeeded";
     // seen once more, as the state of this chain never changes
-    assert_eq!(rest, [&*sent, "100 is accepted", "unlocks", seen, seen, read]);
+    assert_eq!(
+        rest,
+        [&*sent, "100 is accepted", "unlocks", seen, seen, read]
+    );
 }
 
 #[test]
@@ -106,7 +127,11 @@ fn a_key_gets_a_refusal_of_its_first_claim_only() {
     second.state().claims = [Ok(Claim::New), Ok(Claim::Conflict)].into();
     second.state().answers = [Ok(false)].into();
     second.state().may_link = Ok(false);
-    assert_eq!(registered(second, Some("key")).0, UNSETTLED, "something was written");
+    assert_eq!(
+        registered(second, Some("key")).0,
+        UNSETTLED,
+        "something was written"
+    );
 }
 
 #[test]
@@ -122,7 +147,11 @@ fn an_outcome_that_its_key_does_not_name_is_no_answer() {
     let (outcome, done) = registered(unnamed(&[Ok(false), Ok(true)]), Some("key"));
     assert_eq!((outcome, count(&done, "claims")), (WRITTEN, 2));
     let (outcome, done) = registered(unnamed(&[Err(JournalError::Failed)]), Some("key"));
-    assert_eq!((outcome, count(&done, "claims")), (WRITTEN, 1), "a repeat finds its intent");
+    assert_eq!(
+        (outcome, count(&done, "claims")),
+        (WRITTEN, 1),
+        "a repeat finds its intent"
+    );
     let late = [Ok(false), Err(JournalError::Failed)];
     assert_eq!(registered(unnamed(&late), Some("key")).0, UNSETTLED);
 }
@@ -132,7 +161,12 @@ fn a_key_that_could_not_be_linked_has_no_final_answer() {
     let written = || Outcome::written(hash(1), Details::None).of_intent(IntentId(1));
     let pending = || Outcome::pending(hash(1)).of_intent(IntentId(1));
     for (joined, named, expected, why) in [
-        (written(), None, UNSETTLED, "a repeat may get another answer"),
+        (
+            written(),
+            None,
+            UNSETTLED,
+            "a repeat may get another answer",
+        ),
         (written(), Some(1), WRITTEN, "it names that intent already"),
         (pending(), None, PENDING, "it says that it is open"),
     ] {
@@ -152,7 +186,11 @@ fn an_open_outcome_is_answered_whatever_its_key_names() {
     script.state().receipts.clear();
     script.state().may_link = Ok(false);
     let (outcome, done) = registered(script, Some("key"));
-    assert_eq!((outcome, count(&done, "claims")), (PENDING, 1), "it says that it is open");
+    assert_eq!(
+        (outcome, count(&done, "claims")),
+        (PENDING, 1),
+        "it says that it is open"
+    );
 }
 
 #[test]
@@ -177,7 +215,11 @@ fn what_an_equal_request_got_is_an_answer_if_its_key_names_it() {
     taken.chain = taken.chain.registry("account_of", &[IDENTITY], &[99]);
     let (outcome, done) = registered(taken, Some("key"));
     assert_eq!(outcome, ("refused", Some(Reason::IdentityTaken)));
-    assert_eq!(count(&done, "locks owner"), 2, "once at the start: its own is carried out once");
+    assert_eq!(
+        count(&done, "locks owner"),
+        2,
+        "once at the start: its own is carried out once"
+    );
 }
 
 #[test]
@@ -212,10 +254,20 @@ fn active_v2_verification_is_answered_without_pins() {
     let require = Operation::RequireV2(RequireV2 { confirmed: true });
     let (answer, _) = answer_to(unproven, require.clone(), None);
     let expected = Outcome::already(Details::V2_ACTIVE);
-    assert!(matches!(&answer, Answer::Outcome(it) if *it == expected), "{answer:?}");
-    assert_eq!(registered(active(), None).0, WRITTEN, "another operation is carried out");
+    assert!(
+        matches!(&answer, Answer::Outcome(it) if *it == expected),
+        "{answer:?}"
+    );
+    assert_eq!(
+        registered(active(), None).0,
+        WRITTEN,
+        "another operation is carried out"
+    );
     let (answer, done) = answer_to(script(&[]), require, None);
-    assert!(matches!(&answer, Answer::Outcome(it) if it.name() == "written"), "{answer:?}");
+    assert!(
+        matches!(&answer, Answer::Outcome(it) if it.name() == "written"),
+        "{answer:?}"
+    );
     assert_eq!(count(&done, "forgets the proof"), 1, "it has changed a pin");
     let (_, done) = registered(script(&[]), None);
     assert_eq!(count(&done, "forgets the proof"), 0);
@@ -226,7 +278,10 @@ fn a_key_is_of_the_chain_on_which_it_was_claimed() {
     let script = script(&[]);
     let claimed = Some("another".to_owned());
     let outcome = run(carry_out(&script, &task(register(), None), claimed));
-    assert_eq!(outcome.map_err(|it| it.reason()), Err(Some(Reason::PinsUnproven)));
+    assert_eq!(
+        outcome.map_err(|it| it.reason()),
+        Err(Some(Reason::PinsUnproven))
+    );
     assert_eq!(count(&script.done(), "stores"), 0);
     let claimed = Some(EPOCH.to_owned());
     let outcome = run(carry_out(&script, &task(register(), None), claimed));
@@ -237,12 +292,54 @@ fn a_key_is_of_the_chain_on_which_it_was_claimed() {
 fn an_equal_request_gets_the_intent_of_the_first() {
     use IntentState::{Displaced, Intended, Sent, Succeeded};
     for (earlier, key, expected, locks, stores, why) in [
-        (intent(1, 7, Succeeded), None, WRITTEN, 0, 0, "written since it came in"),
-        (other(1, 7, Succeeded), Some("key"), WRITTEN, 0, 0, "its key names it"),
-        (other(1, 6, Succeeded), None, WRITTEN, 1, 1, "another request's"),
-        (intent(1, 7, Intended), None, WRITTEN, 1, 1, "it was never sent"),
-        (intent(1, 7, Displaced), None, WRITTEN, 1, 0, "in doubt: it is sent again"),
-        (intent(1, 7, Sent), None, ("failed", Some(Reason::OutcomeUnknown)), 0, 0, "it is open"),
+        (
+            intent(1, 7, Succeeded),
+            None,
+            WRITTEN,
+            0,
+            0,
+            "written since it came in",
+        ),
+        (
+            other(1, 7, Succeeded),
+            Some("key"),
+            WRITTEN,
+            0,
+            0,
+            "its key names it",
+        ),
+        (
+            other(1, 6, Succeeded),
+            None,
+            WRITTEN,
+            1,
+            1,
+            "another request's",
+        ),
+        (
+            intent(1, 7, Intended),
+            None,
+            WRITTEN,
+            1,
+            1,
+            "it was never sent",
+        ),
+        (
+            intent(1, 7, Displaced),
+            None,
+            WRITTEN,
+            1,
+            0,
+            "in doubt: it is sent again",
+        ),
+        (
+            intent(1, 7, Sent),
+            None,
+            ("failed", Some(Reason::OutcomeUnknown)),
+            0,
+            0,
+            "it is open",
+        ),
     ] {
         let script = reconciled(core::slice::from_ref(&earlier));
         script.state().linked = key.map(|_| IntentId(1));
@@ -268,32 +365,73 @@ fn a_nonce_that_was_used_elsewhere_is_replaced_once() {
     for (times, nonces, expected, stores, why) in [
         (1, &[7, 8][..], WRITTEN, 2, "the next one is free"),
         (2, &[7, 8], conflict, 2, "that was used, too"),
-        (1, &[7], conflict, 1, "the node still says so: another is behind"),
+        (
+            1,
+            &[7],
+            conflict,
+            1,
+            "the node still says so: another is behind",
+        ),
     ] {
         let (outcome, done) = conflicts(times, nonces);
-        assert_eq!((outcome, count(&done, "stores")), (expected, stores), "{why}");
+        assert_eq!(
+            (outcome, count(&done, "stores")),
+            (expected, stores),
+            "{why}"
+        );
     }
     let refused = script(&[]);
     refused.state().added = [returned(code::VALIDATION_FAILURE)].into();
     let (outcome, done) = registered(refused, None);
     let expected = ("refused", Some(Reason::Rejected));
-    assert_eq!((outcome, count(&done, "stores")), (expected, 1), "no nonce would change that");
+    assert_eq!(
+        (outcome, count(&done, "stores")),
+        (expected, 1),
+        "no nonce would change that"
+    );
 }
 
 #[test]
 fn an_intent_that_may_use_the_nonce_is_settled_before() {
     use IntentState::{Accepted, Rejected, Sent};
     for (pending, nonces, expected, stored, why) in [
-        (other(1, 6, Accepted), &[7, 9][..], WRITTEN, Some("stores nonce 7"), "the node counts it"),
-        (other(1, 7, Accepted), &[7], UNSETTLED, None, "the node does not show it yet"),
-        (other(1, 7, Accepted), &[7, 8], WRITTEN, Some("stores nonce 8"), "the node counts it now"),
-        (other(1, 7, Rejected), &[7, 9], WRITTEN, Some("stores nonce 7"), "it is not executed"),
+        (
+            other(1, 6, Accepted),
+            &[7, 9][..],
+            WRITTEN,
+            Some("stores nonce 7"),
+            "the node counts it",
+        ),
+        (
+            other(1, 7, Accepted),
+            &[7],
+            UNSETTLED,
+            None,
+            "the node does not show it yet",
+        ),
+        (
+            other(1, 7, Accepted),
+            &[7, 8],
+            WRITTEN,
+            Some("stores nonce 8"),
+            "the node counts it now",
+        ),
+        (
+            other(1, 7, Rejected),
+            &[7, 9],
+            WRITTEN,
+            Some("stores nonce 7"),
+            "it is not executed",
+        ),
         (other(1, 8, Sent), &[7], UNSETTLED, None, "it is sent again"),
     ] {
         let script = reconciled(&[pending]);
         script.state().nonces = nonces.iter().copied().map(Ok).collect();
         let (outcome, done) = registered(script, None);
-        let stores = done.iter().find(|it| it.starts_with("stores")).map(String::as_str);
+        let stores = done
+            .iter()
+            .find(|it| it.starts_with("stores"))
+            .map(String::as_str);
         assert_eq!((outcome, stores), (expected, stored), "{why}: {done:?}");
     }
 }
@@ -307,10 +445,19 @@ fn each_transaction_in_doubt_raises_the_price_of_the_next() {
         (&[Displaced, Rejected, Displaced], 3),
         (&[Rejected, Lost], 1),
     ] {
-        let intents: Vec<Intent> =
-            slot.iter().zip(1..).map(|(state, id)| other(id, 7, *state)).collect();
+        let intents: Vec<Intent> = slot
+            .iter()
+            .zip(1..)
+            .map(|(state, id)| other(id, 7, *state))
+            .collect();
         let (outcome, done) = registered(script(&intents), None);
-        assert_eq!((outcome, count(&done, &format!("signs for a price of {price}"))), (WRITTEN, 1));
+        assert_eq!(
+            (
+                outcome,
+                count(&done, &format!("signs for a price of {price}"))
+            ),
+            (WRITTEN, 1)
+        );
     }
 }
 
@@ -319,12 +466,19 @@ fn what_takes_the_nonce_of_a_drip_in_doubt_is_not_bound_by_it() {
     use IntentState::{Displaced, Rejected};
     for (state, expected) in [(Displaced, None), (Rejected, Some(Reason::FaucetCooldown))] {
         let mut script = script(&[other(1, 7, state)]);
-        script.chain = script.chain.shows(TOKEN, "balance_of", &[FAUCET], &[120, 0]);
-        script.chain.last = Some(Intent { created_us: 990_000_000, ..other(2, 3, state) });
+        script.chain = script
+            .chain
+            .shows(TOKEN, "balance_of", &[FAUCET], &[120, 0]);
+        script.chain.last = Some(Intent {
+            created_us: 990_000_000,
+            ..other(2, 3, state)
+        });
         let faucet = script.pins().accounts.faucet.expect("it has one");
         script.state().intents[0].signer = faucet;
         let (answer, _) = answer_to(script, drip(), None);
-        let Answer::Outcome(outcome) = answer else { panic!("{answer:?}") };
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
         assert_eq!(outcome.reason(), expected, "{state:?}: {outcome:?}");
     }
 }
@@ -337,7 +491,10 @@ fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
         script.state().added = [returned(code::VALIDATION_FAILURE)].into();
         script.state().nonces = nonces.iter().copied().map(Ok).collect();
         let (outcome, done) = registered(script, None);
-        assert_eq!((outcome, count(&done, "stores nonce 7")), (expected, stores));
+        assert_eq!(
+            (outcome, count(&done, "stores nonce 7")),
+            (expected, stores)
+        );
     }
 }
 
@@ -348,11 +505,30 @@ fn what_is_journaled_is_not_sent_to_another_chain() {
     let restarted = ("failed", Some(Reason::PinsUnproven));
     for (reply, expected, rejects, why) in [
         (None, restarted, 1, "it is stored"),
-        (Some(Err(JournalError::Unconfirmed)), unknown, 0, "it may be stored"),
-        (Some(Err(JournalError::Failed)), restarted, 0, "it is not stored"),
-        (Some(Ok(Intended::KeyConflict)), restarted, 0, "it is not stored"),
         (
-            Some(Ok(Intended::NonceTaken(Box::new(stored(9, 7, IntentState::Sent))))),
+            Some(Err(JournalError::Unconfirmed)),
+            unknown,
+            0,
+            "it may be stored",
+        ),
+        (
+            Some(Err(JournalError::Failed)),
+            restarted,
+            0,
+            "it is not stored",
+        ),
+        (
+            Some(Ok(Intended::KeyConflict)),
+            restarted,
+            0,
+            "it is not stored",
+        ),
+        (
+            Some(Ok(Intended::NonceTaken(Box::new(stored(
+                9,
+                7,
+                IntentState::Sent,
+            ))))),
             restarted,
             0,
             "it is not stored",
@@ -362,7 +538,11 @@ fn what_is_journaled_is_not_sent_to_another_chain() {
         script.state().intended = reply.into_iter().collect();
         script.state().anchor = Ok("another".into());
         let (outcome, done) = registered(script, None);
-        let found = (outcome, count(&done, "100 is rejected"), count(&done, "sends"));
+        let found = (
+            outcome,
+            count(&done, "100 is rejected"),
+            count(&done, "sends"),
+        );
         assert_eq!(found, (expected, rejects, 0), "{why}");
     }
 }
@@ -370,7 +550,11 @@ fn what_is_journaled_is_not_sent_to_another_chain() {
 #[test]
 fn an_effect_that_is_not_read_back_is_undone_or_late() {
     let late = script(&[]);
-    assert_eq!(registered(late, None).0, WRITTEN, "the chain has its transaction");
+    assert_eq!(
+        registered(late, None).0,
+        WRITTEN,
+        "the chain has its transaction"
+    );
     // its receipt is shown once, but no longer when the effect is read
     let gone = script(&[]);
     gone.state().shown_once = true;
@@ -381,16 +565,34 @@ fn an_effect_that_is_not_read_back_is_undone_or_late() {
 fn only_a_drip_counts_for_the_budget_of_drips() {
     let script = Script::new();
     let settings = Settings {
-        budgets: Budgets { drips: Some(3), fees: Some(9) },
+        budgets: Budgets {
+            drips: Some(3),
+            fees: Some(9),
+        },
         faucet_cooldown: Duration::from_secs(60),
         ..script.settings()
     };
-    let signed = SignedText { hash: felt(1), text: String::new() };
-    let prepared = Prepared { signed, nonce: 7, max_fee: 5, identity: None, replaces: None };
+    let signed = SignedText {
+        hash: felt(1),
+        text: String::new(),
+    };
+    let prepared = Prepared {
+        signed,
+        nonce: 7,
+        max_fee: 5,
+        identity: None,
+        replaces: None,
+    };
     for (operation, drips) in [(drip(), Some(3)), (register(), None)] {
         let task = task(operation, None);
         let (since_us, deadline) = (0, Duration::ZERO);
-        let writing = Writing { io: &script, task: &task, epoch: EPOCH, since_us, deadline };
+        let writing = Writing {
+            io: &script,
+            task: &task,
+            epoch: EPOCH,
+            since_us,
+            deadline,
+        };
         let new = writing.intent(&prepared, &settings);
         assert_eq!((new.budgets.drips, new.budgets.fees), (drips, Some(9)));
         assert_eq!(new.cooldown, drips.map(|_| settings.faucet_cooldown));

@@ -22,14 +22,20 @@ pub(super) async fn mint_card(
     let MintCard { recipient, card_id } = *mint;
     let card = state.io.pins().contracts.card;
     let id = card_id.felts();
-    let ([first], [owner]) =
-        try_join(state.view(card, "minted_to", &id), state.view(card, "owner_of", &id)).await?;
+    let ([first], [owner]) = try_join(
+        state.view(card, "minted_to", &id),
+        state.view(card, "owner_of", &id),
+    )
+    .await?;
     // true also of the first owner of a card that changed hands
     if recipient == first || recipient == owner {
         return Ok(Decision::Already(Details::None));
     }
     if first != Felt::ZERO {
-        return refuse(Reason::AlreadyMinted, "the card was minted to another account");
+        return refuse(
+            Reason::AlreadyMinted,
+            "the card was minted to another account",
+        );
     }
     let [verified] = state.registry("is_verified", &[recipient]).await?;
     if verified == Felt::ZERO {
@@ -52,12 +58,19 @@ pub(super) async fn submit_usership(
         return Ok(Decision::Already(Details::None));
     }
     if found != [Felt::ZERO; 2] {
-        return refuse(Reason::UsershipConflict, "another result was submitted for the epoch");
+        return refuse(
+            Reason::UsershipConflict,
+            "another result was submitted for the epoch",
+        );
     }
     if state.identity_of(submit.account).await? == Felt::ZERO {
         return refuse(Reason::NotRegistered, "the account is bound to no identity");
     }
-    Ok(Decision::call(usership, "submit_usership", [of, result].concat()))
+    Ok(Decision::call(
+        usership,
+        "submit_usership",
+        [of, result].concat(),
+    ))
 }
 
 /// `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
@@ -69,7 +82,11 @@ pub(super) async fn faucet_drip(
     drip: &FaucetDrip,
     state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
-    let FaucetDrip { identity, recipient, .. } = *drip;
+    let FaucetDrip {
+        identity,
+        recipient,
+        ..
+    } = *drip;
     let (io, settings) = (state.io, state.io.settings());
     let cooldown = i64::try_from(settings.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
     let cooldown = Window::new(state.now_us, cooldown);
@@ -106,17 +123,28 @@ pub(super) async fn faucet_drip(
     }
     let amount = [Felt::from(settings.faucet_amount), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
-    let call = Call { to: state.io.pins().contracts.token, selector: selector("transfer"), args };
+    let call = Call {
+        to: state.io.pins().contracts.token,
+        selector: selector("transfer"),
+        args,
+    };
     // if the registry has bound them for good, the store need not
     let is_registered = registered == recipient;
     let calls = vec![call];
-    Ok(if is_registered { Decision::Write(calls) } else { Decision::Bind(identity, calls) })
+    Ok(if is_registered {
+        Decision::Write(calls)
+    } else {
+        Decision::Bind(identity, calls)
+    })
 }
 
 /// The token balance of an account, in fri.
 async fn balance(state: &State<'_, impl Io>, account: Felt) -> Result<u128, CallError> {
     let token = state.io.pins().contracts.token;
-    let result = state.io.call(token, selector("balance_of"), &[account]).await?;
+    let result = state
+        .io
+        .call(token, selector("balance_of"), &[account])
+        .await?;
     token_balance(&result).ok_or(CallError::MalformedAnswer)
 }
 
@@ -124,11 +152,13 @@ async fn balance(state: &State<'_, impl Io>, account: Felt) -> Result<u128, Call
 pub(in crate::txm) fn check_binding(binding: Binding) -> Result<(), Outcome> {
     match binding {
         Binding::Bound => Ok(()),
-        Binding::IdentityElsewhere => {
-            refuse(Reason::IdentityTaken, "the identity is bound to another recipient")
-        }
-        Binding::RecipientElsewhere => {
-            refuse(Reason::AccountTaken, "the recipient is bound to another identity")
-        }
+        Binding::IdentityElsewhere => refuse(
+            Reason::IdentityTaken,
+            "the identity is bound to another recipient",
+        ),
+        Binding::RecipientElsewhere => refuse(
+            Reason::AccountTaken,
+            "the recipient is bound to another identity",
+        ),
     }
 }

@@ -16,21 +16,33 @@ pub(super) async fn register(
     register: &Register,
     state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
-    let Register { identity, account, .. } = *register;
+    let Register {
+        identity, account, ..
+    } = *register;
     let bound = state.account_of(identity).await?;
     if bound == account {
         return Ok(Decision::Already(Details::None));
     }
     if bound != Felt::ZERO {
-        return refuse(Reason::IdentityTaken, "the identity is bound to another account");
+        return refuse(
+            Reason::IdentityTaken,
+            "the identity is bound to another account",
+        );
     }
     let (elsewhere, checked) = join(state.identity_of(account), state.check_account(account)).await;
     if elsewhere? != Felt::ZERO {
-        return refuse(Reason::AccountTaken, "the account is bound to another identity");
+        return refuse(
+            Reason::AccountTaken,
+            "the account is bound to another identity",
+        );
     }
     checked?;
     let registry = state.io.pins().contracts.registry;
-    Ok(Decision::call(registry, "register_identity", vec![identity, account]))
+    Ok(Decision::call(
+        registry,
+        "register_identity",
+        vec![identity, account],
+    ))
 }
 
 /// `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
@@ -38,14 +50,21 @@ pub(super) async fn propose(
     propose: &RecoveryPropose,
     state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
-    let RecoveryPropose { identity, new_account, .. } = *propose;
+    let RecoveryPropose {
+        identity,
+        new_account,
+        ..
+    } = *propose;
     if let Some(pending) = state.recovery_of(identity).await? {
         let details = pending.details();
         if pending.new_account == new_account {
             return Ok(Decision::Already(details));
         }
         let message = "another recovery of the identity is pending";
-        return Err(Outcome { details, ..Outcome::refused(Reason::RecoveryPending, message) });
+        return Err(Outcome {
+            details,
+            ..Outcome::refused(Reason::RecoveryPending, message)
+        });
     }
     let (account, elsewhere, checked) = join3(
         state.account_of(identity),
@@ -57,11 +76,18 @@ pub(super) async fn propose(
         return refuse(Reason::NotRegistered, "the identity is bound to no account");
     }
     if elsewhere? != Felt::ZERO {
-        return refuse(Reason::AccountTaken, "the new account is bound to an identity");
+        return refuse(
+            Reason::AccountTaken,
+            "the new account is bound to an identity",
+        );
     }
     checked?;
     let registry = state.io.pins().contracts.registry;
-    Ok(Decision::call(registry, "recovery_propose", vec![identity, new_account]))
+    Ok(Decision::call(
+        registry,
+        "recovery_propose",
+        vec![identity, new_account],
+    ))
 }
 
 /// `POST /recovery-execute`: completes a recovery after its delay.
@@ -75,7 +101,10 @@ pub(super) async fn execute(
     if now? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
-        return Err(Outcome { details: pending.details(), ..refused });
+        return Err(Outcome {
+            details: pending.details(),
+            ..refused
+        });
     }
     if elsewhere? != Felt::ZERO {
         return refuse(
@@ -95,7 +124,9 @@ pub(super) async fn executed(
     let identity = execute.identity;
     let (pending, account) =
         try_join(state.recovery_of(identity), state.account_of(identity)).await?;
-    let binding = Details::Binding { account: account.to_string() };
+    let binding = Details::Binding {
+        account: account.to_string(),
+    };
     Ok(pending.is_none().then_some(binding))
 }
 
@@ -108,8 +139,9 @@ pub(super) async fn cancel(
     let pending = state.pending_recovery(identity).await?;
     let ([delay], now) =
         try_join(state.registry("recovery_delay", &[]), state.chain_time()).await?;
-    let proposed_at =
-        pending.ready_at.saturating_sub(delay.to_u64().ok_or(CallError::MalformedAnswer)?);
+    let proposed_at = pending
+        .ready_at
+        .saturating_sub(delay.to_u64().ok_or(CallError::MalformedAnswer)?);
     let window = state.io.settings().recovery_cancel_window.as_secs();
     if now > proposed_at.saturating_add(window) {
         return refuse(
@@ -117,7 +149,11 @@ pub(super) async fn cancel(
             "the recovery was proposed too long ago to be cancelled",
         );
     }
-    Ok(Decision::call(state.io.pins().contracts.registry, "recovery_cancel", vec![identity]))
+    Ok(Decision::call(
+        state.io.pins().contracts.registry,
+        "recovery_cancel",
+        vec![identity],
+    ))
 }
 
 /// Empty details; `None` until the recovery is gone.
@@ -125,5 +161,9 @@ pub(super) async fn cancelled(
     cancel: &RecoveryCancel,
     state: &State<'_, impl Io>,
 ) -> Result<Option<Details>, Outcome> {
-    Ok(state.recovery_of(cancel.identity).await?.is_none().then_some(Details::None))
+    Ok(state
+        .recovery_of(cancel.identity)
+        .await?
+        .is_none()
+        .then_some(Details::None))
 }

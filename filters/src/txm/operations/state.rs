@@ -37,7 +37,11 @@ pub(in crate::txm) enum Decision {
 impl Decision {
     /// A write of one call.
     pub(super) fn call(to: Felt, entrypoint: &str, args: Vec<Felt>) -> Self {
-        Self::Write(vec![Call { to, selector: selector(entrypoint), args }])
+        Self::Write(vec![Call {
+            to,
+            selector: selector(entrypoint),
+            args,
+        }])
     }
 }
 
@@ -51,14 +55,21 @@ pub(super) struct Recovery {
 impl Recovery {
     /// When it can be executed, in RFC 3339.
     pub(super) fn details(&self) -> Details {
-        Details::Recovery { ready_at: rfc3339(self.ready_at) }
+        Details::Recovery {
+            ready_at: rfc3339(self.ready_at),
+        }
     }
 }
 
 impl<'a, I: Io> State<'a, I> {
     /// The state now, with no transaction in doubt.
     pub(in crate::txm) fn of(io: &'a I, epoch: &'a str) -> Self {
-        Self { io, is_in_doubt: false, epoch, now_us: io.clock_us() }
+        Self {
+            io,
+            is_in_doubt: false,
+            epoch,
+            now_us: io.clock_us(),
+        }
     }
 
     /// Calls a view that returns exactly `N` felts.
@@ -78,31 +89,42 @@ impl<'a, I: Io> State<'a, I> {
         view: &str,
         args: &[Felt],
     ) -> Called<[Felt; N]> {
-        self.view(self.io.pins().contracts.registry, view, args).await
+        self.view(self.io.pins().contracts.registry, view, args)
+            .await
     }
 
     /// The identity that an account is bound to; zero for none.
     pub(super) async fn identity_of(&self, account: Felt) -> Called<Felt> {
-        self.registry("identity_of", &[account]).await.map(|[identity]| identity)
+        self.registry("identity_of", &[account])
+            .await
+            .map(|[identity]| identity)
     }
 
     /// The account that an identity is bound to; zero for none.
     pub(super) async fn account_of(&self, identity: Felt) -> Called<Felt> {
-        self.registry("account_of", &[identity]).await.map(|[account]| account)
+        self.registry("account_of", &[identity])
+            .await
+            .map(|[account]| account)
     }
 
     /// The recovery that an identity has pending.
     pub(super) async fn recovery_of(&self, identity: Felt) -> Called<Option<Recovery>> {
         let [new_account, ready_at] = self.registry("recovery_of", &[identity]).await?;
         let ready_at = ready_at.to_u64().ok_or(CallError::MalformedAnswer)?;
-        Ok((new_account != Felt::ZERO).then_some(Recovery { new_account, ready_at }))
+        Ok((new_account != Felt::ZERO).then_some(Recovery {
+            new_account,
+            ready_at,
+        }))
     }
 
     /// The pending recovery of an identity, which must have one.
     pub(super) async fn pending_recovery(&self, identity: Felt) -> Result<Recovery, Outcome> {
         match self.recovery_of(identity).await? {
             Some(pending) => Ok(pending),
-            None => refuse(Reason::RecoveryNotPending, "no recovery of the identity is pending"),
+            None => refuse(
+                Reason::RecoveryNotPending,
+                "no recovery of the identity is pending",
+            ),
         }
     }
 
@@ -110,9 +132,10 @@ impl<'a, I: Io> State<'a, I> {
     pub(super) async fn check_account(&self, account: Felt) -> Result<(), Outcome> {
         match self.io.class_hash_at(account).await? {
             None => refuse(Reason::AccountNotDeployed, "the account is not deployed"),
-            Some(class) if class != self.io.pins().account_class => {
-                refuse(Reason::ClassNotApproved, "the account is not of the approved class")
-            }
+            Some(class) if class != self.io.pins().account_class => refuse(
+                Reason::ClassNotApproved,
+                "the account is not of the approved class",
+            ),
             Some(_) => Ok(()),
         }
     }

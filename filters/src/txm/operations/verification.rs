@@ -37,7 +37,11 @@ pub(super) async fn attest(
     }
     let [account, kind, level, expires_at] = content;
     let args = vec![account, id, kind, level, expires_at];
-    Ok(Decision::call(state.io.pins().contracts.registry, "attest_v2", args))
+    Ok(Decision::call(
+        state.io.pins().contracts.registry,
+        "attest_v2",
+        args,
+    ))
 }
 
 /// `POST /verification-revoke`: revokes the attestation of an account.
@@ -55,7 +59,11 @@ pub(super) async fn revoke(
         return Ok(Decision::Already(Details::None));
     }
     let args = vec![account, revoke.reason.felt()];
-    Ok(Decision::call(state.io.pins().contracts.registry, "revoke", args))
+    Ok(Decision::call(
+        state.io.pins().contracts.registry,
+        "revoke",
+        args,
+    ))
 }
 
 /// Whether V2 verification is permanent.
@@ -76,5 +84,9 @@ pub(super) async fn require_v2(
         let message = "this cannot be undone: confirm with ACTIVATE PERMANENT V2 VERIFICATION";
         return refuse(Reason::ConfirmationRequired, message);
     }
-    Ok(Decision::call(state.io.pins().contracts.registry, "require_v2", Vec::new()))
+    Ok(Decision::call(
+        state.io.pins().contracts.registry,
+        "require_v2",
+        Vec::new(),
+    ))
 }

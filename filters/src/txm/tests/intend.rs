@@ -47,7 +47,11 @@ fn a_nonce_is_taken_while_the_chain_may_have_its_transaction() {
     away.state().is_away = true;
     assert_eq!(stored(&away, taken(Succeeded)), Ok("nonce taken".into()));
     let gone = with(Succeeded);
-    assert_eq!(stored(&gone, taken(Succeeded)), Ok("new".into()), "its block is rolled back");
+    assert_eq!(
+        stored(&gone, taken(Succeeded)),
+        Ok("new".into()),
+        "its block is rolled back"
+    );
     let unseen = with(Succeeded);
     unseen.state().blocks.remove(&10);
     assert_eq!(stored(&unseen, taken(Succeeded)), Err(Reason::InProgress));
@@ -58,7 +62,11 @@ fn an_intent_that_is_not_confirmed_may_be_sent() {
     let script = Script::with(&[] as &[Intent]);
     let found = stored(&script, Err(JournalError::Unconfirmed));
     assert_eq!(found, Err(Reason::OutcomeUnknown));
-    assert!(script.done().contains(&"wakes the reconciliation".to_owned()));
+    assert!(
+        script
+            .done()
+            .contains(&"wakes the reconciliation".to_owned())
+    );
     let found = stored(&script, Err(JournalError::Failed));
     assert_eq!(found, Err(Reason::StoreUnavailable));
 }

@@ -46,7 +46,10 @@ pub(in crate::txm) fn intent(id: i64, nonce: u64, state: IntentState) -> Intent 
         transaction_hash: hash,
         transaction: hash.to_string(),
         state,
-        included: included.then_some(Inclusion { number, fingerprint: hash.to_bytes_be() }),
+        included: included.then_some(Inclusion {
+            number,
+            fingerprint: hash.to_bytes_be(),
+        }),
         created_us: START_US,
         updated_us: START_US,
         ..Intent::empty()
@@ -61,21 +64,35 @@ pub(in crate::txm) fn hash(id: i64) -> Felt {
 /// The receipt of a transaction that succeeded.
 pub(in crate::txm) fn receipt() -> Receipt {
     let block = Some((10, Felt::from(10_u64)));
-    Receipt { accepted: true, outcome: Ok(()), fee: None, block }
+    Receipt {
+        accepted: true,
+        outcome: Ok(()),
+        fee: None,
+        block,
+    }
 }
 
 pub(in crate::txm) fn returned<T>(code: i64) -> Called<T> {
-    Err(CallError::Returned(ErrorObject { code, short_reason: None }))
+    Err(CallError::Returned(ErrorObject {
+        code,
+        short_reason: None,
+    }))
 }
 
 pub(in crate::txm) fn no_answer<T>(is_unsent: bool) -> Called<T> {
     let refusal = Refusal::new(Reason::UpstreamTimeout, "");
-    Err(CallError::NoAnswer { cause: "timeout", is_unsent, refusal })
+    Err(CallError::NoAnswer {
+        cause: "timeout",
+        is_unsent,
+        refusal,
+    })
 }
 
 /// Submits a stored intent for the first time.
 pub(in crate::txm) async fn submit(script: &Script, id: i64) -> Result<(), Outcome> {
-    let stored = run(script.intent(IntentId(id))).expect("it answers").expect("it is stored");
+    let stored = run(script.intent(IntentId(id)))
+        .expect("it answers")
+        .expect("it is stored");
     crate::txm::submit::submit(script, stored.id, &new(&stored), &()).await
 }
 

@@ -15,6 +15,10 @@ fn a_check_that_is_older_than_ten_seconds_is_made_again() {
             script.state().anchor = Ok("another".into());
         };
         let (checked, ()) = run(check_epoch_during(&script, EPOCH, work));
-        assert_eq!(checked.map_err(|outcome| outcome.reason()), expected, "{seconds} s");
+        assert_eq!(
+            checked.map_err(|outcome| outcome.reason()),
+            expected,
+            "{seconds} s"
+        );
     }
 }

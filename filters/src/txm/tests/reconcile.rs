@@ -18,12 +18,17 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// An intent of a user's account.
 fn of_user(id: i64, state: IntentState) -> Intent {
-    Intent { signer: Felt::from(0xdd_u64), ..intent(id, 7, state) }
+    Intent {
+        signer: Felt::from(0xdd_u64),
+        ..intent(id, 7, state)
+    }
 }
 
 fn outcome_of(script: &Script, intent: &Intent) -> Result<Option<&'static str>, Option<Reason>> {
     let known = run(known(script, intent));
-    known.map(|known| known.map(|it| it.name())).map_err(|refused| refused.reason())
+    known
+        .map(|known| known.map(|it| it.name()))
+        .map_err(|refused| refused.reason())
 }
 
 #[test]
@@ -50,7 +55,11 @@ fn what_users_sent_is_settled_at_a_start() {
         script.state().is_exclusive = is_exclusive;
         let deadline = script.now() + DEADLINE;
         run(permit(&script, Required::All, deadline)).expect("it is permitted");
-        assert_eq!(script.state_of(1), expected, "another process may be writing it");
+        assert_eq!(
+            script.state_of(1),
+            expected,
+            "another process may be writing it"
+        );
     }
 }
 
@@ -64,11 +73,19 @@ fn a_journaled_intent_is_answered_by_its_state() {
     ] {
         let script = Script::with(&[intent(1, 7, state)]);
         script.state().receipts.insert(hash(1), receipt());
-        assert_eq!(outcome_of(&script, &intent(1, 7, state)), expected, "{state:?}");
+        assert_eq!(
+            outcome_of(&script, &intent(1, 7, state)),
+            expected,
+            "{state:?}"
+        );
         assert_eq!(script.state().later_us, 0, "{state:?}: nobody waits");
     }
     let gone = Script::with(&[intent(1, 7, Succeeded)]);
-    assert_eq!(outcome_of(&gone, &intent(1, 7, Succeeded)), Ok(None), "rolled back");
+    assert_eq!(
+        outcome_of(&gone, &intent(1, 7, Succeeded)),
+        Ok(None),
+        "rolled back"
+    );
 }
 
 #[test]
@@ -76,23 +93,86 @@ fn a_request_waits_for_the_process_that_writes_its_intent() {
     let later =
         |seconds: u64, state| vec![(Duration::from_secs(1_000 + seconds), IntentId(1), state)];
     for (earlier, is_exclusive, others, expected, waited_ms, why) in [
-        (intent(1, 7, Sent), false, vec![], "failed", 10_000, "its answer may be on its way"),
-        (intent(1, 7, Intended), false, vec![], "refused", 10_000, "likewise"),
-        (intent(1, 7, Sent), true, vec![], "failed", 0, "nobody else writes"),
-        (intent(1, 7, Accepted), false, vec![], "pending", 1_000, "its receipt may come"),
-        (of_user(1, Accepted), false, vec![], "pending", 0, "nobody waits for that receipt"),
-        (of_user(1, Sent), false, vec![], "failed", 10_000, "its answer may be on its way"),
-        (intent(1, 7, Sent), false, later(2, Accepted), "pending", 2_000, "waited for longer"),
-        (intent(1, 7, Sent), false, later(9, Rejected), "none", 9_000, "it has no effect"),
+        (
+            intent(1, 7, Sent),
+            false,
+            vec![],
+            "failed",
+            10_000,
+            "its answer may be on its way",
+        ),
+        (
+            intent(1, 7, Intended),
+            false,
+            vec![],
+            "refused",
+            10_000,
+            "likewise",
+        ),
+        (
+            intent(1, 7, Sent),
+            true,
+            vec![],
+            "failed",
+            0,
+            "nobody else writes",
+        ),
+        (
+            intent(1, 7, Accepted),
+            false,
+            vec![],
+            "pending",
+            1_000,
+            "its receipt may come",
+        ),
+        (
+            of_user(1, Accepted),
+            false,
+            vec![],
+            "pending",
+            0,
+            "nobody waits for that receipt",
+        ),
+        (
+            of_user(1, Sent),
+            false,
+            vec![],
+            "failed",
+            10_000,
+            "its answer may be on its way",
+        ),
+        (
+            intent(1, 7, Sent),
+            false,
+            later(2, Accepted),
+            "pending",
+            2_000,
+            "waited for longer",
+        ),
+        (
+            intent(1, 7, Sent),
+            false,
+            later(9, Rejected),
+            "none",
+            9_000,
+            "it has no effect",
+        ),
     ] {
         let script = Script::with(core::slice::from_ref(&earlier));
         script.state().is_exclusive = is_exclusive;
         script.state().others = others;
         let found = outcome_of(&script, &earlier).map(|it| it.unwrap_or("none"));
         let waited = script.state().later_us / 1_000;
-        assert_eq!((found, waited), (Ok(expected), waited_ms), "{earlier:?}: {why}");
+        assert_eq!(
+            (found, waited),
+            (Ok(expected), waited_ms),
+            "{earlier:?}: {why}"
+        );
     }
-    let old = Intent { updated_us: START_US - 4_000_000, ..intent(1, 7, Sent) };
+    let old = Intent {
+        updated_us: START_US - 4_000_000,
+        ..intent(1, 7, Sent)
+    };
     let script = Script::with(core::slice::from_ref(&old));
     assert_eq!(outcome_of(&script, &old), Ok(Some("failed")));
     assert_eq!(script.state().later_us, 6_000_000, "four seconds are over");
@@ -102,14 +182,26 @@ fn a_request_waits_for_the_process_that_writes_its_intent() {
 fn an_open_intent_of_another_chain_is_not_awaited() {
     let script = Script::with(&[intent(1, 7, Sent)]);
     script.state().anchor = Ok("another".into());
-    assert_eq!(outcome_of(&script, &intent(1, 7, Sent)), Err(Some(Reason::PinsUnproven)));
+    assert_eq!(
+        outcome_of(&script, &intent(1, 7, Sent)),
+        Err(Some(Reason::PinsUnproven))
+    );
 }
 
 #[test]
 fn a_receipt_that_came_meanwhile_is_the_answer() {
     let script = Script::with(&[intent(1, 7, Sent)]);
-    script.state().receipts.insert(hash(1), Receipt { outcome: Err(None), ..receipt() });
-    assert_eq!(outcome_of(&script, &intent(1, 7, Sent)), Ok(Some("reverted")));
+    script.state().receipts.insert(
+        hash(1),
+        Receipt {
+            outcome: Err(None),
+            ..receipt()
+        },
+    );
+    assert_eq!(
+        outcome_of(&script, &intent(1, 7, Sent)),
+        Ok(Some("reverted"))
+    );
     assert_eq!(script.state_of(1), Reverted);
 }
 
@@ -126,14 +218,57 @@ fn settled(stored: Intent, seconds: i64, next: u64, shown: Option<Receipt>) -> (
 
 #[test]
 fn an_open_intent_is_settled_by_what_the_chain_shows() {
-    let pre_confirmed = || Some(Receipt { accepted: false, ..receipt() });
-    for of in [intent as fn(i64, u64, IntentState) -> Intent, |id, _, state| of_user(id, state)] {
+    let pre_confirmed = || {
+        Some(Receipt {
+            accepted: false,
+            ..receipt()
+        })
+    };
+    for of in [
+        intent as fn(i64, u64, IntentState) -> Intent,
+        |id, _, state| of_user(id, state),
+    ] {
         for (state, seconds, next, shown, expected, why) in [
-            (Intended, 10, 7, None, (Rejected, false), "it was never sent"),
-            (Intended, 9, 7, None, (Intended, false), "it may still be sent"),
-            (Sent, 0, 7, Some(receipt()), (Succeeded, false), "it is in a block"),
-            (Sent, 60, 7, pre_confirmed(), (Sent, false), "its block is being built"),
-            (Sent, 9, 7, None, (Sent, false), "an answer may be on its way"),
+            (
+                Intended,
+                10,
+                7,
+                None,
+                (Rejected, false),
+                "it was never sent",
+            ),
+            (
+                Intended,
+                9,
+                7,
+                None,
+                (Intended, false),
+                "it may still be sent",
+            ),
+            (
+                Sent,
+                0,
+                7,
+                Some(receipt()),
+                (Succeeded, false),
+                "it is in a block",
+            ),
+            (
+                Sent,
+                60,
+                7,
+                pre_confirmed(),
+                (Sent, false),
+                "its block is being built",
+            ),
+            (
+                Sent,
+                9,
+                7,
+                None,
+                (Sent, false),
+                "an answer may be on its way",
+            ),
             (Sent, 10, 7, None, (Accepted, true), "its nonce is free"),
             (Sent, 10, 6, None, (Accepted, true), "one below it, too"),
             (Sent, 10, 8, None, (Sent, false), "its nonce is used"),

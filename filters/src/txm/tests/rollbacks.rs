@@ -50,17 +50,35 @@ fn an_included_transaction_is_there_or_gone_or_unseen() {
     let confirmed = |script: &Script| {
         let found = reason(run(confirm(script, &included)));
         let included = reason(run(still_included(script, &included)));
-        (found, included.map(|it| it.is_some()), script.state().later_us / 1_000)
+        (
+            found,
+            included.map(|it| it.is_some()),
+            script.state().later_us / 1_000,
+        )
     };
     let script = shown(core::slice::from_ref(&included), &[1]);
     assert_eq!(confirmed(&script), (Ok(Confirmed::Shown), Ok(true), 0));
-    assert!(!script.done().contains(&"notes 1 back".into()), "that is no news");
+    assert!(
+        !script.done().contains(&"notes 1 back".into()),
+        "that is no news"
+    );
     script.state().is_away = true;
-    assert_eq!(confirmed(&script), (Ok(Confirmed::Unavailable), Ok(true), 0));
+    assert_eq!(
+        confirmed(&script),
+        (Ok(Confirmed::Unavailable), Ok(true), 0)
+    );
     let unseen = shown(core::slice::from_ref(&included), &[]);
     unseen.state().blocks.remove(&10);
-    let expected = (Ok(Confirmed::Unknown), Err(Some(Reason::OutcomeUnknown)), 9_000);
-    assert_eq!(confirmed(&unseen), expected, "4.5 s each: a poll more would take the whole 5 s");
+    let expected = (
+        Ok(Confirmed::Unknown),
+        Err(Some(Reason::OutcomeUnknown)),
+        9_000,
+    );
+    assert_eq!(
+        confirmed(&unseen),
+        expected,
+        "4.5 s each: a poll more would take the whole 5 s"
+    );
     let gone = shown(core::slice::from_ref(&included), &[]);
     assert_eq!(confirmed(&gone), (Ok(Confirmed::Displaced), Ok(false), 0));
     assert_eq!(gone.state_of(1), Displaced);
@@ -69,9 +87,15 @@ fn an_included_transaction_is_there_or_gone_or_unseen() {
 
 #[test]
 fn an_intent_of_another_chain_is_not_in_doubt() {
-    let foreign = Intent { epoch: "another".into(), ..intent(1, 7, Succeeded) };
+    let foreign = Intent {
+        epoch: "another".into(),
+        ..intent(1, 7, Succeeded)
+    };
     let script = shown(core::slice::from_ref(&foreign), &[]);
-    assert_eq!(reason(run(confirm(&script, &foreign))), Err(Some(Reason::PinsUnproven)));
+    assert_eq!(
+        reason(run(confirm(&script, &foreign))),
+        Err(Some(Reason::PinsUnproven))
+    );
     assert_eq!(script.state_of(1), Succeeded);
 }
 
@@ -80,8 +104,15 @@ fn blocks_below_one_that_is_there_are_there() {
     let newest = [included_in(12, 1), included_in(11, 2), included_in(10, 3)];
     let script = shown(&newest, &[2]);
     run(follow(&script, EPOCH, GRACE)).expect("the node answers");
-    assert_eq!(states(&script, [1, 2, 3]), [Displaced, Succeeded, Succeeded]);
-    let looks = script.done().iter().filter(|it| *it == "2 is succeeded").count();
+    assert_eq!(
+        states(&script, [1, 2, 3]),
+        [Displaced, Succeeded, Succeeded]
+    );
+    let looks = script
+        .done()
+        .iter()
+        .filter(|it| *it == "2 is succeeded")
+        .count();
     assert_eq!(looks, 1, "it is enough to look once");
 }
 
@@ -95,7 +126,10 @@ fn all_included_ones_are_followed_while_they_are_gone() {
 
 #[test]
 fn one_whose_block_is_unknown_says_nothing_of_those_below() {
-    let unknown = Intent { included: None, ..intent(1, 7, Succeeded) };
+    let unknown = Intent {
+        included: None,
+        ..intent(1, 7, Succeeded)
+    };
     let script = shown(&[unknown, included_in(10, 2)], &[]);
     run(follow(&script, EPOCH, GRACE)).expect("the node answers");
     assert_eq!(states(&script, [1, 2]), [Succeeded, Displaced]);
@@ -111,7 +145,11 @@ fn a_displaced_one_returns_with_its_receipt() {
     }
     let script = shown(&[intent(1, 7, Rejected), intent(2, 7, Displaced)], &[1]);
     run(follow(&script, EPOCH, GRACE)).expect("the node answers");
-    assert_eq!(script.state_of(1), Rejected, "what was rejected never was there");
+    assert_eq!(
+        script.state_of(1),
+        Rejected,
+        "what was rejected never was there"
+    );
 }
 
 /// A chain whose block 10 has another transaction with nonce 7, which is used.
@@ -131,7 +169,11 @@ fn an_intent_is_lost_to_a_settled_transaction_with_its_nonce() {
         let script = taken(&[intent(1, 7, state)]);
         let done = follow_twice(&script);
         assert_eq!(script.state_of(1), Lost, "{state:?}");
-        assert_eq!(done, ["1 is lost", "notes 1 lost"], "what was found is not searched again");
+        assert_eq!(
+            done,
+            ["1 is lost", "notes 1 lost"],
+            "what was found is not searched again"
+        );
     }
     let fresh = taken(&[intent(1, 7, Sent)]);
     fresh.state().later_us = 9_999_999;
@@ -147,11 +189,17 @@ fn an_intent_is_lost_to_a_settled_transaction_with_its_nonce() {
 
 #[test]
 fn an_intent_is_lost_to_one_of_ours_without_a_search() {
-    let ours = Intent { transaction_hash: hash(9), ..intent(3, 7, Succeeded) };
+    let ours = Intent {
+        transaction_hash: hash(9),
+        ..intent(3, 7, Succeeded)
+    };
     let script = taken(&[intent(1, 7, Displaced), intent(2, 7, Displaced), ours]);
     script.state().receipts.insert(hash(9), receipt());
     run(follow(&script, EPOCH, GRACE)).expect("the node answers");
-    assert!(!script.done().iter().any(|it| it.starts_with("reads")), "it is in the journal");
+    assert!(
+        !script.done().iter().any(|it| it.starts_with("reads")),
+        "it is in the journal"
+    );
     follow_twice(&script);
     assert_eq!(states(&script, [1, 2, 3]), [Lost, Lost, Succeeded]);
 }
@@ -180,7 +228,11 @@ fn blocks_are_searched_since_the_signature_and_then_before() {
     let listed_in = |at: u64, head: u64| {
         let script = shown(&[intent(1, 7, Sent)], &[]);
         let block = |number: u64| {
-            let listed = if number == at { vec![(7, hash(9))] } else { vec![] };
+            let listed = if number == at {
+                vec![(7, hash(9))]
+            } else {
+                vec![]
+            };
             (number, (hash(number as i64), listed))
         };
         script.state().blocks = (0..=head).map(block).collect();
@@ -195,7 +247,13 @@ fn blocks_are_searched_since_the_signature_and_then_before() {
     };
     for (at, head, first, second, why) in [
         (10, 20, (5, 10), None, "it was signed at block 5"),
-        (3, 20, (5, 20), Some((0, 3)), "the head was ahead of the nonce"),
+        (
+            3,
+            20,
+            (5, 20),
+            Some((0, 3)),
+            "the head was ahead of the nonce",
+        ),
         (90, 100, (5, 68), Some((69, 90)), "64 blocks at a time"),
         (69, 69, (5, 68), Some((69, 69)), "up to the head"),
     ] {
@@ -215,30 +273,100 @@ fn a_displaced_transaction_is_sent_again_while_its_nonce_is_free() {
         script.state().nonces = [Ok(next)].into();
         script.state().added = answers.iter().map(|code| returned(*code)).collect();
         let found = reason(run(send_again(&script, &displaced)));
-        let sent = script.done().into_iter().filter(|it| it.starts_with("sends"));
-        (found, sent.map(|it| it["sends ".len()..].to_owned()).collect::<Vec<_>>())
+        let sent = script
+            .done()
+            .into_iter()
+            .filter(|it| it.starts_with("sends"));
+        (
+            found,
+            sent.map(|it| it["sends ".len()..].to_owned())
+                .collect::<Vec<_>>(),
+        )
     };
     let below = |id, state| intent(id, 6, state);
-    let hex = |ids: &[i64]| ids.iter().map(|id| hash(*id).to_string()).collect::<Vec<_>>();
+    let hex = |ids: &[i64]| {
+        ids.iter()
+            .map(|id| hash(*id).to_string())
+            .collect::<Vec<_>>()
+    };
     let open = || Err(Some(Reason::InProgress));
     let accepted = || Ok(Repeated::Accepted);
     let refused = [code::VALIDATION_FAILURE];
     for (others, next, answers, expected, sent, why) in [
-        (&[][..], 7, &[][..], accepted(), &[1][..], "it is the next one"),
+        (
+            &[][..],
+            7,
+            &[][..],
+            accepted(),
+            &[1][..],
+            "it is the next one",
+        ),
         (&[], 8, &[], open(), &[], "its nonce is used"),
         (&[], 6, &[], accepted(), &[1], "one below it is free"),
-        (&[], 7, &refused, Ok(Repeated::Refused), &[1], "it may be signed anew"),
+        (
+            &[],
+            7,
+            &refused,
+            Ok(Repeated::Refused),
+            &[1],
+            "it may be signed anew",
+        ),
         (&[], 6, &refused, open(), &[1], "it might be executed twice"),
-        (&[intent(2, 7, Accepted)], 7, &[], open(), &[], "another of ours has it"),
-        (&[intent(2, 7, Rejected)], 7, &[], accepted(), &[1], "that has no nonce"),
-        (&[below(2, Displaced)], 6, &[], accepted(), &[2, 1], "the one below it first"),
-        (&[below(2, Displaced)], 7, &[], accepted(), &[1], "that one's nonce is used"),
-        (&[below(2, Displaced), below(3, Displaced)], 6, &[], accepted(), &[3, 1], "the newest"),
-        (&[below(2, Displaced), below(3, Sent)], 6, &[], accepted(), &[1], "that is under way"),
+        (
+            &[intent(2, 7, Accepted)],
+            7,
+            &[],
+            open(),
+            &[],
+            "another of ours has it",
+        ),
+        (
+            &[intent(2, 7, Rejected)],
+            7,
+            &[],
+            accepted(),
+            &[1],
+            "that has no nonce",
+        ),
+        (
+            &[below(2, Displaced)],
+            6,
+            &[],
+            accepted(),
+            &[2, 1],
+            "the one below it first",
+        ),
+        (
+            &[below(2, Displaced)],
+            7,
+            &[],
+            accepted(),
+            &[1],
+            "that one's nonce is used",
+        ),
+        (
+            &[below(2, Displaced), below(3, Displaced)],
+            6,
+            &[],
+            accepted(),
+            &[3, 1],
+            "the newest",
+        ),
+        (
+            &[below(2, Displaced), below(3, Sent)],
+            6,
+            &[],
+            accepted(),
+            &[1],
+            "that is under way",
+        ),
     ] {
         assert_eq!(again(others, next, answers), (expected, hex(sent)), "{why}");
     }
     let script = shown(core::slice::from_ref(&displaced), &[1]);
-    assert_eq!(reason(run(send_again(&script, &displaced))), Ok(Repeated::Shown));
+    assert_eq!(
+        reason(run(send_again(&script, &displaced))),
+        Ok(Repeated::Shown)
+    );
     assert_eq!(script.state_of(1), Succeeded);
 }

@@ -82,7 +82,11 @@ impl Script {
             shown_once_sent: false,
             is_away: false,
             blocks: (0..=20).map(block).collect(),
-            estimate: Ok(Bounds { l1_gas: price, l1_data_gas: price, l2_gas: price }),
+            estimate: Ok(Bounds {
+                l1_gas: price,
+                l1_data_gas: price,
+                l2_gas: price,
+            }),
             added: VecDeque::new(),
             intents: Vec::new(),
             others: Vec::new(),
@@ -96,7 +100,11 @@ impl Script {
             done: Vec::new(),
         };
         let (state, memory) = (Mutex::new(state), Mutex::default());
-        Self { chain: Chain::new(), state, memory }
+        Self {
+            chain: Chain::new(),
+            state,
+            memory,
+        }
     }
 
     pub(in crate::txm) fn with(intents: &[Intent]) -> Self {
@@ -121,16 +129,30 @@ impl Script {
     /// The state of an intent.
     pub(in crate::txm) fn state_of(&self, id: i64) -> IntentState {
         let state = self.state();
-        state.intents.iter().find(|it| it.id == IntentId(id)).expect("it is stored").state
+        state
+            .intents
+            .iter()
+            .find(|it| it.id == IntentId(id))
+            .expect("it is stored")
+            .state
     }
 
     fn shown<T>(&self, read: impl FnOnce(&State) -> T) -> Called<T> {
         let state = self.state();
-        if state.is_away { no_answer(true) } else { Ok(read(&state)) }
+        if state.is_away {
+            no_answer(true)
+        } else {
+            Ok(read(&state))
+        }
     }
 
     fn intents(&self, is_one: impl Fn(&Intent) -> bool) -> Vec<Intent> {
-        self.state().intents.iter().filter(|it| is_one(it)).cloned().collect()
+        self.state()
+            .intents
+            .iter()
+            .filter(|it| is_one(it))
+            .cloned()
+            .collect()
     }
 }
 
@@ -190,7 +212,10 @@ impl NodeIo for Script {
         self.shown(|state| {
             let (hash, listed) = state.blocks.get(&number)?;
             let transactions = listed.iter().map(|(_, hash)| *hash).collect();
-            Some(ListedBlock { hash: *hash, transactions })
+            Some(ListedBlock {
+                hash: *hash,
+                transactions,
+            })
         })
     }
 
@@ -204,7 +229,10 @@ impl NodeIo for Script {
         self.does(format!("reads block {number}"));
         self.shown(|state| {
             let (_, listed) = state.blocks.get(&number)?;
-            listed.iter().find(|(of, _)| *of == nonce).map(|(_, hash)| *hash)
+            listed
+                .iter()
+                .find(|(of, _)| *of == nonce)
+                .map(|(_, hash)| *hash)
         })
     }
 
@@ -249,13 +277,19 @@ impl JournalIo for Script {
         if state.apply_fails {
             return Err(JournalError::Failed);
         }
-        let found = state.intents.iter_mut().find(|it| it.id == id).expect("it is stored");
+        let found = state
+            .intents
+            .iter_mut()
+            .find(|it| it.id == id)
+            .expect("it is stored");
         let is_late = found.is_sent_again() && matches!(change, Change::Rejected(_));
         let is_applied = !is_late && found.state.may_become(change.state());
         if is_applied {
             found.state = change.state();
             found.detail = matches!(change, Change::SentAgain).then(|| "again".to_owned());
-            state.done.push(format!("{id} is {}", change.state().name()));
+            state
+                .done
+                .push(format!("{id} is {}", change.state().name()));
         }
         Ok(is_applied)
     }
@@ -272,7 +306,9 @@ impl JournalIo for Script {
     ) -> Stored<Requested> {
         let id = key.and(self.state().linked);
         let linked = self.intents(|it| Some(it.id) == id).pop();
-        let newest = self.intents(|it| it.digest == *digest && it.state.holds()).pop();
+        let newest = self
+            .intents(|it| it.digest == *digest && it.state.holds())
+            .pop();
         Ok(Requested { linked, newest })
     }
 
@@ -310,7 +346,9 @@ impl JournalIo for Script {
         epoch: &str,
         cooldown: Window,
     ) -> Stored<Option<Intent>> {
-        self.chain.last_of(operation, subject, epoch, cooldown).await
+        self.chain
+            .last_of(operation, subject, epoch, cooldown)
+            .await
     }
 
     async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
@@ -358,9 +396,16 @@ impl Io for Script {
         let mut state = self.state();
         state.now += time;
         state.later_us += time.as_micros() as i64;
-        let State { now, others, intents, .. } = &mut *state;
+        let State {
+            now,
+            others,
+            intents,
+            ..
+        } = &mut *state;
         for (at, id, becomes) in others.iter().filter(|(at, ..)| *at <= *now) {
-            let changed = intents.iter_mut().find(|it| it.id == *id && it.updated_us == START_US);
+            let changed = intents
+                .iter_mut()
+                .find(|it| it.id == *id && it.updated_us == START_US);
             if let Some(changed) = changed {
                 (changed.state, changed.updated_us) = (*becomes, at.as_micros() as i64);
             }
@@ -410,7 +455,10 @@ impl Io for Script {
             self.does(format!("signs for a price of {price}"));
         }
         let hash = Felt::from(1_000 + price);
-        SignedText { hash, text: hash.to_string() }
+        SignedText {
+            hash,
+            text: hash.to_string(),
+        }
     }
 
     async fn add(&self, _: &str, transaction: &str, _: Option<&()>) -> Called<Felt> {

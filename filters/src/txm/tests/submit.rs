@@ -30,11 +30,26 @@ fn sent(answer: Called<Felt>) -> Script {
 #[test]
 fn an_answer_to_the_first_attempt_decides_about_the_intent() {
     for (answer, expected, state, why) in [
-        (Ok(hash(1)), Ok(()), Sent, "accepted, which is journaled later"),
+        (
+            Ok(hash(1)),
+            Ok(()),
+            Sent,
+            "accepted, which is journaled later",
+        ),
         (returned(code::DUPLICATE), Ok(()), Sent, "it has it already"),
         (Ok(hash(2)), UNKNOWN, Sent, "another hash"),
-        (returned(code::VALIDATION_FAILURE), Err(Some(Reason::Rejected)), Rejected, "refused"),
-        (returned(code::INVALID_NONCE), Err(Some(Reason::NonceConflict)), Rejected, "its nonce"),
+        (
+            returned(code::VALIDATION_FAILURE),
+            Err(Some(Reason::Rejected)),
+            Rejected,
+            "refused",
+        ),
+        (
+            returned(code::INVALID_NONCE),
+            Err(Some(Reason::NonceConflict)),
+            Rejected,
+            "its nonce",
+        ),
         (returned(INTERNAL), UNKNOWN, Sent, "it may have it"),
         (no_answer(true), UNSENT, Rejected, "it does not have it"),
         (no_answer(false), UNKNOWN, Sent, "it may have it"),
@@ -42,7 +57,9 @@ fn an_answer_to_the_first_attempt_decides_about_the_intent() {
         let script = sent(answer);
         let found = reason(run(super::submit(&script, 1)));
         assert_eq!((found, script.state_of(1)), (expected, state), "{why}");
-        let wakes = script.done().contains(&"wakes the reconciliation".to_owned());
+        let wakes = script
+            .done()
+            .contains(&"wakes the reconciliation".to_owned());
         assert_eq!(wakes, expected == UNKNOWN, "{why}");
     }
 }
@@ -53,8 +70,14 @@ fn an_answer_that_is_not_journaled_leaves_the_end_unknown() {
     assert_eq!(reason(run(accepted(&script, IntentId(1), hash(1)))), Ok(()));
     assert_eq!(script.state_of(1), Accepted);
     script.state().apply_fails = true;
-    assert_eq!(reason(run(accepted(&script, IntentId(1), hash(1)))), UNKNOWN);
-    assert_eq!(reason(run(rejected(&script, IntentId(1), hash(1), "why"))), UNKNOWN);
+    assert_eq!(
+        reason(run(accepted(&script, IntentId(1), hash(1)))),
+        UNKNOWN
+    );
+    assert_eq!(
+        reason(run(rejected(&script, IntentId(1), hash(1), "why"))),
+        UNKNOWN
+    );
     assert_eq!(
         reason(run(repeat(&script, &intent(1, 7, Sent)))),
         Err(Some(Reason::OutcomeUnknown))
@@ -66,11 +89,31 @@ fn a_repeat_that_is_refused_is_in_doubt() {
     const OPEN: Result<bool, Option<Reason>> = Err(Some(Reason::OutcomeUnknown));
     for (answer, expected, state, why) in [
         (Ok(hash(1)), Ok(true), Accepted, "accepted"),
-        (returned(code::DUPLICATE), Ok(true), Accepted, "it has it already"),
-        (returned(code::VALIDATION_FAILURE), Ok(false), Displaced, "the first may have arrived"),
-        (returned(code::INVALID_NONCE), Err(Some(Reason::InProgress)), Displaced, "its nonce"),
+        (
+            returned(code::DUPLICATE),
+            Ok(true),
+            Accepted,
+            "it has it already",
+        ),
+        (
+            returned(code::VALIDATION_FAILURE),
+            Ok(false),
+            Displaced,
+            "the first may have arrived",
+        ),
+        (
+            returned(code::INVALID_NONCE),
+            Err(Some(Reason::InProgress)),
+            Displaced,
+            "its nonce",
+        ),
         (returned(INTERNAL), OPEN, Sent, "it may have it"),
-        (no_answer(true), Err(Some(Reason::UpstreamTimeout)), Sent, "it does not have it"),
+        (
+            no_answer(true),
+            Err(Some(Reason::UpstreamTimeout)),
+            Sent,
+            "it does not have it",
+        ),
         (no_answer(false), OPEN, Sent, "it may have it"),
     ] {
         let script = sent(answer);
@@ -85,7 +128,10 @@ fn a_repeat_is_recorded_before_it_is_sent_so_that_the_first_sender_cannot_reject
     let open = Err(Some(Reason::OutcomeUnknown));
     assert_eq!(reason(run(repeat(&script, &intent(1, 7, Sent)))), open);
     assert_eq!(script.done()[0], "1 is sent");
-    assert_eq!(reason(run(rejected(&script, IntentId(1), hash(1), "not sent"))), UNKNOWN);
+    assert_eq!(
+        reason(run(rejected(&script, IntentId(1), hash(1), "not sent"))),
+        UNKNOWN
+    );
     assert_eq!(script.state_of(1), Sent);
 }
 
@@ -115,7 +161,10 @@ fn a_receipt_is_awaited_until_the_timeout() {
     let script = Script::with(&[intent(1, 7, Accepted)]);
     let began = script.state().now;
     let wait = || run(submit::receipt(&script, IntentId(1), hash(1)));
-    let pre_confirmed = Receipt { accepted: false, ..receipt() };
+    let pre_confirmed = Receipt {
+        accepted: false,
+        ..receipt()
+    };
     script.state().receipts.insert(hash(1), pre_confirmed);
     assert_eq!(wait(), Ok(None), "its block is being built");
     let waited = script.state().now - began;

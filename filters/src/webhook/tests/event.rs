@@ -42,7 +42,11 @@ fn personal_data_is_refused_and_not_echoed() {
         "__proto__",
     ] {
         for event in [verified(), bare("pending")] {
-            for value in [json!("1990-MARKED"), json!(null), json!({ "MARKED": ["MARKED"] })] {
+            for value in [
+                json!("1990-MARKED"),
+                json!(null),
+                json!({ "MARKED": ["MARKED"] }),
+            ] {
                 let body = with(event.clone(), name, Some(value));
                 let refusal = signed(&body).unwrap_err();
                 assert_eq!(refusal.reason, Reason::InvalidRequest, "{body}");
@@ -68,24 +72,63 @@ fn a_body_names_each_field_once() {
         (format!("{good}\0"), parse, "the body is not one JSON"),
         (format!("{open},}}"), parse, "the body is not one JSON"),
         (deep, parse, "the body is not one JSON"),
-        (good.replace("evt_1", r"\ud800"), parse, "the body is not one JSON"),
+        (
+            good.replace("evt_1", r"\ud800"),
+            parse,
+            "the body is not one JSON",
+        ),
         (format!("[{good}]"), shape, "the body must be a JSON object"),
         ("null".into(), shape, "the body must be a JSON object"),
-        (json!(good).to_string(), shape, "the body must be a JSON object"),
+        (
+            json!(good).to_string(),
+            shape,
+            "the body must be a JSON object",
+        ),
         ("{}".into(), shape, "event_id is required"),
-        (format!(r#"{open},"status":"verified"}}"#), shape, "status appears twice"),
-        (format!(r#"{open},"st\u0061tus":"revoked"}}"#), shape, "status appears twice"),
-        (format!(r#"{open},"age_band":null}}"#), shape, "age_band appears twice"),
-        (format!(r#"{{"expires_at":null,{}"#, &good[1..]), shape, "expires_at appears twice"),
+        (
+            format!(r#"{open},"status":"verified"}}"#),
+            shape,
+            "status appears twice",
+        ),
+        (
+            format!(r#"{open},"st\u0061tus":"revoked"}}"#),
+            shape,
+            "status appears twice",
+        ),
+        (
+            format!(r#"{open},"age_band":null}}"#),
+            shape,
+            "age_band appears twice",
+        ),
+        (
+            format!(r#"{{"expires_at":null,{}"#, &good[1..]),
+            shape,
+            "expires_at appears twice",
+        ),
     ] {
         let refusal = signed(&body).unwrap_err();
         assert_eq!(refusal.reason, reason, "{body}");
-        assert!(refusal.message.starts_with(message), "{body}: {}", refusal.message);
+        assert!(
+            refusal.message.starts_with(message),
+            "{body}: {}",
+            refusal.message
+        );
     }
     let refusal = signed(good.replace("evt_1", "\u{0}").as_bytes()).unwrap_err();
-    assert_eq!(refusal.reason, Reason::ParseError, "a control character must be escaped");
-    let bytes: Vec<u8> = good.bytes().map(|byte| if byte == b'_' { 0xff } else { byte }).collect();
-    assert_eq!(signed(bytes).unwrap_err().reason, Reason::ParseError, "not UTF-8");
+    assert_eq!(
+        refusal.reason,
+        Reason::ParseError,
+        "a control character must be escaped"
+    );
+    let bytes: Vec<u8> = good
+        .bytes()
+        .map(|byte| if byte == b'_' { 0xff } else { byte })
+        .collect();
+    assert_eq!(
+        signed(bytes).unwrap_err().reason,
+        Reason::ParseError,
+        "not UTF-8"
+    );
 }
 
 #[test]
@@ -98,12 +141,23 @@ fn each_field_is_taken_in_one_form_only() {
         (
             "event_id",
             &[json!("a"), json!("A.b_c:d-9"), json!(long)],
-            &[json!(""), json!("a b"), json!("é"), json!("a/b"), json!(format!("{long}a"))],
+            &[
+                json!(""),
+                json!("a b"),
+                json!("é"),
+                json!("a/b"),
+                json!(format!("{long}a")),
+            ],
         ),
         (
             "subject_ref",
             &[json!(SUBJECT)],
-            &[json!(short), json!(wide), json!(upper), json!(SUBJECT.replace('0', "g"))],
+            &[
+                json!(short),
+                json!(wide),
+                json!(upper),
+                json!(SUBJECT.replace('0', "g")),
+            ],
         ),
         (
             "status",
@@ -118,20 +172,42 @@ fn each_field_is_taken_in_one_form_only() {
         ),
         (
             "age_band",
-            &[json!("under_13"), json!("13_15"), json!("16_17"), json!("18_plus")],
-            &[json!("18_PLUS"), json!(""), json!("21_plus"), json!("18_plus ")],
+            &[
+                json!("under_13"),
+                json!("13_15"),
+                json!("16_17"),
+                json!("18_plus"),
+            ],
+            &[
+                json!("18_PLUS"),
+                json!(""),
+                json!("21_plus"),
+                json!("18_plus "),
+            ],
         ),
     ];
-    let wrong_types = [json!(5), json!(1.5), json!(true), json!([]), json!({}), json!(["a"])];
+    let wrong_types = [
+        json!(5),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!(["a"]),
+    ];
     for (name, good, bad) in cases {
         for value in *good {
             let body = with(verified(), name, Some(value.clone()));
             assert!(signed(&body).is_ok(), "{body}");
         }
         let absent = [None, Some(Value::Null)];
-        for value in absent.into_iter().chain(bad.iter().chain(&wrong_types).cloned().map(Some)) {
+        for value in absent
+            .into_iter()
+            .chain(bad.iter().chain(&wrong_types).cloned().map(Some))
+        {
             let body = with(verified(), name, value.clone());
-            let Refusal { reason, message, .. } = signed(&body).unwrap_err();
+            let Refusal {
+                reason, message, ..
+            } = signed(&body).unwrap_err();
             assert_eq!(reason, Reason::InvalidRequest, "{body}");
             let absent = value.is_none_or(|value| value.is_null());
             let expected = format!("{name} {}", if absent { "is required" } else { "must be " });
@@ -178,7 +254,10 @@ fn an_instant_is_rfc_3339_with_an_offset() {
             Some(us) => assert_eq!(found.unwrap().occurred_us(), us, "{text}"),
             None => {
                 let message = found.expect_err(text).message;
-                assert!(message.starts_with("occurred_at must be an RFC 3339 time"), "{text}");
+                assert!(
+                    message.starts_with("occurred_at must be an RFC 3339 time"),
+                    "{text}"
+                );
             }
         }
     }
@@ -194,31 +273,111 @@ fn the_fields_of_an_event_fit_together() {
     for (event, name, value, message) in [
         (verified(), "expires_at", None, ""),
         (verified(), "expires_at", none.clone(), ""),
-        (verified(), "expires_at", at("2026-03-01T11:59:00.000001Z"), ""),
-        (verified(), "expires_at", at("2026-03-01T11:59:00Z"), "expires_at must be later than"),
-        (verified(), "expires_at", at("2020-01-01T00:00:00Z"), "expires_at must be later than"),
-        (verified(), "expires_at", at(""), "expires_at must be an RFC 3339 time"),
+        (
+            verified(),
+            "expires_at",
+            at("2026-03-01T11:59:00.000001Z"),
+            "",
+        ),
+        (
+            verified(),
+            "expires_at",
+            at("2026-03-01T11:59:00Z"),
+            "expires_at must be later than",
+        ),
+        (
+            verified(),
+            "expires_at",
+            at("2020-01-01T00:00:00Z"),
+            "expires_at must be later than",
+        ),
+        (
+            verified(),
+            "expires_at",
+            at(""),
+            "expires_at must be an RFC 3339 time",
+        ),
         (verified(), "verified_at", at("2001-01-01T00:00:00Z"), ""),
         (verified(), "verified_at", at("2026-03-01T12:05:00Z"), ""),
-        (verified(), "verified_at", at("2026-03-01T12:05:00.000001Z"), "verified_at must not be"),
+        (
+            verified(),
+            "verified_at",
+            at("2026-03-01T12:05:00.000001Z"),
+            "verified_at must not be",
+        ),
         (verified(), "verified_at", None, "verified_at is required"),
-        (verified(), "verified_at", none.clone(), "verified_at is required"),
+        (
+            verified(),
+            "verified_at",
+            none.clone(),
+            "verified_at is required",
+        ),
         (verified(), "occurred_at", at("2026-03-01T12:05:00Z"), ""),
-        (verified(), "occurred_at", at("2026-03-01T12:05:00.000001Z"), "occurred_at must not be"),
-        (verified(), "occurred_at", at("9999-12-31T23:59:59Z"), "occurred_at must not be"),
+        (
+            verified(),
+            "occurred_at",
+            at("2026-03-01T12:05:00.000001Z"),
+            "occurred_at must not be",
+        ),
+        (
+            verified(),
+            "occurred_at",
+            at("9999-12-31T23:59:59Z"),
+            "occurred_at must not be",
+        ),
         (verified(), "occurred_at", None, "occurred_at is required"),
-        (bare("pending"), "expires_at", noon.clone(), "expires_at must be absent when pending"),
-        (bare("rejected"), "expires_at", noon.clone(), "expires_at must be absent when rejected"),
-        (bare("revoked"), "expires_at", noon.clone(), "expires_at must be absent when revoked"),
+        (
+            bare("pending"),
+            "expires_at",
+            noon.clone(),
+            "expires_at must be absent when pending",
+        ),
+        (
+            bare("rejected"),
+            "expires_at",
+            noon.clone(),
+            "expires_at must be absent when rejected",
+        ),
+        (
+            bare("revoked"),
+            "expires_at",
+            noon.clone(),
+            "expires_at must be absent when revoked",
+        ),
         (bare("revoked"), "expires_at", none.clone(), ""),
         (bare("expired"), "expires_at", noon.clone(), ""),
         (bare("expired"), "expires_at", none.clone(), ""),
-        (bare("expired"), "verified_at", noon.clone(), "verified_at must be absent when"),
-        (bare("expired"), "age_band", Some(json!("18_plus")), "age_band must be absent when"),
-        (bare("rejected"), "age_band", Some(json!("under_13")), "age_band must be absent when"),
-        (bare("pending"), "age_band", Some(json!(5)), "age_band must be absent when"),
+        (
+            bare("expired"),
+            "verified_at",
+            noon.clone(),
+            "verified_at must be absent when",
+        ),
+        (
+            bare("expired"),
+            "age_band",
+            Some(json!("18_plus")),
+            "age_band must be absent when",
+        ),
+        (
+            bare("rejected"),
+            "age_band",
+            Some(json!("under_13")),
+            "age_band must be absent when",
+        ),
+        (
+            bare("pending"),
+            "age_band",
+            Some(json!(5)),
+            "age_band must be absent when",
+        ),
         (bare("pending"), "age_band", none, ""),
-        (bare("pending"), "verified_at", noon, "verified_at must be absent when pending"),
+        (
+            bare("pending"),
+            "verified_at",
+            noon,
+            "verified_at must be absent when pending",
+        ),
     ] {
         let body = with(event, name, value);
         match signed(&body) {
@@ -226,7 +385,10 @@ fn the_fields_of_an_event_fit_together() {
             Err(refusal) => {
                 assert_eq!(refusal.reason, Reason::InvalidRequest, "{body}");
                 let text = refusal.message;
-                assert!(!message.is_empty() && text.starts_with(message), "{body}: {text}");
+                assert!(
+                    !message.is_empty() && text.starts_with(message),
+                    "{body}: {text}"
+                );
             }
         }
     }
@@ -244,18 +406,37 @@ fn a_digest_tells_meanings_apart_and_not_spellings() {
     ] {
         assert_eq!(digest(&same), digest(&plain), "{same}");
     }
-    assert_eq!(digest(&with(bare("expired"), "age_band", Some(Value::Null))), digest(&event));
+    assert_eq!(
+        digest(&with(bare("expired"), "age_band", Some(Value::Null))),
+        digest(&event)
+    );
     let mut digests = vec![digest(&plain), digest(&event)];
     for (event, name, value) in [
         (verified(), "event_id", Some("evt_2".into())),
         (verified(), "subject_ref", Some(SUBJECT.replace("01", "10"))),
         (verified(), "age_band", Some("16_17".into())),
-        (verified(), "verified_at", Some("2026-03-01T11:59:00.000001Z".into())),
-        (verified(), "expires_at", Some("2027-03-01T11:59:00.000001Z".into())),
+        (
+            verified(),
+            "verified_at",
+            Some("2026-03-01T11:59:00.000001Z".into()),
+        ),
+        (
+            verified(),
+            "expires_at",
+            Some("2027-03-01T11:59:00.000001Z".into()),
+        ),
         (verified(), "expires_at", None),
-        (verified(), "occurred_at", Some("2026-03-01T12:00:00.000001Z".into())),
+        (
+            verified(),
+            "occurred_at",
+            Some("2026-03-01T12:00:00.000001Z".into()),
+        ),
         (bare("expired"), "status", Some("revoked".into())),
-        (bare("expired"), "expires_at", Some("2026-03-01T12:00:00Z".into())),
+        (
+            bare("expired"),
+            "expires_at",
+            Some("2026-03-01T12:00:00Z".into()),
+        ),
     ] {
         let body = with(event, name, value.map(Value::from));
         let found = digest(&body);

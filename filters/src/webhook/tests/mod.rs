@@ -20,7 +20,10 @@ const SECOND: i64 = 1_000_000;
 fn policy() -> WebhookPolicy {
     let secrets = [CURRENT, NEXT].map(|text| Secret::new(text.into()));
     let age_bands = ["under_13", "13_15", "16_17", "18_plus"].map(String::from);
-    WebhookPolicy { secrets: Secrets::new(secrets.into()).unwrap(), age_bands: age_bands.into() }
+    WebhookPolicy {
+        secrets: Secrets::new(secrets.into()).unwrap(),
+        age_bands: age_bands.into(),
+    }
 }
 
 fn header(secret: &str, body: &[u8]) -> String {
@@ -31,7 +34,12 @@ fn header(secret: &str, body: &[u8]) -> String {
 /// Inspects a body that the verifier signed, at noon.
 fn signed(body: impl AsRef<[u8]>) -> Result<SignedEvent, Refusal> {
     let body = body.as_ref();
-    policy().inspect(Signature::of([header(CURRENT, body)]), MediaType::Json, body, NOON)
+    policy().inspect(
+        Signature::of([header(CURRENT, body)]),
+        MediaType::Json,
+        body,
+        NOON,
+    )
 }
 
 fn verified() -> Value {
@@ -73,12 +81,21 @@ fn an_event_is_read_as_it_was_meant() {
     assert_eq!(event.status(), AgeStatus::Verified);
     assert_eq!(event.age_band(), Some("18_plus"));
     assert_eq!(event.verified_us(), Some(NOON - 60 * SECOND));
-    assert_eq!(event.expires_us(), Some(NOON - 60 * SECOND + 365 * 86_400 * SECOND));
+    assert_eq!(
+        event.expires_us(),
+        Some(NOON - 60 * SECOND + 365 * 86_400 * SECOND)
+    );
     assert_eq!(event.occurred_us(), NOON);
-    for status in AgeStatus::ALL.into_iter().filter(|status| *status != AgeStatus::Verified) {
+    for status in AgeStatus::ALL
+        .into_iter()
+        .filter(|status| *status != AgeStatus::Verified)
+    {
         let event = signed(bare(status.name()).to_string()).unwrap();
         assert_eq!(event.status(), status);
-        assert_eq!((event.age_band(), event.verified_us(), event.expires_us()), (None, None, None));
+        assert_eq!(
+            (event.age_band(), event.verified_us(), event.expires_us()),
+            (None, None, None)
+        );
     }
 }
 
@@ -90,20 +107,48 @@ fn the_first_check_that_fails_answers() {
     for (body, is_signed, media_type, expected) in [
         (&*large, false, MediaType::Other, Some(Reason::BodyTooLarge)),
         (&large, true, MediaType::Json, Some(Reason::BodyTooLarge)),
-        (junk, false, MediaType::Other, Some(Reason::BadWebhookSignature)),
-        (junk, false, MediaType::Json, Some(Reason::BadWebhookSignature)),
-        (junk, true, MediaType::Other, Some(Reason::UnsupportedMediaType)),
+        (
+            junk,
+            false,
+            MediaType::Other,
+            Some(Reason::BadWebhookSignature),
+        ),
+        (
+            junk,
+            false,
+            MediaType::Json,
+            Some(Reason::BadWebhookSignature),
+        ),
+        (
+            junk,
+            true,
+            MediaType::Other,
+            Some(Reason::UnsupportedMediaType),
+        ),
         (junk, true, MediaType::Json, Some(Reason::ParseError)),
         ("{}", true, MediaType::Json, Some(Reason::InvalidRequest)),
-        (&good, false, MediaType::Json, Some(Reason::BadWebhookSignature)),
-        (&good, true, MediaType::Other, Some(Reason::UnsupportedMediaType)),
+        (
+            &good,
+            false,
+            MediaType::Json,
+            Some(Reason::BadWebhookSignature),
+        ),
+        (
+            &good,
+            true,
+            MediaType::Other,
+            Some(Reason::UnsupportedMediaType),
+        ),
         (&good, true, MediaType::Json, None),
     ] {
         let values = is_signed.then(|| header(CURRENT, body.as_bytes()));
         let verdict = policy().inspect(Signature::of(values), media_type, body.as_bytes(), NOON);
         let found = verdict.err().map(|refusal| refusal.reason);
         let shown = &body[..body.len().min(20)];
-        assert_eq!(found, expected, "{shown} signed: {is_signed}, {media_type:?}");
+        assert_eq!(
+            found, expected,
+            "{shown} signed: {is_signed}, {media_type:?}"
+        );
     }
 }
 
@@ -139,13 +184,20 @@ fn every_failed_signature_reads_the_same() {
         (vec![header(CURRENT, format!("{body} ").as_bytes())], false),
         (vec![header(CURRENT, b"")], false),
     ] {
-        let verdict =
-            policy.inspect(Signature::of(&values), MediaType::Json, body.as_bytes(), NOON);
+        let verdict = policy.inspect(
+            Signature::of(&values),
+            MediaType::Json,
+            body.as_bytes(),
+            NOON,
+        );
         assert_eq!(verdict.is_ok(), ok, "{values:?}");
         refusals.extend(verdict.err());
     }
     let all_the_same = refusals.iter().all(|refusal| *refusal == refusals[0]);
-    assert!(all_the_same, "nobody learns how near a signature came: {refusals:?}");
+    assert!(
+        all_the_same,
+        "nobody learns how near a signature came: {refusals:?}"
+    );
     assert_eq!(refusals[0].reason, Reason::BadWebhookSignature);
 }
 
@@ -157,9 +209,17 @@ fn no_bit_of_a_signature_may_differ() {
         let mut wrong = right;
         wrong[bit / 8] ^= 1 << (bit % 8);
         let value: String = wrong.iter().map(|byte| format!("{byte:02x}")).collect();
-        let verdict =
-            policy().inspect(Signature::of([value]), MediaType::Json, body.as_bytes(), NOON);
-        assert_eq!(verdict.unwrap_err().reason, Reason::BadWebhookSignature, "bit {bit}");
+        let verdict = policy().inspect(
+            Signature::of([value]),
+            MediaType::Json,
+            body.as_bytes(),
+            NOON,
+        );
+        assert_eq!(
+            verdict.unwrap_err().reason,
+            Reason::BadWebhookSignature,
+            "bit {bit}"
+        );
     }
 }
 
@@ -170,13 +230,16 @@ fn mangled() -> impl Strategy<Value = Vec<u8>> {
         let event = if full { verified() } else { bare("expired") };
         with(event, name, value.map(Value::from)).into_bytes()
     });
-    (event, any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..3)).prop_map(
-        |(mut body, at, bytes)| {
+    (
+        event,
+        any::<prop::sample::Index>(),
+        prop::collection::vec(any::<u8>(), 0..3),
+    )
+        .prop_map(|(mut body, at, bytes)| {
             let at = at.index(body.len());
             body.splice(at..(at + bytes.len()).min(body.len()), bytes);
             body
-        },
-    )
+        })
 }
 
 proptest! {

@@ -7,7 +7,10 @@ const HOUR: i64 = 60 * MINUTE;
 const CONTENT: [u8; 32] = [7; 32];
 
 fn at(status: AgeStatus, last_occurred_us: Option<i64>) -> AgeRecord {
-    AgeRecord { status, last_occurred_us }
+    AgeRecord {
+        status,
+        last_occurred_us,
+    }
 }
 
 #[test]
@@ -20,9 +23,17 @@ fn a_stored_event_is_never_decided_again() {
             (event.digest(), EventOutcome::Duplicate { outcome, state }),
             (CONTENT, EventOutcome::Conflict),
         ] {
-            let stored = Some(StoredEvent { digest, outcome, status_after: state });
+            let stored = Some(StoredEvent {
+                digest,
+                outcome,
+                status_after: state,
+            });
             for subject in [subject, None] {
-                let facts = EventFacts { stored, subject, user: None };
+                let facts = EventFacts {
+                    stored,
+                    subject,
+                    user: None,
+                };
                 let recording = record(&event, &facts);
                 assert_eq!(recording, Recording::Refuse(expected));
                 assert_eq!(recording.outcome(), expected);
@@ -43,7 +54,14 @@ fn only_an_applied_event_changes_its_subject() {
     use AgeStatus::{Pending, Rejected, Revoked, Verified};
     let event = signed(verified().to_string()).unwrap();
     for (subject, user, outcome, after, moves, why) in [
-        (at(Pending, None), None, EventOutcome::Applied(Verified), Verified, true, "the first"),
+        (
+            at(Pending, None),
+            None,
+            EventOutcome::Applied(Verified),
+            Verified,
+            true,
+            "the first",
+        ),
         (
             at(Rejected, Some(NOON - 1)),
             Some(at(Rejected, Some(NOON + 1))),
@@ -60,11 +78,27 @@ fn only_an_applied_event_changes_its_subject() {
             false,
             "it is late",
         ),
-        (at(Revoked, Some(NOON - 1)), None, EventOutcome::Invalid, Revoked, false, "it is over"),
+        (
+            at(Revoked, Some(NOON - 1)),
+            None,
+            EventOutcome::Invalid,
+            Revoked,
+            false,
+            "it is over",
+        ),
     ] {
-        let facts = EventFacts { stored: None, subject: Some(subject), user };
+        let facts = EventFacts {
+            stored: None,
+            subject: Some(subject),
+            user,
+        };
         let recording = record(&event, &facts);
-        let Recording::Store { status_after, moves_user, .. } = recording else {
+        let Recording::Store {
+            status_after,
+            moves_user,
+            ..
+        } = recording
+        else {
             panic!("{why}: {recording:?}");
         };
         assert_eq!(recording.outcome(), outcome, "{why}");
@@ -73,7 +107,11 @@ fn only_an_applied_event_changes_its_subject() {
 }
 
 fn session(created_us: i64, life_us: i64) -> AgeSession {
-    AgeSession { created_us, expires_us: created_us + life_us, last_occurred_us: None }
+    AgeSession {
+        created_us,
+        expires_us: created_us + life_us,
+        last_occurred_us: None,
+    }
 }
 
 /// Until when a user with these sessions waits, from noon.
@@ -86,8 +124,10 @@ fn wait(sessions: &[AgeSession]) -> Option<i64> {
 
 #[test]
 fn five_sessions_fit_into_a_minute() {
-    let answered =
-        |at_us: i64| AgeSession { last_occurred_us: Some(0), ..session(NOON + at_us, HOUR) };
+    let answered = |at_us: i64| AgeSession {
+        last_occurred_us: Some(0),
+        ..session(NOON + at_us, HOUR)
+    };
     for (count, at_us, expected, why) in [
         (4, 0, None, "four"),
         (5, 0, Some(MINUTE), "five"),
@@ -104,7 +144,10 @@ fn five_sessions_fit_into_a_minute() {
 #[test]
 fn ten_sessions_may_wait() {
     let old = |left_us: i64| session(NOON - HOUR, HOUR + left_us);
-    let answered = AgeSession { last_occurred_us: Some(0), ..old(SECOND) };
+    let answered = AgeSession {
+        last_occurred_us: Some(0),
+        ..old(SECOND)
+    };
     let ahead = |at_us: i64, life_us: i64| session(NOON + at_us, life_us);
     for (ten, expected, why) in [
         (old(5), Some(5), "until the first ends"),
@@ -112,15 +155,27 @@ fn ten_sessions_may_wait() {
         (old(0), None, "over"),
         (answered, None, "answered"),
         (old(2 * HOUR), Some(HOUR), "no longer than a new one"),
-        (ahead(2 * MINUTE, 2 * MINUTE), Some(4 * MINUTE), "dated ahead by its life"),
-        (ahead(2 * MINUTE + 1, 2 * MINUTE), None, "dated further ahead"),
+        (
+            ahead(2 * MINUTE, 2 * MINUTE),
+            Some(4 * MINUTE),
+            "dated ahead by its life",
+        ),
+        (
+            ahead(2 * MINUTE + 1, 2 * MINUTE),
+            None,
+            "dated further ahead",
+        ),
     ] {
         assert_eq!(wait(&[ten; 10]), expected, "{why}");
         assert_eq!(wait(&[ten; 9]), None, "{why}, nine");
     }
     let mut both = vec![old(5); 10];
     both.extend([session(NOON, HOUR); 5]);
-    assert_eq!(wait(&both), Some(MINUTE), "the limit that ends later counts");
+    assert_eq!(
+        wait(&both),
+        Some(MINUTE),
+        "the limit that ends later counts"
+    );
 }
 
 #[test]
@@ -131,7 +186,10 @@ fn a_user_is_pending_while_a_session_waits() {
     assert_eq!(status(&[]), None);
     assert_eq!(status(&[session(NOON - HOUR, HOUR)]), None, "it is over");
     let pending = Some((AgeStatus::Pending, None));
-    assert_eq!(status(&[session(NOON - HOUR, HOUR), session(NOON, HOUR)]), pending);
+    assert_eq!(
+        status(&[session(NOON - HOUR, HOUR), session(NOON, HOUR)]),
+        pending
+    );
 }
 
 #[test]
@@ -150,6 +208,9 @@ fn a_proof_past_its_end_is_expired() {
     ] {
         let waiting = [session(NOON, HOUR)];
         let expected = Some(user(shown, end));
-        assert_eq!(AgeUser::shown(Some(user(stored, end)), &waiting, NOON), expected);
+        assert_eq!(
+            AgeUser::shown(Some(user(stored, end)), &waiting, NOON),
+            expected
+        );
     }
 }

@@ -89,24 +89,34 @@ impl Judge {
         let own = &mut self.admissions[client as usize];
         own.push(Admission { at, instance, way });
         let window = self.terms.window;
-        let in_window = own.iter().rev().take_while(|admission| admission.at + window > at);
+        let in_window = own
+            .iter()
+            .rev()
+            .take_while(|admission| admission.at + window > at);
         let alike = in_window.filter(|admission| {
             admission.way == way && (way == Way::Lease || admission.instance == instance)
         });
         let count = alike.count() as u64;
-        let lives = self.evicted.iter().rev().take_while(|(.., when)| when + window > at);
+        let lives = self
+            .evicted
+            .iter()
+            .rev()
+            .take_while(|(.., when)| when + window > at);
         let lives =
             lives.filter(|(of, by, _)| way == Way::Alone && (*of, *by) == (client, instance));
         let most = self.quota * (1 + lives.count() as u64);
         if count > most && self.loose_until[client as usize] <= at {
-            self.fail(format!("client {client}: {count} of {most} in a window, {way:?}"));
+            self.fail(format!(
+                "client {client}: {count} of {most} in a window, {way:?}"
+            ));
         }
     }
 
     /// The store has granted this much, at its time `clock`.
     pub(crate) fn granted(&mut self, client: u32, holder: &str, granted: u64, clock: u64) {
         let held = (self.terms.life * 101).div_ceil(100);
-        self.grants.insert((client, holder.to_owned()), (granted, clock + held));
+        self.grants
+            .insert((client, holder.to_owned()), (granted, clock + held));
     }
 
     /// The store has refused a lease at `now`, which its clock calls `clock`: nothing is refused
@@ -116,7 +126,9 @@ impl Judge {
             return;
         }
         let since = now.saturating_sub(self.terms.window + self.terms.cell + SLACK);
-        let recent = self.admissions[client as usize].iter().filter(|one| one.at >= since);
+        let recent = self.admissions[client as usize]
+            .iter()
+            .filter(|one| one.at >= since);
         let recent = recent.count() as u64;
         let live = self
             .grants
@@ -138,8 +150,14 @@ impl Judge {
 
     /// A holder asks for a lease: not before it may retry.
     pub(crate) fn asks(&mut self, client: u32, holder: &str, now: u64) {
-        if self.quiet_until.get(&(client, holder.to_owned())).is_some_and(|until| *until > now) {
-            self.fail(format!("client {client}: {holder} asks again before it may retry"));
+        if self
+            .quiet_until
+            .get(&(client, holder.to_owned()))
+            .is_some_and(|until| *until > now)
+        {
+            self.fail(format!(
+                "client {client}: {holder} asks again before it may retry"
+            ));
         }
     }
 
@@ -152,7 +170,10 @@ impl Judge {
         let leases = instances * u64::from(CLIENTS) + happened + self.disturbances;
         let most = self.requests / 5 + leases;
         if self.messages > most {
-            self.fail(format!("{} messages, at most {most} expected", self.messages));
+            self.fail(format!(
+                "{} messages, at most {most} expected",
+                self.messages
+            ));
         }
     }
 

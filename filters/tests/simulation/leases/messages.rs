@@ -52,9 +52,13 @@ impl World<'_> {
         purpose: Purpose,
         is_second: bool,
     ) {
-        let recent =
-            self.instances[index].windows.admitted(Self::key(holder.client), self.millis());
-        let message = holder.lease.borrow_mut().message(self.time(), &self.terms, || recent);
+        let recent = self.instances[index]
+            .windows
+            .admitted(Self::key(holder.client), self.millis());
+        let message = holder
+            .lease
+            .borrow_mut()
+            .message(self.time(), &self.terms, || recent);
         if purpose == Purpose::Lease {
             self.judge.asks(holder.client, &holder.name, self.now);
         }
@@ -84,13 +88,22 @@ impl World<'_> {
         let arrivals = self.flights.iter().filter_map(|flight| flight.arrives);
         let returns = self.flights.iter().map(|flight| self.resumed(flight));
         let deadlines = self.waiting.iter().map(|waiting| waiting.deadline);
-        let heartbeats = self.instances.iter().map(|instance| instance.next_heartbeat);
-        arrivals.chain(returns).chain(deadlines).chain(heartbeats).min()
+        let heartbeats = self
+            .instances
+            .iter()
+            .map(|instance| instance.next_heartbeat);
+        arrivals
+            .chain(returns)
+            .chain(deadlines)
+            .chain(heartbeats)
+            .min()
     }
 
     /// When the instance takes note of the answer.
     fn resumed(&self, flight: &Flight) -> u64 {
-        flight.returns.max(self.instances[flight.instance].paused_until)
+        flight
+            .returns
+            .max(self.instances[flight.instance].paused_until)
     }
 
     pub(super) fn advance(&mut self, to: u64) {
@@ -107,7 +120,10 @@ impl World<'_> {
     fn arrive(&mut self) {
         let now = self.now;
         for number in 0..self.flights.len() {
-            if self.flights[number].arrives.is_none_or(|arrives| arrives > now) {
+            if self.flights[number]
+                .arrives
+                .is_none_or(|arrives| arrives > now)
+            {
                 continue;
             }
             self.flights[number].arrives = None;
@@ -123,13 +139,23 @@ impl World<'_> {
             }
             self.flights[number].answer = Some(answer);
         }
-        self.flights.retain(|flight| flight.returns != u64::MAX || flight.arrives.is_some());
+        self.flights
+            .retain(|flight| flight.returns != u64::MAX || flight.arrives.is_some());
     }
 
     /// The store's answer; the planted bugs of the script are here.
     fn answer(&mut self, number: usize) -> [i64; 4] {
-        let Flight { holder, message, purpose, .. } = &self.flights[number];
-        let want = if *purpose == Purpose::Lease { self.terms.want } else { message.hold };
+        let Flight {
+            holder,
+            message,
+            purpose,
+            ..
+        } = &self.flights[number];
+        let want = if *purpose == Purpose::Lease {
+            self.terms.want
+        } else {
+            message.hold
+        };
         let mut call = Call {
             holder: holder.name.clone(),
             number: message.number,
@@ -145,7 +171,11 @@ impl World<'_> {
         let repeated = |used: &str| !used.starts_with(&format!("{}:", call.number));
         match self.bug {
             Bug::UseSentOnce => {
-                let once: Vec<_> = call.uses.split(';').filter(|used| !repeated(used)).collect();
+                let once: Vec<_> = call
+                    .uses
+                    .split(';')
+                    .filter(|used| !repeated(used))
+                    .collect();
                 call.uses = once.join(";");
             }
             Bug::RepeatCountsTwice => {
@@ -173,7 +203,11 @@ impl World<'_> {
 
     fn deliver(&mut self) {
         let now = self.now;
-        while let Some(place) = self.flights.iter().position(|flight| self.resumed(flight) <= now) {
+        while let Some(place) = self
+            .flights
+            .iter()
+            .position(|flight| self.resumed(flight) <= now)
+        {
             let mut flight = self.flights.swap_remove(place);
             let is_in_time = flight.arrives.is_none();
             let answer = flight.answer.filter(|_| is_in_time && flight.is_answered);
@@ -203,10 +237,15 @@ impl World<'_> {
                 self.failures_end(index);
                 let number = |number| u32::try_from(number).unwrap_or(0);
                 let waits = if left == 0 { retry as u64 } else { 0 };
-                self.judge.told_to_wait(holder.client, &holder.name, self.now + waits);
+                self.judge
+                    .told_to_wait(holder.client, &holder.name, self.now + waits);
                 let refuses = self.bug != Bug::RefusalForgotten;
                 let retry = Duration::from_millis(if refuses { retry as u64 } else { 0 });
-                let granted = Granted { granted: number(granted), left: number(left), retry };
+                let granted = Granted {
+                    granted: number(granted),
+                    left: number(left),
+                    retry,
+                };
                 let mut lease = holder.lease.borrow_mut();
                 lease.answer(&flight.message, granted, self.time(), self.terms.life);
             }
@@ -270,8 +309,9 @@ impl World<'_> {
     fn report(&mut self, index: usize) {
         self.next_way = (1, 1, Loss::None);
         let instance = &self.instances[index];
-        let mut unreported =
-            instance.windows.values(|holder| holder.lease.borrow().has_unreported());
+        let mut unreported = instance
+            .windows
+            .values(|holder| holder.lease.borrow().has_unreported());
         unreported.extend(instance.apart.iter().cloned());
         for holder in unreported {
             let claimed = holder.lease.borrow_mut().claim();

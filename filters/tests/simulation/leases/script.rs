@@ -53,9 +53,15 @@ impl Record {
         let held = (call.life * 101).div_ceil(100);
         self.drop_over(now, held, call);
         self.report(now, seen, call);
-        let mut ends: Vec<u64> =
-            self.cells.keys().map(|at| (at + 1) * call.cell + call.window).collect();
-        let others = self.leases.iter().filter(|(holder, _)| **holder != call.holder);
+        let mut ends: Vec<u64> = self
+            .cells
+            .keys()
+            .map(|at| (at + 1) * call.cell + call.window)
+            .collect();
+        let others = self
+            .leases
+            .iter()
+            .filter(|(holder, _)| **holder != call.holder);
         let (mut leased, mut live) = (0, 0);
         for (_, other) in others {
             let expires = other.expires.min(now + held);
@@ -73,10 +79,18 @@ impl Record {
             granted = granted.max(part.min(call.want as i64));
         }
         let expires = if granted > 0 { now + held } else { now };
-        let lease = Held { number: call.number, granted: granted as u64, expires };
+        let lease = Held {
+            number: call.number,
+            granted: granted as u64,
+            expires,
+        };
         self.leases.insert(call.holder.clone(), lease);
         self.newest = Some(now);
-        let soonest = ends.into_iter().min().unwrap_or(u64::MAX).min(now + call.window);
+        let soonest = ends
+            .into_iter()
+            .min()
+            .unwrap_or(u64::MAX)
+            .min(now + call.window);
         let retry = (soonest as i64 - now as i64).max(1);
         [granted, (left - granted).max(0), retry, live as i64]
     }

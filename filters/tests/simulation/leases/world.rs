@@ -39,7 +39,11 @@ pub(crate) struct Terms {
     pub(crate) life: u64,
 }
 
-pub(crate) const TERMS: Terms = Terms { window: 60_000, cell: 1_000, life: 30_000 };
+pub(crate) const TERMS: Terms = Terms {
+    window: 60_000,
+    cell: 1_000,
+    life: 30_000,
+};
 
 type Hasher = BuildHasherDefault<DefaultHasher>;
 
@@ -142,7 +146,10 @@ impl<'a> World<'a> {
             happened += instance.evicted;
         }
         self.judge.ends((counted, happened), instances);
-        Outcome { violation: self.judge.violation, trace: self.trace }
+        Outcome {
+            violation: self.judge.violation,
+            trace: self.trace,
+        }
     }
 
     /// Each step draws seven choices.
@@ -165,7 +172,9 @@ impl<'a> World<'a> {
 
     fn fault(&mut self, fault: u32, client: u32, index: usize) {
         let now = self.now;
-        let Some(kind) = fault.checked_sub(49) else { return };
+        let Some(kind) = fault.checked_sub(49) else {
+            return;
+        };
         if self.kinds & (1 << (kind % KINDS)) == 0 {
             return;
         }
@@ -185,7 +194,11 @@ impl<'a> World<'a> {
             2 | 9 => {
                 let instance = &mut self.instances[index];
                 instance.is_cut_off = !instance.is_cut_off;
-                if instance.is_cut_off { "is cut off" } else { "reaches the store again" }
+                if instance.is_cut_off {
+                    "is cut off"
+                } else {
+                    "reaches the store again"
+                }
             }
             3 | 10 => {
                 self.records.remove(&client);
@@ -218,7 +231,9 @@ impl<'a> World<'a> {
 
     fn note(&mut self, instance: usize, client: u32, what: &str) {
         let seconds = (self.now - 1_000_000) as f64 / 1e3;
-        self.trace.push(format!("{seconds:9.3} s  instance {instance}, client {client}: {what}"));
+        self.trace.push(format!(
+            "{seconds:9.3} s  instance {instance}, client {client}: {what}"
+        ));
     }
 
     fn instance(&mut self) -> Instance {
@@ -247,7 +262,11 @@ impl<'a> World<'a> {
         self.evictions_of_the_dead.0 += dead.windows.evicted();
         self.evictions_of_the_dead.1 += dead.evicted;
         // what it has sent may still arrive
-        for flight in self.flights.iter_mut().filter(|flight| flight.instance == index) {
+        for flight in self
+            .flights
+            .iter_mut()
+            .filter(|flight| flight.instance == index)
+        {
             flight.returns = u64::MAX;
         }
         self.waiting.retain(|waiting| waiting.instance != index);
@@ -289,7 +308,12 @@ impl<'a> World<'a> {
         let make = || {
             let name = format!("{}:{number}", instance.name);
             let (lease, failures) = (RefCell::default(), Cell::new(0));
-            Rc::new(Holder { client, name, lease, failures })
+            Rc::new(Holder {
+                client,
+                name,
+                lease,
+                failures,
+            })
         };
         if bug == Bug::EvictedApart {
             if let Some(known) = instance.apart.iter().find(|known| known.client == client) {
@@ -315,7 +339,12 @@ impl<'a> World<'a> {
         let holder = self.holder(index, client);
         if !self.decide_now(index, &holder) {
             let (failures, deadline) = (holder.failures.get(), self.now + WAIT);
-            self.waiting.push(Waiting { instance: index, holder, failures, deadline });
+            self.waiting.push(Waiting {
+                instance: index,
+                holder,
+                failures,
+                deadline,
+            });
         }
     }
 
@@ -355,12 +384,15 @@ impl<'a> World<'a> {
             Alone::Part => {
                 let most = (self.quota / instances).max(FLOOR);
                 let key = Self::key(holder.client);
-                let own = self.instances[index].windows.check_within(key, self.millis(), most);
+                let own = self.instances[index]
+                    .windows
+                    .check_within(key, self.millis(), most);
                 if own.admitted {
                     self.touch(index, holder.client);
                     let known = self.holder(index, holder.client);
                     known.lease.borrow_mut().record(self.time(), &self.terms);
-                    self.judge.admitted(holder.client, index, Way::Alone, self.now);
+                    self.judge
+                        .admitted(holder.client, index, Way::Alone, self.now);
                 }
             }
         }
@@ -369,7 +401,11 @@ impl<'a> World<'a> {
     fn admit(&mut self, index: usize, holder: &Rc<Holder>, way: Way) {
         self.touch(index, holder.client);
         let key = Self::key(holder.client);
-        if self.instances[index].windows.check(key, self.millis()).admitted {
+        if self.instances[index]
+            .windows
+            .check(key, self.millis())
+            .admitted
+        {
             self.judge.admitted(holder.client, index, way, self.now);
         }
     }

@@ -100,9 +100,11 @@ impl State {
         match action {
             Action::Register { identity, account } => self.bound.get(&identity) == Some(&account),
             Action::Mint { recipient, card } => self.cards.get(&card) == Some(&recipient),
-            Action::Usership { account, epoch, result } => {
-                self.results.get(&(account, epoch)) == Some(&result)
-            }
+            Action::Usership {
+                account,
+                epoch,
+                result,
+            } => self.results.get(&(account, epoch)) == Some(&result),
             Action::Drip { .. } | Action::Other => false,
         }
     }
@@ -132,7 +134,11 @@ impl State {
                 Action::Mint { recipient, card } => {
                     self.cards.insert(card, recipient);
                 }
-                Action::Usership { account, epoch, result } => {
+                Action::Usership {
+                    account,
+                    epoch,
+                    result,
+                } => {
                     self.results.insert((account, epoch), result);
                 }
                 Action::Drip { .. } | Action::Other => {}
@@ -150,9 +156,18 @@ impl State {
         } else if view == of.account_of {
             vec![self.bound.get(&arg(0)).copied().unwrap_or(Felt::ZERO)]
         } else if view == of.minted_to || view == of.owner_of {
-            vec![self.cards.get(&[arg(0), arg(1)]).copied().unwrap_or(Felt::ZERO)]
+            vec![
+                self.cards
+                    .get(&[arg(0), arg(1)])
+                    .copied()
+                    .unwrap_or(Felt::ZERO),
+            ]
         } else if view == of.usership_of {
-            self.results.get(&(arg(0), arg(1))).copied().unwrap_or([Felt::ZERO; 2]).to_vec()
+            self.results
+                .get(&(arg(0), arg(1)))
+                .copied()
+                .unwrap_or([Felt::ZERO; 2])
+                .to_vec()
         } else if view == of.balance_of {
             vec![Felt::ZERO, felt(1)]
         } else {
@@ -189,12 +204,16 @@ impl View {
     }
 
     pub(super) fn block(&self, number: u64) -> Option<&Block> {
-        self.blocks[..self.shown].get(usize::try_from(number).ok()?).map(|block| &**block)
+        self.blocks[..self.shown]
+            .get(usize::try_from(number).ok()?)
+            .map(|block| &**block)
     }
 
     /// The state of the block that is being built.
     pub(super) fn state(&self) -> &State {
-        self.pending.as_ref().map_or(&self.head().state, |(_, state)| state)
+        self.pending
+            .as_ref()
+            .map_or(&self.head().state, |(_, state)| state)
     }
 
     /// Where a transaction is: its block, or `None` of the one that is being built.
@@ -205,7 +224,10 @@ impl View {
             }
         }
         let pending = self.pending.as_ref().map_or(&[][..], |(txs, _)| txs);
-        pending.iter().find(|it| it.tx.hash == hash).map(|found| (*found, None))
+        pending
+            .iter()
+            .find(|it| it.tx.hash == hash)
+            .map(|found| (*found, None))
     }
 }
 
@@ -301,9 +323,16 @@ impl Chain {
             };
             self.seen.insert(it.tx.hash, seen);
         }
-        let block = Block { number, hash, txs, state: self.state.clone() };
+        let block = Block {
+            number,
+            hash,
+            txs,
+            state: self.state.clone(),
+        };
         Arc::make_mut(&mut self.blocks).push(Arc::new(block));
-        self.settled = self.settled.max(self.blocks.len().saturating_sub(self.confirmations));
+        self.settled = self
+            .settled
+            .max(self.blocks.len().saturating_sub(self.confirmations));
     }
 
     /// Takes back the newest blocks, and what is being built. Returns the transactions.
@@ -339,7 +368,11 @@ impl Chain {
 
     /// All successes of the surviving chain.
     pub(super) fn successes(&self) -> impl Iterator<Item = &Tx> {
-        let executed = self.blocks.iter().flat_map(|block| &block.txs).chain(&self.pending);
+        let executed = self
+            .blocks
+            .iter()
+            .flat_map(|block| &block.txs)
+            .chain(&self.pending);
         executed.filter(|it| it.succeeded).map(|it| &it.tx)
     }
 }

@@ -39,7 +39,11 @@ async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) 
     poll_fn(|context| {
         let is_done =
             one.as_mut().poll(context).is_ready() || other.as_mut().poll(context).is_ready();
-        if is_done { Poll::Ready(()) } else { Poll::Pending }
+        if is_done {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }
@@ -94,8 +98,11 @@ async fn client(world: Shared<World>) {
                 let twice = world.chance.choose(7);
                 if twice >= 5 {
                     let other = (relay + 1) % world.relays.len();
-                    let second =
-                        if twice == 6 { request.under_second_key() } else { request.clone() };
+                    let second = if twice == 6 {
+                        request.under_second_key()
+                    } else {
+                        request.clone()
+                    };
                     let _unread = world.send(other, &second);
                     last = Some(second);
                 }
@@ -128,11 +135,22 @@ impl World {
             // the same key with the same body, much later
             8 => last.clone(),
             // the same body without a key
-            9 => Request { key: None, action: number, ..last.clone() },
+            9 => Request {
+                key: None,
+                action: number,
+                ..last.clone()
+            },
             // a second key
-            10 => Request { key: Some(format!("k{number}")), action: number, ..last.clone() },
+            10 => Request {
+                key: Some(format!("k{number}")),
+                action: number,
+                ..last.clone()
+            },
             // another body under the same key
-            11 if last.key.is_some() => Request { key: last.key.clone(), ..new(self) },
+            11 if last.key.is_some() => Request {
+                key: last.key.clone(),
+                ..new(self)
+            },
             _ => new(self),
         }
     }
@@ -148,7 +166,9 @@ impl World {
 /// Requests that must succeed in the end: one of each account, and the last ones again.
 pub(super) fn probes(world: &World) -> Vec<Request> {
     let first = |name: &str| CATALOG.iter().position(|it| it.name() == name);
-    let of_each = ["faucet-drip", "mint-card", "submit-usership"].into_iter().filter_map(first);
+    let of_each = ["faucet-drip", "mint-card", "submit-usership"]
+        .into_iter()
+        .filter_map(first);
     let probe = |(at, wanted): (usize, usize)| Request {
         wanted,
         key: Some(format!("probe{at}")),
@@ -156,15 +176,26 @@ pub(super) fn probes(world: &World) -> Vec<Request> {
     };
     let mut all: Vec<Request> = of_each.enumerate().map(probe).collect();
     let keys = world.oracle.bodies();
-    all.extend(keys.take(12).map(|(key, wanted)| Request { wanted, key: Some(key), action: 0 }));
+    all.extend(keys.take(12).map(|(key, wanted)| Request {
+        wanted,
+        key: Some(key),
+        action: 0,
+    }));
     all
 }
 
 /// Sends one operation to two relays at once, under one key or under two.
 pub(super) fn two_requests(world: &Shared<World>, keys: [&str; 2]) {
-    let wanted = CATALOG.iter().position(|it| it.name() == "faucet-drip").expect("there is one");
+    let wanted = CATALOG
+        .iter()
+        .position(|it| it.name() == "faucet-drip")
+        .expect("there is one");
     for (relay, key) in keys.into_iter().enumerate() {
-        let request = Request { wanted, key: Some(key.to_owned()), action: relay as u64 };
+        let request = Request {
+            wanted,
+            key: Some(key.to_owned()),
+            action: relay as u64,
+        };
         world.lock().send(relay, &request);
     }
 }

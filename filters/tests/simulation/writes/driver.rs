@@ -29,9 +29,18 @@ use std::time::Duration;
 
 fn receipt_in(view: &View, hash: Felt) -> Option<Receipt> {
     let (executed, block) = view.find(hash)?;
-    let outcome = if executed.succeeded { Ok(()) } else { Err(Some("refused".to_owned())) };
+    let outcome = if executed.succeeded {
+        Ok(())
+    } else {
+        Err(Some("refused".to_owned()))
+    };
     let block = block.map(|block| (block.number, block.hash));
-    Some(Receipt { accepted: block.is_some(), outcome, fee: Some(1), block })
+    Some(Receipt {
+        accepted: block.is_some(),
+        outcome,
+        fee: Some(1),
+        block,
+    })
 }
 
 impl NodeIo for SimIo {
@@ -39,7 +48,8 @@ impl NodeIo for SimIo {
 
     async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
         let args = args.to_vec();
-        self.ask(move |view| Ok(view.state().call(selector, &args))).await
+        self.ask(move |view| Ok(view.state().call(selector, &args)))
+            .await
     }
 
     async fn class_hash_at(&self, _: Felt) -> Called<Option<Felt>> {
@@ -47,16 +57,26 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce(&self, account: Felt) -> Called<u64> {
-        let nonce = self.ask(move |view| Ok(view.state().nonce(account))).await?;
+        let nonce = self
+            .ask(move |view| Ok(view.state().nonce(account)))
+            .await?;
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
-        Ok(if counts { self.counted(account, nonce) } else { nonce })
+        Ok(if counts {
+            self.counted(account, nonce)
+        } else {
+            nonce
+        })
     }
 
     async fn head(&self) -> Called<Block> {
         self.ask(|view| {
             let head = view.head();
-            Ok(Block { number: head.number, hash: head.hash, timestamp: 0 })
+            Ok(Block {
+                number: head.number,
+                hash: head.hash,
+                timestamp: 0,
+            })
         })
         .await
     }
@@ -74,7 +94,11 @@ impl NodeIo for SimIo {
                 return returned(code::EXECUTION_ERROR);
             }
             let price = 1_000 + u128::from(view.head().number);
-            Ok(Bounds { l1_gas: (0, price), l1_data_gas: (1_000, price), l2_gas: (1_000, price) })
+            Ok(Bounds {
+                l1_gas: (0, price),
+                l1_data_gas: (1_000, price),
+                l2_gas: (1_000, price),
+            })
         })
         .await
     }
@@ -98,7 +122,10 @@ impl NodeIo for SimIo {
                 hash: block.hash,
                 transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
             });
-            let other = ListedBlock { hash: felt(1), transactions: Vec::new() };
+            let other = ListedBlock {
+                hash: felt(1),
+                transactions: Vec::new(),
+            };
             Ok(listed.or(absent_is_lost.then_some(other)))
         })
         .await
@@ -113,14 +140,17 @@ impl NodeIo for SimIo {
     ) -> Called<Option<Felt>> {
         self.ask_url(url, move |view| {
             let txs = view.block(number).map_or(&[][..], |block| &block.txs);
-            let found = txs.iter().find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
+            let found = txs
+                .iter()
+                .find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
             Ok(found.map(|it| it.tx.hash))
         })
         .await
     }
 
     async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
-        self.ask_url(url, move |view| Ok(receipt_in(view, hash))).await
+        self.ask_url(url, move |view| Ok(receipt_in(view, hash)))
+            .await
     }
 
     fn note_shown(&self, _: u64) {}
@@ -129,7 +159,11 @@ impl NodeIo for SimIo {
 impl JournalIo for SimIo {
     fn clock_us(&self) -> i64 {
         let world = self.world.lock();
-        let wrong = if world.bug == Bug::WallClock { world.relays[self.relay].clock_us } else { 0 };
+        let wrong = if world.bug == Bug::WallClock {
+            world.relays[self.relay].clock_us
+        } else {
+            0
+        };
         world.clock_us() + wrong
     }
 
@@ -149,11 +183,13 @@ impl JournalIo for SimIo {
             }
             // replies first, and stores it a little later, if it still runs then
             let reply = world.journal.clone().intend(&new, now_us);
-            world.agenda().after(Duration::from_millis(60), move |world: &mut World| {
-                if world.relays[relay].io.is_some() {
-                    world.journal.intend(&new, now_us);
-                }
-            });
+            world
+                .agenda()
+                .after(Duration::from_millis(60), move |world: &mut World| {
+                    if world.relays[relay].io.is_some() {
+                        world.journal.intend(&new, now_us);
+                    }
+                });
             reply
         })
         .await
@@ -161,11 +197,13 @@ impl JournalIo for SimIo {
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
         let change = OwnedChange::from(change);
-        self.query(true, move |world| world.apply(id, &change.borrowed())).await
+        self.query(true, move |world| world.apply(id, &change.borrowed()))
+            .await
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
-        self.read(move |world| world.journal.tables.intents.get(&id).cloned()).await
+        self.read(move |world| world.journal.tables.intents.get(&id).cloned())
+            .await
     }
 
     async fn requested(
@@ -180,7 +218,10 @@ impl JournalIo for SimIo {
         self.read(move |world| {
             let journal = world.read();
             let linked = key.and_then(|key| journal.linked(&key));
-            Requested { linked, newest: journal.newest_by_digest(&epoch, &digest) }
+            Requested {
+                linked,
+                newest: journal.newest_by_digest(&epoch, &digest),
+            }
         })
         .await
     }
@@ -190,7 +231,8 @@ impl JournalIo for SimIo {
         let is_it = move |it: &Intent| {
             it.state.is_unresolved() && signer.is_none_or(|signer| it.signer == signer)
         };
-        self.read(move |world| world.journal.select(&epoch, is_it)).await
+        self.read(move |world| world.journal.select(&epoch, is_it))
+            .await
     }
 
     async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
@@ -209,12 +251,14 @@ impl JournalIo for SimIo {
     async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {
         let epoch = epoch.to_owned();
         let is_it = move |it: &Intent| (it.signer, it.nonce) == (signer, nonce);
-        self.read(move |world| world.journal.select(&epoch, is_it)).await
+        self.read(move |world| world.journal.select(&epoch, is_it))
+            .await
     }
 
     async fn included_newest(&self, epoch: &str, limit: u32) -> Stored<Vec<Intent>> {
         let epoch = epoch.to_owned();
-        self.read(move |world| world.journal.included_newest(&epoch, limit)).await
+        self.read(move |world| world.journal.included_newest(&epoch, limit))
+            .await
     }
 
     async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
@@ -238,22 +282,26 @@ impl JournalIo for SimIo {
         cooldown: Window,
     ) -> Stored<Option<Intent>> {
         let (operation, epoch) = (operation.to_owned(), epoch.to_owned());
-        self.read(move |world| world.journal.last_of(&operation, subject, &epoch, cooldown)).await
+        self.read(move |world| world.journal.last_of(&operation, subject, &epoch, cooldown))
+            .await
     }
 
     async fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Stored<Binding> {
         let epoch = epoch.to_owned();
-        self.read(move |world| world.journal.binding(&epoch, identity, recipient)).await
+        self.read(move |world| world.journal.binding(&epoch, identity, recipient))
+            .await
     }
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| world.journal.claim(&key, token)).await
+        self.query(true, move |world| world.journal.claim(&key, token))
+            .await
     }
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
         let key = RequestKey::from(key);
-        self.query(true, move |world| world.journal.link(&key, intent)).await
+        self.query(true, move |world| world.journal.link(&key, intent))
+            .await
     }
 
     async fn answer(
@@ -266,12 +314,18 @@ impl JournalIo for SimIo {
         let key = RequestKey::from(key);
         let status = if outcome.reason().is_none() { 200 } else { 409 };
         let hash = outcome.transaction_hash.unwrap_or(Felt::ZERO).to_string();
-        self.query(true, move |world| world.journal.answer(&key, intent, status, &hash)).await
+        self.query(true, move |world| {
+            world.journal.answer(&key, intent, status, &hash)
+        })
+        .await
     }
 
     async fn release_claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| world.journal.tables.release(&key.named, token)).await
+        self.query(true, move |world| {
+            world.journal.tables.release(&key.named, token)
+        })
+        .await
     }
 }
 
@@ -320,7 +374,11 @@ impl Io for SimIo {
     }
 
     fn proven_head(&self) -> u64 {
-        self.proof.lock().expect("no task panics").as_ref().map_or(0, |proof| proof.head)
+        self.proof
+            .lock()
+            .expect("no task panics")
+            .as_ref()
+            .map_or(0, |proof| proof.head)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
@@ -333,7 +391,11 @@ impl Io for SimIo {
             let holder = world.locks.get(&of).and_then(|lock| lock.holder);
             holder.is_some_and(|(_, holder)| holder == ticket) || world.bug == Bug::NoFence
         });
-        if is_held.await? { Ok(()) } else { Err(JournalError::Failed) }
+        if is_held.await? {
+            Ok(())
+        } else {
+            Err(JournalError::Failed)
+        }
     }
 
     async fn unlock(&self, mut guard: Guard) {
@@ -344,28 +406,40 @@ impl Io for SimIo {
 
     fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText {
         let nonce = invoke.nonce.to_u64().expect("it is a nonce");
-        let action =
-            invoke.calls.first().map_or(Action::Other, |call| action(call.selector, &call.args));
+        let action = invoke
+            .calls
+            .first()
+            .map_or(Action::Other, |call| action(call.selector, &call.args));
         let of = &invoke.bounds;
         let text = format!("{role:?} {nonce} {action:?} {of:?} {purpose:?}");
         let hash = felt(text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }));
-        let tx = Tx { hash, sender: invoke.sender, nonce, action };
+        let tx = Tx {
+            hash,
+            sender: invoke.sender,
+            nonce,
+            action,
+        };
         let mut world = self.world.lock();
         world.signed.insert(hash, tx);
         if world.bug == Bug::BurnedNonce {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(invoke.sender, nonce + u64::from(purpose == Purpose::Write));
         }
-        SignedText { hash, text: hash.to_string() }
+        SignedText {
+            hash,
+            text: hash.to_string(),
+        }
     }
 
     async fn add(&self, _: &str, transaction: &str, trace: Option<&()>) -> Called<Felt> {
         let (tx, bug) = {
             let world = self.world.lock();
             let of_user = world.texts.get(transaction).copied();
-            let hash = of_user.or_else(|| Felt::parse(transaction)).expect("it was signed");
+            let hash = of_user
+                .or_else(|| Felt::parse(transaction))
+                .expect("it was signed");
             (world.signed[&hash], world.bug)
         };
         let hash = tx.hash;
@@ -375,11 +449,15 @@ impl Io for SimIo {
         self.world.lock().judge_send(self.relay, &tx);
         let added = self.call_node(move |world| {
             let is_unlucky = world.reverts(tx.hash);
-            let Some(url) = world.serving() else { return unreachable() };
+            let Some(url) = world.serving() else {
+                return unreachable();
+            };
             // a node of another chain does not forward to this one
             let of_chain = world.chain.genesis;
             let view = world.view(url).filter(|view| view.genesis == of_chain);
-            let Some(view) = view else { return unreachable() };
+            let Some(view) = view else {
+                return unreachable();
+            };
             world.judge_add(&tx);
             if world.fires(Fault::AddRefused, 50) {
                 return returned(code::VALIDATION_FAILURE);
@@ -421,7 +499,10 @@ impl Io for SimIo {
         work: impl Future<Output = T> + Send,
     ) -> Option<T> {
         let of = felt(1_000 + self.relay as u64);
-        let _turn = self.acquire(of, deadline, Duration::from_secs(3_600)).await.ok()?;
+        let _turn = self
+            .acquire(of, deadline, Duration::from_secs(3_600))
+            .await
+            .ok()?;
         Some(work.await)
     }
 
@@ -432,7 +513,10 @@ impl Io for SimIo {
     ) -> Outcome {
         let bug = self.world.lock().bug;
         let key = match bug {
-            Bug::JoinedByNothing => Flight { digest: [0; 32], key: None },
+            Bug::JoinedByNothing => Flight {
+                digest: [0; 32],
+                key: None,
+            },
             _ => flight,
         };
         let running = {
@@ -444,8 +528,11 @@ impl Io for SimIo {
         };
         let (is_running, slot) = running;
         if !is_running {
-            let (in_flight, world, filled) =
-                (Arc::clone(&self.in_flight), self.world.clone(), slot.clone());
+            let (in_flight, world, filled) = (
+                Arc::clone(&self.in_flight),
+                self.world.clone(),
+                slot.clone(),
+            );
             self.spawn(async move {
                 let outcome = write.await;
                 world.fill(&filled, outcome);
@@ -472,7 +559,10 @@ impl Io for SimIo {
     }
 
     fn wake(&self) {
-        let slot = std::mem::replace(&mut *self.wakes.lock().expect("no task panics"), Slot::new());
+        let slot = std::mem::replace(
+            &mut *self.wakes.lock().expect("no task panics"),
+            Slot::new(),
+        );
         self.world.fill(&slot, ());
     }
 
@@ -494,12 +584,15 @@ fn action(selector: Felt, args: &[Felt]) -> Action {
     let of = &*SELECTORS;
     match *args {
         [identity, account] if selector == of.register => Action::Register { identity, account },
-        [recipient, low, high] if selector == of.mint => {
-            Action::Mint { recipient, card: [low, high] }
-        }
-        [account, epoch, units, evidence] if selector == of.usership => {
-            Action::Usership { account, epoch, result: [units, evidence] }
-        }
+        [recipient, low, high] if selector == of.mint => Action::Mint {
+            recipient,
+            card: [low, high],
+        },
+        [account, epoch, units, evidence] if selector == of.usership => Action::Usership {
+            account,
+            epoch,
+            result: [units, evidence],
+        },
         [recipient, ..] if selector == of.transfer => Action::Drip { recipient },
         _ => Action::Other,
     }

@@ -77,16 +77,27 @@ pub(super) fn release(world: &Shared<World>, of: Felt, ticket: u64) {
 
 pub(super) fn no_answer<T>() -> Called<T> {
     let refusal = Refusal::new(Reason::UpstreamTimeout, "the node did not answer in time");
-    Err(CallError::NoAnswer { cause: "timeout", is_unsent: false, refusal })
+    Err(CallError::NoAnswer {
+        cause: "timeout",
+        is_unsent: false,
+        refusal,
+    })
 }
 
 pub(super) fn unreachable<T>() -> Called<T> {
     let refusal = Refusal::new(Reason::UpstreamUnreachable, "the node cannot be reached");
-    Err(CallError::NoAnswer { cause: "unreachable", is_unsent: true, refusal })
+    Err(CallError::NoAnswer {
+        cause: "unreachable",
+        is_unsent: true,
+        refusal,
+    })
 }
 
 pub(super) fn returned<T>(code: i64) -> Called<T> {
-    Err(CallError::Returned(ErrorObject { code, short_reason: None }))
+    Err(CallError::Returned(ErrorObject {
+        code,
+        short_reason: None,
+    }))
 }
 
 impl SimIo {
@@ -113,7 +124,11 @@ impl SimIo {
             let mut world = self.world.lock();
             let sent = world.millis(1, 20);
             let is_late = world.fires(Fault::Late, 40);
-            let late = if is_late { world.millis(100, 12_000) } else { Duration::ZERO };
+            let late = if is_late {
+                world.millis(100, 12_000)
+            } else {
+                Duration::ZERO
+            };
             let is_lost = world.fires(Fault::CallLost, 80);
             let is_silent = world.fires(Fault::AnswerLost, 60) || sent + late > TIMEOUT;
             let crash = world.fires(Fault::Crash, 800);
@@ -153,7 +168,9 @@ impl SimIo {
         read: impl FnOnce(&View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
         self.call_node(move |world| {
-            let Some(url) = world.serving() else { return unreachable() };
+            let Some(url) = world.serving() else {
+                return unreachable();
+            };
             world.view(url).map_or_else(unreachable, |view| read(&view))
         })
         .await
@@ -223,16 +240,26 @@ impl SimIo {
         if let Some(proof) = cached.filter(|proof| now < proof.until) {
             return proof;
         }
-        let read = self.ask(|view| Ok((format!("g{}", view.genesis), view.head().number))).await;
+        let read = self
+            .ask(|view| Ok((format!("g{}", view.genesis), view.head().number)))
+            .await;
         let (epoch, head) = match read {
             Ok((epoch, head)) => (self.agree(epoch).await, head),
             Err(_) => (Err(unproven()), 0),
         };
-        let valid = if epoch.is_ok() { PROOF } else { Duration::from_secs(1) };
+        let valid = if epoch.is_ok() {
+            PROOF
+        } else {
+            Duration::from_secs(1)
+        };
         if let Ok(epoch) = &epoch {
             *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
         }
-        let proof = Proof { epoch, head, until: now + valid };
+        let proof = Proof {
+            epoch,
+            head,
+            until: now + valid,
+        };
         *self.proof.lock().expect("no task panics") = Some(proof.clone());
         proof
     }
@@ -261,14 +288,22 @@ impl SimIo {
             let mut world = self.world.lock();
             (world.ticket(), world.now())
         };
-        let guard = Guard { world: self.world.clone(), of, ticket, is_released: false };
+        let guard = Guard {
+            world: self.world.clone(),
+            of,
+            ticket,
+            is_released: false,
+        };
         let mut is_timed = false;
         let relay = self.relay;
         let granted = poll_fn(|context| {
             let mut world = self.world.lock();
             let (now, bug) = (world.now(), world.bug);
             let lock = world.locks.entry(of).or_default();
-            let is_first = lock.waiting.front().is_none_or(|(first, _)| *first == ticket);
+            let is_first = lock
+                .waiting
+                .front()
+                .is_none_or(|(first, _)| *first == ticket);
             if lock.holder.is_none() && is_first {
                 lock.waiting.retain(|(waiting, _)| *waiting != ticket);
                 lock.holder = Some((relay, ticket));
@@ -281,12 +316,19 @@ impl SimIo {
                     lock.waiting.retain(|(waiting, _)| *waiting != ticket);
                     lock.holder = Some((relay, 0));
                 }
-                let held =
-                    if is_elsewhere { LockError::HeldElsewhere } else { LockError::Deadline };
+                let held = if is_elsewhere {
+                    LockError::HeldElsewhere
+                } else {
+                    LockError::Deadline
+                };
                 return Poll::Ready(Err(held));
             }
             let waker = context.waker().clone();
-            match lock.waiting.iter_mut().find(|(waiting, _)| *waiting == ticket) {
+            match lock
+                .waiting
+                .iter_mut()
+                .find(|(waiting, _)| *waiting == ticket)
+            {
                 Some(waiting) => waiting.1 = waker.clone(),
                 None => lock.waiting.push_back((ticket, waker.clone())),
             }

@@ -92,7 +92,11 @@ impl OwnedIntent {
 pub(super) enum OwnedChange {
     SentAgain,
     Accepted,
-    Included { outcome: Result<(), Option<String>>, fee: Option<u128>, block: Option<Inclusion> },
+    Included {
+        outcome: Result<(), Option<String>>,
+        fee: Option<u128>,
+        block: Option<Inclusion>,
+    },
     Rejected(String),
     Displaced(String),
     Lost(String),
@@ -103,7 +107,11 @@ impl From<&Change<'_>> for OwnedChange {
         match change {
             Change::SentAgain => Self::SentAgain,
             Change::Accepted => Self::Accepted,
-            Change::Included { outcome, fee, block } => Self::Included {
+            Change::Included {
+                outcome,
+                fee,
+                block,
+            } => Self::Included {
                 outcome: outcome.map_err(|why| why.map(str::to_owned)),
                 fee: *fee,
                 block: *block,
@@ -120,7 +128,11 @@ impl OwnedChange {
         match self {
             Self::SentAgain => Change::SentAgain,
             Self::Accepted => Change::Accepted,
-            Self::Included { outcome, fee, block } => Change::Included {
+            Self::Included {
+                outcome,
+                fee,
+                block,
+            } => Change::Included {
                 outcome: outcome.as_ref().copied().map_err(Option::as_deref),
                 fee: *fee,
                 block: *block,
@@ -143,7 +155,11 @@ pub(super) struct Journal {
 
 impl Journal {
     pub(super) fn new(bug: Bug) -> Self {
-        Self { bug, tables: Tables::default(), written_with: BTreeMap::new() }
+        Self {
+            bug,
+            tables: Tables::default(),
+            written_with: BTreeMap::new(),
+        }
     }
 
     /// Changes the tables, except the bindings that a planted bug does not release.
@@ -167,13 +183,16 @@ impl Journal {
         }
         let reply = self.change(|tables| tables.intend(&new, &facts, now_us));
         if let Intended::New(id) = reply {
-            self.written_with.insert(id, new.idempotency_key.map(str::to_owned));
+            self.written_with
+                .insert(id, new.idempotency_key.map(str::to_owned));
         }
         reply
     }
 
     pub(super) fn apply(&mut self, id: IntentId, change: &Change<'_>, now_us: i64) -> bool {
-        let Some(state) = self.tables.intents.get(&id).map(|it| it.state) else { return false };
+        let Some(state) = self.tables.intents.get(&id).map(|it| it.state) else {
+            return false;
+        };
         let change = match (self.bug, change) {
             (Bug::SilentRepeat, Change::SentAgain) => return true,
             (
@@ -192,12 +211,18 @@ impl Journal {
     }
 
     pub(super) fn select(&self, epoch: &str, is_it: impl Fn(&Intent) -> bool) -> Vec<Intent> {
-        self.tables.of_epoch(epoch).filter(|it| is_it(it)).cloned().collect()
+        self.tables
+            .of_epoch(epoch)
+            .filter(|it| is_it(it))
+            .cloned()
+            .collect()
     }
 
     pub(super) fn newest_by_digest(&self, epoch: &str, digest: &[u8; 32]) -> Option<Intent> {
         let mut newest = self.tables.of_epoch(epoch).rev();
-        newest.find(|it| it.digest == *digest && it.state.holds()).cloned()
+        newest
+            .find(|it| it.digest == *digest && it.state.holds())
+            .cloned()
     }
 
     pub(super) fn included_newest(&self, epoch: &str, limit: u32) -> Vec<Intent> {
@@ -223,7 +248,11 @@ impl Journal {
 
     pub(super) fn binding(&self, epoch: &str, identity: Felt, recipient: Felt) -> Binding {
         let of_epoch = self.tables.bindings.iter().filter(|(of, _)| of == epoch);
-        Pair { identity, recipient }.binding(of_epoch.map(|(_, pair)| *pair))
+        Pair {
+            identity,
+            recipient,
+        }
+        .binding(of_epoch.map(|(_, pair)| *pair))
     }
 
     /// A key as the tables see it: with a planted bug, of whatever request.
@@ -246,7 +275,9 @@ impl Journal {
     pub(super) fn linked(&self, key: &RequestKey) -> Option<Intent> {
         let seen = self.seen(key);
         let stored = self.tables.keys.get(&seen.named)?;
-        let id = stored.intent.filter(|_| stored.is_of(&seen.operation, &seen.digest))?;
+        let id = stored
+            .intent
+            .filter(|_| stored.is_of(&seen.operation, &seen.digest))?;
         self.tables.intents.get(&id).cloned()
     }
 

@@ -95,7 +95,9 @@ impl<W: HasAgenda> Shared<W> {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, W> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub(super) fn now(&self) -> Duration {
@@ -174,7 +176,10 @@ struct TaskWaker {
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         if !self.is_queued.swap(true, Ordering::Relaxed) {
-            self.ready.lock().expect("no task panics").push_back(self.task);
+            self.ready
+                .lock()
+                .expect("no task panics")
+                .push_back(self.task);
         }
     }
 }
@@ -197,7 +202,13 @@ pub(super) struct Machine<W> {
 impl<W: HasAgenda> Machine<W> {
     pub(super) fn new(world: Shared<W>) -> Self {
         let ready = Arc::new(Mutex::new(VecDeque::new()));
-        Self { world, tasks: BTreeMap::new(), started: 0, ready, steps: 0 }
+        Self {
+            world,
+            tasks: BTreeMap::new(),
+            started: 0,
+            ready,
+            steps: 0,
+        }
     }
 
     /// Runs until `is_over`, or until nothing is due.
@@ -220,11 +231,15 @@ impl<W: HasAgenda> Machine<W> {
         let (started, killed) = {
             let mut world = self.world.lock();
             let agenda = world.agenda();
-            (std::mem::take(&mut agenda.started), std::mem::take(&mut agenda.killed))
+            (
+                std::mem::take(&mut agenda.started),
+                std::mem::take(&mut agenda.killed),
+            )
         };
         for process in killed {
-            let (gone, left) =
-                std::mem::take(&mut self.tasks).into_iter().partition(|(_, it)| it.of == process);
+            let (gone, left) = std::mem::take(&mut self.tasks)
+                .into_iter()
+                .partition(|(_, it)| it.of == process);
             self.tasks = left;
             drop::<BTreeMap<usize, Task>>(gone);
         }
@@ -232,14 +247,20 @@ impl<W: HasAgenda> Machine<W> {
             self.started += 1;
             let ready = Arc::clone(&self.ready);
             let (task, is_queued) = (self.started, AtomicBool::new(false));
-            let waker = Arc::new(TaskWaker { task, is_queued, ready });
+            let waker = Arc::new(TaskWaker {
+                task,
+                is_queued,
+                ready,
+            });
             Arc::clone(&waker).wake();
             self.tasks.insert(self.started, Task { of, work, waker });
         }
     }
 
     fn poll(&mut self, id: usize) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return;
+        };
         task.waker.is_queued.store(false, Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&task.waker));
         {
@@ -263,7 +284,9 @@ impl<W: HasAgenda> Machine<W> {
     fn advance(&mut self) -> bool {
         let mut world = self.world.lock();
         let agenda = world.agenda();
-        let Some(Reverse((at, seq))) = agenda.due.pop() else { return false };
+        let Some(Reverse((at, seq))) = agenda.due.pop() else {
+            return false;
+        };
         agenda.now = agenda.now.max(at);
         self.steps += 1;
         match agenda.events.remove(&seq) {

@@ -172,7 +172,10 @@ fn play(
         *coverage.replies.entry(reply).or_default() += times;
     }
     let trace = world.oracle.lines.drain(..).collect();
-    Outcome { violation: world.oracle.violation.take(), trace }
+    Outcome {
+        violation: world.oracle.violation.take(),
+        trace,
+    }
 }
 
 /// Nothing goes wrong any longer: all is settled, and each account writes.
@@ -188,7 +191,10 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     let end = world.now() + SETTLING;
     for probe in probes {
         let world_of_probe = world.clone();
-        world.lock().agenda().start(CLIENTS, clients::probe(world_of_probe, probe));
+        world
+            .lock()
+            .agenda()
+            .start(CLIENTS, clients::probe(world_of_probe, probe));
     }
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
 }
@@ -204,8 +210,15 @@ fn writes_are_true_under_every_interleaving() {
     }
     let coverage = coverage.into_inner();
     println!("{} steps, faults {:?}", coverage.steps, coverage.fired);
-    println!("{} requests with their replies: {:?}", coverage.replies.len(), coverage.replies);
-    let missing: Vec<_> = Fault::ALL.iter().filter(|it| !coverage.fired.contains_key(it)).collect();
+    println!(
+        "{} requests with their replies: {:?}",
+        coverage.replies.len(),
+        coverage.replies
+    );
+    let missing: Vec<_> = Fault::ALL
+        .iter()
+        .filter(|it| !coverage.fired.contains_key(it))
+        .collect();
     // a balancer is drawn once for all calls
     assert_eq!(missing, [&Fault::Balancer], "faults that never happened");
 }
@@ -258,6 +271,10 @@ fn every_planted_bug_is_found() {
         }
     }
     seeds.sort_unstable();
-    println!("median {:?}, most {:?}", seeds.get(seeds.len() / 2), seeds.last());
+    println!(
+        "median {:?}, most {:?}",
+        seeds.get(seeds.len() / 2),
+        seeds.last()
+    );
     assert!(missed.is_empty(), "not found: {missed:?}");
 }

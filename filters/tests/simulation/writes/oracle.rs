@@ -61,7 +61,8 @@ impl Oracle {
             if self.lines.len() == LINES {
                 self.lines.pop_front();
             }
-            self.lines.push_back(format!("{:9.3} {}", now.as_secs_f64(), line()));
+            self.lines
+                .push_back(format!("{:9.3} {}", now.as_secs_f64(), line()));
         }
     }
 
@@ -85,24 +86,39 @@ impl Oracle {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
-        let drips = || journal.tables.intents.values().filter(|it| it.operation == DRIP);
+        let drips = || {
+            journal
+                .tables
+                .intents
+                .values()
+                .filter(|it| it.operation == DRIP)
+        };
         let known: BTreeSet<Felt> = drips().map(|it| it.transaction_hash).collect();
         let of_epoch = drips().filter(|it| it.epoch == epoch);
         let of_epoch: BTreeMap<Felt, &Intent> =
             of_epoch.map(|it| (it.transaction_hash, it)).collect();
-        for tx in chain.successes().filter(|tx| matches!(tx.action, Action::Drip { .. })) {
+        for tx in chain
+            .successes()
+            .filter(|tx| matches!(tx.action, Action::Drip { .. }))
+        {
             if !known.contains(&tx.hash) {
                 return Err(format!("rule 1: drip {} has no intent", tx.hash));
             }
             // one that was under way when the chain started over counts in no epoch: nothing of the
             // former one is in force (`judge_add` bounds how long that may take)
-            let Some(intent) = of_epoch.get(&tx.hash) else { continue };
-            let Some(recipient) = intent.subject else { continue };
+            let Some(intent) = of_epoch.get(&tx.hash) else {
+                continue;
+            };
+            let Some(recipient) = intent.subject else {
+                continue;
+            };
             paid.entry(recipient).or_default().push(intent.created_us);
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {
-                return Err(format!("rule 6: identity {identity} was paid to two recipients"));
+                return Err(format!(
+                    "rule 6: identity {identity} was paid to two recipients"
+                ));
             }
         }
         // a transaction may be stored again, and refused, after its first intent was lost, or was of
@@ -112,7 +128,10 @@ impl Oracle {
             let is_rejected = rejected.entry(intent.transaction_hash).or_insert(true);
             *is_rejected &= intent.state == IntentState::Rejected;
         }
-        if let Some(tx) = chain.successes().find(|tx| rejected.get(&tx.hash) == Some(&true)) {
+        if let Some(tx) = chain
+            .successes()
+            .find(|tx| rejected.get(&tx.hash) == Some(&true))
+        {
             return Err(format!("rule 5: {} is rejected, and was sent", tx.hash));
         }
         let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
@@ -134,11 +153,19 @@ impl World {
             *open += 1;
             *all += 1;
             alone_after = (*open == 1).then_some(*all);
-            self.oracle.bodies.entry(key.clone()).or_default().insert(request.wanted);
+            self.oracle
+                .bodies
+                .entry(key.clone())
+                .or_default()
+                .insert(request.wanted);
         }
         let (at, clock_us) = (self.now(), self.clock_us());
         self.note(|| format!("request {request:?}"));
-        Begun { at, clock_us, alone_after }
+        Begun {
+            at,
+            clock_us,
+            alone_after,
+        }
     }
 
     /// Stores an intent, and judges that.
@@ -155,8 +182,16 @@ impl World {
     /// Rules 2 and 6, in the journal.
     fn judge_intent(&self, id: IntentId) -> Result<(), String> {
         let new = &self.journal.tables.intents[&id];
-        let others = self.journal.tables.intents.values().filter(|it| it.id != id);
-        if others.clone().any(|it| it.slot() == new.slot() && it.state.occupies()) {
+        let others = self
+            .journal
+            .tables
+            .intents
+            .values()
+            .filter(|it| it.id != id);
+        if others
+            .clone()
+            .any(|it| it.slot() == new.slot() && it.state.occupies())
+        {
             return Err(format!("rule 2: nonce {} has two transactions", new.nonce));
         }
         let now_us = self.clock_us();
@@ -205,7 +240,9 @@ impl World {
         if is_settled || lost.epoch != self.epoch() {
             return Ok(());
         }
-        Err(format!("rule 5: intent {id} is lost, and nothing settled has its nonce"))
+        Err(format!(
+            "rule 5: intent {id} is lost, and nothing settled has its nonce"
+        ))
     }
 
     /// Rule 3: while an account is locked, no other relay sends for it.
@@ -223,7 +260,9 @@ impl World {
     /// Rule 1: what reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
         let intents = self.journal.tables.intents.values();
-        let mut of_hash = intents.filter(|it| it.transaction_hash == tx.hash).peekable();
+        let mut of_hash = intents
+            .filter(|it| it.transaction_hash == tx.hash)
+            .peekable();
         let is_known = of_hash.peek().is_some();
         let is_of_chain = of_hash.any(|it| it.epoch == self.epoch());
         if !is_known {
@@ -243,7 +282,11 @@ impl World {
     pub(super) fn judge_reply(&mut self, request: &Request, begun: Begun, reply: &Reply) {
         let wanted = &CATALOG[request.wanted];
         let name = format!("{:?}", reply.kind);
-        *self.oracle.replies.entry((wanted.name(), name)).or_default() += 1;
+        *self
+            .oracle
+            .replies
+            .entry((wanted.name(), name))
+            .or_default() += 1;
         if let Some(key) = &request.key
             && let Some((open, _)) = self.oracle.open.get_mut(key)
         {
@@ -269,7 +312,9 @@ impl World {
             (ReplyKind::Already, _) => self.judge_already(request.wanted, begun),
             (ReplyKind::Refused(Reason::Reverted), Some(hash)) => {
                 let is_seen = self.chain.seen.get(&hash).is_some_and(|seen| seen.reverted);
-                is_seen.then_some(()).ok_or_else(|| "rule 7: it did not revert".to_owned())
+                is_seen
+                    .then_some(())
+                    .ok_or_else(|| "rule 7: it did not revert".to_owned())
             }
             (ReplyKind::Refused(reason), None) if sends_nothing(reason) => {
                 self.judge_unsent(request, begun)
@@ -290,7 +335,10 @@ impl World {
         if is_recent || self.was_silent_since(begun.at) || is_shown() {
             return Ok(());
         }
-        Err(format!("rule 7: the chain lost it at {:.3}", gone.as_secs_f64()))
+        Err(format!(
+            "rule 7: the chain lost it at {:.3}",
+            gone.as_secs_f64()
+        ))
     }
 
     fn was_silent_since(&self, begun: Duration) -> bool {
@@ -299,7 +347,9 @@ impl World {
 
     /// Rule 7: the state was there.
     fn judge_already(&mut self, wanted: usize, begun: Begun) -> Result<(), String> {
-        let Some(action) = CATALOG[wanted].action() else { return Ok(()) };
+        let Some(action) = CATALOG[wanted].action() else {
+            return Ok(());
+        };
         let had = self.oracle.had.get(&wanted).copied();
         let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
         let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
@@ -320,7 +370,9 @@ impl World {
 
     /// Rule 8: if it says that nothing was sent, nothing is stored as sent.
     fn judge_unsent(&self, request: &Request, begun: Begun) -> Result<(), String> {
-        let Some(key) = &request.key else { return Ok(()) };
+        let Some(key) = &request.key else {
+            return Ok(());
+        };
         if begun.alone_after != Some(self.oracle.open[key].1) {
             return Ok(());
         }
@@ -337,42 +389,65 @@ impl World {
 
     /// Rules 9 and 10: an idempotency key has one final answer, of its own request.
     fn judge_key(&mut self, request: &Request, reply: &Reply) -> Result<(), String> {
-        let Some(key) = &request.key else { return Ok(()) };
-        let Some(digest) = CATALOG[request.wanted].digest() else { return Ok(()) };
+        let Some(key) = &request.key else {
+            return Ok(());
+        };
+        let Some(digest) = CATALOG[request.wanted].digest() else {
+            return Ok(());
+        };
         if reply.kind == ReplyKind::Refused(Reason::IdempotencyConflict)
             && self.oracle.bodies[key].len() < 2
         {
             return Err("rule 10: the key was used with one body only".to_owned());
         }
-        let Some(hash) = reply.hash else { return Ok(()) };
+        let Some(hash) = reply.hash else {
+            return Ok(());
+        };
         // two drips to one recipient may be the same transaction, one after the other
         let of = |hash: Felt| {
             let intents = self.journal.tables.intents.values().rev();
             let of_hash = || intents.clone().filter(|it| it.transaction_hash == hash);
-            of_hash().find(|it| it.digest == digest).or_else(|| of_hash().next()).cloned()
+            of_hash()
+                .find(|it| it.digest == digest)
+                .or_else(|| of_hash().next())
+                .cloned()
         };
-        let Some(intent) = of(hash) else { return Ok(()) };
+        let Some(intent) = of(hash) else {
+            return Ok(());
+        };
         if reply.kind == ReplyKind::Refused(Reason::FaucetCooldown) {
             // on a chain that started over, another request may have the same transaction
             let is_own = intent.epoch == self.epoch()
                 && self.journal.written_with[&intent.id].as_ref() == Some(key);
             let why = "rule 10: its own drip starts the cooldown".to_owned();
-            return if is_own && intent.digest == digest { Err(why) } else { Ok(()) };
+            return if is_own && intent.digest == digest {
+                Err(why)
+            } else {
+                Ok(())
+            };
         }
-        let is_final =
-            matches!(reply.kind, ReplyKind::Written | ReplyKind::Refused(Reason::Reverted));
+        let is_final = matches!(
+            reply.kind,
+            ReplyKind::Written | ReplyKind::Refused(Reason::Reverted)
+        );
         if !is_final {
             return Ok(());
         }
         if intent.digest != digest {
             return Err("rule 9: it is the answer to another body".to_owned());
         }
-        let former = self.oracle.finals.insert(key.clone(), hash).filter(|it| *it != hash);
-        let former = former.and_then(of).filter(|former| former.epoch == intent.epoch);
+        let former = self
+            .oracle
+            .finals
+            .insert(key.clone(), hash)
+            .filter(|it| *it != hash);
+        let former = former
+            .and_then(of)
+            .filter(|former| former.epoch == intent.epoch);
         match former {
-            Some(former) if former.state.is_included() && former.slot() != intent.slot() => {
-                Err(format!("rule 9: {} was its answer before", former.transaction_hash))
-            }
+            Some(former) if former.state.is_included() && former.slot() != intent.slot() => Err(
+                format!("rule 9: {} was its answer before", former.transaction_hash),
+            ),
             _ => Ok(()),
         }
     }
@@ -385,13 +460,22 @@ impl World {
 
     fn judged_end(&self) -> Result<(), String> {
         let epoch = self.epoch();
-        let of_epoch = || self.journal.tables.intents.values().filter(|it| it.epoch == epoch);
+        let of_epoch = || {
+            self.journal
+                .tables
+                .intents
+                .values()
+                .filter(|it| it.epoch == epoch)
+        };
         let view = self.chain.view();
         for intent in of_epoch() {
             let found = view.find(intent.transaction_hash);
             let is_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
             if is_gone && found.is_some_and(|(_, block)| block.is_some()) {
-                return Err(format!("rule 5: intent {} is back, and not noticed", intent.id));
+                return Err(format!(
+                    "rule 5: intent {} is back, and not noticed",
+                    intent.id
+                ));
             }
             if intent.state.is_unresolved() {
                 return Err(format!("rule 13: intent {} is still open", intent.id));
@@ -403,7 +487,10 @@ impl World {
                 it.operation == DRIP && it.state.holds() && it.subject == Some(pair.recipient)
             };
             if !of_epoch().any(holds) {
-                return Err(format!("rule 12: nothing holds the binding of {}", pair.recipient));
+                return Err(format!(
+                    "rule 12: nothing holds the binding of {}",
+                    pair.recipient
+                ));
             }
         }
         Ok(())

@@ -30,7 +30,11 @@ pub(super) static PINS: LazyLock<Pins> = LazyLock::new(|| Pins {
     chain_id: Felt::from_short_string("SN_SEPOLIA").expect("a short string"),
     contracts: contracts(),
     account_class: Felt::from(0xc1a55_u64),
-    accounts: Accounts { owner: felt(0xa1), verifier: felt(0xa2), faucet: Some(felt(0xa3)) },
+    accounts: Accounts {
+        owner: felt(0xa1),
+        verifier: felt(0xa2),
+        faucet: Some(felt(0xa3)),
+    },
 });
 
 fn felt(number: u64) -> Felt {
@@ -62,7 +66,10 @@ pub(super) fn settings() -> Settings {
         recovery_cancel_window: Duration::from_secs(60),
         receipt_timeout: Duration::from_secs(10),
         confirmations: super::world::CONFIRMATIONS as u64,
-        budgets: Budgets { drips: Some(DRIPS_PER_DAY), fees: None },
+        budgets: Budgets {
+            drips: Some(DRIPS_PER_DAY),
+            fees: None,
+        },
     }
 }
 
@@ -110,14 +117,18 @@ impl Wanted {
 
     /// The state that an operation leads to.
     pub(super) fn action(&self) -> Option<Action> {
-        let Self::Operation(permit) = self else { return None };
+        let Self::Operation(permit) = self else {
+            return None;
+        };
         match permit.operation() {
-            Operation::Register(it) => {
-                Some(Action::Register { identity: it.identity, account: it.account })
-            }
-            Operation::MintCard(it) => {
-                Some(Action::Mint { recipient: it.recipient, card: it.card_id.felts() })
-            }
+            Operation::Register(it) => Some(Action::Register {
+                identity: it.identity,
+                account: it.account,
+            }),
+            Operation::MintCard(it) => Some(Action::Mint {
+                recipient: it.recipient,
+                card: it.card_id.felts(),
+            }),
             Operation::SubmitUsership(it) => Some(Action::Usership {
                 account: it.account,
                 epoch: Felt::from(it.epoch),
@@ -133,7 +144,12 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
     let keys: Vec<SecretKey> = (1..=4).map(key).collect();
     let accounts: Vec<(Felt, Felt)> = keys
         .iter()
-        .map(|key| (account_address(key.public_key(), PINS.account_class), key.public_key()))
+        .map(|key| {
+            (
+                account_address(key.public_key(), PINS.account_class),
+                key.public_key(),
+            )
+        })
         .collect();
     let mut all = Vec::new();
     for identity in 0..4_u64 {
@@ -183,18 +199,35 @@ fn operation(kind: OperationKind, body: &str) -> Wanted {
 
 fn transaction(key: &SecretKey, nonce: u64) -> Wanted {
     let sender = account_address(key.public_key(), PINS.account_class);
-    let call =
-        Call { to: contracts().card, selector: selector("burn"), args: vec![felt(7), felt(0)] };
-    let bounds = Bounds { l1_gas: (0, 1), l1_data_gas: (1, 1), l2_gas: (1, 1) };
-    let invoke = Invoke { sender, calls: vec![call], nonce: felt(nonce), bounds };
+    let call = Call {
+        to: contracts().card,
+        selector: selector("burn"),
+        args: vec![felt(7), felt(0)],
+    };
+    let bounds = Bounds {
+        l1_gas: (0, 1),
+        l1_data_gas: (1, 1),
+        l2_gas: (1, 1),
+    };
+    let invoke = Invoke {
+        sender,
+        calls: vec![call],
+        nonce: felt(nonce),
+        bounds,
+    };
     let signed = Transaction::from(invoke).sign(PINS.chain_id, key);
     let (method, params) = ("starknet_addInvokeTransaction", signed.to_params());
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let policy = policy();
     match policy.inspect(Endpoint::Rpc, body.leak().as_bytes(), 0) {
         Ok(Inspected::Transaction(unverified)) => {
-            let account = Account { class_hash: PINS.account_class, public_key: key.public_key() };
-            let permit = unverified.verify(&policy, Some(account)).expect("it is signed");
+            let account = Account {
+                class_hash: PINS.account_class,
+                public_key: key.public_key(),
+            };
+            let permit = unverified
+                .verify(&policy, Some(account))
+                .expect("it is signed");
             Wanted::Transaction(Box::new(permit))
         }
         other => panic!("{other:?}"),
@@ -213,7 +246,10 @@ pub(super) struct Request {
 impl Request {
     pub(super) fn under_second_key(&self) -> Self {
         let key = self.key.as_ref().map(|key| format!("{key}-2"));
-        Self { key, ..self.clone() }
+        Self {
+            key,
+            ..self.clone()
+        }
     }
 }
 
@@ -235,10 +271,16 @@ pub(super) enum ReplyKind {
 impl Reply {
     fn of(answer: &Answer) -> Self {
         match answer {
-            Answer::First(200, hash) => Self { kind: ReplyKind::Written, hash: Felt::parse(hash) },
+            Answer::First(200, hash) => Self {
+                kind: ReplyKind::Written,
+                hash: Felt::parse(hash),
+            },
             Answer::First(_, hash) => {
                 let kind = ReplyKind::Refused(Reason::Reverted);
-                Self { kind, hash: Felt::parse(hash) }
+                Self {
+                    kind,
+                    hash: Felt::parse(hash),
+                }
             }
             Answer::Outcome(outcome) => Self::of_outcome(outcome),
         }
@@ -251,7 +293,10 @@ impl Reply {
             Status::Pending => ReplyKind::Pending,
             Status::Refused(refusal) => ReplyKind::Refused(refusal.reason),
         };
-        Self { kind, hash: outcome.transaction_hash }
+        Self {
+            kind,
+            hash: outcome.transaction_hash,
+        }
     }
 
     /// Whether the client repeats its request.
@@ -283,7 +328,15 @@ impl World {
     fn sign_of_user(&mut self, permit: &TransactionPermit<'_>) {
         let (hash, sender, nonce) = (permit.hash(), permit.sender(), permit.nonce());
         let action = super::chain::Action::Other;
-        self.signed.insert(hash, super::chain::Tx { hash, sender, nonce, action });
+        self.signed.insert(
+            hash,
+            super::chain::Tx {
+                hash,
+                sender,
+                nonce,
+                action,
+            },
+        );
         self.texts.insert(permit.params(), hash);
     }
 

@@ -109,21 +109,29 @@ impl HasAgenda for World {
     }
 
     fn paused_until(&self, process: Process) -> Duration {
-        self.relays.get(process).map_or(Duration::ZERO, |relay| relay.paused_until)
+        self.relays
+            .get(process)
+            .map_or(Duration::ZERO, |relay| relay.paused_until)
     }
 }
 
 impl Url {
-    const FRESH: Self = Self { mode: Mode::Fresh, is_balancer: false, thawed: None };
+    const FRESH: Self = Self {
+        mode: Mode::Fresh,
+        is_balancer: false,
+        thawed: None,
+    };
 
     /// Whether it has shown a transaction since then that the chain may no longer have.
     pub(super) fn shows(&self, hash: Felt, since: Duration) -> bool {
-        self.frozen_views(since).any(|view| view.find(hash).is_some())
+        self.frozen_views(since)
+            .any(|view| view.find(hash).is_some())
     }
 
     /// Whether it has shown a state since then that the chain may no longer have.
     pub(super) fn has(&self, action: Action, since: Duration) -> bool {
-        self.frozen_views(since).any(|view| view.state().has(action))
+        self.frozen_views(since)
+            .any(|view| view.state().has(action))
     }
 
     fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
@@ -150,7 +158,10 @@ impl Url {
 impl World {
     pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
         let all = chance.choose(4) == 3;
-        let drawn = Fault::ALL.iter().copied().filter(|_| chance.choose(2) == 1 || all);
+        let drawn = Fault::ALL
+            .iter()
+            .copied()
+            .filter(|_| chance.choose(2) == 1 || all);
         let enabled: Vec<Fault> = drawn.collect();
         let urls = 1 + chance.choose(3) as usize;
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
@@ -234,7 +245,9 @@ impl World {
 
     /// Draws a duration in milliseconds; `from` is benign.
     pub(super) fn millis(&mut self, from: u64, below: u64) -> Duration {
-        let more = self.chance.choose(u32::try_from(below - from).expect("it is short"));
+        let more = self
+            .chance
+            .choose(u32::try_from(below - from).expect("it is short"));
         Duration::from_millis(from + u64::from(more))
     }
 
@@ -254,7 +267,11 @@ impl World {
 
     /// The view of a URL; `None` if it is down.
     pub(super) fn view(&mut self, url: usize) -> Option<View> {
-        let behind = if self.urls[url].is_balancer { self.chance.choose(3) as usize } else { 0 };
+        let behind = if self.urls[url].is_balancer {
+            self.chance.choose(3) as usize
+        } else {
+            0
+        };
         let of = |behind: usize, chain: &Chain| {
             let mut view = chain.view();
             if behind > 0 {
@@ -282,7 +299,10 @@ impl World {
     /// The URL that serves calls: the first that answers.
     pub(super) fn serving(&mut self) -> Option<usize> {
         let is_up = |url: &Url| !matches!(url.mode, Mode::Down);
-        self.urls.iter().position(is_up).or(self.is_healed.then_some(0))
+        self.urls
+            .iter()
+            .position(is_up)
+            .or(self.is_healed.then_some(0))
     }
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -303,14 +323,23 @@ impl World {
             let sender = super::requests::PINS.accounts.owner;
             let (nonce, ticket) = (self.chain.nonce(sender), self.ticket());
             let hash = felt(1 << 60 | ticket);
-            let tx = Tx { hash, sender, nonce, action: Action::Other };
+            let tx = Tx {
+                hash,
+                sender,
+                nonce,
+                action: Action::Other,
+            };
             let _added = self.chain.add(tx, false);
             self.note(|| format!("a stranger uses nonce {nonce}"));
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
         }
-        if self.urls.iter().any(|url| url.shows_former(self.chain.genesis)) {
+        if self
+            .urls
+            .iter()
+            .any(|url| url.shows_former(self.chain.genesis))
+        {
             self.oracle.former_shown = Some(self.now());
         }
         let (chain, journal) = (&self.chain, &self.journal);
@@ -414,7 +443,8 @@ impl World {
             fill(&mut self.agenda, &request, None);
         }
         let down = self.millis(10, 20_000);
-        self.agenda.after(down, move |world: &mut Self| world.start(relay));
+        self.agenda
+            .after(down, move |world: &mut Self| world.start(relay));
     }
 
     /// Starts the process of a relay.

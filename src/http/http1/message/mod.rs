@@ -70,7 +70,11 @@ pub(super) fn parse(head: &Bytes) -> Result<ParsedHead, Reason> {
     let body = body_of(header.version, fields).filter(|_| is_valid);
     let body = body.ok_or_else(|| refusal_of(head))?;
     let keeps_alive = keeps_alive(header.version, fields);
-    Ok(ParsedHead { header, body, keeps_alive })
+    Ok(ParsedHead {
+        header,
+        body,
+        keeps_alive,
+    })
 }
 
 /// Parses a head, whose fields share the memory of `head`.
@@ -84,7 +88,11 @@ fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
     let (method, path) = (request.method?, request.path?.as_bytes());
     let size = Some(request.headers.len());
     let mut header = Box::new(RequestHeader::build_no_case(method, path, size).ok()?);
-    header.set_version(if request.version? == 1 { Version::HTTP_11 } else { Version::HTTP_10 });
+    header.set_version(if request.version? == 1 {
+        Version::HTTP_11
+    } else {
+        Version::HTTP_10
+    });
     for field in &*request.headers {
         let name = HeaderName::from_bytes(field.name.as_bytes()).ok()?;
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value)).ok()?;
@@ -116,7 +124,11 @@ fn body_of(version: Version, fields: &HeaderMap) -> Option<BodyReader> {
 /// Parses a number of digits only.
 fn number(text: &[u8]) -> Option<u64> {
     let is_number = text.iter().all(u8::is_ascii_digit);
-    str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
+    str::from_utf8(text)
+        .ok()
+        .filter(|_| is_number)?
+        .parse()
+        .ok()
 }
 
 fn keeps_alive(version: Version, fields: &HeaderMap) -> bool {
@@ -163,7 +175,11 @@ fn refusal_of(head: &[u8]) -> Reason {
             }
         }
     }
-    if count > MAX_FIELDS { Reason::HeaderTooLarge } else { Reason::InvalidRequest }
+    if count > MAX_FIELDS {
+        Reason::HeaderTooLarge
+    } else {
+        Reason::InvalidRequest
+    }
 }
 
 /// The rest of a body.
@@ -199,7 +215,9 @@ impl BodyReader {
 
     /// Takes the whole body, if the buffer holds exactly that.
     pub(super) fn take_whole(&mut self, buffer: &mut BytesMut) -> Option<Bytes> {
-        let Self::Length(left) = *self else { return None };
+        let Self::Length(left) = *self else {
+            return None;
+        };
         if left != buffer.len() as u64 {
             return None;
         }
@@ -214,7 +232,9 @@ impl BodyReader {
             *self = match *self {
                 Self::DONE => return Ok(Decoded::End),
                 Self::Length(left) => {
-                    let Some(piece) = split(buffer, left) else { return Ok(Decoded::Incomplete) };
+                    let Some(piece) = split(buffer, left) else {
+                        return Ok(Decoded::Incomplete);
+                    };
                     *self = Self::Length(left - piece.len() as u64);
                     return Ok(Decoded::Piece(piece));
                 }
@@ -224,9 +244,15 @@ impl BodyReader {
                     Some(size) => Self::Chunk(size),
                 },
                 Self::Chunk(left) => {
-                    let Some(piece) = split(buffer, left) else { return Ok(Decoded::Incomplete) };
+                    let Some(piece) = split(buffer, left) else {
+                        return Ok(Decoded::Incomplete);
+                    };
                     let left = left - piece.len() as u64;
-                    *self = if left == 0 { Self::ChunkEnd } else { Self::Chunk(left) };
+                    *self = if left == 0 {
+                        Self::ChunkEnd
+                    } else {
+                        Self::Chunk(left)
+                    };
                     return Ok(Decoded::Piece(piece));
                 }
                 Self::ChunkEnd => match &**buffer {
@@ -249,7 +275,9 @@ impl BodyReader {
 
 /// At most `left` bytes; `None` if nothing is buffered.
 fn split(buffer: &mut BytesMut, left: u64) -> Option<Bytes> {
-    let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+    let length = usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .min(buffer.len());
     (length > 0).then(|| buffer.split_to(length).freeze())
 }
 
@@ -258,7 +286,10 @@ fn split(buffer: &mut BytesMut, left: u64) -> Option<Bytes> {
 /// `httparse` skips any byte of an extension, even a bare LF, which ends the line for other
 /// parsers.
 fn chunk_size(buffer: &mut BytesMut) -> Result<Option<u64>, Malformed> {
-    if buffer.first().is_some_and(|digit| !digit.is_ascii_hexdigit()) {
+    if buffer
+        .first()
+        .is_some_and(|digit| !digit.is_ascii_hexdigit())
+    {
         return Err(Malformed);
     }
     match httparse::parse_chunk_size(buffer) {
@@ -283,7 +314,11 @@ fn trailer(buffer: &mut BytesMut, passed: usize) -> Result<Option<usize>, Malfor
     let Some(length) = end else { return Ok(None) };
     let line = buffer.split_to(length);
     let line = line.strip_suffix(b"\r\n").ok_or(Malformed)?;
-    if line.is_empty() || is_field(line) { Ok(Some(length)) } else { Err(Malformed) }
+    if line.is_empty() || is_field(line) {
+        Ok(Some(length))
+    } else {
+        Err(Malformed)
+    }
 }
 
 /// Whether a line is a field: a name, a colon directly after it, and a value.
@@ -295,7 +330,9 @@ fn is_field(line: &[u8]) -> bool {
 
 /// Whether these bytes contain no control character except tabs.
 fn is_text(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == b'\t' || !byte.is_ascii_control())
+    bytes
+        .iter()
+        .all(|byte| *byte == b'\t' || !byte.is_ascii_control())
 }
 
 /// A parsed head with one `Content-Length`. Heads that differ only in the digits of that length
@@ -392,9 +429,14 @@ fn length_digits(head: &[u8]) -> Option<Range<usize>> {
     let mut found = None;
     let mut start = 0;
     for line in head.split_inclusive(|byte| *byte == b'\n') {
-        let is_it = line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+        let is_it = line
+            .get(..NAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(NAME));
         if is_it {
-            let value = line.get(NAME.len()..)?.strip_prefix(b": ")?.strip_suffix(b"\r\n")?;
+            let value = line
+                .get(NAME.len()..)?
+                .strip_prefix(b": ")?
+                .strip_suffix(b"\r\n")?;
             plain_number(value)?;
             let digits = start + line.len() - 2 - value.len()..start + line.len() - 2;
             if found.replace(digits).is_some() {

@@ -12,20 +12,41 @@ fn framing_and_persistence_are_read_strictly() {
     let (none, framing) = (BodyReader::DONE, Err(Reason::ConflictingFraming));
     for (lines, expected) in [
         ("GET / HTTP/1.1\nHost: x", Ok((none, true))),
-        ("GET / HTTP/1.1\nHost: x\nConnection: close", Ok((none, false))),
-        ("GET / HTTP/1.1\nHost: x\nConnection: keep-alive, Close", Ok((none, false))),
+        (
+            "GET / HTTP/1.1\nHost: x\nConnection: close",
+            Ok((none, false)),
+        ),
+        (
+            "GET / HTTP/1.1\nHost: x\nConnection: keep-alive, Close",
+            Ok((none, false)),
+        ),
         ("GET / HTTP/1.0\nHost: x", Ok((none, false))),
         ("GET / HTTP/1.0\nConnection: Keep-Alive", Ok((none, true))),
-        ("POST / HTTP/1.1\nContent-Length: 012", Ok((BodyReader::Length(12), true))),
+        (
+            "POST / HTTP/1.1\nContent-Length: 012",
+            Ok((BodyReader::Length(12), true)),
+        ),
         ("POST / HTTP/1.1\nContent-Length: 3, 3", framing),
-        ("POST / HTTP/1.1\nContent-Length: 3\nContent-Length: 3", framing),
-        ("POST / HTTP/1.1\nContent-Length: 3\nContent-Length: 4", framing),
+        (
+            "POST / HTTP/1.1\nContent-Length: 3\nContent-Length: 3",
+            framing,
+        ),
+        (
+            "POST / HTTP/1.1\nContent-Length: 3\nContent-Length: 4",
+            framing,
+        ),
         ("POST / HTTP/1.1\nContent-Length: +3", framing),
         ("POST / HTTP/1.1\nContent-Length:", framing),
         ("POST / HTTP/1.1\nContent-Length: 3,", framing),
-        ("POST / HTTP/1.1\nTransfer-Encoding: Chunked", Ok((BodyReader::ChunkSize, true))),
+        (
+            "POST / HTTP/1.1\nTransfer-Encoding: Chunked",
+            Ok((BodyReader::ChunkSize, true)),
+        ),
         ("POST / HTTP/1.0\nTransfer-Encoding: chunked", framing),
-        ("POST / HTTP/1.1\nTransfer-Encoding: chunked\nTransfer-Encoding: gzip", framing),
+        (
+            "POST / HTTP/1.1\nTransfer-Encoding: chunked\nTransfer-Encoding: gzip",
+            framing,
+        ),
         ("POST / HTTP/1.1\nTransfer-Encoding: chunked, gzip", framing),
         ("POST / HTTP/1.1\nTransfer-Encoding : chunked", framing),
     ] {
@@ -93,32 +114,120 @@ fn a_body_ends_where_its_framing_says() {
         (BodyReader::Length(3), "abcGET", Ok("abc")),
         (BodyReader::Length(4), "abc", Err("incomplete")),
         (BodyReader::ChunkSize, "3\r\nabc\r\n0\r\n\r\nGET", Ok("abc")),
-        (BodyReader::ChunkSize, "3;x=\"y\"\r\nabc\r\n02\r\nde\r\n0\r\nX: y\r\n\r\n", Ok("abcde")),
-        (BodyReader::ChunkSize, "A\r\n0123456789\r\n000\r\n\r\n", Ok("0123456789")),
-        (BodyReader::ChunkSize, "3\r\nabc\r\n0\r\n", Err("incomplete")),
+        (
+            BodyReader::ChunkSize,
+            "3;x=\"y\"\r\nabc\r\n02\r\nde\r\n0\r\nX: y\r\n\r\n",
+            Ok("abcde"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "A\r\n0123456789\r\n000\r\n\r\n",
+            Ok("0123456789"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3\r\nabc\r\n0\r\n",
+            Err("incomplete"),
+        ),
         (BodyReader::ChunkSize, "3\r\nab", Err("incomplete")),
-        (BodyReader::ChunkSize, "\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, " 3\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "+3\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0x3\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "10000000000000003\r\nabc", Err("malformed")),
-        (BodyReader::ChunkSize, "3\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3\r\nabcX0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3\r\nabc\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3;a\tb=\"ä\"\r\nabc\r\n0;\r\nX:\r\n\r\n", Ok("abc")),
-        (BodyReader::ChunkSize, "3;\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3;a=\"\n\"\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3;\n\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3;a\rb\r\nabc\r\n0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "3;\0\r\nabc\r\n0\r\n\r\n", Err("malformed")),
+        (
+            BodyReader::ChunkSize,
+            "\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            " 3\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "+3\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "0x3\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "10000000000000003\r\nabc",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3\r\nabcX0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3\r\nabc\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;a\tb=\"ä\"\r\nabc\r\n0;\r\nX:\r\n\r\n",
+            Ok("abc"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;a=\"\n\"\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;\n\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;a\rb\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "3;\0\r\nabc\r\n0\r\n\r\n",
+            Err("malformed"),
+        ),
         (BodyReader::ChunkSize, "0;\n\r\n\r\n", Err("malformed")),
         (BodyReader::ChunkSize, "0\r\nX: y\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0\r\nX: y\rz\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0\r\nX: \0\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0\r\nX : y\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0\r\nX: y\r\n z\r\n\r\n", Err("malformed")),
+        (
+            BodyReader::ChunkSize,
+            "0\r\nX: y\rz\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "0\r\nX: \0\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "0\r\nX : y\r\n\r\n",
+            Err("malformed"),
+        ),
+        (
+            BodyReader::ChunkSize,
+            "0\r\nX: y\r\n z\r\n\r\n",
+            Err("malformed"),
+        ),
         (BodyReader::ChunkSize, "0\r\n: y\r\n\r\n", Err("malformed")),
-        (BodyReader::ChunkSize, "0\r\nGET / HTTP/1.1\r\n\r\n", Err("malformed")),
+        (
+            BodyReader::ChunkSize,
+            "0\r\nGET / HTTP/1.1\r\n\r\n",
+            Err("malformed"),
+        ),
         (BodyReader::ChunkSize, "0\r\n \r\n\r\n", Err("malformed")),
         (BodyReader::ChunkSize, &long, Err("malformed")),
         (BodyReader::ChunkSize, &extension, Err("malformed")),
@@ -147,7 +256,9 @@ const HEAD: &str = "POST /rpc HTTP/1.1\r\nHost: x\r\nContent-Length: 12\r\nAccep
 fn plain_header(length: usize) -> RequestHeader {
     let mut header = RequestHeader::build("POST", b"/rpc", None).expect("a head");
     for (name, value) in [("Host", "x"), ("Content-Length", &length.to_string())] {
-        header.insert_header(name.to_owned(), value).expect("a field");
+        header
+            .insert_header(name.to_owned(), value)
+            .expect("a field");
     }
     header
 }
@@ -203,14 +314,22 @@ fn a_head_with_other_framing_is_never_cached() {
         ("Content-Length: 12\r\n", ""),
     ] {
         let head = HEAD.replace(line, instead);
-        assert!(CachedHead::new(head.as_bytes(), &plain_header(12)).is_none(), "{head:?}");
+        assert!(
+            CachedHead::new(head.as_bytes(), &plain_header(12)).is_none(),
+            "{head:?}"
+        );
     }
-    for (name, value) in
-        [("Connection", "close"), ("Expect", "100-continue"), ("Transfer-Encoding", "chunked")]
-    {
+    for (name, value) in [
+        ("Connection", "close"),
+        ("Expect", "100-continue"),
+        ("Transfer-Encoding", "chunked"),
+    ] {
         let mut header = plain_header(12);
         header.insert_header(name, value).expect("a field");
-        assert!(CachedHead::new(HEAD.as_bytes(), &header).is_none(), "{name}");
+        assert!(
+            CachedHead::new(HEAD.as_bytes(), &header).is_none(),
+            "{name}"
+        );
     }
     let long = HEAD.replace("*/*", &"x".repeat(MAX_CACHED_SIZE));
     assert!(
@@ -219,12 +338,20 @@ fn a_head_with_other_framing_is_never_cached() {
     );
     let mut header = plain_header(12);
     for field in 0..MAX_CACHED_FIELDS {
-        header.insert_header(format!("x-{field}"), "").expect("a field");
+        header
+            .insert_header(format!("x-{field}"), "")
+            .expect("a field");
     }
-    assert!(CachedHead::new(HEAD.as_bytes(), &header).is_none(), "and so is what is made of it");
+    assert!(
+        CachedHead::new(HEAD.as_bytes(), &header).is_none(),
+        "and so is what is made of it"
+    );
     let mut header = plain_header(12);
     header.set_version(Version::HTTP_10);
-    assert!(CachedHead::new(HEAD.as_bytes(), &header).is_none(), "HTTP/1.0");
+    assert!(
+        CachedHead::new(HEAD.as_bytes(), &header).is_none(),
+        "HTTP/1.0"
+    );
 }
 
 #[test]

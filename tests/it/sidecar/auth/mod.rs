@@ -58,7 +58,10 @@ fn config() -> SessionConfig {
 }
 
 fn auth_with(config: &SessionConfig, secrets: &[&str]) -> Auth {
-    let secrets = secrets.iter().map(|secret| Secret::new((*secret).into())).collect();
+    let secrets = secrets
+        .iter()
+        .map(|secret| Secret::new((*secret).into()))
+        .collect();
     Auth::new(config, secrets, "did:web:feeds.example".to_owned())
 }
 
@@ -117,14 +120,19 @@ impl Key {
                 let secret = Secret::new(secret.clone());
                 portcullis_filters::hmac::sign(&secret, message).to_vec()
             }
-            Self::P256(key) => key.sign(&random, message).expect("signed").as_ref().to_vec(),
+            Self::P256(key) => key
+                .sign(&random, message)
+                .expect("signed")
+                .as_ref()
+                .to_vec(),
             Self::K256(key) => {
                 let signature: k256::ecdsa::Signature = key.sign(message);
                 signature.to_vec()
             }
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).expect("signed");
+                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+                    .expect("signed");
                 signature
             }
         }
@@ -156,7 +164,11 @@ impl Key {
     /// As in a DID document: the point, compressed or not, after these bytes.
     fn multibase(&self, codec: &[u8], compressed: bool) -> String {
         let point = match self {
-            Self::K256(key) => key.verifying_key().to_encoded_point(compressed).as_bytes().to_vec(),
+            Self::K256(key) => key
+                .verifying_key()
+                .to_encoded_point(compressed)
+                .as_bytes()
+                .to_vec(),
             Self::P256(key) => {
                 let full = key.public_key().as_ref();
                 let short = || [&[2 + (full[64] & 1)], &full[1..33]].concat();

@@ -31,7 +31,10 @@ async fn user_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reaso
 fn with_jwks(keys: &[Value]) -> (Stub, Auth) {
     let stub = Stub::start();
     stub.show(JWKS, &json!({"keys": keys}));
-    let config = SessionConfig { jwks_url: Some(stub.url(JWKS)), ..config() };
+    let config = SessionConfig {
+        jwks_url: Some(stub.url(JWKS)),
+        ..config()
+    };
     let auth = auth_with(&config, &[SECRET]);
     (stub, auth)
 }
@@ -47,7 +50,10 @@ async fn sessions_belong_to_users_who_are_signed_in() {
     let key = Key::secret(SECRET);
     for (changes, expected) in [
         (json!({}), Ok(())),
-        (json!({"is_anonymous": null, "iat": null, "email": null}), Ok(())),
+        (
+            json!({"is_anonymous": null, "iat": null, "email": null}),
+            Ok(()),
+        ),
         (json!({"sub": USER.to_uppercase()}), Ok(())),
         (json!({"aud": ["other", AUDIENCE]}), Ok(())),
         (json!({"exp": NOW - 59}), Ok(())),
@@ -56,7 +62,10 @@ async fn sessions_belong_to_users_who_are_signed_in() {
         (json!({"exp": NOW - 61}), Err(Reason::JwtExpired)),
         (json!({"exp": 0}), Err(Reason::JwtExpired)),
         (json!({"exp": null}), Err(Reason::BadJwt)),
-        (json!({"exp": (NOW + 3600).to_string()}), Err(Reason::BadJwt)),
+        (
+            json!({"exp": (NOW + 3600).to_string()}),
+            Err(Reason::BadJwt),
+        ),
         (json!({"nbf": NOW + 60}), Ok(())),
         (json!({"nbf": NOW + 61}), Err(Reason::JwtExpired)),
         (json!({"iat": NOW + 60}), Ok(())),
@@ -64,14 +73,26 @@ async fn sessions_belong_to_users_who_are_signed_in() {
         (json!({"aud": "other"}), Err(Reason::BadJwtAudience)),
         (json!({"aud": []}), Err(Reason::BadJwtAudience)),
         (json!({"aud": null}), Err(Reason::BadJwtAudience)),
-        (json!({"iss": "https://other.example/auth/v1"}), Err(Reason::BadJwtIss)),
+        (
+            json!({"iss": "https://other.example/auth/v1"}),
+            Err(Reason::BadJwtIss),
+        ),
         (json!({"iss": format!("{ISSUER}/")}), Err(Reason::BadJwtIss)),
         (json!({"iss": null}), Err(Reason::BadJwtIss)),
         // a service token is not a session, whatever signed it
-        (json!({"iss": "did:plc:234567abcdefghijklmnopqr"}), Err(Reason::BadJwtIss)),
+        (
+            json!({"iss": "did:plc:234567abcdefghijklmnopqr"}),
+            Err(Reason::BadJwtIss),
+        ),
         // API keys are signed with the same secret
-        (json!({"iss": "supabase", "role": "anon", "sub": null, "aud": null}), Err(Reason::BadJwt)),
-        (json!({"iss": "supabase", "role": "service_role", "sub": null}), Err(Reason::BadJwt)),
+        (
+            json!({"iss": "supabase", "role": "anon", "sub": null, "aud": null}),
+            Err(Reason::BadJwt),
+        ),
+        (
+            json!({"iss": "supabase", "role": "service_role", "sub": null}),
+            Err(Reason::BadJwt),
+        ),
         (json!({"role": "supabase_admin"}), Err(Reason::BadJwt)),
         (json!({"role": null}), Err(Reason::BadJwt)),
         (json!({"sub": null}), Err(Reason::BadJwt)),
@@ -88,7 +109,11 @@ async fn sessions_belong_to_users_who_are_signed_in() {
     let guest = with(&session(), &json!({"is_anonymous": true}));
     for claims in [session(), guest] {
         let found = user(&auth, &other.bearer(&claims)).await;
-        assert_eq!(found, Err(Reason::BadJwtSignature), "signed by somebody: {claims}");
+        assert_eq!(
+            found,
+            Err(Reason::BadJwtSignature),
+            "signed by somebody: {claims}"
+        );
     }
 }
 
@@ -102,7 +127,11 @@ async fn the_bearer_token_has_at_most_8_kib() {
         let pad = |size: usize| with(&session(), &json!({"pad": "x".repeat(size)}));
         let bearer = |size: usize| Key::secret(SECRET).bearer(&pad(size));
         let most = (length - good.len()) * 3 / 4;
-        (0..most).rev().map(bearer).find(|bearer| bearer.len() <= length).expect("one that fits")
+        (0..most)
+            .rev()
+            .map(bearer)
+            .find(|bearer| bearer.len() <= length)
+            .expect("one that fits")
     };
     for (value, expected) in [
         (None, Some(Reason::Unauthorized)),
@@ -116,14 +145,25 @@ async fn the_bearer_token_has_at_most_8_kib() {
         (Some(format!("Bearer  {token}")), Some(Reason::BadJwt)),
         (Some(format!("{good} ")), Some(Reason::BadJwt)),
         (Some(format!("{good}, {good}")), Some(Reason::BadJwt)),
-        (Some("Bearer sb_publishable_key".to_owned()), Some(Reason::BadJwt)),
+        (
+            Some("Bearer sb_publishable_key".to_owned()),
+            Some(Reason::BadJwt),
+        ),
         (Some(padded(8192)), None),
         (Some(padded(8196)), Some(Reason::BadJwt)),
-        (Some(format!("{good}{}", "A".repeat(100_000))), Some(Reason::BadJwt)),
+        (
+            Some(format!("{good}{}", "A".repeat(100_000))),
+            Some(Reason::BadJwt),
+        ),
     ] {
         let authorization = value.as_deref().map_or(Authorization::Absent, header);
         let found = reason(auth.user(&authorization, at(0)).await);
-        assert_eq!(found, expected, "{:?} {value:?}", value.as_ref().map(String::len));
+        assert_eq!(
+            found,
+            expected,
+            "{:?} {value:?}",
+            value.as_ref().map(String::len)
+        );
     }
 }
 
@@ -136,9 +176,16 @@ async fn a_token_is_two_objects_and_a_signature() {
     const ALGORITHM: &str = "the token's algorithm is not accepted";
     let auth = auth_with(&config(), &[SECRET]);
     let refused = async |token: &str| {
-        let refusal = auth.user(&header(&format!("Bearer {token}")), at(0)).await.unwrap_err();
+        let refusal = auth
+            .user(&header(&format!("Bearer {token}")), at(0))
+            .await
+            .unwrap_err();
         let wrong_type = matches!(&*refusal.message, TYPE | ALGORITHM);
-        let reason = if wrong_type { Reason::BadJwtType } else { Reason::BadJwt };
+        let reason = if wrong_type {
+            Reason::BadJwtType
+        } else {
+            Reason::BadJwt
+        };
         assert_eq!(refusal.reason, reason, "{}", refusal.message);
         refusal.message
     };
@@ -148,12 +195,27 @@ async fn a_token_is_two_objects_and_a_signature() {
         (hs256, claims, "AAAA", NO_SESSION),
         (hs256, claims, "", NO_SESSION),
         (r#"{"alg":"HS256"}"#, claims, "AAAA", NO_SESSION),
-        (r#"{"alg":"ES256K","typ":"jwt","kid":"1","jku":"x"}"#, claims, "AAAA", NO_SESSION),
-        (hs256, r#"{"exp":1.5,"aud":["a","b"],"is_anonymous":false}"#, "AAAA", NO_SESSION),
+        (
+            r#"{"alg":"ES256K","typ":"jwt","kid":"1","jku":"x"}"#,
+            claims,
+            "AAAA",
+            NO_SESSION,
+        ),
+        (
+            hs256,
+            r#"{"exp":1.5,"aud":["a","b"],"is_anonymous":false}"#,
+            "AAAA",
+            NO_SESSION,
+        ),
         (hs256, r#"{"exp":"1"}"#, "AAAA", MALFORMED),
         (hs256, r#"{"exp":1e999}"#, "AAAA", MALFORMED),
         (hs256, r#"{"exp":1,"exp":2}"#, "AAAA", MALFORMED),
-        (hs256, r#"{"iss":"a","i\u0073s":"did:plc:b"}"#, "AAAA", MALFORMED),
+        (
+            hs256,
+            r#"{"iss":"a","i\u0073s":"did:plc:b"}"#,
+            "AAAA",
+            MALFORMED,
+        ),
         (hs256, r#"{"aud":1}"#, "AAAA", MALFORMED),
         (hs256, r#"{"is_anonymous":"false"}"#, "AAAA", MALFORMED),
         (hs256, "{} {}", "AAAA", MALFORMED),
@@ -167,13 +229,28 @@ async fn a_token_is_two_objects_and_a_signature() {
         (hs256, claims, "AA+/", MALFORMED),
         (hs256, claims, "AAAA.AAAA", MALFORMED),
         ("{}", claims, "AAAA", MALFORMED),
-        (r#"{"alg":"HS256","alg":"HS256"}"#, claims, "AAAA", MALFORMED),
-        (r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, claims, "AAAA", EXTENSION),
+        (
+            r#"{"alg":"HS256","alg":"HS256"}"#,
+            claims,
+            "AAAA",
+            MALFORMED,
+        ),
+        (
+            r#"{"alg":"HS256","crit":["b64"],"b64":false}"#,
+            claims,
+            "AAAA",
+            EXTENSION,
+        ),
         (r#"{"alg":"none"}"#, claims, "", ALGORITHM),
         (r#"{"alg":"hs256"}"#, claims, "AAAA", ALGORITHM),
         (r#"{"alg":"HS512"}"#, claims, "AAAA", ALGORITHM),
         (r#"{"alg":"HS256","typ":"at+jwt"}"#, claims, "AAAA", TYPE),
-        (r#"{"alg":"HS256","typ":"refresh+jwt"}"#, claims, "AAAA", TYPE),
+        (
+            r#"{"alg":"HS256","typ":"refresh+jwt"}"#,
+            claims,
+            "AAAA",
+            TYPE,
+        ),
         (r#"{"alg":"ES256","typ":"dpop+jwt"}"#, claims, "AAAA", TYPE),
     ] {
         let parts = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part));
@@ -190,7 +267,11 @@ async fn without_keys_sessions_are_not_configured() {
     for secrets in [&[][..], &[""]] {
         let auth = auth_with(&config(), secrets);
         for bearer in [Key::secret("").bearer(&session()), "garbage".to_owned()] {
-            assert_eq!(user(&auth, &bearer).await, Err(Reason::NotConfigured), "{bearer}");
+            assert_eq!(
+                user(&auth, &bearer).await,
+                Err(Reason::NotConfigured),
+                "{bearer}"
+            );
         }
         let bearer = Key::secret("").bearer(&session());
         let viewer = auth.viewer(&header(&bearer), "m", client(), at(0)).await;
@@ -203,7 +284,10 @@ async fn both_secrets_sign_during_a_rotation() {
     let next = "the next secret of the platform, 32 bytes";
     let auth = auth_with(&config(), &[&format!("{SECRET}\n"), next]);
     for secret in [SECRET, next] {
-        assert_eq!(user(&auth, &Key::secret(secret).bearer(&session())).await, Ok(USER.to_owned()));
+        assert_eq!(
+            user(&auth, &Key::secret(secret).bearer(&session())).await,
+            Ok(USER.to_owned())
+        );
     }
 }
 
@@ -213,8 +297,19 @@ async fn published_keys_sign_with_their_own_algorithm() {
     let oct = Key::secret("a secret that everybody can read, 32 bytes");
     let encryption = with(&Key::p256().jwk("enc"), &json!({"use": "enc"}));
     let mislabelled = with(&ec.jwk("es512"), &json!({"alg": "ES512"}));
-    let keys = [ec.jwk("ec"), rsa.jwk("rsa"), oct.jwk("oct"), k256.jwk("k"), mislabelled];
-    let odd = [encryption, json!({"kty": "OKP"}), json!(1), json!({"kty": "EC", "use": 5})];
+    let keys = [
+        ec.jwk("ec"),
+        rsa.jwk("rsa"),
+        oct.jwk("oct"),
+        k256.jwk("k"),
+        mislabelled,
+    ];
+    let odd = [
+        encryption,
+        json!({"kty": "OKP"}),
+        json!(1),
+        json!({"kty": "EC", "use": 5}),
+    ];
     let (_stub, auth) = with_jwks(&[&keys[..], &odd].concat());
 
     let pem = match &rsa {
@@ -228,13 +323,37 @@ async fn published_keys_sign_with_their_own_algorithm() {
     for (what, bearer, expected) in [
         ("ES256", named(&ec, "ec"), Ok(USER.to_owned())),
         ("RS256", named(&rsa, "rsa"), Ok(USER.to_owned())),
-        ("HS256", named(&Key::secret(SECRET), "ec"), Ok(USER.to_owned())),
+        (
+            "HS256",
+            named(&Key::secret(SECRET), "ec"),
+            Ok(USER.to_owned()),
+        ),
         ("no kid", ec.bearer(&session()), Ok(USER.to_owned())),
-        ("another's kid", named(&ec, "rsa"), signature(Reason::BadJwtSignature)),
-        ("somebody's key", named(&Key::p256(), "ec"), signature(Reason::BadJwtSignature)),
-        ("a key for ES512", named(&ec, "es512"), signature(Reason::BadJwtSignature)),
-        ("a secret in the set", named(&oct, "oct"), signature(Reason::BadJwtSignature)),
-        ("the public key as a secret", named(&by_pem, "rsa"), signature(Reason::BadJwtSignature)),
+        (
+            "another's kid",
+            named(&ec, "rsa"),
+            signature(Reason::BadJwtSignature),
+        ),
+        (
+            "somebody's key",
+            named(&Key::p256(), "ec"),
+            signature(Reason::BadJwtSignature),
+        ),
+        (
+            "a key for ES512",
+            named(&ec, "es512"),
+            signature(Reason::BadJwtSignature),
+        ),
+        (
+            "a secret in the set",
+            named(&oct, "oct"),
+            signature(Reason::BadJwtSignature),
+        ),
+        (
+            "the public key as a secret",
+            named(&by_pem, "rsa"),
+            signature(Reason::BadJwtSignature),
+        ),
         (
             "that, said to be RS256",
             by_pem.bearer_with(&as_rs256("rsa"), &session()),
@@ -262,16 +381,27 @@ async fn unknown_keys_are_looked_up_every_30_seconds() {
     let (stub, auth) = with_jwks(&[old.jwk("old")]);
     assert_eq!(user(&auth, &named(&old, "old")).await, Ok(USER.to_owned()));
     stub.show(JWKS, &json!({"keys": [new.jwk("new")]}));
-    assert_eq!(user(&auth, &named(&old, "old")).await, Ok(USER.to_owned()), "still cached");
+    assert_eq!(
+        user(&auth, &named(&old, "old")).await,
+        Ok(USER.to_owned()),
+        "still cached"
+    );
     assert_eq!(stub.requests(), 1);
-    assert_eq!(user(&auth, &named(&new, "new")).await, Ok(USER.to_owned()), "fetched for it");
+    assert_eq!(
+        user(&auth, &named(&new, "new")).await,
+        Ok(USER.to_owned()),
+        "fetched for it"
+    );
     assert_eq!(stub.requests(), 2);
     for second in [0, 10, 29] {
         let found = user_at(&auth, &named(&old, "old"), second).await;
         assert_eq!(found, Err(Reason::BadJwtSignature), "taken out of the set");
     }
     assert_eq!(stub.requests(), 2, "not again so soon");
-    assert_eq!(user_at(&auth, &named(&old, "old"), 30).await, Err(Reason::BadJwtSignature));
+    assert_eq!(
+        user_at(&auth, &named(&old, "old"), 30).await,
+        Err(Reason::BadJwtSignature)
+    );
     assert_eq!(stub.requests(), 3);
 }
 
@@ -292,11 +422,19 @@ async fn sessions_survive_an_outage_of_an_hour() {
         (3600, Err(Reason::KeysUnavailable), 4),
         (3604, Err(Reason::KeysUnavailable), 5),
     ] {
-        assert_eq!(user_at(&auth, &bearer, second).await, expected, "after {second} s");
+        assert_eq!(
+            user_at(&auth, &bearer, second).await,
+            expected,
+            "after {second} s"
+        );
         assert_eq!(stub.requests(), requests, "after {second} s");
     }
     stub.show(JWKS, &json!({"keys": [key.jwk("1")]}));
-    assert_eq!(user_at(&auth, &bearer, 3609).await, Ok(USER.to_owned()), "it is over");
+    assert_eq!(
+        user_at(&auth, &bearer, 3609).await,
+        Ok(USER.to_owned()),
+        "it is over"
+    );
 }
 
 #[tokio::test]
@@ -327,7 +465,12 @@ async fn a_hundred_requests_fetch_the_keys_once() {
     assert_eq!(stub.requests(), 1);
     let bearer = named(&unknown, "2");
     let found = futures_util::future::join_all((0..100).map(|_| user(&auth, &bearer))).await;
-    assert!(found.iter().all(|found| *found == Err(Reason::BadJwtSignature)), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|found| *found == Err(Reason::BadJwtSignature)),
+        "{found:?}"
+    );
     assert_eq!(stub.requests(), 2);
     stub.fail();
     let bearer = named(&known, "1");

@@ -21,7 +21,10 @@ fn method(did: &str, kind: &str, key: &str) -> Value {
 }
 
 fn document(did: &str, methods: &[Value]) -> Value {
-    let context = ["https://www.w3.org/ns/did/v1", "https://w3id.org/security/multikey/v1"];
+    let context = [
+        "https://www.w3.org/ns/did/v1",
+        "https://w3id.org/security/multikey/v1",
+    ];
     json!({"@context": context, "id": did, "verificationMethod": methods, "service": []})
 }
 
@@ -31,7 +34,11 @@ fn with_key(did: &str, key: &Key) -> Value {
 
 /// Looks DIDs up at this server.
 fn auth_at(stub: &Stub) -> Auth {
-    let config = SessionConfig { plc_url: stub.url("/"), localhost_dids: true, ..config() };
+    let config = SessionConfig {
+        plc_url: stub.url("/"),
+        localhost_dids: true,
+        ..config()
+    };
     auth_with(&config, &[SECRET])
 }
 
@@ -40,7 +47,10 @@ async fn viewer(auth: &Auth, bearer: &str) -> Result<String, Reason> {
 }
 
 async fn viewer_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reason> {
-    account(auth.viewer(&header(bearer), LXM, client(), reach(second).await).await)
+    account(
+        auth.viewer(&header(bearer), LXM, client(), reach(second).await)
+            .await,
+    )
 }
 
 fn account(viewer: Result<Viewer, Refusal>) -> Result<String, Reason> {
@@ -68,32 +78,68 @@ async fn each_fault_of_a_token_has_its_reason() {
     let bad_type = Some(Reason::BadJwtType);
     for (bearer, expected) in [
         (changed(json!({})), None),
-        (changed(json!({"aud": "did:web:feeds.example#bsky_fg"})), None),
+        (
+            changed(json!({"aud": "did:web:feeds.example#bsky_fg"})),
+            None,
+        ),
         (changed(json!({"jti": null, "iat": null})), None),
         (changed(json!({"exp": NOW + 3660})), None),
         (changed(json!({"iat": NOW + 60})), None),
         (headed(json!({"alg": "ES256K"})), None),
-        (headed(json!({"alg": "ES256K", "typ": "JWT", "kid": "#atproto"})), None),
+        (
+            headed(json!({"alg": "ES256K", "typ": "JWT", "kid": "#atproto"})),
+            None,
+        ),
         (changed(json!({"exp": null})), Some(Reason::BadJwt)),
         (changed(json!({"exp": NOW + 3661})), Some(Reason::BadJwt)),
         (changed(json!({"exp": NOW})), Some(Reason::JwtExpired)),
         (changed(json!({"exp": NOW - 1})), Some(Reason::JwtExpired)),
         (changed(json!({"iat": NOW + 61})), Some(Reason::JwtExpired)),
         (changed(json!({"nbf": NOW + 61})), Some(Reason::JwtExpired)),
-        (changed(json!({"aud": "did:web:other.example"})), Some(Reason::BadJwtAudience)),
-        (changed(json!({"aud": "did:web:feeds.example#x"})), Some(Reason::BadJwtAudience)),
-        (changed(json!({"aud": ["did:web:feeds.example"]})), Some(Reason::BadJwtAudience)),
+        (
+            changed(json!({"aud": "did:web:other.example"})),
+            Some(Reason::BadJwtAudience),
+        ),
+        (
+            changed(json!({"aud": "did:web:feeds.example#x"})),
+            Some(Reason::BadJwtAudience),
+        ),
+        (
+            changed(json!({"aud": ["did:web:feeds.example"]})),
+            Some(Reason::BadJwtAudience),
+        ),
         (changed(json!({"aud": null})), Some(Reason::BadJwtAudience)),
-        (changed(json!({"lxm": "app.bsky.feed.getFeed"})), Some(Reason::BadJwtLexiconMethod)),
-        (changed(json!({"lxm": null})), Some(Reason::BadJwtLexiconMethod)),
-        (changed(json!({"iss": format!("{PLC}#atproto")})), Some(Reason::BadJwtIss)),
+        (
+            changed(json!({"lxm": "app.bsky.feed.getFeed"})),
+            Some(Reason::BadJwtLexiconMethod),
+        ),
+        (
+            changed(json!({"lxm": null})),
+            Some(Reason::BadJwtLexiconMethod),
+        ),
+        (
+            changed(json!({"iss": format!("{PLC}#atproto")})),
+            Some(Reason::BadJwtIss),
+        ),
         (headed(json!({"alg": "ES256K", "typ": "at+jwt"})), bad_type),
         (headed(json!({"alg": "HS256"})), bad_type),
         (headed(json!({"alg": "RS256"})), bad_type),
-        (headed(json!({"alg": "ES256"})), Some(Reason::BadJwtSignature)),
-        (headed(json!({"alg": "ES256K", "kid": "#other"})), Some(Reason::BadJwtSignature)),
-        (Key::k256(8).bearer(&claims(PLC)), Some(Reason::BadJwtSignature)),
-        (Key::p256().bearer(&claims(PLC)), Some(Reason::BadJwtSignature)),
+        (
+            headed(json!({"alg": "ES256"})),
+            Some(Reason::BadJwtSignature),
+        ),
+        (
+            headed(json!({"alg": "ES256K", "kid": "#other"})),
+            Some(Reason::BadJwtSignature),
+        ),
+        (
+            Key::k256(8).bearer(&claims(PLC)),
+            Some(Reason::BadJwtSignature),
+        ),
+        (
+            Key::p256().bearer(&claims(PLC)),
+            Some(Reason::BadJwtSignature),
+        ),
         // the platform's secret signs no service token
         (Key::secret(SECRET).bearer(&claims(PLC)), bad_type),
         ("Bearer a.b.c".to_owned(), Some(Reason::BadJwt)),
@@ -101,9 +147,15 @@ async fn each_fault_of_a_token_has_its_reason() {
         assert_eq!(viewer(&auth, &bearer).await.err(), expected, "{bearer}");
     }
     assert_eq!(viewer(&auth, &changed(json!({}))).await, Ok(PLC.to_owned()));
-    let nobody = auth.viewer(&Authorization::Absent, LXM, client(), at(0)).await;
+    let nobody = auth
+        .viewer(&Authorization::Absent, LXM, client(), at(0))
+        .await;
     assert_eq!(reason(nobody), Some(Reason::Unauthorized));
-    assert_eq!(stub.requests(), 2, "once for the key, once for tokens it did not sign");
+    assert_eq!(
+        stub.requests(),
+        2,
+        "once for the key, once for tokens it did not sign"
+    );
 }
 
 #[tokio::test]
@@ -118,7 +170,11 @@ async fn signatures_are_64_bytes_with_any_s() {
         for (what, bearer, ok) in [
             ("as it is", change(|signature| signature), true),
             ("cut", change(|signature| signature[..63].to_vec()), false),
-            ("longer", change(|signature| [signature, vec![0]].concat()), false),
+            (
+                "longer",
+                change(|signature| [signature, vec![0]].concat()),
+                false,
+            ),
             ("zero", change(|_| vec![0; 64]), false),
             ("none", change(|_| Vec::new()), false),
             ("DER", change(|raw| der(&raw)), false),
@@ -131,7 +187,11 @@ async fn signatures_are_64_bytes_with_any_s() {
                 false,
             ),
         ] {
-            let expected = if ok { Ok(PLC.to_owned()) } else { Err(Reason::BadJwtSignature) };
+            let expected = if ok {
+                Ok(PLC.to_owned())
+            } else {
+                Err(Reason::BadJwtSignature)
+            };
             assert_eq!(viewer(&auth, &bearer).await, expected, "{what}");
         }
         if matches!(key, Key::K256(_)) {
@@ -149,11 +209,23 @@ async fn signatures_are_64_bytes_with_any_s() {
 /// The other form of a signature: a sequence of two integers.
 fn der(raw: &[u8]) -> Vec<u8> {
     let integer = |part: &[u8]| {
-        let number = if part[0] >= 0x80 { [&[0], part].concat() } else { part.to_vec() };
-        [&[2, u8::try_from(number.len()).expect("short")], number.as_slice()].concat()
+        let number = if part[0] >= 0x80 {
+            [&[0], part].concat()
+        } else {
+            part.to_vec()
+        };
+        [
+            &[2, u8::try_from(number.len()).expect("short")],
+            number.as_slice(),
+        ]
+        .concat()
     };
     let body = [integer(&raw[..32]), integer(&raw[32..])].concat();
-    [&[0x30, u8::try_from(body.len()).expect("short")], body.as_slice()].concat()
+    [
+        &[0x30, u8::try_from(body.len()).expect("short")],
+        body.as_slice(),
+    ]
+    .concat()
 }
 
 #[tokio::test]
@@ -165,34 +237,125 @@ async fn the_first_valid_key_of_an_account_signs() {
     let other = || method(PLC, "Multikey", &Key::k256(8).multikey());
     let short = |key: &Key| key.multibase(&[], true);
     let full = |key: &Key| key.multibase(&[], false);
-    let ed25519 = format!("z{}", bs58::encode([&[0xed, 1][..], &[7; 32]].concat()).into_string());
+    let ed25519 = format!(
+        "z{}",
+        bs58::encode([&[0xed, 1][..], &[7; 32]].concat()).into_string()
+    );
     let wrong_codec = k256.multibase(&[0x80, 0x24], true);
     for (what, key, methods, ok) in [
         ("a Multikey", &k256, vec![good()], true),
-        ("of the other curve", &p256, vec![method(PLC, "Multikey", &of_p256)], true),
-        ("a short name", &k256, vec![with(&good(), &json!({"id": "#atproto"}))], true),
-        ("legacy", &k256, vec![method(PLC, legacy, &full(&k256))], true),
-        ("legacy, compressed", &k256, vec![method(PLC, legacy, &short(&k256))], true),
-        ("legacy P-256", &p256, vec![method(PLC, legacy_p256, &full(&p256))], true),
-        ("legacy P-256, compressed", &p256, vec![method(PLC, legacy_p256, &short(&p256))], true),
-        ("after others", &k256, vec![json!(1), method(PLC, "X", &multikey), good()], true),
+        (
+            "of the other curve",
+            &p256,
+            vec![method(PLC, "Multikey", &of_p256)],
+            true,
+        ),
+        (
+            "a short name",
+            &k256,
+            vec![with(&good(), &json!({"id": "#atproto"}))],
+            true,
+        ),
+        (
+            "legacy",
+            &k256,
+            vec![method(PLC, legacy, &full(&k256))],
+            true,
+        ),
+        (
+            "legacy, compressed",
+            &k256,
+            vec![method(PLC, legacy, &short(&k256))],
+            true,
+        ),
+        (
+            "legacy P-256",
+            &p256,
+            vec![method(PLC, legacy_p256, &full(&p256))],
+            true,
+        ),
+        (
+            "legacy P-256, compressed",
+            &p256,
+            vec![method(PLC, legacy_p256, &short(&p256))],
+            true,
+        ),
+        (
+            "after others",
+            &k256,
+            vec![json!(1), method(PLC, "X", &multikey), good()],
+            true,
+        ),
         ("not the first", &k256, vec![other(), good()], false),
         ("none", &k256, vec![], false),
-        ("another name", &k256, vec![with(&good(), &json!({"id": "#atproto2"}))], false),
-        ("another's", &k256, vec![with(&good(), &json!({"controller": OTHER}))], false),
-        ("no type", &k256, vec![with(&good(), &json!({"type": null}))], false),
-        ("a type of the other curve", &k256, vec![method(PLC, legacy_p256, &full(&k256))], false),
-        ("the codec of the other curve", &k256, vec![method(PLC, "Multikey", &wrong_codec)], false),
-        ("another curve", &k256, vec![method(PLC, "Multikey", &ed25519)], false),
-        ("not compressed", &k256, vec![method(PLC, "Multikey", &full(&k256))], false),
-        ("another base", &k256, vec![method(PLC, "Multikey", &format!("m{multikey}"))], false),
-        ("not base58", &k256, vec![method(PLC, "Multikey", "z0OIl")], false),
-        ("endless", &k256, vec![method(PLC, "Multikey", &multikey.repeat(900))], false),
+        (
+            "another name",
+            &k256,
+            vec![with(&good(), &json!({"id": "#atproto2"}))],
+            false,
+        ),
+        (
+            "another's",
+            &k256,
+            vec![with(&good(), &json!({"controller": OTHER}))],
+            false,
+        ),
+        (
+            "no type",
+            &k256,
+            vec![with(&good(), &json!({"type": null}))],
+            false,
+        ),
+        (
+            "a type of the other curve",
+            &k256,
+            vec![method(PLC, legacy_p256, &full(&k256))],
+            false,
+        ),
+        (
+            "the codec of the other curve",
+            &k256,
+            vec![method(PLC, "Multikey", &wrong_codec)],
+            false,
+        ),
+        (
+            "another curve",
+            &k256,
+            vec![method(PLC, "Multikey", &ed25519)],
+            false,
+        ),
+        (
+            "not compressed",
+            &k256,
+            vec![method(PLC, "Multikey", &full(&k256))],
+            false,
+        ),
+        (
+            "another base",
+            &k256,
+            vec![method(PLC, "Multikey", &format!("m{multikey}"))],
+            false,
+        ),
+        (
+            "not base58",
+            &k256,
+            vec![method(PLC, "Multikey", "z0OIl")],
+            false,
+        ),
+        (
+            "endless",
+            &k256,
+            vec![method(PLC, "Multikey", &multikey.repeat(900))],
+            false,
+        ),
     ] {
         let (_stub, auth) = shown(&document(PLC, &methods));
         let found = viewer(&auth, &key.bearer(&claims(PLC))).await;
         let refused = matches!(found, Err(Reason::BadJwtIss | Reason::BadJwtSignature));
-        assert!(if ok { found.is_ok() } else { refused }, "{what}: {found:?}");
+        assert!(
+            if ok { found.is_ok() } else { refused },
+            "{what}: {found:?}"
+        );
     }
 }
 
@@ -242,7 +405,10 @@ async fn hosts_are_names_of_at_least_two_labels() {
         format!("web:{long}"),
         format!("web:{}example", "abc.".repeat(63)),
     ];
-    for id in others.split_whitespace().chain(made.iter().map(String::as_str)) {
+    for id in others
+        .split_whitespace()
+        .chain(made.iter().map(String::as_str))
+    {
         let did = format!("did:{id}");
         let found = viewer(&auth, &Key::k256(7).bearer(&claims(&did))).await;
         assert_eq!(found, Err(Reason::BadJwtIss), "{did}");
@@ -269,12 +435,25 @@ async fn changed_keys_are_looked_up_every_30_seconds() {
     let (stub, auth) = shown(&with_key(PLC, &old));
     assert_eq!(viewer(&auth, &lasting(&old)).await, Ok(PLC.to_owned()));
     stub.show(&format!("/{PLC}"), &with_key(PLC, &new));
-    assert_eq!(viewer(&auth, &lasting(&new)).await, Ok(PLC.to_owned()), "fetched for it");
-    assert_eq!(viewer(&auth, &lasting(&old)).await, Err(Reason::BadJwtSignature));
+    assert_eq!(
+        viewer(&auth, &lasting(&new)).await,
+        Ok(PLC.to_owned()),
+        "fetched for it"
+    );
+    assert_eq!(
+        viewer(&auth, &lasting(&old)).await,
+        Err(Reason::BadJwtSignature)
+    );
     stub.show(&format!("/{PLC}"), &with_key(PLC, &newer));
-    assert_eq!(viewer_at(&auth, &lasting(&newer), 29).await, Err(Reason::BadJwtSignature));
+    assert_eq!(
+        viewer_at(&auth, &lasting(&newer), 29).await,
+        Err(Reason::BadJwtSignature)
+    );
     assert_eq!(stub.requests(), 2);
-    assert_eq!(viewer_at(&auth, &lasting(&newer), 30).await, Ok(PLC.to_owned()));
+    assert_eq!(
+        viewer_at(&auth, &lasting(&newer), 30).await,
+        Ok(PLC.to_owned())
+    );
     assert_eq!(stub.requests(), 3);
 }
 
@@ -302,7 +481,10 @@ async fn cached_accounts_survive_an_outage_of_a_day() {
     }
     // no server at all
     let away = auth_with(&config(), &[]);
-    assert_eq!(viewer(&away, &bearer(0)).await, Err(Reason::KeysUnavailable));
+    assert_eq!(
+        viewer(&away, &bearer(0)).await,
+        Err(Reason::KeysUnavailable)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -311,7 +493,10 @@ async fn missing_accounts_are_looked_up_once_a_minute() {
     let (stub, auth) = shown(&with_key(OTHER, &key));
     let bearer = key.bearer(&with(&claims(PLC), &json!({"exp": NOW + 3600})));
     for (second, requests) in [(0, 1), (59, 1), (60, 2)] {
-        assert_eq!(viewer_at(&auth, &bearer, second).await, Err(Reason::BadJwtIss));
+        assert_eq!(
+            viewer_at(&auth, &bearer, second).await,
+            Err(Reason::BadJwtIss)
+        );
         assert_eq!(stub.requests(), requests, "after {second} s");
     }
     stub.show(&format!("/{PLC}"), &with_key(PLC, &key));
@@ -329,7 +514,10 @@ async fn a_hundred_requests_look_up_an_account_once() {
     // a missing account, too
     let bearer = key.bearer(&claims(OTHER));
     let found = futures_util::future::join_all((0..100).map(|_| viewer(&auth, &bearer))).await;
-    assert!(found.iter().all(|found| *found == Err(Reason::BadJwtIss)), "{found:?}");
+    assert!(
+        found.iter().all(|found| *found == Err(Reason::BadJwtIss)),
+        "{found:?}"
+    );
     assert_eq!(stub.requests(), 2);
 }
 
@@ -351,11 +539,22 @@ async fn tokens_of_the_reference_implementation_are_accepted() {
         "4ruSe7XMMWqnE_u_Xe3EPVdzUBmtWQ",
     );
     for (did, key, bearer) in [
-        (PLC, "zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme", K256),
-        (OTHER, "zDnaeSxJLzV8QHeUkqFZEoFz4n6Gxi1hQ1JnoyqRqyH2Qpkhq", P256),
+        (
+            PLC,
+            "zQ3shokFTS3brHcDQrn82RUDfCZESWL1ZdCEJwekUDPQiYBme",
+            K256,
+        ),
+        (
+            OTHER,
+            "zDnaeSxJLzV8QHeUkqFZEoFz4n6Gxi1hQ1JnoyqRqyH2Qpkhq",
+            P256,
+        ),
     ] {
         let stub = Stub::start();
-        stub.show(&format!("/{did}"), &document(did, &[method(did, "Multikey", key)]));
+        stub.show(
+            &format!("/{did}"),
+            &document(did, &[method(did, "Multikey", key)]),
+        );
         assert_eq!(viewer(&auth_at(&stub), bearer).await, Ok(did.to_owned()));
     }
 }

@@ -29,10 +29,17 @@ impl Stub {
             let (status, media_type, body) =
                 shown.lock().get(path).cloned().unwrap_or_else(missing);
             let head = format!("HTTP/1.1 {status} X\r\nContent-Type: {media_type}\r\n");
-            let rest = format!("Content-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let rest = format!(
+                "Content-Length: {}\r\nConnection: close\r\n\r\n",
+                body.len()
+            );
             vec![[head, rest, body].concat().into()]
         });
-        Self { port, answers, requests }
+        Self {
+            port,
+            answers,
+            requests,
+        }
     }
 
     pub(super) fn url(&self, path: &str) -> String {
@@ -41,16 +48,26 @@ impl Stub {
 
     /// Serves a document from now on.
     pub(super) fn show(&self, path: &str, document: &Value) {
-        self.answer(path, 200, "application/json; charset=utf-8", &document.to_string());
+        self.answer(
+            path,
+            200,
+            "application/json; charset=utf-8",
+            &document.to_string(),
+        );
     }
 
     pub(super) fn answer(&self, path: &str, status: u16, media_type: &'static str, body: &str) {
-        self.answers.lock().insert(path.to_owned(), (status, media_type, body.to_owned()));
+        self.answers
+            .lock()
+            .insert(path.to_owned(), (status, media_type, body.to_owned()));
     }
 
     /// Answers 503 to every path from now on.
     pub(super) fn fail(&self) {
-        self.answers.lock().values_mut().for_each(|answer| answer.0 = 503);
+        self.answers
+            .lock()
+            .values_mut()
+            .for_each(|answer| answer.0 = 503);
     }
 
     /// Requests so far.

@@ -76,20 +76,30 @@ pub(crate) fn is_add(call: &Call) -> bool {
 
 /// The JSON-RPC method of a call.
 pub(crate) fn method(call: &Call) -> String {
-    call.json()["method"].as_str().unwrap_or_default().to_owned()
+    call.json()["method"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// True for a call of this view.
 pub(crate) fn is_view(call: &Call, view: &str) -> bool {
     let stated = &call.json()["params"]["request"]["entry_point_selector"];
-    stated.as_str().is_some_and(|stated| felt(stated) == selector(view))
+    stated
+        .as_str()
+        .is_some_and(|stated| felt(stated) == selector(view))
 }
 
 /// The response of a healthy node.
 pub(crate) fn honest(call: &Call) -> Vec<Act> {
     let requested = call.json();
     let params = &requested["params"];
-    let text = |at: &str| params.pointer(at).and_then(|value| value.as_str()).unwrap_or_default();
+    let text = |at: &str| {
+        params
+            .pointer(at)
+            .and_then(|value| value.as_str())
+            .unwrap_or_default()
+    };
     match requested["method"].as_str().unwrap_or_default() {
         "starknet_chainId" => {
             let id = Felt::from_short_string("PORTCULLIS_DEV").expect("a short string");
@@ -97,13 +107,16 @@ pub(crate) fn honest(call: &Call) -> Vec<Act> {
         }
         "starknet_specVersion" => result(call, "\"0.10.2\""),
         "starknet_getBlockWithTxHashes" => block(call, 1_700_000_000),
-        "starknet_getClassHashAt" => {
-            result(call, &format!("\"{}\"", class_of(text("/contract_address"))))
-        }
+        "starknet_getClassHashAt" => result(
+            call,
+            &format!("\"{}\"", class_of(text("/contract_address"))),
+        ),
         "starknet_call" => {
             let arg = text("/request/calldata/0");
-            let (to, view) =
-                (text("/request/contract_address"), text("/request/entry_point_selector"));
+            let (to, view) = (
+                text("/request/contract_address"),
+                text("/request/entry_point_selector"),
+            );
             result(call, &view_of(to, felt(view), arg))
         }
         "starknet_getNonce" => result(call, "\"0x0\""),
@@ -142,19 +155,28 @@ pub(crate) fn result(call: &Call, result: &str) -> Vec<Act> {
 /// A JSON-RPC error with this code.
 pub(crate) fn error(call: &Call, code: i64) -> Vec<Act> {
     let error = format!(r#"{{"code":{code},"message":"a-word-of-the-node"}}"#);
-    send(json(format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, call.id())))
+    send(json(format!(
+        r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#,
+        call.id()
+    )))
 }
 
 fn class_of(address: &str) -> Felt {
     let contract = PINS.iter().position(|(name, pin)| {
-        *pin == address && PINS.iter().any(|(other, _)| *other == format!("{name}_class"))
+        *pin == address
+            && PINS
+                .iter()
+                .any(|(other, _)| *other == format!("{name}_class"))
     });
     contract.map_or(felt(CLASS), |at| felt(PINS[at + 1].1))
 }
 
 fn view_of(to: &str, view: Felt, arg: &str) -> String {
     let array = |felts: &[&str]| format!("[\"{}\"]", felts.join("\",\""));
-    if let Some((.., felts)) = VIEWS.iter().find(|row| row.0 == to && selector(row.1) == view) {
+    if let Some((.., felts)) = VIEWS
+        .iter()
+        .find(|row| row.0 == to && selector(row.1) == view)
+    {
         return array(felts);
     }
     if view == selector("is_authorised_verifier") {

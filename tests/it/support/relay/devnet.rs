@@ -67,7 +67,9 @@ impl Deref for OwnNetwork {
 
 impl Drop for OwnNetwork {
     fn drop(&mut self) {
-        FREE.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+        FREE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(self.0.take());
     }
 }
 
@@ -77,18 +79,38 @@ impl Network {
         let folder = scratch_path("net");
         let (address, keeper) = start(&folder, &ARCHIVE);
         let made = program()
-            .args(["dev", "--prepare", "--node", &format!("http://{address}/rpc"), "--state"])
+            .args([
+                "dev",
+                "--prepare",
+                "--node",
+                &format!("http://{address}/rpc"),
+                "--state",
+            ])
             .arg(&folder)
             .output()
             .expect("the program can be started");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         let text = std::fs::read_to_string(folder.join("portcullis.toml"))
             .expect("the configuration is written");
         let config: toml::Table = text.parse().expect("the configuration is TOML");
-        let pins = config["relay"]["pins"].as_table().expect("the pins are a table");
+        let pins = config["relay"]["pins"]
+            .as_table()
+            .expect("the pins are a table");
         let text = |value: &toml::Value| value.as_str().unwrap_or_default().to_owned();
-        let pins = pins.iter().map(|(name, value)| (name.clone(), text(value))).collect();
-        Self { address, folder, pins, _keeper: keeper }
+        let pins = pins
+            .iter()
+            .map(|(name, value)| (name.clone(), text(value)))
+            .collect();
+        Self {
+            address,
+            folder,
+            pins,
+            _keeper: keeper,
+        }
     }
 
     /// The path of one of the network's files.
@@ -112,7 +134,13 @@ impl Network {
     /// Forwards requests to the node, and returns its responses.
     pub(crate) fn forward(&self) -> impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static {
         let address = self.address;
-        move |call| send(json(Client::connect(address).ask(&Request::post(&call.body)).body))
+        move |call| {
+            send(json(
+                Client::connect(address)
+                    .ask(&Request::post(&call.body))
+                    .body,
+            ))
+        }
     }
 
     /// A new user, with 100 STRK and no account yet.

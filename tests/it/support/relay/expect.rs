@@ -70,7 +70,11 @@ const REASONS: [(&str, u16); 55] = [
 /// Asserts the invariants of every response.
 pub(crate) fn common(response: &Response, why: &str) {
     assert_every(response, &[&["www-authenticate"]], why);
-    assert_eq!(response.header("Cache-Control"), Some("no-store"), "{why}: nothing is stored");
+    assert_eq!(
+        response.header("Cache-Control"),
+        Some("no-store"),
+        "{why}: nothing is stored"
+    );
 }
 
 /// Asserts the refusal of an operation, a probe or an unknown path: plain JSON with this reason and
@@ -78,7 +82,11 @@ pub(crate) fn common(response: &Response, why: &str) {
 pub(crate) fn refused(response: &Response, reason: &str, why: &str) -> Value {
     let body = response.json();
     assert_eq!(body["ok"], false, "{why}: {body}");
-    assert_eq!(body.as_object().map(serde_json::Map::len), Some(2), "{why}: {body}");
+    assert_eq!(
+        body.as_object().map(serde_json::Map::len),
+        Some(2),
+        "{why}: {body}"
+    );
     assert_error(response, &body["error"], &body["error"], reason, why);
     body["error"].clone()
 }
@@ -87,22 +95,43 @@ pub(crate) fn refused(response: &Response, reason: &str, why: &str) -> Value {
 pub(crate) fn rpc_refused(response: &Response, reason: &str, id: &str, why: &str) -> Value {
     let body = response.json();
     assert_eq!(body["jsonrpc"], "2.0", "{why}: {body}");
-    assert_eq!(body.as_object().map(serde_json::Map::len), Some(3), "{why}: {body}");
+    assert_eq!(
+        body.as_object().map(serde_json::Map::len),
+        Some(3),
+        "{why}: {body}"
+    );
     assert!(body["error"]["code"].is_i64(), "{why}: {body}");
-    assert_error(response, &body["error"], &body["error"]["data"], reason, why);
-    assert_eq!(id_bytes(response), id, "{why}: the id of the request, byte for byte: {body}");
+    assert_error(
+        response,
+        &body["error"],
+        &body["error"]["data"],
+        reason,
+        why,
+    );
+    assert_eq!(
+        id_bytes(response),
+        id,
+        "{why}: the id of the request, byte for byte: {body}"
+    );
     body["error"]["data"].clone()
 }
 
 fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, why: &str) {
     common(response, why);
     assert_eq!(data["reason"], reason, "{why}: {}", response.text());
-    let row = REASONS.iter().find(|row| row.0 == reason).expect("every reason is in the table");
+    let row = REASONS
+        .iter()
+        .find(|row| row.0 == reason)
+        .expect("every reason is in the table");
     assert_eq!(response.status, row.1, "{why}: the status of {reason}");
     assert_refusal(response, why);
     assert_text(response, &error["message"], &data["request_id"], why);
     let asks = (response.status == 401).then_some("Bearer");
-    assert_eq!(response.header("WWW-Authenticate"), asks, "{why}: what is requested");
+    assert_eq!(
+        response.header("WWW-Authenticate"),
+        asks,
+        "{why}: what is requested"
+    );
 }
 
 /// Asserts that a user's transaction was submitted under its own hash.
@@ -110,6 +139,10 @@ pub(crate) fn submitted(response: &Response, hash: Felt, why: &str) {
     common(response, why);
     assert_eq!(response.status, 200, "{why}: {}", response.text());
     let stated = &response.json()["result"]["transaction_hash"];
-    assert_eq!(*stated, hash.to_string(), "{why}: the hash that the wallet knows");
+    assert_eq!(
+        *stated,
+        hash.to_string(),
+        "{why}: the hash that the wallet knows"
+    );
     assert_eq!(id_bytes(response), ID, "{why}: the id of the request");
 }

@@ -49,8 +49,16 @@ impl Stage {
     ) -> Self {
         let (node, folder) = (Node::start(script), Folder::new());
         let setup = setup(node.address(), &folder, keys);
-        let pins = PINS.map(|(name, pin)| (name.to_owned(), pin.to_owned())).to_vec();
-        Self { edge: setup.start(), node, setup, folder, pins }
+        let pins = PINS
+            .map(|(name, pin)| (name.to_owned(), pin.to_owned()))
+            .to_vec();
+        Self {
+            edge: setup.start(),
+            node,
+            setup,
+            folder,
+            pins,
+        }
     }
 
     /// In front of a real node, over a proxy that records its requests.
@@ -72,7 +80,13 @@ impl Stage {
             let file = network.file(&format!("{role}.key"));
             setup = setup.set(&format!("relay.keys.{role}_file"), &format!("\"{file}\""));
         }
-        Self { edge: setup.start(), node, setup, folder, pins: network.pins.clone() }
+        Self {
+            edge: setup.start(),
+            node,
+            setup,
+            folder,
+            pins: network.pins.clone(),
+        }
     }
 
     /// The address of a pin.
@@ -84,7 +98,10 @@ impl Stage {
     /// A transaction that the relay accepts: an approval of some tokens for the staking pool.
     pub(crate) fn fine(&self, user: &User, nonce: u64) -> Signed {
         let args = [self.pin("staking"), Felt::from(5_u64), Felt::ZERO];
-        user.invoke(&[super::user::call(self.pin("token"), "approve", &args)], nonce)
+        user.invoke(
+            &[super::user::call(self.pin("token"), "approve", &args)],
+            nonce,
+        )
     }
 
     /// A new connection to the relay.
@@ -117,17 +134,33 @@ impl Stage {
     pub(crate) fn assert_tricks(&self, fine: &Signed, tricks: &[Trick<'_>]) {
         for (what, body, reason) in tricks {
             // a body that is not a request has no id
-            let id = if matches!(*reason, "parse_error" | "batch") { "null" } else { ID };
+            let id = if matches!(*reason, "parse_error" | "batch") {
+                "null"
+            } else {
+                ID
+            };
             rpc_refused(&self.post("/rpc", body), reason, id, what);
         }
-        assert_eq!(self.adds().len(), 0, "nothing of what was refused reaches the node");
+        assert_eq!(
+            self.adds().len(),
+            0,
+            "nothing of what was refused reaches the node"
+        );
         self.assert_passes(fine);
     }
 
     /// Asserts that the transaction is accepted, and is the only one that the node gets.
     pub(crate) fn assert_passes(&self, fine: &Signed) {
-        submitted(&self.post("/rpc", fine.body()), fine.hash, "the untouched transaction");
-        assert_eq!(self.adds().len(), 1, "the untouched transaction reaches the node, once");
+        submitted(
+            &self.post("/rpc", fine.body()),
+            fine.hash,
+            "the untouched transaction",
+        );
+        assert_eq!(
+            self.adds().len(),
+            1,
+            "the untouched transaction reaches the node, once"
+        );
     }
 }
 
@@ -141,7 +174,8 @@ pub(crate) fn setup(node: SocketAddr, folder: &Folder, keys: &[(&str, &str)]) ->
         let file = folder.secret(&format!("{name}.key"), text);
         setup = setup.set(&format!("relay.keys.{name}_file"), &format!("\"{file}\""));
     }
-    keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value))
+    keys.iter()
+        .fold(setup, |setup, (key, value)| setup.set(key, value))
 }
 
 fn common_setup(node: SocketAddr, folder: &Folder) -> Setup {
@@ -155,7 +189,10 @@ fn common_setup(node: SocketAddr, folder: &Folder) -> Setup {
         .set("relay.policy.identity_verification_mode", "\"v2\"")
         .set("relay.policy.verification_v2_required", "true")
         .set("relay.policy.ecosystem_ready", "true")
-        .set("store.url", &format!("\"sqlite:{}\"", folder.file("journal.db")))
+        .set(
+            "store.url",
+            &format!("\"sqlite:{}\"", folder.file("journal.db")),
+        )
 }
 
 /// The request with the token.

@@ -14,8 +14,11 @@ pub(crate) const ID: &str = "7";
 const PRICE: u128 = 10_000_000_000;
 
 /// Enough for any transaction here, at most 1 STRK in total.
-pub(crate) const BOUNDS: Bounds =
-    Bounds { l1_gas: (0, PRICE), l1_data_gas: (10_000, PRICE), l2_gas: (90_000_000, PRICE) };
+pub(crate) const BOUNDS: Bounds = Bounds {
+    l1_gas: (0, PRICE),
+    l1_data_gas: (10_000, PRICE),
+    l2_gas: (90_000_000, PRICE),
+};
 
 /// A key pair and its account.
 pub(crate) struct User {
@@ -59,8 +62,18 @@ impl User {
         bounds: Bounds,
     ) -> Signed {
         let nonce = Felt::from(nonce);
-        let unsigned = Transaction::from(Invoke { sender, calls: calls.to_vec(), nonce, bounds });
-        Signed::new(unsigned, &self.key, "invoke_transaction", "starknet_addInvokeTransaction")
+        let unsigned = Transaction::from(Invoke {
+            sender,
+            calls: calls.to_vec(),
+            nonce,
+            bounds,
+        });
+        Signed::new(
+            unsigned,
+            &self.key,
+            "invoke_transaction",
+            "starknet_addInvokeTransaction",
+        )
     }
 
     /// Signs the transaction that deploys the account.
@@ -71,7 +84,11 @@ impl User {
     /// The deployment of an account of any class.
     pub(crate) fn deploy_of(&self, class_hash: Felt) -> Signed {
         let public_key = self.key.public_key();
-        let unsigned = Transaction::from(DeployAccount { class_hash, public_key, bounds: BOUNDS });
+        let unsigned = Transaction::from(DeployAccount {
+            class_hash,
+            public_key,
+            bounds: BOUNDS,
+        });
         let method = "starknet_addDeployAccountTransaction";
         Signed::new(unsigned, &self.key, "deploy_account_transaction", method)
     }
@@ -90,7 +107,12 @@ impl Signed {
         method: &'static str,
     ) -> Self {
         let signed = unsigned.sign(chain_id(), key);
-        Self { hash: signed.hash(chain_id()), text: signed.to_json(), method, param }
+        Self {
+            hash: signed.hash(chain_id()),
+            text: signed.to_json(),
+            method,
+            param,
+        }
     }
 
     /// The body of the request that submits it.
@@ -111,11 +133,18 @@ impl Signed {
 
 /// `text` with the first `from` replaced; panics if it is absent.
 pub(crate) fn replaced(text: &str, from: &str, to: &str) -> String {
-    assert!(text.contains(from), "{from} is what {to} stands for in {text}");
+    assert!(
+        text.contains(from),
+        "{from} is what {to} stands for in {text}"
+    );
     text.replacen(from, to, 1)
 }
 
 /// A call of an entrypoint by its name.
 pub(crate) fn call(to: Felt, entrypoint: &str, args: &[Felt]) -> Call {
-    Call { to, selector: selector(entrypoint), args: args.to_vec() }
+    Call {
+        to,
+        selector: selector(entrypoint),
+        args: args.to_vec(),
+    }
 }

@@ -52,11 +52,31 @@ fn accounts() -> String {
     let rows = [
         (ALICE, Some((ALICE_DID, "alice")), "active"),
         (BOB, None, "active"),
-        (CAROL, Some(("did:plc:carolaaaaaaaaaaaaaaaaaaa", "carol")), "banned"),
-        ("00000000-0000-4000-8000-000000000004", Some((DORA_DID, "dora")), "taken_down"),
-        ("00000000-0000-4000-8000-000000000005", Some((ERIN_DID, "erin")), "deactivated"),
-        ("00000000-0000-4000-8000-000000000006", Some((FRANK_DID, "frank")), "active"),
-        ("00000000-0000-4000-8000-000000000007", Some((GINA_DID, "gina")), "active"),
+        (
+            CAROL,
+            Some(("did:plc:carolaaaaaaaaaaaaaaaaaaa", "carol")),
+            "banned",
+        ),
+        (
+            "00000000-0000-4000-8000-000000000004",
+            Some((DORA_DID, "dora")),
+            "taken_down",
+        ),
+        (
+            "00000000-0000-4000-8000-000000000005",
+            Some((ERIN_DID, "erin")),
+            "deactivated",
+        ),
+        (
+            "00000000-0000-4000-8000-000000000006",
+            Some((FRANK_DID, "frank")),
+            "active",
+        ),
+        (
+            "00000000-0000-4000-8000-000000000007",
+            Some((GINA_DID, "gina")),
+            "active",
+        ),
     ];
     let rows = rows.map(|(user, known, status)| {
         let known = known.map_or("NULL, NULL".to_owned(), |(did, handle)| {
@@ -82,7 +102,11 @@ pub(crate) fn item(feed: &str, number: u32, set: &str) -> String {
 fn feeds() -> String {
     let mut sql = String::from("BEGIN;\n");
     for number in 1..=PAGED {
-        sql += &item(PAGED_FEED, number, if number % 2 == 0 { "base1" } else { "neo" });
+        sql += &item(
+            PAGED_FEED,
+            number,
+            if number % 2 == 0 { "base1" } else { "neo" },
+        );
         for (label, every) in [("rare", 3), ("holo", 5)] {
             if number % every == 0 {
                 sql += &label_of(PAGED_FEED, number, label);
@@ -126,7 +150,10 @@ fn suggestions() -> String {
                'at://{actor}/app.bsky.feed.post/3kintro000001', '{reason}', {built});\n"
         )
     });
-    format!("{}INSERT INTO follow VALUES ('{ALICE_DID}', '{HARRY_DID}');\n", rows.concat())
+    format!(
+        "{}INSERT INTO follow VALUES ('{ALICE_DID}', '{HARRY_DID}');\n",
+        rows.concat()
+    )
 }
 
 fn podcasts() -> String {
@@ -165,7 +192,8 @@ fn pages() -> String {
         (2, "https://cards.example/cards/mew", 1),
         (3, "https://cards.example/private", 0),
     ];
-    rows.map(|(id, loc, indexable)| page(id, loc, indexable)).concat()
+    rows.map(|(id, loc, indexable)| page(id, loc, indexable))
+        .concat()
 }
 
 /// A page of the product.

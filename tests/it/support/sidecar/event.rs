@@ -79,19 +79,33 @@ pub(crate) fn signed(body: impl AsRef<[u8]>) -> Request {
 pub(crate) fn sign(secret: &str, body: impl AsRef<[u8]>) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let tag = hmac::sign(&key, body.as_ref());
-    tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    tag.as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 impl Stage {
     /// Starts a session of this user; returns its reference.
     pub(crate) fn session(&self, user: &str) -> String {
-        let body = answered(&self.ask(&Token::of(user).post(SESSION)), 201, "a new session");
-        body["subject_ref"].as_str().expect("a session has a reference").to_owned()
+        let body = answered(
+            &self.ask(&Token::of(user).post(SESSION)),
+            201,
+            "a new session",
+        );
+        body["subject_ref"]
+            .as_str()
+            .expect("a session has a reference")
+            .to_owned()
     }
 
     /// The age status of a user.
     pub(crate) fn standing(&self, user: &str) -> Value {
-        answered(&self.ask(&Token::of(user).get(SESSION)), 200, "how the user stands")
+        answered(
+            &self.ask(&Token::of(user).get(SESSION)),
+            200,
+            "how the user stands",
+        )
     }
 
     pub(crate) fn send(&self, event: &Event) -> Response {

@@ -43,8 +43,13 @@ const ERRORS: [(&str, u16); 30] = [
 ];
 
 /// The only further headers that a response may have.
-const HEADERS: [&str; 5] =
-    ["etag", "last-modified", "link", "transfer-encoding", "www-authenticate"];
+const HEADERS: [&str; 5] = [
+    "etag",
+    "last-modified",
+    "link",
+    "transfer-encoding",
+    "www-authenticate",
+];
 
 /// Asserts the invariants of every response, with the harness's own quota.
 pub(crate) fn common(response: &Response, why: &str) {
@@ -54,7 +59,10 @@ pub(crate) fn common(response: &Response, why: &str) {
 /// Asserts the common fields of a sidecar with this quota.
 pub(crate) fn common_with_quota(response: &Response, quota: u32, why: &str) {
     assert_every(response, &[&CROSS_ORIGIN, &HEADERS], why);
-    assert!(response.header("Cache-Control").is_some(), "{why}: nothing is left to guess");
+    assert!(
+        response.header("Cache-Control").is_some(),
+        "{why}: nothing is left to guess"
+    );
     assert_quota(response, quota, why);
 }
 
@@ -69,23 +77,41 @@ pub(crate) fn refused_with_quota(response: &Response, name: &str, quota: u32, wh
     assert_eq!(body["error"], name, "{why}: {} {body}", response.status);
     common_with_quota(response, quota, why);
     head_of_refusal(response, name, why);
-    assert_eq!(body.as_object().map(serde_json::Map::len), Some(3), "{why}: {body}");
+    assert_eq!(
+        body.as_object().map(serde_json::Map::len),
+        Some(3),
+        "{why}: {body}"
+    );
     assert_text(response, &body["message"], &body["request_id"], why);
     body["message"].as_str().unwrap_or_default().to_owned()
 }
 
 /// Asserts the head of a refusal of this name, which is the whole response to a `HEAD`.
 pub(crate) fn head_of_refusal(response: &Response, name: &str, why: &str) {
-    let row = ERRORS.iter().find(|row| row.0 == name).expect("every error is in the table");
+    let row = ERRORS
+        .iter()
+        .find(|row| row.0 == name)
+        .expect("every error is in the table");
     assert_eq!(response.status, row.1, "{why}: the status of {name}");
     assert_refusal(response, why);
     let cached = response.header("Cache-Control").unwrap_or_default();
-    assert!(["no-store", "private, no-store"].contains(&cached), "{why}: {cached}");
+    assert!(
+        ["no-store", "private, no-store"].contains(&cached),
+        "{why}: {cached}"
+    );
     let asks = response.status == 401 && name != "InvalidSignature";
     let requested = response.header("WWW-Authenticate");
-    assert_eq!(requested, asks.then_some("Bearer"), "{why}: what is requested");
+    assert_eq!(
+        requested,
+        asks.then_some("Bearer"),
+        "{why}: what is requested"
+    );
     let stated = response.header("Allow").is_some();
-    assert_eq!(stated, response.status == 405, "{why}: which methods there are");
+    assert_eq!(
+        stated,
+        response.status == 405,
+        "{why}: which methods there are"
+    );
 }
 
 /// Asserts a JSON response with this status. Returns its body.
@@ -99,9 +125,20 @@ pub(crate) fn answered(response: &Response, status: u16, why: &str) -> Value {
 
 /// The headers that do not differ from request to request.
 pub(crate) fn lasting_headers(response: &Response) -> Vec<(String, String)> {
-    let passing = ["connection", "date", "keep-alive", "ratelimit", "x-request-id"];
-    let named = response.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
-    let mut headers: Vec<_> = named.filter(|(name, _)| !passing.contains(&name.as_str())).collect();
+    let passing = [
+        "connection",
+        "date",
+        "keep-alive",
+        "ratelimit",
+        "x-request-id",
+    ];
+    let named = response
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_lowercase(), value.clone()));
+    let mut headers: Vec<_> = named
+        .filter(|(name, _)| !passing.contains(&name.as_str()))
+        .collect();
     headers.sort();
     headers
 }

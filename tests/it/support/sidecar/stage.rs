@@ -45,7 +45,11 @@ impl Stage {
     pub(crate) fn empty(keys: &[(&str, &str)]) -> Self {
         let folder = Folder::new();
         let setup = setup(&folder, keys);
-        Self { edge: setup.start(), setup, folder }
+        Self {
+            edge: setup.start(),
+            setup,
+            folder,
+        }
     }
 
     /// Kills the process, and starts another one on the same store.
@@ -88,7 +92,9 @@ impl Stage {
     pub(crate) fn sql(&self, statements: &str) {
         let url = format!("sqlite:{}", self.folder.file("store.db"));
         let statements = sqlx::raw_sql(AssertSqlSafe(statements.to_owned()));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         runtime.unwrap().block_on(async {
             let mut connection = SqliteConnection::connect(&url).await.unwrap();
             statements.execute(&mut connection).await.unwrap();
@@ -107,10 +113,20 @@ pub(crate) fn setup(folder: &Folder, keys: &[(&str, &str)]) -> Setup {
         .set("sidecar.listen", "\"127.0.0.1:0\"")
         .set("sidecar.base_url", &format!("\"{BASE}\""))
         .set("sidecar.requests_per_minute", &AMPLE.to_string())
-        .set("sidecar.session.hs256_secret_files", &format!("[\"{sessions}\"]"))
-        .set("sidecar.age.webhook_secret_files", &format!("[\"{webhook}\"]"))
-        .set("store.url", &format!("\"sqlite:{}\"", folder.file("store.db")));
-    keys.iter().fold(setup, |setup, (key, value)| setup.set(key, value))
+        .set(
+            "sidecar.session.hs256_secret_files",
+            &format!("[\"{sessions}\"]"),
+        )
+        .set(
+            "sidecar.age.webhook_secret_files",
+            &format!("[\"{webhook}\"]"),
+        )
+        .set(
+            "store.url",
+            &format!("\"sqlite:{}\"", folder.file("store.db")),
+        );
+    keys.iter()
+        .fold(setup, |setup, (key, value)| setup.set(key, value))
 }
 
 /// A body to a path, with the media type of JSON.

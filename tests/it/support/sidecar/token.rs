@@ -35,7 +35,11 @@ impl Token {
         });
         let claims = claims.as_object().expect("it is an object").clone();
         let header = json!({ "alg": "HS256", "typ": "JWT" });
-        Self { header, claims, secret: SESSION_SECRET.to_owned() }
+        Self {
+            header,
+            claims,
+            secret: SESSION_SECRET.to_owned(),
+        }
     }
 
     /// A token for an AT Protocol account's call of a method of this service, without a valid
@@ -50,7 +54,11 @@ impl Token {
         });
         let claims = claims.as_object().expect("it is an object").clone();
         let header = json!({ "alg": "ES256K", "typ": "JWT" });
-        Self { header, claims, secret: SESSION_SECRET.to_owned() }
+        Self {
+            header,
+            claims,
+            secret: SESSION_SECRET.to_owned(),
+        }
     }
 
     /// Adds or replaces a claim.
@@ -90,7 +98,9 @@ impl Token {
     pub(crate) fn signed_by(&self, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
         let claims = Value::Object(self.claims.clone());
         let parts = [self.header.to_string(), claims.to_string()];
-        let message = parts.map(|part| BASE64_URL_SAFE_NO_PAD.encode(part)).join(".");
+        let message = parts
+            .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part))
+            .join(".");
         let signature = sign(message.as_bytes());
         format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
@@ -113,7 +123,9 @@ impl Token {
 
 /// Seconds since 1970, offset from now.
 pub(crate) fn seconds_from_now(seconds: i64) -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("it is later than 1970");
     i64::try_from(now.as_secs()).expect("it is not so late") + seconds
 }
 
@@ -126,5 +138,7 @@ pub(crate) fn rfc3339(second: i64) -> String {
 /// The second since 1970 of a date in RFC 3339, if it is one in UTC.
 pub(crate) fn second_of(date: &Value) -> Option<i64> {
     let date = date.as_str().filter(|date| date.ends_with('Z'))?;
-    OffsetDateTime::parse(date, &Rfc3339).ok().map(OffsetDateTime::unix_timestamp)
+    OffsetDateTime::parse(date, &Rfc3339)
+        .ok()
+        .map(OffsetDateTime::unix_timestamp)
 }

@@ -25,7 +25,9 @@ impl Upstream {
     /// Responds to each path with what `answer` returns.
     pub(crate) fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
+        let address = listener
+            .local_addr()
+            .expect("a bound socket has an address");
         let requested = Arc::new(Mutex::new(Vec::new()));
         let (seen, answer) = (Arc::clone(&requested), Arc::new(answer));
         thread::spawn(move || {
@@ -48,7 +50,12 @@ impl Upstream {
 
     /// The number of requests for a path.
     pub(crate) fn requests(&self, path: &str) -> usize {
-        self.requested.lock().unwrap().iter().filter(|own| *own == path).count()
+        self.requested
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|own| *own == path)
+            .count()
     }
 }
 

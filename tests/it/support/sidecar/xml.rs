@@ -35,7 +35,10 @@ impl Node {
 /// Parses a well-formed document to its root.
 pub(crate) fn read(document: &[u8]) -> Node {
     let text = std::str::from_utf8(document).expect("a document is UTF-8");
-    assert!(text.chars().all(is_legal), "a document has legal characters only");
+    assert!(
+        text.chars().all(is_legal),
+        "a document has legal characters only"
+    );
     let mut reader = Reader::from_str(text);
     let mut open = vec![Node::default()];
     loop {
@@ -62,7 +65,11 @@ pub(crate) fn read(document: &[u8]) -> Node {
         }
     }
     assert_eq!(open.len(), 1, "all is closed");
-    open.pop().unwrap().children.pop().expect("a document has a root")
+    open.pop()
+        .unwrap()
+        .children
+        .pop()
+        .expect("a document has a root")
 }
 
 fn node(start: &BytesStart<'_>) -> Node {
@@ -72,7 +79,11 @@ fn node(start: &BytesStart<'_>) -> Node {
         (attribute.key.as_ref().to_owned(), value)
     });
     let (name, attributes) = (start.name().as_ref().to_owned(), attributes.collect());
-    Node { name, attributes, ..Node::default() }
+    Node {
+        name,
+        attributes,
+        ..Node::default()
+    }
 }
 
 /// XML 1.0, section 2.2, `Char`.

@@ -14,12 +14,19 @@ const ACCOUNT: u64 = 8;
 const IDENTITY: u64 = 7;
 
 fn mint() -> Operation {
-    Operation::MintCard(MintCard { recipient: felt(ACCOUNT), card_id: U256::from(5_u128) })
+    Operation::MintCard(MintCard {
+        recipient: felt(ACCOUNT),
+        card_id: U256::from(5_u128),
+    })
 }
 
 fn drip() -> Operation {
     let (identity, recipient) = (felt(IDENTITY), felt(ACCOUNT));
-    Operation::FaucetDrip(FaucetDrip { identity, recipient, public_key: felt(1) })
+    Operation::FaucetDrip(FaucetDrip {
+        identity,
+        recipient,
+        public_key: felt(1),
+    })
 }
 
 /// The faucet can pay one drip of 100 with a fee of at most 20.
@@ -28,7 +35,10 @@ fn filled() -> Chain {
 }
 
 fn pays() -> Decision {
-    Decision::Bind(felt(IDENTITY), vec![call(TOKEN, "transfer", &[ACCOUNT, 100, 0])])
+    Decision::Bind(
+        felt(IDENTITY),
+        vec![call(TOKEN, "transfer", &[ACCOUNT, 100, 0])],
+    )
 }
 
 /// A drip at 970 s, whose cooldown of a minute ends at 1,030 s.
@@ -64,12 +74,20 @@ fn a_card_is_minted_once_to_a_verified_account() {
 #[test]
 fn a_result_is_submitted_once_for_a_registered_account() {
     let (account, evidence) = (felt(ACCOUNT), felt(6));
-    let submit = SubmitUsership { account, epoch: 12, units: 4, evidence };
+    let submit = SubmitUsership {
+        account,
+        epoch: 12,
+        units: 4,
+        evidence,
+    };
     let submit = Operation::SubmitUsership(submit);
     let bound = || Chain::new().registry("identity_of", &[ACCOUNT], &[IDENTITY]);
     let shown = |result: [u64; 2]| bound().shows(USERSHIP, "usership_of", &[ACCOUNT, 12], &result);
     for (chain, expected) in [
-        (bound(), writes(USERSHIP, "submit_usership", &[ACCOUNT, 12, 4, 6])),
+        (
+            bound(),
+            writes(USERSHIP, "submit_usership", &[ACCOUNT, 12, 4, 6]),
+        ),
         (Chain::new(), Err(Reason::NotRegistered)),
         (shown([4, 6]), ALREADY),
         (shown([4, 5]), Err(Reason::UsershipConflict)),
@@ -98,29 +116,63 @@ fn the_registry_decides_before_the_store_whose_a_drip_is() {
     let bound = || filled().registry("identity_of", &[ACCOUNT], &[99]);
     let stored = |binding, chain| decided(&drip(), &Chain { binding, ..chain });
     let paid = || writes(TOKEN, "transfer", &[ACCOUNT, 100, 0]);
-    assert_eq!(stored(Binding::IdentityElsewhere, registered(ACCOUNT)), paid());
-    assert_eq!(stored(Binding::Bound, registered(9)), Err(Reason::IdentityTaken));
+    assert_eq!(
+        stored(Binding::IdentityElsewhere, registered(ACCOUNT)),
+        paid()
+    );
+    assert_eq!(
+        stored(Binding::Bound, registered(9)),
+        Err(Reason::IdentityTaken)
+    );
     assert_eq!(stored(Binding::Bound, bound()), Err(Reason::AccountTaken));
     assert_eq!(stored(Binding::Bound, filled()), Ok(pays()));
-    assert_eq!(stored(Binding::IdentityElsewhere, filled()), Err(Reason::IdentityTaken));
-    assert_eq!(stored(Binding::RecipientElsewhere, filled()), Err(Reason::AccountTaken));
+    assert_eq!(
+        stored(Binding::IdentityElsewhere, filled()),
+        Err(Reason::IdentityTaken)
+    );
+    assert_eq!(
+        stored(Binding::RecipientElsewhere, filled()),
+        Err(Reason::AccountTaken)
+    );
 }
 
 #[test]
 fn a_drip_waits_for_the_cooldown_of_the_one_before() {
-    let found = refused(&drip(), &Chain { last: Some(earlier()), ..filled() });
+    let found = refused(
+        &drip(),
+        &Chain {
+            last: Some(earlier()),
+            ..filled()
+        },
+    );
     assert_eq!(found.reason(), Some(Reason::FaucetCooldown));
-    assert_eq!((found.transaction_hash, found.retry_after), (Some(felt(0x77)), Some(30)));
-    let over = Chain { last: Some(earlier()), time_us: 1_030_000_000, ..filled() };
+    assert_eq!(
+        (found.transaction_hash, found.retry_after),
+        (Some(felt(0x77)), Some(30))
+    );
+    let over = Chain {
+        last: Some(earlier()),
+        time_us: 1_030_000_000,
+        ..filled()
+    };
     assert_eq!(decided(&drip(), &over), Ok(pays()));
 }
 
 #[test]
 fn what_is_in_doubt_does_not_bind_the_drip_in_its_place() {
     let binding = Binding::RecipientElsewhere;
-    let chain = Chain { last: Some(earlier()), binding, ..filled() };
-    let state = State { is_in_doubt: true, ..State::of(&chain, "epoch") };
-    let decision = decide(&drip(), &state).now_or_never().expect("nothing waits");
+    let chain = Chain {
+        last: Some(earlier()),
+        binding,
+        ..filled()
+    };
+    let state = State {
+        is_in_doubt: true,
+        ..State::of(&chain, "epoch")
+    };
+    let decision = decide(&drip(), &state)
+        .now_or_never()
+        .expect("nothing waits");
     assert_eq!(decision, Ok(pays()));
 }
 

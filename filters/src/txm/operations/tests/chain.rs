@@ -71,10 +71,18 @@ impl Chain {
             registry: felt(REGISTRY),
             usership: felt(USERSHIP),
         };
-        let accounts =
-            Accounts { owner: felt(0xa1), verifier: felt(0xa2), faucet: Some(felt(FAUCET)) };
+        let accounts = Accounts {
+            owner: felt(0xa1),
+            verifier: felt(0xa2),
+            faucet: Some(felt(FAUCET)),
+        };
         Self {
-            pins: Pins { chain_id: felt(0xc0), contracts, account_class: felt(CLASS), accounts },
+            pins: Pins {
+                chain_id: felt(0xc0),
+                contracts,
+                account_class: felt(CLASS),
+                accounts,
+            },
             views: HashMap::new(),
             classes: HashMap::new(),
             block_time: 0,
@@ -92,7 +100,8 @@ impl Chain {
         args: &[u64],
         result: &[u64],
     ) -> Self {
-        self.views.insert((felt(to), selector(view), felts(args)), felts(result));
+        self.views
+            .insert((felt(to), selector(view), felts(args)), felts(result));
         self
     }
 
@@ -119,7 +128,10 @@ impl NodeIo for Chain {
 
     async fn call(&self, to: Felt, of: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
         let shown = self.views.get(&(to, of, args.to_vec())).cloned();
-        let view = VIEWS.iter().find(|(name, _)| selector(name) == of).expect("a known view");
+        let view = VIEWS
+            .iter()
+            .find(|(name, _)| selector(name) == of)
+            .expect("a known view");
         Ok(shown.unwrap_or_else(|| vec![Felt::ZERO; view.1]))
     }
 
@@ -128,7 +140,11 @@ impl NodeIo for Chain {
     }
 
     async fn head(&self) -> Called<Block> {
-        Ok(Block { number: 1, hash: felt(1), timestamp: self.block_time })
+        Ok(Block {
+            number: 1,
+            hash: felt(1),
+            timestamp: self.block_time,
+        })
     }
 
     async fn nonce(&self, _: Felt) -> Called<u64> {

@@ -14,20 +14,32 @@ const ACCOUNT: u64 = 8;
 
 fn register() -> Operation {
     let (identity, account) = (felt(IDENTITY), felt(ACCOUNT));
-    Operation::Register(Register { identity, account, public_key: felt(1) })
+    Operation::Register(Register {
+        identity,
+        account,
+        public_key: felt(1),
+    })
 }
 
 fn propose() -> Operation {
     let (identity, new_account) = (felt(IDENTITY), felt(ACCOUNT));
-    Operation::RecoveryPropose(RecoveryPropose { identity, new_account, new_public_key: felt(1) })
+    Operation::RecoveryPropose(RecoveryPropose {
+        identity,
+        new_account,
+        new_public_key: felt(1),
+    })
 }
 
 fn execute() -> Operation {
-    Operation::RecoveryExecute(RecoveryExecute { identity: felt(IDENTITY) })
+    Operation::RecoveryExecute(RecoveryExecute {
+        identity: felt(IDENTITY),
+    })
 }
 
 fn cancel() -> Operation {
-    Operation::RecoveryCancel(RecoveryCancel { identity: felt(IDENTITY) })
+    Operation::RecoveryCancel(RecoveryCancel {
+        identity: felt(IDENTITY),
+    })
 }
 
 /// A recovery to [`ACCOUNT`] is pending.
@@ -41,7 +53,10 @@ fn an_identity_is_registered_once() {
     let bound = |account| free().registry("account_of", &[IDENTITY], &[account]);
     let elsewhere = free().registry("identity_of", &[ACCOUNT], &[99]);
     for (chain, expected) in [
-        (free(), writes(REGISTRY, "register_identity", &[IDENTITY, ACCOUNT])),
+        (
+            free(),
+            writes(REGISTRY, "register_identity", &[IDENTITY, ACCOUNT]),
+        ),
         (bound(ACCOUNT), ALREADY),
         (bound(9), Err(Reason::IdentityTaken)),
         (elsewhere, Err(Reason::AccountTaken)),
@@ -54,11 +69,18 @@ fn an_identity_is_registered_once() {
 
 #[test]
 fn a_recovery_is_proposed_for_a_bound_identity_to_a_free_account() {
-    let bound = || Chain::new().deployed(ACCOUNT).registry("account_of", &[IDENTITY], &[3]);
+    let bound = || {
+        Chain::new()
+            .deployed(ACCOUNT)
+            .registry("account_of", &[IDENTITY], &[3])
+    };
     let elsewhere = bound().registry("identity_of", &[ACCOUNT], &[99]);
     let foreign = bound().foreign(ACCOUNT);
     for (chain, expected) in [
-        (bound(), writes(REGISTRY, "recovery_propose", &[IDENTITY, ACCOUNT])),
+        (
+            bound(),
+            writes(REGISTRY, "recovery_propose", &[IDENTITY, ACCOUNT]),
+        ),
         (Chain::new().deployed(ACCOUNT), Err(Reason::NotRegistered)),
         (elsewhere, Err(Reason::AccountTaken)),
         (foreign, Err(Reason::ClassNotApproved)),
@@ -69,12 +91,17 @@ fn a_recovery_is_proposed_for_a_bound_identity_to_a_free_account() {
 
 #[test]
 fn a_pending_recovery_says_when_it_is_ready() {
-    let details = Details::Recovery { ready_at: rfc3339(500) };
+    let details = Details::Recovery {
+        ready_at: rfc3339(500),
+    };
     let same = decided(&propose(), &recovering(500));
     assert_eq!(same, Ok(Decision::Already(details.clone())));
     let other = Chain::new().registry("recovery_of", &[IDENTITY], &[99, 500]);
     let found = refused(&propose(), &other);
-    assert_eq!((found.reason(), &found.details), (Some(Reason::RecoveryPending), &details));
+    assert_eq!(
+        (found.reason(), &found.details),
+        (Some(Reason::RecoveryPending), &details)
+    );
 }
 
 #[test]
@@ -89,32 +116,57 @@ fn a_recovery_is_executed_from_the_second_on_in_which_it_is_ready() {
         (0, 500, done()),
     ] {
         let time_us = seconds * 1_000_000 + 999_999;
-        let chain = Chain { block_time, time_us, ..recovering(500) };
-        assert_eq!(decided(&execute(), &chain), expected, "{block_time} {seconds}");
+        let chain = Chain {
+            block_time,
+            time_us,
+            ..recovering(500)
+        };
+        assert_eq!(
+            decided(&execute(), &chain),
+            expected,
+            "{block_time} {seconds}"
+        );
     }
 }
 
 #[test]
 fn a_recovery_is_not_executed_in_vain() {
-    assert_eq!(decided(&execute(), &Chain::new()), Err(Reason::RecoveryNotPending));
+    assert_eq!(
+        decided(&execute(), &Chain::new()),
+        Err(Reason::RecoveryNotPending)
+    );
     let elsewhere = recovering(500).registry("identity_of", &[ACCOUNT], &[99]);
     assert_eq!(decided(&execute(), &elsewhere), Err(Reason::AccountTaken));
     let early = refused(&execute(), &recovering(2_000));
-    assert_eq!(early.details, Details::Recovery { ready_at: rfc3339(2_000) });
+    assert_eq!(
+        early.details,
+        Details::Recovery {
+            ready_at: rfc3339(2_000)
+        }
+    );
 }
 
 #[test]
 fn a_recovery_is_cancelled_within_the_window_after_its_proposal() {
     let done = || writes(REGISTRY, "recovery_cancel", &[IDENTITY]);
     // proposed at 400, and the window is 50 s
-    for (block_time, expected) in
-        [(400, done()), (450, done()), (451, Err(Reason::RecoveryNotCancellable))]
-    {
+    for (block_time, expected) in [
+        (400, done()),
+        (450, done()),
+        (451, Err(Reason::RecoveryNotCancellable)),
+    ] {
         let chain = recovering(500).registry("recovery_delay", &[], &[100]);
-        let chain = Chain { block_time, time_us: 0, ..chain };
+        let chain = Chain {
+            block_time,
+            time_us: 0,
+            ..chain
+        };
         assert_eq!(decided(&cancel(), &chain), expected, "{block_time}");
     }
-    assert_eq!(decided(&cancel(), &Chain::new()), Err(Reason::RecoveryNotPending));
+    assert_eq!(
+        decided(&cancel(), &Chain::new()),
+        Err(Reason::RecoveryNotPending)
+    );
 }
 
 #[test]

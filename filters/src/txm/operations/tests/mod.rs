@@ -17,7 +17,9 @@ use futures_util::FutureExt as _;
 
 fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, Outcome> {
     let state = State::of(chain, "epoch");
-    decide(operation, &state).now_or_never().expect("nothing waits")
+    decide(operation, &state)
+        .now_or_never()
+        .expect("nothing waits")
 }
 
 /// The calls of an operation, or the reason of its refusal.
@@ -33,14 +35,20 @@ fn refused(operation: &Operation, chain: &Chain) -> Outcome {
 /// The effect of an operation, as it is read back.
 fn read(operation: &Operation, chain: &Chain) -> Option<Details> {
     let state = State::of(chain, "epoch");
-    let details = read_back(operation, &state).now_or_never().expect("nothing waits");
+    let details = read_back(operation, &state)
+        .now_or_never()
+        .expect("nothing waits");
     details.expect("the node answers")
 }
 
 const ALREADY: Result<Decision, Reason> = Ok(Decision::Already(Details::None));
 
 fn call(to: u64, entrypoint: &str, args: &[u64]) -> Call {
-    Call { to: felt(to), selector: selector(entrypoint), args: felts(args) }
+    Call {
+        to: felt(to),
+        selector: selector(entrypoint),
+        args: felts(args),
+    }
 }
 
 fn writes(to: u64, entrypoint: &str, args: &[u64]) -> Result<Decision, Reason> {

@@ -28,7 +28,10 @@ fn attest() -> Operation {
 }
 
 fn revoke() -> Operation {
-    Operation::VerificationRevoke(VerificationRevoke { account: felt(ACCOUNT), reason: text() })
+    Operation::VerificationRevoke(VerificationRevoke {
+        account: felt(ACCOUNT),
+        reason: text(),
+    })
 }
 
 #[test]
@@ -40,10 +43,22 @@ fn an_attestation_id_serves_once() {
         (bound(), writes(REGISTRY, "attest_v2", &args)),
         (Chain::new(), Err(Reason::NotRegistered)),
         (attested([ACCOUNT, K, 2, 5, 900, 0]), ALREADY),
-        (attested([ACCOUNT, K, 2, 5, 900, 1]), Err(Reason::AttestationReplayed)),
-        (attested([9, K, 2, 5, 900, 0]), Err(Reason::AttestationReplayed)),
-        (attested([ACCOUNT, K, 3, 5, 900, 0]), Err(Reason::AttestationReplayed)),
-        (attested([9, K, 2, 5, 900, 1]), Err(Reason::AttestationReplayed)),
+        (
+            attested([ACCOUNT, K, 2, 5, 900, 1]),
+            Err(Reason::AttestationReplayed),
+        ),
+        (
+            attested([9, K, 2, 5, 900, 0]),
+            Err(Reason::AttestationReplayed),
+        ),
+        (
+            attested([ACCOUNT, K, 3, 5, 900, 0]),
+            Err(Reason::AttestationReplayed),
+        ),
+        (
+            attested([9, K, 2, 5, 900, 1]),
+            Err(Reason::AttestationReplayed),
+        ),
     ] {
         assert_eq!(decided(&attest(), &chain), expected);
     }
@@ -55,7 +70,10 @@ fn only_what_is_attested_is_revoked_and_once() {
         let shown = [ID, ACCOUNT, K, 2, 5, 900, revoked];
         Chain::new().registry("attestation_of", &[ACCOUNT], &shown)
     };
-    assert_eq!(decided(&revoke(), &attested(0)), writes(REGISTRY, "revoke", &[ACCOUNT, K]));
+    assert_eq!(
+        decided(&revoke(), &attested(0)),
+        writes(REGISTRY, "revoke", &[ACCOUNT, K])
+    );
     assert_eq!(decided(&revoke(), &attested(1)), ALREADY);
     assert_eq!(decided(&revoke(), &Chain::new()), Err(Reason::NotAttested));
 }
