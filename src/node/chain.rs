@@ -7,7 +7,7 @@
 use super::{Call, ConnectionChoice, NodeClient, NodeError, Route};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
-pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, code};
+pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, Sender, code};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -105,9 +105,9 @@ impl Chain {
 
     /// The class hash of the contract at `address`, if there is one.
     pub async fn class_hash_at(&self, address: Felt) -> Result<Option<Felt>, RpcError> {
-        let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{address}"}}"#);
         found(
-            self.ask("starknet_getClassHashAt", &params).await,
+            self.ask("starknet_getClassHashAt", &account_params(address))
+                .await,
             code::CONTRACT_NOT_FOUND,
         )?
         .as_ref()
@@ -138,9 +138,10 @@ impl Chain {
 
     /// The next nonce of an account.
     pub async fn nonce(&self, account: Felt) -> Result<u64, RpcError> {
-        let params = format!(r#"{{"block_id":"pre_confirmed","contract_address":"{account}"}}"#);
-        let nonce = felt(&self.ask("starknet_getNonce", &params).await?)?;
-        nonce.to_u64().ok_or(RpcError::MalformedAnswer)
+        read_nonce(
+            self.ask("starknet_getNonce", &account_params(account))
+                .await,
+        )
     }
 
     /// The newest accepted block.
@@ -414,6 +415,38 @@ impl UrlOf<'_> {
             .transpose()
     }
 
+    /// The next nonce of an account.
+    pub async fn nonce(self, account: Felt) -> Result<u64, RpcError> {
+        read_nonce(
+            self.ask("starknet_getNonce", &account_params(account))
+                .await,
+        )
+    }
+
+    /// The account and the nonce of a transaction, if the URL returns one that an account sent. The
+    /// address of an account that is deployed stands in the receipt only.
+    pub async fn sender(self, hash: Felt) -> Result<Option<Sender>, RpcError> {
+        let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
+        let transaction = self.ask("starknet_getTransactionByHash", &params).await;
+        let Some(transaction) = found(transaction, code::TRANSACTION_NOT_FOUND)? else {
+            return Ok(None);
+        };
+        let account = if transaction["type"] == "DEPLOY_ACCOUNT" {
+            let receipt = self.ask("starknet_getTransactionReceipt", &params).await?;
+            felt(&receipt["contract_address"])?
+        } else if transaction["sender_address"].is_null() {
+            // a message from L1, or of a version that names no account
+            return Ok(None);
+        } else {
+            felt(&transaction["sender_address"])?
+        };
+        let nonce = felt(&transaction["nonce"])?.to_u64();
+        Ok(Some(Sender {
+            account,
+            nonce: nonce.ok_or(RpcError::MalformedAnswer)?,
+        }))
+    }
+
     /// The receipt of a transaction, if the URL returns one.
     pub async fn receipt(self, hash: Felt) -> Result<Option<Receipt>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
@@ -434,6 +467,15 @@ impl UrlOf<'_> {
             )
             .await
     }
+}
+
+/// The parameters of a read about an account, at the block being built.
+fn account_params(account: Felt) -> String {
+    format!(r#"{{"block_id":"pre_confirmed","contract_address":"{account}"}}"#)
+}
+
+fn read_nonce(answer: Result<Value, RpcError>) -> Result<u64, RpcError> {
+    felt(&answer?)?.to_u64().ok_or(RpcError::MalformedAnswer)
 }
 
 fn read_error(error: &Value) -> ErrorObject {

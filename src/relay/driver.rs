@@ -23,7 +23,7 @@ use portcullis_filters::txm::io::{
     SignedText, Stored,
 };
 use portcullis_filters::txm::memory::Memory;
-use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt};
+use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt, Sender};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{self, Pins, Required, Role};
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -148,6 +148,14 @@ impl NodeIo for Driver {
             .url(url)
             .transaction_of(number, account, nonce)
             .await?)
+    }
+
+    async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
+        Ok(self.chain.url(url).nonce(account).await?)
+    }
+
+    async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
+        Ok(self.chain.url(url).sender(hash).await?)
     }
 
     async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {

@@ -5,7 +5,7 @@
 //! time, so that it explores the flows as they run. An implementation decides nothing.
 
 use super::memory::Memory;
-use super::node::{Block, CallError, ListedBlock, Receipt};
+use super::node::{Block, CallError, ListedBlock, Receipt, Sender};
 use super::outcome::Outcome;
 use super::settings::{Pins, Required, Role, Settings};
 use crate::felt::Felt;
@@ -122,6 +122,14 @@ pub trait NodeIo: Send + Sync {
         account: Felt,
         nonce: u64,
     ) -> impl Future<Output = Called<Option<Felt>>> + Send;
+    /// The next nonce of an account at a URL.
+    fn nonce_of(&self, url: Self::Url, account: Felt) -> impl Future<Output = Called<u64>> + Send;
+    /// The account and the nonce of a transaction at a URL, if it shows the transaction.
+    fn sender_of(
+        &self,
+        url: Self::Url,
+        hash: Felt,
+    ) -> impl Future<Output = Called<Option<Sender>>> + Send;
     /// The receipt of a transaction, from one URL.
     fn receipt_of(
         &self,

@@ -90,6 +90,15 @@ pub struct ListedBlock {
     pub transactions: Vec<Felt>,
 }
 
+/// The account that sent a transaction, and its nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The address of the account; that of the new account for a deployment.
+    pub account: Felt,
+    /// The nonce.
+    pub nonce: u64,
+}
+
 /// A transaction's receipt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {

@@ -12,7 +12,7 @@ use crate::txm::io::{
     SignedText, Stored,
 };
 use crate::txm::memory::Memory;
-use crate::txm::node::{Block, ListedBlock, Receipt};
+use crate::txm::node::{Block, ListedBlock, Receipt, Sender};
 use crate::txm::operations::tests::chain::Chain;
 use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Pins, Required, Role, Settings};
@@ -233,6 +233,22 @@ impl NodeIo for Script {
                 .iter()
                 .find(|(of, _)| *of == nonce)
                 .map(|(_, hash)| *hash)
+        })
+    }
+
+    async fn nonce_of(&self, (): (), account: Felt) -> Called<u64> {
+        self.nonce(account).await
+    }
+
+    async fn sender_of(&self, (): (), hash: Felt) -> Called<Option<Sender>> {
+        self.does(format!("reads transaction {hash}"));
+        self.shown(|state| {
+            let listed = state.blocks.values().flat_map(|(_, listed)| listed);
+            let (nonce, _) = listed.into_iter().find(|(_, of)| *of == hash)?;
+            Some(Sender {
+                account: self.chain.pins.accounts.owner,
+                nonce: *nonce,
+            })
         })
     }
 

@@ -19,7 +19,7 @@ use portcullis_filters::txm::io::{
     SignedText, Stored,
 };
 use portcullis_filters::txm::memory::Memory;
-use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, code};
+use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, Sender, code};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
 use portcullis_filters::window::Window;
@@ -144,6 +144,21 @@ impl NodeIo for SimIo {
                 .iter()
                 .find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
             Ok(found.map(|it| it.tx.hash))
+        })
+        .await
+    }
+
+    async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
+        self.ask_url(url, move |view| Ok(view.state().nonce(account)))
+            .await
+    }
+
+    async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
+        self.ask_url(url, move |view| {
+            Ok(view.find(hash).map(|(found, _)| Sender {
+                account: found.tx.sender,
+                nonce: found.tx.nonce,
+            }))
         })
         .await
     }

@@ -9,7 +9,7 @@ use crate::txm::io::{
     Called, Flight, Io, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose, SignedText, Stored,
 };
 use crate::txm::memory::Memory;
-use crate::txm::node::{Block, ListedBlock, Receipt};
+use crate::txm::node::{Block, ListedBlock, Receipt, Sender};
 use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Accounts, Pins, Required, Role, Settings};
 use crate::window::Window;
@@ -176,6 +176,14 @@ impl NodeIo for Chain {
     }
 
     async fn transaction_of(&self, (): (), _: u64, _: Felt, _: u64) -> Called<Option<Felt>> {
+        unreachable!("no decision asks one URL")
+    }
+
+    async fn nonce_of(&self, (): (), _: Felt) -> Called<u64> {
+        unreachable!("no decision asks one URL")
+    }
+
+    async fn sender_of(&self, (): (), _: Felt) -> Called<Option<Sender>> {
         unreachable!("no decision asks one URL")
     }
 
