@@ -7,7 +7,7 @@ use crate::io::cold;
 use crate::store::{Chore, ChoreLock, IntentState};
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
-use portcullis_filters::txm::{DEADLINE, reconcile};
+use portcullis_filters::txm::{reconcile, round};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +22,7 @@ pub(super) async fn run(driver: Arc<Driver>) {
         let _elapsed = tokio::time::timeout(INTERVAL, driver.unsettled.notified()).await;
         // an error is ignored: the statements below report it
         let _read = store.read_clock().await;
-        let deadline = driver.now() + DEADLINE;
-        let permitted = reconcile::permit(&*driver, Required::AllButV2, deadline).await;
+        let permitted = reconcile::permit(&*driver, Required::AllButV2).await;
         let is_ours = match &permitted {
             Ok(_) => cold(chore.try_acquire(store)).await.unwrap_or(false),
             Err(_) => {
@@ -36,7 +35,7 @@ pub(super) async fn run(driver: Arc<Driver>) {
         let Ok(epoch) = permitted else { continue };
         report_budgets(&driver, &epoch).await;
         // an error is ignored here, too: requests read the chain themselves
-        if !is_ours || cold(reconcile::settle_open(&*driver, &epoch)).await.is_ok() {
+        if !is_ours || cold(round::settle_open(&*driver, &epoch)).await.is_ok() {
             report_open(&driver, &epoch).await;
         }
         report_counts(&driver).await;

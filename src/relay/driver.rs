@@ -424,6 +424,11 @@ impl Io for Driver {
             Note::NotReadBack(operation) => log::warn!(operation; "the effect was not read back"),
             Note::Displaced(intent, why) => warn_of(intent, &format!("is displaced: {why}:"), ""),
             Note::Lost(intent, why) => warn_of(intent, &format!("is lost: {why}:"), ""),
+            Note::Unreadable(intent, number) => {
+                let why =
+                    format!("may have lost its nonce in block {number}, which cannot be read:");
+                warn_of(intent, &why, "");
+            }
             Note::Back(intent) => warn_of(intent, "is back: the chain has", " again"),
         }
     }

@@ -32,9 +32,12 @@ pub enum Change<'a> {
         /// The accepted block that lists it.
         block: Option<Inclusion>,
     },
-    /// The node certainly refused the intent's only attempt, or nothing was sent; why.
+    /// Nothing was sent, and nothing will be; why.
     Rejected(&'a str),
-    /// The chain no longer shows it, or a repeat was refused; why.
+    /// The node refused it after it was sent, or has not shown it for long; why. That is doubt, and
+    /// no proof: whatever is between here and the node may have delivered it twice.
+    Doubted(&'a str),
+    /// The chain no longer shows it, or never did; why.
     Displaced(&'a str),
     /// A settled block has another transaction of its slot; which.
     Lost(&'a str),
@@ -54,7 +57,7 @@ impl Change<'_> {
                 outcome: Err(_), ..
             } => IntentState::Reverted,
             Self::Rejected(_) => IntentState::Rejected,
-            Self::Displaced(_) => IntentState::Displaced,
+            Self::Doubted(_) | Self::Displaced(_) => IntentState::Displaced,
             Self::Lost(_) => IntentState::Lost,
         }
     }
@@ -70,7 +73,9 @@ impl Change<'_> {
                 outcome: Err(reason),
                 ..
             } => *reason,
-            Self::Rejected(why) | Self::Displaced(why) | Self::Lost(why) => Some(why),
+            Self::Rejected(why) | Self::Doubted(why) | Self::Displaced(why) | Self::Lost(why) => {
+                Some(why)
+            }
         }
     }
 }
@@ -203,6 +208,8 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         _ if !intent.state.holds() && next.holds() => {
             !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
         }
+        // a block that lists it outweighs any refusal
+        Change::Doubted(_) => intent.state.is_unresolved(),
         // whichever of the two comes first is applied, and only once
         Change::SentAgain | Change::Rejected(_) => !intent.is_sent_again(),
         // another intent may have its slot or its request by now

@@ -17,9 +17,9 @@ named! {
         Succeeded = "succeeded",
         /// Reverted, by its receipt.
         Reverted = "reverted",
-        /// Rejected by the node, or never sent: its nonce is free.
+        /// Never sent, and it never will be. Earlier versions recorded a refusal by the node so.
         Rejected = "rejected",
-        /// In doubt: the chain showed it and no longer does, or a repeat was refused. Its nonce is
+        /// In doubt: the chain showed it and no longer does, or the node refused it. Its nonce is
         /// free; it still holds everything else.
         Displaced = "displaced",
         /// A settled block has another transaction of its nonce.
@@ -52,9 +52,9 @@ impl IntentState {
         self.is_unresolved() || self.is_included()
     }
 
-    /// Whether `next` may follow. What was sent may be sent again. The node cannot reject a
-    /// transaction that it accepted, and a rejected one never reaches the chain. The chain may take
-    /// back any other, and show it again. An outcome may follow itself, in another block.
+    /// Whether `next` may follow. What was sent may be sent again. A transaction that the node has
+    /// accepted was sent, and a rejected one never reaches the chain. The chain may take back any
+    /// other, and show it again. An outcome may follow itself, in another block.
     #[must_use]
     pub const fn may_become(self, next: Self) -> bool {
         use IntentState::{

@@ -68,6 +68,22 @@ impl Doubt {
     }
 }
 
+/// One URL's answers about a transaction that was sent and is in no known block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotView {
+    /// Whether it shows the transaction, in an accepted block or in the one being built.
+    pub is_shown: bool,
+    /// The next nonce of the transaction's account.
+    pub next_nonce: u64,
+}
+
+/// Whether the nonce of a sent transaction may be used for another: some URL answers, none shows
+/// the transaction, and to each the nonce is free.
+pub fn is_abandoned(views: impl IntoIterator<Item = SlotView>, nonce: u64) -> bool {
+    let mut views = views.into_iter().peekable();
+    views.peek().is_some() && views.all(|view| !view.is_shown && view.next_nonce <= nonce)
+}
+
 /// The polls in a row in which every URL was below a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Below {

@@ -6,26 +6,28 @@ use super::outcome::Outcome;
 use super::rollbacks::{self, Confirmed};
 use super::{pins, reconcile, submit};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
-use crate::verdict::Reason;
 use alloc::boxed::Box;
 
 /// The result of [`intend`], unless it was refused.
 pub(super) enum Intending {
     /// The intent is durable as sent.
     New(IntentId),
+    /// An equal intent has this outcome.
+    Known(Outcome),
     /// Another transaction of the account has its nonce.
-    NonceTaken,
+    NonceTaken(Box<Intent>),
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
+    /// The store did not confirm the intent: it may be stored, and be sent later.
+    Unconfirmed(Outcome),
 }
 
-/// Makes an intent durable as sent, unless an earlier one prevents it. On success, the chain is
+/// Makes an intent durable as sent, unless an earlier one prevents it. If it is new, the chain is
 /// still the one that it was signed for.
 ///
 /// # Errors
-/// Returns the outcome of an equal intent; or a refusal, if a budget is exceeded, a cooldown is not
-/// over, or the chain or the store is unavailable. If the store did not confirm the intent, it may
-/// be sent later.
+/// Returns a refusal if a budget is exceeded, a cooldown is not over, or the chain or the store is
+/// unavailable. Nothing is stored then.
 pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
     let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
     let Err(outcome) = same_epoch else {
@@ -34,10 +36,12 @@ pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intendin
     match stored {
         Ok(Intending::New(id)) => {
             let why = "not sent: the chain was not confirmed";
-            submit::rejected(io, id, new.transaction_hash, why).await?;
-            Err(outcome)
+            match submit::not_sent(io, id, new.transaction_hash, why).await {
+                Ok(()) => Err(outcome),
+                Err(unknown) => Ok(Intending::Unconfirmed(unknown)),
+            }
         }
-        Err(unknown) if unknown.reason() == Some(Reason::OutcomeUnknown) => Err(unknown),
+        Ok(Intending::Unconfirmed(unknown)) => Ok(Intending::Unconfirmed(unknown)),
         _ => Err(outcome),
     }
 }
@@ -47,7 +51,8 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
         let now_us = io.clock_us();
         let intended = match io.intend(new, now_us).await {
             Err(JournalError::Unconfirmed) => {
-                return Err(submit::unconfirmed(io, new.transaction_hash));
+                let unconfirmed = submit::unconfirmed(io, new.transaction_hash);
+                return Ok(Intending::Unconfirmed(unconfirmed));
             }
             intended => intended?,
         };
@@ -58,20 +63,22 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
             }
             Intended::Known(intent) => {
                 if let Some(outcome) = reconcile::known(io, &intent).await? {
-                    return Err(outcome);
+                    return Ok(Intending::Known(outcome));
                 }
             }
             // the chain says that the nonce is free: the intent's block may have been rolled back
             Intended::NonceTaken(intent) if intent.state.is_included() => {
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}
-                    Confirmed::Unknown => return Err(Outcome::unsettled()),
+                    Confirmed::Unknown | Confirmed::Pending => return Err(Outcome::unsettled()),
                     Confirmed::Shown | Confirmed::Unavailable => {
-                        return Ok(Intending::NonceTaken);
+                        return Ok(Intending::NonceTaken(intent));
                     }
                 }
             }
-            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
+            // no node has shown the intent for long, and its nonce is free
+            Intended::NonceTaken(intent) if reconcile::give_up(io, &intent).await? => {}
+            Intended::NonceTaken(intent) => return Ok(Intending::NonceTaken(intent)),
             Intended::Elsewhere(binding) => check_binding(binding)?,
             Intended::OtherChain => return Err(Outcome::restarted()),
             Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),

@@ -73,6 +73,9 @@ pub enum Note<'a> {
     Lost(&'a Intent, &'a str),
     /// The chain shows the transaction of an intent again.
     Back(&'a Intent),
+    /// The search for the transaction that used the nonce of this intent passed a block that no URL
+    /// lets be read.
+    Unreadable(&'a Intent, u64),
     /// The effect of an operation of this name was not read back.
     NotReadBack(&'static str),
     /// An account writes with this nonce.

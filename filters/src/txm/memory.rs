@@ -1,7 +1,11 @@
 //! The memory of one process.
 
 use super::sightings::Sightings;
+use crate::felt::Felt;
+use crate::ledger::IntentId;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
+use core::time::Duration;
 
 /// The write path's state between requests. It ends with the process, and losing it is harmless: it
 /// is found again.
@@ -9,7 +13,13 @@ use alloc::string::String;
 pub struct Memory {
     pub(super) sightings: Sightings,
     /// Where the next round over the displaced intents begins, so that each gets its turn.
-    pub(super) followed: usize,
-    /// The epoch in which the intents of earlier processes are settled.
-    pub(super) reconciled: Option<String>,
+    pub(super) next_displaced: usize,
+    /// Where the next round over the open intents begins.
+    pub(super) next_open: usize,
+    /// When each open intent was last sent again unasked, by a monotonic clock.
+    pub(super) resent: BTreeMap<IntentId, Duration>,
+    /// The epoch in which each account's intents of earlier processes are settled.
+    pub(super) settled: BTreeMap<Felt, String>,
+    /// The epoch whose highest known block the node's URLs are held to.
+    pub(super) floor: Option<String>,
 }

@@ -4,13 +4,16 @@
 //! Each flow is an `async` function over [`io::Io`], and every decision is made here: which intent
 //! a request is about, what is signed with which nonce, what an answer of the node proves. An
 //! implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
-//! `transaction` (a request), with `claim`, `operations` and `intend`; `submit` (node and receipt);
-//! `reconcile` (after a crash); `rollbacks` with `sightings` and `evidence` (after a receipt);
-//! `outcome` (the answer); `turn` (an account among several processes).
+//! `transaction` (a request), with `claim`, `operations`, `sign` and `intend`; `submit`, `fate` and
+//! `doubt` (the node's answer, and a transaction in doubt); `rollbacks` with `sightings` and
+//! `evidence` (after a receipt); `reconcile` and `round` (what is left open); `outcome` (the
+//! answer); `turn` (an account among several processes).
 
 mod bounds;
 mod claim;
+mod doubt;
 pub mod evidence;
+mod fate;
 mod intend;
 pub mod io;
 mod journal;
@@ -23,8 +26,10 @@ mod pins;
 pub mod reconcile;
 pub mod request;
 mod rollbacks;
+pub mod round;
 pub mod settings;
 mod sightings;
+mod sign;
 mod submit;
 #[cfg(test)]
 mod tests;

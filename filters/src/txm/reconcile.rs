@@ -1,80 +1,106 @@
 //! Settles the intents whose end the journal does not know: after a crash, and whenever an answer
 //! was lost.
 //!
-//! Runs before anything is written, and in the background. The chain decides: a receipt settles an
-//! intent; one that may have been sent, and whose nonce is still free, is sent once more as the
-//! same transaction, which can be executed only once; one that an earlier version left unsent is
-//! rejected. Intents of an earlier epoch of the chain are left as they are. `rollbacks` has what
-//! follows after a receipt.
+//! Each intent is settled by itself: a write waits for the open intents of its own account, and for
+//! no others. The chain decides: a receipt settles an intent; one that may have been sent, and
+//! whose nonce is still free, is sent once more as the same transaction, which can be executed only
+//! once; one that an earlier version left unsent is rejected. Intents of an earlier epoch of the
+//! chain are left as they are. `round` passes all of them in the background.
 
+use super::evidence;
+use super::fate::{next_nonce, of_undeployed};
 use super::io::{Io, LockError};
-use super::node::{CallError, ErrorObject, code};
 use super::outcome::Outcome;
 use super::settings::{Required, Role};
-use super::{DEADLINE, journal, pins, rollbacks, submit};
+use super::submit::{self, Submitted};
+use super::{journal, pins, rollbacks};
 use crate::ledger::{Change, Intent, IntentState};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::time::Duration;
+use futures_util::future::{join, join_all};
 
-/// How long an answer may still be on its way: before that, nothing is sent again.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long an answer may still be on its way: before that, nothing is sent again. Nothing is sent
+/// again unasked more often than that, either.
+pub(super) const GRACE: Duration = Duration::from_secs(10);
+/// How long no URL shows a sent transaction before its nonce may be used for another.
+const ABANDONED: Duration = Duration::from_secs(30);
 /// The interval at which a write of another process is read again.
 const FOLLOW: Duration = Duration::from_millis(100);
 
-/// Permits a write: proves the pins and settles what earlier processes left. Returns the epoch.
+/// Permits a write: proves the pins, and holds the node to the blocks that were acknowledged.
+/// Returns the epoch.
 ///
 /// # Errors
 /// Returns a refusal if the pins are unproven, or the chain or the store is unavailable.
-pub async fn permit(
-    io: &impl Io,
-    required: Required,
-    deadline: Duration,
-) -> Result<String, Outcome> {
+pub async fn permit(io: &impl Io, required: Required) -> Result<String, Outcome> {
     let epoch = io.require(required).await?;
-    catch_up(io, &epoch, deadline).await?;
-    Ok(epoch)
-}
-
-/// Settles what earlier processes left, once per epoch.
-async fn catch_up(io: &impl Io, epoch: &str, deadline: Duration) -> Result<(), Outcome> {
-    let is_done = || io.memory(|memory| memory.reconciled.as_deref() == Some(epoch));
-    if is_done() {
-        return Ok(());
+    if io.memory(|memory| memory.floor.as_ref() == Some(&epoch)) {
+        return Ok(epoch);
     }
-    let settled = io.in_turn(deadline, async {
-        if !is_done() {
-            settle_earlier(io, epoch, deadline).await?;
-            io.memory(|memory| memory.reconciled = Some(epoch.to_owned()));
-        }
-        Ok(())
-    });
-    settled.await.unwrap_or_else(|| Err(Outcome::overloaded()))
-}
-
-async fn settle_earlier(io: &impl Io, epoch: &str, deadline: Duration) -> Result<(), Outcome> {
-    if let Some(number) = io.floor(epoch).await? {
+    if let Some(number) = io.floor(&epoch).await? {
         // a URL that is behind must not take back what was acknowledged
         io.note_shown(number);
     }
-    for role in io.pins().accounts.roles() {
-        let guard = match io.lock(role, deadline).await {
-            Ok(guard) => guard,
-            // a live process writes with it, and each write settles the earlier ones
-            Err(LockError::HeldElsewhere) => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let settled = settle_signer(io, epoch, role, Duration::ZERO).await;
-        io.unlock(guard).await;
-        settled?;
+    io.memory(|memory| memory.floor = Some(epoch.clone()));
+    Ok(epoch)
+}
+
+/// Settles what earlier processes left of an account, until that succeeded once in this epoch.
+/// Afterwards each write settles what is open before it signs.
+///
+/// # Errors
+/// Returns a refusal if the account is not locked before the deadline.
+pub async fn catch_up(
+    io: &impl Io,
+    epoch: &str,
+    role: Role,
+    deadline: Duration,
+) -> Result<(), Outcome> {
+    if is_caught_up(io, epoch, role) {
+        return Ok(());
     }
-    // users' transactions take no lock: another live process may be writing them
-    let grace = if io.is_exclusive() {
-        Duration::ZERO
-    } else {
-        GRACE
-    };
-    settle_users(io, epoch, grace).await
+    match io.lock(role, deadline).await {
+        Ok(guard) => {
+            // a write that is refused because of it says so
+            let _blocked = free_account(io, epoch, role).await;
+            io.unlock(guard).await;
+        }
+        // a live process writes with it, and settles what is open before each write
+        Err(LockError::HeldElsewhere) => caught_up(io, epoch, role),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+/// The accounts of which earlier processes left something that is not settled yet. Attempts that
+/// first, until the deadline.
+pub async fn unsettled_roles(
+    io: &impl Io,
+    epoch: &str,
+    deadline: Duration,
+) -> impl Iterator<Item = Role> {
+    let roles = io.pins().accounts.roles();
+    let attempts = roles.map(|role| async move {
+        // an account that is busy writes, and a write has settled it
+        let _attempted = catch_up(io, epoch, role, deadline).await;
+        role
+    });
+    let roles = join_all(attempts).await.into_iter();
+    roles.filter(move |role| !is_caught_up(io, epoch, *role))
+}
+
+fn is_caught_up(io: &impl Io, epoch: &str, role: Role) -> bool {
+    let account = *io.pins().accounts.of(role);
+    io.memory(|memory| memory.settled.get(&account).map(String::as_str) == Some(epoch))
+}
+
+/// Remembers that nothing of earlier processes prevents writes of an account.
+pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
+    if !is_caught_up(io, epoch, role) {
+        let account = *io.pins().accounts.of(role);
+        io.memory(|memory| memory.settled.insert(account, epoch.to_owned()));
+    }
 }
 
 /// The outcome of a journaled intent, which is not sent again; `None` if it has no effect, or is in
@@ -84,7 +110,8 @@ async fn settle_earlier(io: &impl Io, epoch: &str, deadline: Duration) -> Result
 /// Returns an error if the intent was included and no URL shows that it still is, or if the chain
 /// or the store is unavailable.
 pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
-    let (start, mut intent) = (io.now(), intent.clone());
+    let start = io.now();
+    let mut intent = intent.clone();
     loop {
         if intent.state.is_included() {
             let included = rollbacks::still_included(io, &intent).await?;
@@ -122,88 +149,114 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
     }
 }
 
-/// Settles the pending intents of one of our accounts. The caller must hold its lock.
+/// Settles the open intents of one of our accounts, so that its next nonce can be used. The caller
+/// must hold its lock. One that no URL shows for long gives its nonce up.
 ///
 /// # Errors
-/// Returns an error if an intent is still open: the account's next nonce must not be used then.
-pub(super) async fn settle_signer(
-    io: &impl Io,
-    epoch: &str,
-    role: Role,
-    grace: Duration,
-) -> Result<(), Outcome> {
+/// Returns an error if an intent may still use that nonce, or if the chain or the store is
+/// unavailable.
+pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), Outcome> {
     let address = *io.pins().accounts.of(role);
     for intent in io.unresolved(epoch, Some(address)).await? {
-        let is_settled = settle(io, &intent, grace).await?;
-        if !is_settled && next_nonce(io, &intent).await? <= intent.nonce {
+        let settled = settle(io, &intent, Duration::ZERO).await?;
+        if settled == Settled::Ended || next_nonce(io, &intent).await? > intent.nonce {
+            continue;
+        }
+        if !give_up(io, &intent).await? {
             return Err(Outcome::unsettled());
         }
     }
+    caught_up(io, epoch, role);
     Ok(())
 }
 
-/// Settles the pending intents of users.
-async fn settle_users(io: &impl Io, epoch: &str, grace: Duration) -> Result<(), Outcome> {
-    for intent in io.unresolved(epoch, None).await? {
-        if !io.pins().signs_with(intent.signer) {
-            settle(io, &intent, grace).await?;
-        }
-    }
-    Ok(())
+/// Whether the nonce of an intent is still reserved for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// The journal has its end, or has it in doubt: it reserves no nonce.
+    Ended,
+    /// It is still open.
+    Open,
 }
 
-/// Settles one intent if its outcome can be known; returns whether the journal has it now.
-async fn settle(io: &impl Io, intent: &Intent, grace: Duration) -> Result<bool, Outcome> {
+/// Settles one intent, as far as its outcome can be known now.
+///
+/// # Errors
+/// Returns an error if the chain or the store is unavailable.
+pub(super) async fn settle(
+    io: &impl Io,
+    intent: &Intent,
+    grace: Duration,
+) -> Result<Settled, Outcome> {
     let age = age(io, intent);
     if intent.state == IntentState::Intended {
-        return Ok(age >= grace && io.apply(intent.id, &Change::Rejected("never sent")).await?);
+        let is_over = age >= grace && io.apply(intent.id, &Change::Rejected("never sent")).await?;
+        return Ok(if is_over {
+            Settled::Ended
+        } else {
+            Settled::Open
+        });
     }
     match io.receipt(intent.transaction_hash).await? {
         Some(receipt) if receipt.accepted => {
             journal::include(io, intent.id, &receipt).await?;
-            return Ok(true);
+            return Ok(Settled::Ended);
         }
         None if age >= grace => {}
-        _ => return Ok(false),
+        _ => return Ok(Settled::Open),
     }
-    if next_nonce(io, intent).await? > intent.nonce {
+    if next_nonce(io, intent).await? > intent.nonce || !is_resend_due(io, intent) {
         // this transaction or another used the nonce: the background task finds out which
+        return Ok(Settled::Open);
+    }
+    match submit::repeat(io, intent, Duration::ZERO).await {
+        Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
+        Submitted::Taken | Submitted::Unknown => Ok(Settled::Open),
+        Submitted::NotSent(why) => Err(why.not_of_this_request()),
+    }
+}
+
+/// Whether an open intent may be sent again now. If so, it is taken for sent.
+fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
+    let now = io.now();
+    io.memory(|memory| {
+        let last = memory.resent.get(&intent.id);
+        if last.is_some_and(|last| now.saturating_sub(*last) < GRACE) {
+            return false;
+        }
+        memory.resent.insert(intent.id, now);
+        true
+    })
+}
+
+/// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
+/// nonce as free. Another transaction may then have the nonce: at most one of the two can be
+/// included. Returns whether it is in doubt.
+///
+/// # Errors
+/// Returns an error if the store is unavailable.
+pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
+    if !intent.state.is_unresolved() || age(io, intent) < ABANDONED {
         return Ok(false);
     }
-    submit::resend(io, intent)
-        .await
-        .map_err(Outcome::not_of_this_request)
+    let hash = intent.transaction_hash;
+    let views = io.urls().into_iter().map(|url| async move {
+        let (receipt, nonce) =
+            join(io.receipt_of(url, hash), io.nonce_of(url, intent.signer)).await;
+        Some(evidence::SlotView {
+            is_shown: receipt.ok()?.is_some(),
+            next_nonce: of_undeployed(nonce).ok()?,
+        })
+    });
+    let views = join_all(views).await.into_iter().flatten();
+    if !evidence::is_abandoned(views, intent.nonce) {
+        return Ok(false);
+    }
+    let why = "no node has shown it for long, and its nonce is free";
+    Ok(io.apply(intent.id, &Change::Doubted(why)).await?)
 }
 
 /// The time since an intent last changed.
 pub(super) fn age(io: &impl Io, intent: &Intent) -> Duration {
     Duration::from_micros(io.clock_us().abs_diff(intent.updated_us))
-}
-
-/// The next nonce of the account of an intent.
-pub(super) async fn next_nonce(io: &impl Io, intent: &Intent) -> Result<u64, Outcome> {
-    match io.nonce(intent.signer).await {
-        // the account is not deployed yet
-        Err(CallError::Returned(ErrorObject {
-            code: code::CONTRACT_NOT_FOUND,
-            ..
-        })) => Ok(0),
-        other => Ok(other?),
-    }
-}
-
-/// Settles what can be settled, in the background.
-///
-/// # Errors
-/// Returns an error if the intents of users cannot be read or checked.
-pub async fn settle_open(io: &impl Io, epoch: &str) -> Result<(), Outcome> {
-    for role in io.pins().accounts.roles() {
-        // an error is dropped: the account's next write tries again
-        if let Ok(guard) = io.lock(role, io.now().saturating_add(DEADLINE)).await {
-            let _open = settle_signer(io, epoch, role, GRACE).await;
-            io.unlock(guard).await;
-        }
-    }
-    let _followed = rollbacks::follow(io, epoch, GRACE).await;
-    settle_users(io, epoch, GRACE).await
 }

@@ -2,17 +2,20 @@
 //! poll. [`super::evidence`] decides what they prove.
 
 use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
-use super::io::{Called, Io};
+use super::io::{Called, Io, Note};
 use super::memory::Memory;
-use super::node::Receipt;
+use super::node::{Receipt, Sender};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use futures_util::future::{join, join_all};
 
 /// Blocks that are searched per poll for the transaction that took a nonce.
 const BLOCKS: u8 = 64;
+/// Transactions of a block that are looked up concurrently.
+const LOOKUPS: usize = 16;
 
 /// The evidence of the node's URLs for a transaction.
 pub(super) enum Sighting {
@@ -20,6 +23,8 @@ pub(super) enum Sighting {
     Shown(Receipt),
     /// The transaction is in doubt.
     Displaced(Doubt),
+    /// A URL has it in the block that is being built, and none in an accepted one.
+    Pending,
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
     /// No URL answers.
@@ -42,8 +47,39 @@ struct Walk {
     first: u64,
     /// The next block to read.
     next: u64,
+    /// The transactions of that block that were looked up one by one.
+    looked_up: usize,
+    /// The last block that no URL let read.
+    unreadable: Option<u64>,
     /// The transaction that was found, and its block.
     found: Option<(Felt, u64)>,
+}
+
+impl Walk {
+    fn from(first: u64) -> Self {
+        Self {
+            first,
+            next: first,
+            looked_up: 0,
+            unreadable: None,
+            found: None,
+        }
+    }
+
+    fn next_block(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.looked_up = 0;
+    }
+}
+
+/// What one block says about a nonce.
+enum Searched {
+    /// A transaction with this hash used it.
+    Used(Felt),
+    /// No transaction of the block did.
+    Unused,
+    /// No URL lets the block be read.
+    Unreadable,
 }
 
 /// The evidence so far.
@@ -61,13 +97,16 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     if receipts.iter().all(Result::is_err) {
         return Sighting::Unavailable;
     }
-    let mut shown = receipts.into_iter().flatten().flatten();
-    if let Some(receipt) = shown.find(|receipt| receipt.accepted) {
-        io.memory(|memory| memory.sightings.below.remove(&intent.id));
-        return Sighting::Shown(receipt);
+    let mut unproven = Sighting::Unknown;
+    for receipt in receipts.into_iter().flatten().flatten() {
+        if receipt.accepted {
+            io.memory(|memory| memory.sightings.below.remove(&intent.id));
+            return Sighting::Shown(receipt);
+        }
+        unproven = Sighting::Pending;
     }
     let Some(included) = intent.included else {
-        return Sighting::Unknown;
+        return unproven;
     };
     let views = views(io, &urls, included.number, hash).await;
     let now = io.now();
@@ -81,42 +120,38 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     });
     match presence {
         Presence::Displaced(doubt) => Sighting::Displaced(doubt),
-        Presence::Shown | Presence::Unknown => Sighting::Unknown,
+        Presence::Shown | Presence::Unknown => unproven,
     }
 }
 
 /// Finds the transaction that took the nonce of an intent: `ours`, that of another intent, which is
 /// included, or one in the blocks since the intent was signed. It counts once its block is settled.
-///
-/// # Errors
-/// Returns an error if a URL does not return a block.
 pub(super) async fn nonce_use(
     io: &impl Io,
     intent: &Intent,
     ours: Option<(Felt, u64)>,
-) -> Called<NonceUse> {
+) -> NonceUse {
     let found = match ours {
         Some(ours) => {
-            let first = intent.born.unwrap_or(0);
             let walk = Walk {
-                first,
-                next: first,
                 found: Some(ours),
+                ..Walk::from(intent.born.unwrap_or(0))
             };
-            io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
+            remember(io, intent, walk);
             Some(ours)
         }
-        None => walk(io, intent).await?,
+        None => walk(io, intent).await,
     };
     let Some((transaction, number)) = found else {
-        return Ok(NonceUse::Open);
+        return NonceUse::Open;
     };
     let views = views(io, &io.urls(), number, transaction).await;
     let is_listed = views
         .iter()
         .any(|view| view.block.is_some_and(|block| block.lists));
-    let (now, confirmations) = (io.now(), io.settings().confirmations);
-    Ok(io.memory(|memory| {
+    let now = io.now();
+    let confirmations = io.settings().confirmations;
+    io.memory(|memory| {
         if !is_listed {
             // rolled back meanwhile
             memory.sightings.walks.remove(&intent.id);
@@ -133,50 +168,117 @@ pub(super) async fn nonce_use(
             transaction,
             number,
         }
-    }))
+    })
+}
+
+fn remember(io: &impl Io, intent: &Intent, walk: Walk) {
+    io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
 }
 
 /// Continues the search for the transaction with an intent's nonce, block by block since signing.
-async fn walk(io: &impl Io, intent: &Intent) -> Called<Option<(Felt, u64)>> {
+/// Its progress outlives a round that ends within it. A block that no URL lets be read is passed,
+/// and read again when the search begins again.
+async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
-    if let Some(found) = begun.and_then(|walk| walk.found) {
-        return Ok(Some(found));
+    let mut walk = begun.unwrap_or(Walk::from(intent.born.unwrap_or(0)));
+    if walk.found.is_some() {
+        return walk.found;
     }
-    let born = intent.born.unwrap_or(0);
-    let mut walk = begun.unwrap_or(Walk {
-        first: born,
-        next: born,
-        found: None,
-    });
-    let next = walk.next;
+    let urls = urls_by_head(io).await;
+    let (head, _) = *urls.first()?;
+    for _ in 0..BLOCKS {
+        if walk.next > head {
+            // the transaction was in a replaced block, or in an earlier one: search again
+            walk.first = walk.first.saturating_sub(u64::from(BLOCKS));
+            walk.next = walk.first;
+            break;
+        }
+        match search(io, &urls, &mut walk, intent).await {
+            // its receipt says how it ended
+            Searched::Used(hash) if hash == intent.transaction_hash => {}
+            Searched::Used(hash) => {
+                walk.found = Some((hash, walk.next));
+                break;
+            }
+            Searched::Unused => {}
+            Searched::Unreadable if walk.unreadable == Some(walk.next) => {}
+            Searched::Unreadable => {
+                io.note(Note::Unreadable(intent, walk.next));
+                walk.unreadable = Some(walk.next);
+            }
+        }
+        walk.next_block();
+        remember(io, intent, walk);
+    }
+    remember(io, intent, walk);
+    walk.found
+}
+
+/// The URLs that answer, with their heads, highest first.
+async fn urls_by_head<I: Io>(io: &I) -> Vec<(u64, I::Url)> {
     let heads = io
         .urls()
         .into_iter()
-        .map(|url| async move { (io.head_of(url).await, url) });
-    let heads = join_all(heads).await;
-    let highest = heads
-        .into_iter()
-        .filter_map(|(head, url)| Some((head.ok()?, url)));
-    let Some((head, url)) = highest.max_by_key(|(head, _)| *head) else {
-        return Ok(None);
-    };
-    for number in (next..=head).take(usize::from(BLOCKS)) {
-        let listed = io
-            .transaction_of(url, number, intent.signer, intent.nonce)
-            .await?;
-        if let Some(hash) = listed.filter(|hash| *hash != intent.transaction_hash) {
-            walk.found = Some((hash, number));
-            break;
+        .map(|url| async move { Some((io.head_of(url).await.ok()?, url)) });
+    let mut urls: Vec<_> = join_all(heads).await.into_iter().flatten().collect();
+    urls.sort_by_key(|(head, _)| Reverse(*head));
+    urls
+}
+
+/// Searches the next block of a walk, at the first URL that lets it be read.
+async fn search<I: Io>(
+    io: &I,
+    urls: &[(u64, I::Url)],
+    walk: &mut Walk,
+    intent: &Intent,
+) -> Searched {
+    let number = walk.next;
+    for (_, url) in urls.iter().filter(|(head, _)| *head >= number) {
+        match io
+            .transaction_of(*url, number, intent.signer, intent.nonce)
+            .await
+        {
+            Ok(Some(hash)) => return Searched::Used(hash),
+            Ok(None) => return Searched::Unused,
+            Err(_) => {}
         }
-        walk.next = number.saturating_add(1);
     }
-    if walk.found.is_none() && walk.next > head {
-        // the transaction was in a replaced block, or in an earlier one: search again
-        walk.first = walk.first.saturating_sub(u64::from(BLOCKS));
-        walk.next = walk.first;
+    // the block with its receipts may be larger than any answer may be
+    for (_, url) in urls.iter().filter(|(head, _)| *head >= number) {
+        match search_by_hashes(io, *url, walk, intent).await {
+            Ok(searched) => return searched,
+            Err(_) => {}
+        }
     }
-    io.memory(|memory| memory.sightings.walks.insert(intent.id, walk));
-    Ok(walk.found)
+    Searched::Unreadable
+}
+
+/// Searches a block by the hashes that it lists: each transaction is looked up by itself.
+async fn search_by_hashes<I: Io>(
+    io: &I,
+    url: I::Url,
+    walk: &mut Walk,
+    intent: &Intent,
+) -> Called<Searched> {
+    let Some(block) = io.block_of(url, walk.next).await? else {
+        return Ok(Searched::Unused);
+    };
+    if block.transactions.contains(&intent.transaction_hash) {
+        return Ok(Searched::Used(intent.transaction_hash));
+    }
+    let remaining = block.transactions.get(walk.looked_up..).unwrap_or(&[]);
+    for hashes in remaining.chunks(LOOKUPS) {
+        let senders = join_all(hashes.iter().map(|hash| io.sender_of(url, *hash))).await;
+        for (hash, sender) in hashes.iter().zip(senders) {
+            let is_it = |it: Sender| it.account == intent.signer && it.nonce == intent.nonce;
+            if sender?.is_some_and(is_it) {
+                return Ok(Searched::Used(*hash));
+            }
+        }
+        walk.looked_up = walk.looked_up.saturating_add(hashes.len());
+        remember(io, intent, *walk);
+    }
+    Ok(Searched::Unused)
 }
 
 /// Forgets the searches for all intents but these, whose nonces are open.
@@ -222,7 +324,7 @@ mod tests {
         for id in [1, 2] {
             let sent = intent(id, 7, IntentState::Sent);
             let found = run(nonce_use(&script, &sent, None));
-            assert!(matches!(found, Ok(NonceUse::Open)), "no block has it");
+            assert!(matches!(found, NonceUse::Open), "no block has it");
         }
         retain(&script, &[IntentId(2)]);
         let walks: Vec<_> = script.memory(|it| it.sightings.walks.keys().copied().collect());

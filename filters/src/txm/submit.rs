@@ -1,9 +1,11 @@
-//! Submits journaled intents to the node and records the result.
+//! Submits journaled intents to the node and records what is known then.
 //!
-//! `sent` is durable before the first byte leaves, in one commit with the intent. An answer that
-//! cannot be trusted leaves the intent `sent`, and so does a crash before the send; `reconcile`
-//! settles it later.
+//! `sent` is durable before the first byte leaves, in one commit with the intent. Something between
+//! here and the node may deliver one request twice, so a refusal of what was sent is doubt and no
+//! proof, whatever its code. An answer that cannot be trusted leaves the intent `sent`, and so does
+//! a crash before the send; `reconcile` settles it later.
 
+use super::fate::{Fate, fate};
 use super::io::{Io, Stored};
 use super::journal;
 use super::node::{CallError, ErrorObject, Receipt, code};
@@ -17,62 +19,101 @@ use core::time::Duration;
 /// Intervals between polls for a receipt: a test network has it at once, a public one in seconds.
 const FIRST_POLL: Duration = Duration::from_millis(10);
 const LAST_POLL: Duration = Duration::from_millis(250);
+/// The time between two polls for the fate of a refused transaction.
+const POLL: Duration = Duration::from_millis(500);
 
-/// Sends the transaction of a durable intent. `Ok` if the node accepted it, which [`accepted`]
-/// journals.
+/// How far a submission came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Submitted {
+    /// The node has the transaction: it accepted it, or shows it.
+    Taken,
+    /// This attempt did not leave; why.
+    NotSent(Outcome),
+    /// The node refused it, no URL shows it, and its nonce is free. The intent keeps what it holds.
+    Refused(ErrorObject),
+    /// Another transaction has its nonce for good.
+    Lost,
+    /// It was sent; whether the chain has it is unknown.
+    Unknown,
+}
+
+/// Sends the transaction of a durable intent for the first time. After a refusal, waits up to
+/// `patience` for evidence of what became of it. [`accepted`] journals that it was taken.
 pub(super) async fn submit<I: Io>(
     io: &I,
     id: IntentId,
     intent: &NewIntent<'_>,
-    trace: &I::Trace,
-) -> Result<(), Outcome> {
+    trace: Option<&I::Trace>,
+    patience: Duration,
+) -> Submitted {
     let hash = intent.transaction_hash;
-    match io
-        .add(intent.operation, intent.transaction, Some(trace))
-        .await
-    {
-        Ok(added) if added == hash => Ok(()),
+    match io.add(intent.operation, intent.transaction, trace).await {
+        Ok(added) if added == hash => Submitted::Taken,
         // an earlier attempt was accepted
-        Err(CallError::Returned(ErrorObject {
-            code: code::DUPLICATE,
-            ..
-        })) => Ok(()),
+        Err(CallError::Returned(error)) if error.code == code::DUPLICATE => Submitted::Taken,
         Err(CallError::Returned(error)) if error.is_definite() => {
-            rejected(io, id, hash, &format!("code {}", error.code)).await?;
-            Err(Outcome::rejected(&error))
+            refused(io, id, error, patience).await
         }
         Err(CallError::NoAnswer {
             cause,
             is_unsent: true,
             refusal,
         }) => {
-            rejected(io, id, hash, &format!("not sent: {cause}")).await?;
-            Err(refusal.into())
+            let why = format!("not sent: {cause}");
+            match not_sent(io, id, hash, &why).await {
+                Ok(()) => Submitted::NotSent(refusal.into()),
+                Err(_unrecorded) => Submitted::Unknown,
+            }
         }
-        Ok(_) | Err(_) => Err(unknown(io, id, hash)),
+        Ok(_) | Err(_) => unknown(io),
     }
 }
 
-/// Records that the node accepted a transaction.
-pub(super) async fn accepted(io: &impl Io, id: IntentId, hash: Felt) -> Result<(), Outcome> {
-    match io.apply(id, &Change::Accepted).await {
-        Ok(_) => Ok(()),
-        Err(_) => Err(unknown(io, id, hash)),
+/// Records a refusal, and finds out what became of the transaction.
+async fn refused(io: &impl Io, id: IntentId, error: ErrorObject, patience: Duration) -> Submitted {
+    let why = format!("refused: code {}", error.code);
+    if io.apply(id, &Change::Doubted(&why)).await.is_err() {
+        return unknown(io);
     }
+    let Ok(Some(intent)) = io.intent(id).await else {
+        return unknown(io);
+    };
+    let end = io.now().saturating_add(patience);
+    loop {
+        match fate(io, &intent).await {
+            Fate::Shown => return Submitted::Taken,
+            Fate::Free => return Submitted::Refused(error),
+            Fate::Lost => return Submitted::Lost,
+            Fate::Used | Fate::Unavailable(_) => {}
+        }
+        if io.now().saturating_add(POLL) >= end {
+            return unknown(io);
+        }
+        io.sleep(POLL).await;
+    }
+}
+
+/// Records that the node has a transaction.
+pub(super) async fn accepted(io: &impl Io, id: IntentId) -> Stored<()> {
+    let recorded = io.apply(id, &Change::Accepted).await;
+    if recorded.is_err() {
+        io.wake();
+    }
+    recorded.map(|_| ())
 }
 
 /// Leaves an intent to the reconciliation.
-fn unknown(io: &impl Io, id: IntentId, hash: Felt) -> Outcome {
+fn unknown(io: &impl Io) -> Submitted {
     io.wake();
-    Outcome::unknown(hash).of_intent(id)
+    Submitted::Unknown
 }
 
-/// Records that a transaction was not sent, or that the node refused it.
+/// Records that a transaction was not sent.
 ///
 /// # Errors
 /// Returns an error if the change is not recorded, so that the reconciliation will send the
 /// transaction, or if another relay, which held the account meanwhile, has sent it.
-pub(super) async fn rejected(
+pub(super) async fn not_sent(
     io: &impl Io,
     id: IntentId,
     hash: Felt,
@@ -80,7 +121,10 @@ pub(super) async fn rejected(
 ) -> Result<(), Outcome> {
     match io.apply(id, &Change::Rejected(why)).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(unknown(io, id, hash)),
+        Ok(false) => {
+            io.wake();
+            Err(Outcome::unknown(hash).of_intent(id))
+        }
         Err(_) => Err(unconfirmed(io, hash)),
     }
 }
@@ -91,66 +135,43 @@ pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
     Outcome::unconfirmed(hash)
 }
 
-/// Sends a transaction again, as it was signed; `false` if the node refused it, which puts it in
-/// doubt: an earlier attempt may have arrived. Its first sender may have lost the lock of the
-/// account without knowing; from then on that sender cannot record it as rejected.
-///
-/// # Errors
-/// Returns an error if the chain is another one or unavailable, the first sender has rejected the
-/// transaction, the node says that its nonce is used, it is unknown whether the node has it, or the
-/// journal did not record it.
-pub(super) async fn repeat(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    // the transaction was sent before: an unavailable journal does not mean otherwise
-    let unrecorded = |_| unknown(io, intent.id, intent.transaction_hash);
+/// Sends a transaction again, as it was signed. After a refusal, waits up to `patience` for
+/// evidence of what became of it. Its first sender may have lost the lock of the account without
+/// knowing; from then on that sender cannot record it as not sent.
+pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) -> Submitted {
     if intent.state == IntentState::Sent && !intent.is_sent_again() {
-        let is_recorded = io
-            .apply(intent.id, &Change::SentAgain)
-            .await
-            .map_err(unrecorded)?;
-        if !is_recorded {
-            return Err(Outcome::unsettled());
+        match io.apply(intent.id, &Change::SentAgain).await {
+            Ok(true) => {}
+            // the first sender has recorded that it was not sent
+            Ok(false) => return Submitted::NotSent(Outcome::unsettled()),
+            Err(_) => return unknown(io),
         }
     }
-    pins::check_epoch(io, &intent.epoch).await?;
+    if let Err(outcome) = pins::check_epoch(io, &intent.epoch).await {
+        return Submitted::NotSent(outcome);
+    }
     match io.add(&intent.operation, &intent.transaction, None).await {
-        Ok(_)
-        | Err(CallError::Returned(ErrorObject {
-            code: code::DUPLICATE,
-            ..
-        })) => {
-            io.apply(intent.id, &Change::Accepted)
-                .await
-                .map_err(unrecorded)?;
-            Ok(true)
+        Ok(added) if added == intent.transaction_hash => repeated(io, intent.id).await,
+        Err(CallError::Returned(error)) if error.code == code::DUPLICATE => {
+            repeated(io, intent.id).await
         }
         Err(CallError::Returned(error)) if error.is_definite() => {
-            let why = format!("a repeat was refused: code {}", error.code);
-            io.apply(intent.id, &Change::Displaced(&why))
-                .await
-                .map_err(unrecorded)?;
-            if error.code == code::INVALID_NONCE {
-                // this transaction or another one used the nonce: signing again would not help
-                return Err(Outcome::unsettled());
-            }
-            Ok(false)
+            refused(io, intent.id, error, patience).await
         }
         Err(CallError::NoAnswer {
             is_unsent: true,
             refusal,
             ..
-        }) => Err(refusal.into()),
-        Err(_) => Err(unknown(io, intent.id, intent.transaction_hash)),
+        }) => Submitted::NotSent(refusal.into()),
+        Ok(_) | Err(_) => unknown(io),
     }
 }
 
-/// Repeats an open intent like [`repeat`]. Returns whether its outcome is known then.
-pub(super) async fn resend(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    if repeat(io, intent).await? {
-        return Ok(receipt(io, intent.id, intent.transaction_hash)
-            .await?
-            .is_some());
+async fn repeated(io: &impl Io, id: IntentId) -> Submitted {
+    match accepted(io, id).await {
+        Ok(()) => Submitted::Taken,
+        Err(_unrecorded) => Submitted::Unknown,
     }
-    Ok(true)
 }
 
 /// Waits for the receipt of an accepted transaction and records it; `None` on timeout.

@@ -4,12 +4,16 @@
 //! read to obtain a [`TransactionPermit`]; then the transaction is journaled and sent. A repeated
 //! transaction, found by its hash, gets its outcome from the journal, regardless of its signature.
 
+use super::doubt::send_again;
+use super::fate::of_undeployed;
 use super::intend::{Intending, intend};
 use super::io::{Flight, Io};
+use super::node::ErrorObject;
 use super::outcome::{Details, Outcome, refuse};
-use super::rollbacks::{Repeated, send_again};
+use super::rollbacks::PATIENCE;
 use super::settings::Required;
-use super::{DEADLINE, pins, reconcile, submit};
+use super::submit::{self, Submitted};
+use super::{pins, reconcile};
 use crate::felt::Felt;
 use crate::ledger::{Budgets, IntentId, NewIntent};
 use crate::policy::{TransactionPermit, Unverified};
@@ -17,6 +21,7 @@ use crate::tx::{Account, selector};
 use crate::verdict::Reason;
 use alloc::string::String;
 use alloc::sync::Arc;
+use futures_util::future::join;
 
 /// Returns the chain's epoch, and the class and key of the sender, unless the transaction deploys
 /// it.
@@ -36,8 +41,7 @@ pub async fn account(
         let message = "the relay signs with this account: its transactions are operations";
         return refuse(Reason::SenderNotAllowed, message);
     }
-    let deadline = io.now().saturating_add(DEADLINE);
-    let epoch = reconcile::permit(io, Required::All, deadline).await?;
+    let epoch = reconcile::permit(io, Required::All).await?;
     let Some(address) = sender else {
         return Ok((epoch, None));
     };
@@ -68,33 +72,82 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
         key: None,
     };
     let writer = Arc::clone(io);
-    let write = async move { Outcome::merge(write(&writer, &transaction).await) };
+    let write = async move {
+        let hash = transaction.hash;
+        match write(&*writer, &transaction).await {
+            Ok(Step::Known(outcome)) => outcome,
+            Ok(Step::Sent(id)) => {
+                settle_later(&writer, id, hash);
+                Outcome::written(hash, Details::None)
+            }
+            Ok(Step::Refused(error)) => Outcome::rejected(&error),
+            Ok(Step::Unknown(id)) => Outcome::unknown(hash).of_intent(id),
+            Ok(Step::NonceUsed) => nonce_used(),
+            Err(refused) => refused,
+        }
+    };
     io.join(flight, write).await
 }
 
-async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<Outcome, Outcome> {
-    let (io, shared) = (&**io, io);
-    let hash = transaction.hash;
+/// How far a transaction came.
+enum Step {
+    /// The same transaction, requested before, has this outcome.
+    Known(Outcome),
+    /// The node has it.
+    Sent(IntentId),
+    /// The node refused it, and its nonce is free.
+    Refused(ErrorObject),
+    /// It was sent; whether the chain has it is unknown.
+    Unknown(IntentId),
+    /// Another transaction of the account has its nonce.
+    NonceUsed,
+}
+
+/// Journals a transaction and sends it, unless it was sent before or its nonce is used.
+async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, Outcome> {
+    if is_too_late(io, transaction).await? {
+        return Ok(Step::NonceUsed);
+    }
     let new = transaction.intent(io.proven_head());
-    let id = match intend(io, &new).await? {
+    let (id, submitted) = match intend(io, &new).await? {
         Intending::New(id) => {
-            submit::submit(io, id, &new, &transaction.trace).await?;
-            submit::accepted(io, id, hash).await?;
-            id
-        }
-        Intending::Displaced(earlier) => {
-            if send_again(io, &earlier).await? == Repeated::Refused {
-                return refuse(Reason::Rejected, "the node refused the transaction");
+            let submitted = submit::submit(io, id, &new, Some(&transaction.trace), PATIENCE).await;
+            if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
+                return Ok(Step::Unknown(id));
             }
-            earlier.id
+            (id, submitted)
         }
-        Intending::NonceTaken => {
-            let message = "another transaction of the account has this nonce";
-            return refuse(Reason::NonceConflict, message);
+        Intending::Displaced(earlier) => (earlier.id, send_again(io, &earlier).await),
+        Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
+            return Ok(Step::Known(outcome));
         }
+        Intending::NonceTaken(_) => return Ok(Step::NonceUsed),
     };
-    settle_later(shared, id, hash);
-    Ok(Outcome::written(hash, Details::None))
+    match submitted {
+        Submitted::Taken => Ok(Step::Sent(id)),
+        Submitted::Refused(error) => Ok(Step::Refused(error)),
+        Submitted::Lost => Ok(Step::NonceUsed),
+        Submitted::Unknown => Ok(Step::Unknown(id)),
+        Submitted::NotSent(why) => Err(why),
+    }
+}
+
+/// Whether the account has used the nonce of a transaction that the journal does not have. It is
+/// not sent then: only a witness could show afterwards by which transaction the nonce was used.
+async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<bool, Outcome> {
+    let digest = transaction.hash.to_bytes_be();
+    let (next, stored) = join(
+        io.nonce(transaction.sender),
+        io.requested(&transaction.epoch, &digest, None),
+    )
+    .await;
+    let next = of_undeployed(next)?;
+    Ok(next > transaction.nonce && stored?.newest.is_none())
+}
+
+fn nonce_used() -> Outcome {
+    let message = "another transaction of the account has this nonce";
+    Outcome::refused(Reason::NonceConflict, message)
 }
 
 /// Records the receipt in the background, after the client has its response.
@@ -164,7 +217,14 @@ mod tests {
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
 
-    /// Submits the transaction with hash 1, whose receipt is there once it was sent.
+    /// A node that shows the transaction with hash 1 once it was sent.
+    fn showing(script: Script) -> Script {
+        script.state().receipts.insert(hash(1), receipt());
+        script.state().shown_once_sent = true;
+        script
+    }
+
+    /// Submits the transaction with hash 1.
     fn submitted(script: Script) -> (Outcome, Arc<Script>) {
         let Intent {
             operation: _,
@@ -182,8 +242,6 @@ mod tests {
             epoch: EPOCH.into(),
             trace: Arc::new(()),
         };
-        script.state().receipts.insert(hash(1), receipt());
-        script.state().shown_once_sent = true;
         let script = Arc::new(script);
         (run(submit(&script, transaction)), script)
     }
@@ -238,9 +296,18 @@ mod tests {
 
     #[test]
     fn the_receipt_of_a_transaction_is_recorded_after_its_response() {
-        let (outcome, script) = submitted(Script::new());
+        let (outcome, script) = submitted(showing(Script::new()));
         assert_eq!(outcome, Outcome::written(hash(1), Details::None));
         assert_eq!(script.state_of(100), IntentState::Succeeded);
+    }
+
+    #[test]
+    fn a_transaction_whose_nonce_is_used_is_not_sent() {
+        let script = Script::new();
+        script.state().nonces = [Ok(8)].into();
+        let (outcome, script) = submitted(script);
+        assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
+        assert_eq!(script.done(), [""; 0], "nothing is stored");
     }
 
     #[test]
@@ -254,7 +321,10 @@ mod tests {
                 IntentState::Displaced,
             ),
         ] {
-            let script = Script::with(core::slice::from_ref(&displaced));
+            let mut script = Script::with(core::slice::from_ref(&displaced));
+            if answer.is_ok() {
+                script = showing(script);
+            }
             script.state().intended = [Ok(Intended::Known(Box::new(displaced.clone())))].into();
             script.state().added = [answer].into();
             let (outcome, script) = submitted(script);

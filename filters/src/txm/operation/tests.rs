@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::ledger::{Claim, Intended};
+use crate::ledger::{Intent, IntentState};
 use crate::operation::{FaucetDrip, Register, RequireV2};
 use crate::txm::io::JournalError;
 use crate::txm::node::code;
 use crate::txm::operations::tests::chain::{Chain, FAUCET, TOKEN, felt};
+use crate::txm::outcome::Details;
+use crate::txm::reconcile;
 use crate::txm::tests::script::Script;
 use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
 
@@ -23,7 +26,7 @@ pub(in crate::txm) fn register() -> Operation {
     })
 }
 
-fn drip() -> Operation {
+pub(super) fn drip() -> Operation {
     let (identity, recipient) = (felt(IDENTITY), felt(ACCOUNT));
     Operation::FaucetDrip(FaucetDrip {
         identity,
@@ -58,8 +61,8 @@ fn script(intents: &[Intent]) -> Script {
 /// A [`script`] that has reconciled at the start, and has these intents after that.
 fn reconciled(intents: &[Intent]) -> Script {
     let script = script(&[]);
-    let deadline = script.now();
-    run(reconcile::permit(&script, Required::All, deadline)).expect("nothing is open");
+    run(reconcile::permit(&script, Required::All)).expect("the pins are proven");
+    reconcile::caught_up(&script, EPOCH, Role::Owner);
     script.done();
     script.state().intents = intents.to_vec();
     script
@@ -226,7 +229,7 @@ fn what_an_equal_request_got_is_an_answer_if_its_key_names_it() {
 fn a_refusal_of_the_chain_is_explained_by_the_pins() {
     for (nonces, expected, forgets) in [
         (&[7][..], ("refused", Some(Reason::RefusedByChain)), 1),
-        (&[7, 8, 9, 10], ("refused", Some(Reason::NonceConflict)), 0),
+        (&[7, 8, 9, 10, 11, 12, 13], UNSETTLED, 0),
     ] {
         let script = script(&[]);
         script.state().estimate = returned(code::CONTRACT_ERROR);
@@ -278,14 +281,11 @@ fn a_key_is_of_the_chain_on_which_it_was_claimed() {
     let script = script(&[]);
     let claimed = Some("another".to_owned());
     let outcome = run(carry_out(&script, &task(register(), None), claimed));
-    assert_eq!(
-        outcome.map_err(|it| it.reason()),
-        Err(Some(Reason::PinsUnproven))
-    );
+    assert_eq!(outcome.reason(), Some(Reason::PinsUnproven));
     assert_eq!(count(&script.done(), "stores"), 0);
     let claimed = Some(EPOCH.to_owned());
     let outcome = run(carry_out(&script, &task(register(), None), claimed));
-    assert_eq!(outcome.map(|it| it.name()), Ok("written"));
+    assert_eq!(outcome.name(), "written");
 }
 
 #[test]
@@ -354,41 +354,50 @@ fn an_equal_request_gets_the_intent_of_the_first() {
 }
 
 #[test]
-fn a_nonce_that_was_used_elsewhere_is_replaced_once() {
-    let conflicts = |times: usize, nonces: &[u64]| {
+fn a_refused_operation_is_signed_anew_only_after_a_witness() {
+    let refused = |answer: i64, next: u64, witness: Option<i64>| {
         let script = script(&[]);
-        script.state().added = (0..times).map(|_| returned(code::INVALID_NONCE)).collect();
-        script.state().nonces = nonces.iter().copied().map(Ok).collect();
-        registered(script, None)
+        script.state().receipts.clear();
+        script.state().added = [returned(answer)].into();
+        script.state().nonces = [Ok(7), Ok(next)].into();
+        if let Some(witness) = witness
+            && let Some((_, listed)) = script.state().blocks.get_mut(&10)
+        {
+            listed.push((7, hash(witness)));
+        }
+        let (outcome, done) = registered(script, None);
+        (outcome, count(&done, "stores"))
     };
+    let unknown = ("failed", Some(Reason::OutcomeUnknown));
+    let rejected = ("refused", Some(Reason::Rejected));
     let conflict = ("refused", Some(Reason::NonceConflict));
-    for (times, nonces, expected, stores, why) in [
-        (1, &[7, 8][..], WRITTEN, 2, "the next one is free"),
-        (2, &[7, 8], conflict, 2, "that was used, too"),
+    for (answer, next, witness, expected, why) in [
         (
-            1,
-            &[7],
-            conflict,
-            1,
-            "the node still says so: another is behind",
+            code::VALIDATION_FAILURE,
+            7,
+            None,
+            (rejected, 1),
+            "it is free",
+        ),
+        (code::INVALID_NONCE, 7, None, (conflict, 1), "it is free"),
+        (
+            code::INVALID_NONCE,
+            8,
+            None,
+            (unknown, 1),
+            "nobody knows by whom",
+        ),
+        (code::VALIDATION_FAILURE, 8, None, (unknown, 1), "likewise"),
+        (
+            code::INVALID_NONCE,
+            8,
+            Some(9),
+            (PENDING, 2),
+            "another has it for good",
         ),
     ] {
-        let (outcome, done) = conflicts(times, nonces);
-        assert_eq!(
-            (outcome, count(&done, "stores")),
-            (expected, stores),
-            "{why}"
-        );
+        assert_eq!(refused(answer, next, witness), expected, "{answer}: {why}");
     }
-    let refused = script(&[]);
-    refused.state().added = [returned(code::VALIDATION_FAILURE)].into();
-    let (outcome, done) = registered(refused, None);
-    let expected = ("refused", Some(Reason::Rejected));
-    assert_eq!(
-        (outcome, count(&done, "stores")),
-        (expected, 1),
-        "no nonce would change that"
-    );
 }
 
 #[test]
@@ -486,7 +495,8 @@ fn what_takes_the_nonce_of_a_drip_in_doubt_is_not_bound_by_it() {
 #[test]
 fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
     let doubtful = intent(1, 7, IntentState::Displaced);
-    for (nonces, expected, stores) in [(&[7][..], WRITTEN, 1), (&[7, 8], UNSETTLED, 0)] {
+    let unknown = ("failed", Some(Reason::OutcomeUnknown));
+    for (nonces, expected, stores) in [(&[7][..], WRITTEN, 1), (&[7, 8], unknown, 0)] {
         let script = script(core::slice::from_ref(&doubtful));
         script.state().added = [returned(code::VALIDATION_FAILURE)].into();
         script.state().nonces = nonces.iter().copied().map(Ok).collect();
@@ -559,43 +569,4 @@ fn an_effect_that_is_not_read_back_is_undone_or_late() {
     let gone = script(&[]);
     gone.state().shown_once = true;
     assert_eq!(registered(gone, None).0, UNSETTLED);
-}
-
-#[test]
-fn only_a_drip_counts_for_the_budget_of_drips() {
-    let script = Script::new();
-    let settings = Settings {
-        budgets: Budgets {
-            drips: Some(3),
-            fees: Some(9),
-        },
-        faucet_cooldown: Duration::from_secs(60),
-        ..script.settings()
-    };
-    let signed = SignedText {
-        hash: felt(1),
-        text: String::new(),
-    };
-    let prepared = Prepared {
-        signed,
-        nonce: 7,
-        max_fee: 5,
-        identity: None,
-        replaces: None,
-    };
-    for (operation, drips) in [(drip(), Some(3)), (register(), None)] {
-        let task = task(operation, None);
-        let (since_us, deadline) = (0, Duration::ZERO);
-        let writing = Writing {
-            io: &script,
-            task: &task,
-            epoch: EPOCH,
-            since_us,
-            deadline,
-        };
-        let new = writing.intent(&prepared, &settings);
-        assert_eq!((new.budgets.drips, new.budgets.fees), (drips, Some(9)));
-        assert_eq!(new.cooldown, drips.map(|_| settings.faucet_cooldown));
-        assert_eq!(new.operation, task.operation.kind().name());
-    }
 }

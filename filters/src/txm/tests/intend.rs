@@ -13,9 +13,11 @@ fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<Stri
     script.state().intended = [reply].into();
     match run(intend(script, &new(&intent(9, 7, Sent)))) {
         Ok(Intending::New(_)) => Ok("new".into()),
-        Ok(Intending::NonceTaken) => Ok("nonce taken".into()),
+        Ok(Intending::NonceTaken(_)) => Ok("nonce taken".into()),
         Ok(Intending::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
-        Err(outcome) => outcome.reason().map_or(Ok(outcome.name().into()), Err),
+        Ok(Intending::Known(outcome)) => Ok(outcome.name().into()),
+        Ok(Intending::Unconfirmed(_)) => Ok("unconfirmed".into()),
+        Err(outcome) => Err(outcome.reason().expect("it is a refusal")),
     }
 }
 
@@ -58,10 +60,29 @@ fn a_nonce_is_taken_while_the_chain_may_have_its_transaction() {
 }
 
 #[test]
+fn an_intent_that_no_node_has_shown_for_long_gives_its_nonce_up() {
+    for (seconds, next, shown, expected, why) in [
+        (30, 7, None, "new", "it is free, and nothing was shown"),
+        (29, 7, None, "nonce taken", "not long enough"),
+        (30, 8, None, "nonce taken", "it is used"),
+        (30, 7, Some(receipt()), "nonce taken", "it was shown"),
+    ] {
+        let script = Script::with(&[intent(1, 7, Sent)]);
+        script.state().later_us = seconds * 1_000_000;
+        script.state().nonces = [Ok(next)].into();
+        script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
+        let taken = Intended::NonceTaken(Box::new(intent(1, 7, Sent)));
+        assert_eq!(stored(&script, Ok(taken)), Ok(expected.into()), "{why}");
+        let state = if expected == "new" { Displaced } else { Sent };
+        assert_eq!(script.state_of(1), state, "{why}");
+    }
+}
+
+#[test]
 fn an_intent_that_is_not_confirmed_may_be_sent() {
     let script = Script::with(&[] as &[Intent]);
     let found = stored(&script, Err(JournalError::Unconfirmed));
-    assert_eq!(found, Err(Reason::OutcomeUnknown));
+    assert_eq!(found, Ok("unconfirmed".into()));
     assert!(
         script
             .done()

@@ -2,10 +2,12 @@
 //! The simulation explores their interleavings.
 
 mod claim;
+mod doubt;
 mod intend;
 mod pins;
 mod reconcile;
 mod rollbacks;
+mod round;
 pub(in crate::txm) mod script;
 mod submit;
 
@@ -13,7 +15,8 @@ use self::script::Script;
 use super::io::{Called, JournalIo as _};
 use super::node::{CallError, ErrorObject, Receipt};
 use super::operations::tests::chain::Chain;
-use super::outcome::Outcome;
+use super::rollbacks::PATIENCE;
+use super::submit::Submitted;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Inclusion, Intent, IntentId, IntentState, NewIntent};
 use crate::verdict::{Reason, Refusal};
@@ -89,11 +92,11 @@ pub(in crate::txm) fn no_answer<T>(is_unsent: bool) -> Called<T> {
 }
 
 /// Submits a stored intent for the first time.
-pub(in crate::txm) async fn submit(script: &Script, id: i64) -> Result<(), Outcome> {
+pub(in crate::txm) async fn submit(script: &Script, id: i64) -> Submitted {
     let stored = run(script.intent(IntentId(id)))
         .expect("it answers")
         .expect("it is stored");
-    crate::txm::submit::submit(script, stored.id, &new(&stored), &()).await
+    crate::txm::submit::submit(script, stored.id, &new(&stored), Some(&()), PATIENCE).await
 }
 
 /// An intent as it is before it is stored.

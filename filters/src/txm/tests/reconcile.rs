@@ -7,14 +7,12 @@ use crate::ledger::{Intent, IntentId, IntentState};
 use crate::txm::DEADLINE;
 use crate::txm::io::Io as _;
 use crate::txm::node::{Receipt, code};
-use crate::txm::outcome::Outcome;
-use crate::txm::reconcile::{known, permit, settle_open, settle_signer};
+use crate::txm::reconcile::{catch_up, free_account, known, permit, unsettled_roles};
+use crate::txm::round::settle_open;
 use crate::txm::settings::{Required, Role};
 use crate::verdict::Reason;
 use IntentState::{Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
 use core::time::Duration;
-
-const GRACE: Duration = Duration::from_secs(10);
 
 /// An intent of a user's account.
 fn of_user(id: i64, state: IntentState) -> Intent {
@@ -32,35 +30,39 @@ fn outcome_of(script: &Script, intent: &Intent) -> Result<Option<&'static str>, 
 }
 
 #[test]
-fn a_write_is_permitted_once_earlier_ones_are_settled() {
+fn an_account_catches_up_once_before_its_first_write() {
     let script = Script::with(&[intent(1, 7, Sent)]);
     script.state().is_exclusive = true;
     script.state().receipts.insert(hash(1), receipt());
     let deadline = script.now() + DEADLINE;
-    let permit = || run(permit(&script, Required::All, deadline));
-    assert_eq!(permit(), Ok(EPOCH.to_owned()));
+    let catch_up = || run(catch_up(&script, EPOCH, Role::Owner, deadline));
+    assert_eq!(catch_up(), Ok(()));
     let done = script.done();
     assert_eq!(script.state_of(1), Succeeded);
-    assert!(done.contains(&"block 10 was shown".to_owned()), "{done:?}");
-    let locks = done.iter().filter(|it| it.starts_with("locks")).count();
-    assert_eq!(locks, 3, "each account that signs: {done:?}");
+    assert_eq!(done, ["locks owner", "1 is succeeded", "unlocks"]);
+    assert_eq!(catch_up(), Ok(()));
+    assert!(script.done().is_empty(), "once is enough");
+}
+
+#[test]
+fn a_permit_holds_the_node_to_what_was_acknowledged() {
+    let script = Script::new();
+    let permit = || run(permit(&script, Required::All));
+    assert_eq!(permit(), Ok(EPOCH.to_owned()));
+    assert_eq!(script.done(), ["block 10 was shown"]);
     assert_eq!(permit(), Ok(EPOCH.to_owned()));
     assert!(script.done().is_empty(), "once is enough");
 }
 
 #[test]
-fn what_users_sent_is_settled_at_a_start() {
-    for (is_exclusive, expected) in [(true, Rejected), (false, Intended)] {
-        let script = Script::with(&[of_user(1, Intended)]);
-        script.state().is_exclusive = is_exclusive;
-        let deadline = script.now() + DEADLINE;
-        run(permit(&script, Required::All, deadline)).expect("it is permitted");
-        assert_eq!(
-            script.state_of(1),
-            expected,
-            "another process may be writing it"
-        );
-    }
+fn an_account_with_an_undecided_intent_is_not_ready() {
+    let script = Script::with(&[intent(1, 7, Sent), of_user(2, Sent)]);
+    script.state().added = [returned(-32603)].into();
+    let deadline = script.now() + DEADLINE;
+    let unsettled = || -> Vec<Role> { run(unsettled_roles(&script, EPOCH, deadline)).collect() };
+    assert_eq!(unsettled(), [Role::Owner], "the user's gates nothing");
+    script.state().receipts.insert(hash(1), receipt());
+    assert_eq!(unsettled(), []);
 }
 
 #[test]
@@ -290,15 +292,31 @@ fn an_account_that_is_not_deployed_has_used_no_nonce() {
 
 #[test]
 fn nothing_is_signed_behind_an_intent_that_may_be_executed() {
-    for (next, shown, expected, why) in [
-        (7, Some(receipt()), Ok(()), "it is in a block"),
-        (8, None, Ok(()), "its nonce is used"),
-        (7, None, Err(Some(Reason::InProgress)), "its nonce is free"),
+    for (next, shown, seconds, expected, why) in [
+        (7, Some(receipt()), 0, Ok(Succeeded), "it is in a block"),
+        (8, None, 0, Ok(Accepted), "its nonce is used"),
+        (
+            7,
+            None,
+            0,
+            Err(Some(Reason::InProgress)),
+            "its nonce is free",
+        ),
+        (
+            7,
+            None,
+            29,
+            Err(Some(Reason::InProgress)),
+            "it may still be shown",
+        ),
+        (7, None, 30, Ok(Displaced), "nobody has shown it for long"),
     ] {
         let script = Script::with(&[intent(1, 7, Accepted)]);
+        script.state().later_us = seconds * 1_000_000;
         script.state().nonces = [Ok(next)].into();
         script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
-        let found = run(settle_signer(&script, EPOCH, Role::Owner, GRACE));
-        assert_eq!(found.map_err(|it: Outcome| it.reason()), expected, "{why}");
+        let found = run(free_account(&script, EPOCH, Role::Owner));
+        let found = found.map(|()| script.state_of(1));
+        assert_eq!(found.map_err(|it| it.reason()), expected, "{why}");
     }
 }

@@ -18,7 +18,7 @@ use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Pins, Required, Role, Settings};
 use crate::window::Window;
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 /// Everything that the node shows, and what was done.
@@ -40,6 +40,10 @@ pub(in crate::txm) struct State {
     pub(in crate::txm) is_away: bool,
     /// Accepted blocks, with the sender's nonce and the hash of each transaction.
     pub(in crate::txm) blocks: BTreeMap<u64, (Felt, Vec<(u64, Felt)>)>,
+    /// Blocks whose receipts the node does not return.
+    pub(in crate::txm) unreadable: BTreeSet<u64>,
+    /// Blocks that the node does not return at all.
+    pub(in crate::txm) unlisted: BTreeSet<u64>,
     pub(in crate::txm) estimate: Called<Bounds>,
     /// Replies to submissions; when they are used up, the hash of the transaction.
     pub(in crate::txm) added: VecDeque<Called<Felt>>,
@@ -82,6 +86,8 @@ impl Script {
             shown_once_sent: false,
             is_away: false,
             blocks: (0..=20).map(block).collect(),
+            unreadable: BTreeSet::new(),
+            unlisted: BTreeSet::new(),
             estimate: Ok(Bounds {
                 l1_gas: price,
                 l1_data_gas: price,
@@ -209,6 +215,9 @@ impl NodeIo for Script {
     }
 
     async fn block_of(&self, (): (), number: u64) -> Called<Option<ListedBlock>> {
+        if self.state().unlisted.contains(&number) {
+            return no_answer(false);
+        }
         self.shown(|state| {
             let (hash, listed) = state.blocks.get(&number)?;
             let transactions = listed.iter().map(|(_, hash)| *hash).collect();
@@ -227,6 +236,9 @@ impl NodeIo for Script {
         nonce: u64,
     ) -> Called<Option<Felt>> {
         self.does(format!("reads block {number}"));
+        if self.state().unreadable.contains(&number) {
+            return no_answer(false);
+        }
         self.shown(|state| {
             let (_, listed) = state.blocks.get(&number)?;
             listed
@@ -524,6 +536,7 @@ impl Io for Script {
         let note = match note {
             Note::Displaced(intent, _) => format!("notes {} displaced", intent.id),
             Note::Lost(intent, _) => format!("notes {} lost", intent.id),
+            Note::Unreadable(_, number) => format!("notes that block {number} is unreadable"),
             Note::Back(intent) => format!("notes {} back", intent.id),
             Note::NotReadBack(operation) => format!("notes that {operation} was not read back"),
             Note::Nonce(..) => return,

@@ -5,20 +5,33 @@ use super::{hash, intent, no_answer, receipt, returned, run};
 use crate::felt::Felt;
 use crate::ledger::{IntentId, IntentState};
 use crate::txm::io::{Called, JournalError};
-use crate::txm::node::{Receipt, code};
+use crate::txm::node::{ErrorObject, Receipt, code};
 use crate::txm::outcome::Outcome;
+use crate::txm::rollbacks::PATIENCE;
 use crate::txm::submit;
-use crate::txm::submit::{accepted, rejected, repeat, resend};
+use crate::txm::submit::{Submitted, accepted, not_sent, repeat};
 use crate::verdict::Reason;
-use IntentState::{Accepted, Displaced, Rejected, Sent};
+use IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
+use core::time::Duration;
 
 const INTERNAL: i64 = -32603;
-const UNSENT: Result<(), Option<Reason>> = Err(Some(Reason::UpstreamTimeout));
-const UNKNOWN: Result<(), Option<Reason>> = Err(Some(Reason::OutcomeUnknown));
 
 fn reason<T>(result: Result<T, Outcome>) -> Result<T, Option<Reason>> {
     result.map_err(|outcome| outcome.reason())
 }
+
+/// The name of how far a submission came, with its code or reason.
+fn name(submitted: &Submitted) -> String {
+    match submitted {
+        Submitted::Taken => "taken".into(),
+        Submitted::NotSent(why) => format!("not sent: {:?}", why.reason()),
+        Submitted::Refused(ErrorObject { code, .. }) => format!("refused: {code}"),
+        Submitted::Lost => "lost".into(),
+        Submitted::Unknown => "unknown".into(),
+    }
+}
+
+const UNSENT: &str = "not sent: Some(UpstreamTimeout)";
 
 /// A journal with an intent that was sent with nonce 7, at a node with these answers.
 fn sent(answer: Called<Felt>) -> Script {
@@ -32,128 +45,199 @@ fn an_answer_to_the_first_attempt_decides_about_the_intent() {
     for (answer, expected, state, why) in [
         (
             Ok(hash(1)),
-            Ok(()),
+            "taken",
             Sent,
             "accepted, which is journaled later",
         ),
-        (returned(code::DUPLICATE), Ok(()), Sent, "it has it already"),
-        (Ok(hash(2)), UNKNOWN, Sent, "another hash"),
+        (
+            returned(code::DUPLICATE),
+            "taken",
+            Sent,
+            "it has it already",
+        ),
+        (Ok(hash(2)), "unknown", Sent, "another hash"),
         (
             returned(code::VALIDATION_FAILURE),
-            Err(Some(Reason::Rejected)),
-            Rejected,
-            "refused",
+            "refused: 55",
+            Displaced,
+            "something in between may have delivered it before",
         ),
         (
             returned(code::INVALID_NONCE),
-            Err(Some(Reason::NonceConflict)),
-            Rejected,
-            "its nonce",
+            "refused: 52",
+            Displaced,
+            "likewise",
         ),
-        (returned(INTERNAL), UNKNOWN, Sent, "it may have it"),
+        (returned(INTERNAL), "unknown", Sent, "it may have it"),
         (no_answer(true), UNSENT, Rejected, "it does not have it"),
-        (no_answer(false), UNKNOWN, Sent, "it may have it"),
+        (no_answer(false), "unknown", Sent, "it may have it"),
     ] {
         let script = sent(answer);
-        let found = reason(run(super::submit(&script, 1)));
-        assert_eq!((found, script.state_of(1)), (expected, state), "{why}");
+        let found = name(&run(super::submit(&script, 1)));
+        assert_eq!(
+            (found.as_str(), script.state_of(1)),
+            (expected, state),
+            "{why}"
+        );
         let wakes = script
             .done()
             .contains(&"wakes the reconciliation".to_owned());
-        assert_eq!(wakes, expected == UNKNOWN, "{why}");
+        assert_eq!(wakes, expected == "unknown", "{why}");
     }
+}
+
+#[test]
+fn after_a_refusal_the_chain_says_who_has_the_nonce() {
+    let pre_confirmed = Receipt {
+        accepted: false,
+        ..receipt()
+    };
+    for code in [
+        code::INVALID_NONCE,
+        code::VALIDATION_FAILURE,
+        code::INSUFFICIENT_BALANCE,
+    ] {
+        for (shown, next, expected, state, waited_ms, why) in [
+            (
+                Some(receipt()),
+                8,
+                "taken",
+                Succeeded,
+                0,
+                "it was delivered twice",
+            ),
+            (
+                Some(pre_confirmed.clone()),
+                8,
+                "taken",
+                Displaced,
+                0,
+                "its block is being built",
+            ),
+            (
+                None,
+                8,
+                "unknown",
+                Displaced,
+                4_500,
+                "nobody knows by whom it was used",
+            ),
+            (None, 7, "refused", Displaced, 0, "it is free"),
+        ] {
+            let script = sent(returned(code));
+            script.state().nonces = [Ok(next)].into();
+            script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
+            let found = name(&run(super::submit(&script, 1)));
+            let waited = script.state().later_us / 1_000;
+            assert!(found.starts_with(expected), "{code}: {why}: {found}");
+            assert_eq!(
+                (script.state_of(1), waited),
+                (state, waited_ms),
+                "{code}: {why}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_refused_transaction_is_lost_once_another_one_of_its_nonce_has_settled() {
+    let script = sent(returned(code::INVALID_NONCE));
+    script.state().nonces = [Ok(8)].into();
+    if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
+        listed.push((7, hash(9)));
+    }
+    assert_eq!(run(super::submit(&script, 1)), Submitted::Lost);
+    assert_eq!(script.state_of(1), Lost);
+    assert_eq!(
+        script.state().later_us,
+        2_000_000,
+        "a block settles in two seconds"
+    );
 }
 
 #[test]
 fn an_answer_that_is_not_journaled_leaves_the_end_unknown() {
     let script = Script::with(&[intent(1, 7, Sent)]);
-    assert_eq!(reason(run(accepted(&script, IntentId(1), hash(1)))), Ok(()));
+    assert_eq!(run(accepted(&script, IntentId(1))), Ok(()));
     assert_eq!(script.state_of(1), Accepted);
     script.state().apply_fails = true;
     assert_eq!(
-        reason(run(accepted(&script, IntentId(1), hash(1)))),
-        UNKNOWN
+        run(accepted(&script, IntentId(1))),
+        Err(JournalError::Failed)
     );
     assert_eq!(
-        reason(run(rejected(&script, IntentId(1), hash(1), "why"))),
-        UNKNOWN
-    );
-    assert_eq!(
-        reason(run(repeat(&script, &intent(1, 7, Sent)))),
+        reason(run(not_sent(&script, IntentId(1), hash(1), "why"))),
         Err(Some(Reason::OutcomeUnknown))
     );
+    let repeated = run(repeat(&script, &intent(1, 7, Sent), PATIENCE));
+    assert_eq!(repeated, Submitted::Unknown);
 }
 
 #[test]
 fn a_repeat_that_is_refused_is_in_doubt() {
-    const OPEN: Result<bool, Option<Reason>> = Err(Some(Reason::OutcomeUnknown));
     for (answer, expected, state, why) in [
-        (Ok(hash(1)), Ok(true), Accepted, "accepted"),
+        (Ok(hash(1)), "taken", Accepted, "accepted"),
+        (Ok(hash(2)), "unknown", Sent, "another hash"),
         (
             returned(code::DUPLICATE),
-            Ok(true),
+            "taken",
             Accepted,
             "it has it already",
         ),
         (
             returned(code::VALIDATION_FAILURE),
-            Ok(false),
+            "refused: 55",
             Displaced,
             "the first may have arrived",
         ),
         (
             returned(code::INVALID_NONCE),
-            Err(Some(Reason::InProgress)),
+            "refused: 52",
             Displaced,
             "its nonce",
         ),
-        (returned(INTERNAL), OPEN, Sent, "it may have it"),
-        (
-            no_answer(true),
-            Err(Some(Reason::UpstreamTimeout)),
-            Sent,
-            "it does not have it",
-        ),
-        (no_answer(false), OPEN, Sent, "it may have it"),
+        (returned(INTERNAL), "unknown", Sent, "it may have it"),
+        (no_answer(true), UNSENT, Sent, "it does not have it"),
+        (no_answer(false), "unknown", Sent, "it may have it"),
     ] {
         let script = sent(answer);
-        let found = reason(run(repeat(&script, &intent(1, 7, Sent))));
-        assert_eq!((found, script.state_of(1)), (expected, state), "{why}");
+        let found = name(&run(repeat(&script, &intent(1, 7, Sent), PATIENCE)));
+        assert_eq!(
+            (found.as_str(), script.state_of(1)),
+            (expected, state),
+            "{why}"
+        );
     }
+}
+
+#[test]
+fn nobody_waits_for_the_fate_of_a_repeat_in_the_background() {
+    let script = sent(returned(code::INVALID_NONCE));
+    script.state().nonces = [Ok(8)].into();
+    let repeated = run(repeat(&script, &intent(1, 7, Sent), Duration::ZERO));
+    assert_eq!(repeated, Submitted::Unknown);
+    assert_eq!(script.state().later_us, 0);
 }
 
 #[test]
 fn a_repeat_is_recorded_before_it_is_sent_so_that_the_first_sender_cannot_reject_it() {
     let script = sent(no_answer(false));
-    let open = Err(Some(Reason::OutcomeUnknown));
-    assert_eq!(reason(run(repeat(&script, &intent(1, 7, Sent)))), open);
+    let repeated = run(repeat(&script, &intent(1, 7, Sent), PATIENCE));
+    assert_eq!(repeated, Submitted::Unknown);
     assert_eq!(script.done()[0], "1 is sent");
     assert_eq!(
-        reason(run(rejected(&script, IntentId(1), hash(1), "not sent"))),
-        UNKNOWN
+        reason(run(not_sent(&script, IntentId(1), hash(1), "not sent"))),
+        Err(Some(Reason::OutcomeUnknown))
     );
     assert_eq!(script.state_of(1), Sent);
 }
 
 #[test]
-fn what_the_first_sender_has_rejected_is_not_repeated() {
+fn what_the_first_sender_did_not_send_is_not_repeated() {
     let script = Script::with(&[intent(1, 7, Rejected)]);
-    let repeated = reason(run(repeat(&script, &intent(1, 7, Sent))));
-    assert_eq!(repeated, Err(Some(Reason::InProgress)));
+    let repeated = name(&run(repeat(&script, &intent(1, 7, Sent), PATIENCE)));
+    assert_eq!(repeated, "not sent: Some(InProgress)");
     assert_eq!(script.done(), [""; 0], "nothing is sent");
-}
-
-#[test]
-fn a_repeat_has_an_end_with_its_receipt_or_refusal() {
-    for (answer, shown, expected) in [
-        (Ok(hash(1)), Some(receipt()), Ok(true)),
-        (Ok(hash(1)), None, Ok(false)),
-        (returned(code::VALIDATION_FAILURE), None, Ok(true)),
-    ] {
-        let script = sent(answer);
-        script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
-        assert_eq!(reason(run(resend(&script, &intent(1, 7, Sent)))), expected);
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::requests::{CATALOG, Request};
 use super::world::World;
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
-use portcullis_filters::txm::{DEADLINE, reconcile};
+use portcullis_filters::txm::{reconcile, round};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,12 +24,11 @@ pub(super) async fn background(io: Arc<SimIo>) {
     loop {
         let woken = io.wakes.lock().expect("no task panics").wait();
         either(io.sleep(Duration::from_secs(2)), woken).await;
-        let deadline = io.now() + DEADLINE;
-        let permitted = reconcile::permit(&*io, Required::AllButV2, deadline).await;
+        let permitted = reconcile::permit(&*io, Required::AllButV2).await;
         if let Ok(epoch) = permitted
             && io.world.lock().is_first(io.relay)
         {
-            let _settled = reconcile::settle_open(&*io, &epoch).await;
+            let _settled = round::settle_open(&*io, &epoch).await;
         }
     }
 }

@@ -588,6 +588,9 @@ impl Io for SimIo {
             Note::NotReadBack(operation) => format!("{operation} was not read back"),
             Note::Displaced(intent, why) => format!("intent {} is displaced: {why}", intent.id),
             Note::Lost(intent, why) => format!("intent {} is lost: {why}", intent.id),
+            Note::Unreadable(intent, number) => {
+                format!("block {number} cannot be read for intent {}", intent.id)
+            }
             Note::Back(intent) => format!("intent {} is back", intent.id),
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));

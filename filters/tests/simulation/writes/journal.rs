@@ -98,6 +98,7 @@ pub(super) enum OwnedChange {
         block: Option<Inclusion>,
     },
     Rejected(String),
+    Doubted(String),
     Displaced(String),
     Lost(String),
 }
@@ -117,6 +118,7 @@ impl From<&Change<'_>> for OwnedChange {
                 block: *block,
             },
             Change::Rejected(why) => Self::Rejected((*why).to_owned()),
+            Change::Doubted(why) => Self::Doubted((*why).to_owned()),
             Change::Displaced(why) => Self::Displaced((*why).to_owned()),
             Change::Lost(why) => Self::Lost((*why).to_owned()),
         }
@@ -138,6 +140,7 @@ impl OwnedChange {
                 block: *block,
             },
             Self::Rejected(why) => Change::Rejected(why),
+            Self::Doubted(why) => Change::Doubted(why),
             Self::Displaced(why) => Change::Displaced(why),
             Self::Lost(why) => Change::Lost(why),
         }
@@ -199,9 +202,7 @@ impl Journal {
                 Bug::AbsentIsLost | Bug::DisplacedIsLost | Bug::LostIsFinal,
                 Change::Displaced(why),
             ) => Change::Lost(why),
-            (Bug::RefusedRepeatIsRejected, Change::Displaced(why)) if why.contains("repeat") => {
-                Change::Rejected(why)
-            }
+            (Bug::RefusedRepeatIsRejected, Change::Doubted(why)) => Change::Rejected(why),
             (Bug::LostIsFinal, Change::Included { .. }) if state == IntentState::Lost => {
                 return false;
             }

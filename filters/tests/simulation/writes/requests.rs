@@ -16,12 +16,11 @@ use portcullis_filters::secret::{Secret, SecretKey};
 use portcullis_filters::tx::{
     Account, Bounds, Call, Invoke, Transaction, account_address, selector,
 };
-use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::operation::{Answer, Task, operate};
 use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::reconcile;
 use portcullis_filters::txm::settings::{Accounts, Pins, Required, Settings};
 use portcullis_filters::txm::transaction::{Approved, submit};
-use portcullis_filters::txm::{DEADLINE, reconcile};
 use portcullis_filters::verdict::Reason;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -370,8 +369,7 @@ impl World {
 }
 
 async fn transact(io: &Arc<SimIo>, permit: &TransactionPermit<'static>) -> Reply {
-    let deadline = io.now() + DEADLINE;
-    let outcome = match reconcile::permit(&**io, Required::All, deadline).await {
+    let outcome = match reconcile::permit(&**io, Required::All).await {
         Ok(epoch) => submit(io, Approved::new(permit, epoch, &Arc::new(()))).await,
         Err(refused) => refused,
     };

@@ -1,0 +1,143 @@
+//! Sends a transaction in doubt again, for its own request.
+//!
+//! It is sent as it was signed, after those below it, in nonce order: with a lower nonce free it
+//! could not be executed. A lower nonce that nothing in the journal can use is filled by a
+//! transaction without calls. The request itself is never signed with another nonce, since both
+//! could be executed.
+
+use super::fate::{Fate, fate, next_nonce};
+use super::intend::{Intending, intend};
+use super::io::Io;
+use super::outcome::Outcome;
+use super::rollbacks::PATIENCE;
+use super::settings::Role;
+use super::sign::{Signing, sign};
+use super::submit::{self, Submitted, submit};
+use crate::ledger::{Budgets, Intent, IntentState, NewIntent};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The journal's name for a transaction without calls that uses a nonce.
+const FILL: &str = "fill-nonce";
+/// Lower nonces that one repeat fills at most.
+const GAP: usize = 16;
+
+/// Sends the transaction of a displaced intent again, as it was signed, after the doubtful ones of
+/// its account with lower nonces. The caller holds the account, if it is ours.
+pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
+    match fate(io, intent).await {
+        Fate::Shown => return Submitted::Taken,
+        Fate::Lost => return Submitted::Lost,
+        Fate::Used => return Submitted::NotSent(Outcome::unsettled()),
+        Fate::Unavailable(why) => return Submitted::NotSent(why),
+        Fate::Free => {}
+    }
+    match use_lower_nonces(io, intent).await {
+        Ok(()) => submit::repeat(io, intent, PATIENCE).await,
+        Err(why) => Submitted::NotSent(why),
+    }
+}
+
+/// Sees to it that every lower nonce is used.
+///
+/// # Errors
+/// Returns an error if another intent has the nonce of this one, if a lower nonce stays free, or if
+/// the chain or the store is unavailable.
+async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+    if slot_of(io, intent, intent.nonce).await?.is_occupied {
+        return Err(Outcome::unsettled());
+    }
+    let next = next_nonce(io, intent).await?;
+    for nonce in (next..intent.nonce).take(GAP) {
+        let slot = slot_of(io, intent, nonce).await?;
+        if slot.is_occupied {
+            continue;
+        }
+        let newest = slot.displaced.iter().max_by_key(|below| below.id);
+        let mut submitted = match newest {
+            Some(below) => submit::repeat(io, below, Duration::ZERO).await,
+            None => Submitted::Lost,
+        };
+        if matches!(submitted, Submitted::Refused(_) | Submitted::Lost) {
+            submitted = fill(io, intent, nonce, slot.displaced.len()).await;
+        }
+        match submitted {
+            Submitted::Taken => {}
+            Submitted::NotSent(why) => return Err(why.not_of_this_request()),
+            Submitted::Refused(_) | Submitted::Lost | Submitted::Unknown => {
+                return Err(Outcome::unsettled());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The intents of a slot that matter for its nonce.
+struct Slot {
+    is_occupied: bool,
+    displaced: Vec<Intent>,
+}
+
+/// The slot of another nonce of an intent's account.
+async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outcome> {
+    let mut intents = io.of_slot(&intent.epoch, intent.signer, nonce).await?;
+    let is_occupied = intents.iter().any(|other| other.state.occupies());
+    intents.retain(|other| other.state == IntentState::Displaced);
+    Ok(Slot {
+        is_occupied,
+        displaced: intents,
+    })
+}
+
+/// Uses a nonce of the intent's account with a transaction that makes no calls.
+async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Submitted {
+    let Some(role) = role_of(io, intent) else {
+        // only its user can sign
+        return Submitted::NotSent(Outcome::unsettled());
+    };
+    let (signed, max_fee) = match sign(io, role, Vec::new(), nonce, in_doubt).await {
+        Ok(Signing::Signed { signed, max_fee }) => (signed, max_fee),
+        Ok(Signing::NonceMoved) => return Submitted::NotSent(Outcome::unsettled()),
+        Err(why) => return Submitted::NotSent(why),
+    };
+    let new = NewIntent {
+        operation: FILL,
+        digest: signed.hash.to_bytes_be(),
+        subject: None,
+        identity: None,
+        request: "",
+        epoch: &intent.epoch,
+        born: io.proven_head(),
+        signer: intent.signer,
+        nonce,
+        transaction_hash: signed.hash,
+        transaction: &signed.text,
+        idempotency_key: None,
+        replaces: None,
+        max_fee,
+        budgets: Budgets {
+            drips: None,
+            ..io.settings().budgets
+        },
+        cooldown: None,
+    };
+    match intend(io, &new).await {
+        Ok(Intending::New(id)) => {
+            let submitted = submit(io, id, &new, None, Duration::ZERO).await;
+            if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
+                return Submitted::Unknown;
+            }
+            submitted
+        }
+        Ok(_) => Submitted::NotSent(Outcome::unsettled()),
+        Err(why) => Submitted::NotSent(why),
+    }
+}
+
+/// The role whose account sent an intent; `None` for a user's.
+fn role_of(io: &impl Io, intent: &Intent) -> Option<Role> {
+    let accounts = &io.pins().accounts;
+    accounts
+        .roles()
+        .find(|role| *accounts.of(*role) == intent.signer)
+}

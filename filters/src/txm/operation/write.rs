@@ -1,0 +1,397 @@
+//! One write of an operation: decides by the chain's state, makes an intent durable as sent, and
+//! sends the transaction.
+//!
+//! Every function here says by its type how far it came: an error means that nothing was sent, and
+//! a [`Step`] has what was.
+
+use super::Task;
+use crate::felt::Felt;
+use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
+use crate::operation::Operation;
+use crate::txm::doubt::send_again;
+use crate::txm::intend::{Intending, intend};
+use crate::txm::io::{Io, Note, SignedText, within};
+use crate::txm::node::ErrorObject;
+use crate::txm::operations::{self, Decision, State, subject, verification};
+use crate::txm::outcome::{Details, Outcome};
+use crate::txm::rollbacks::PATIENCE;
+use crate::txm::settings::{Required, Settings};
+use crate::txm::sign::{Signing, sign};
+use crate::txm::submit::{Submitted, accepted, submit};
+use crate::txm::{DEADLINE, reconcile, request};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use futures_util::future::join;
+
+/// The most turns of one operation: its nonce may be used elsewhere, and an intent in the journal
+/// may turn out to be in doubt.
+const TURNS: usize = 3;
+
+/// How far a write came.
+pub(super) enum Step {
+    /// The chain is in the requested state.
+    Already(Details),
+    /// An equal write has this outcome.
+    Known(Outcome),
+    /// The journal has an equal write, of another process or of an earlier request.
+    Written(Box<Intent>),
+    /// The node has the transaction.
+    Sent(IntentId, Felt),
+    /// The node refused the transaction, and its nonce is free. Only the same nonce may be used for
+    /// the request again.
+    Refused(IntentId, ErrorObject),
+    /// The transaction was sent; whether the chain has it is unknown.
+    Unknown(IntentId, Felt),
+    /// Nothing came of it for good: another turn may write.
+    Again,
+}
+
+impl Step {
+    fn of(submitted: Submitted, id: IntentId, hash: Felt) -> Result<Self, Outcome> {
+        match submitted {
+            Submitted::Taken => Ok(Self::Sent(id, hash)),
+            Submitted::Refused(error) => Ok(Self::Refused(id, error)),
+            Submitted::Unknown => Ok(Self::Unknown(id, hash)),
+            Submitted::Lost => Ok(Self::Again),
+            Submitted::NotSent(why) => Err(why),
+        }
+    }
+}
+
+/// A signed operation, ready to be stored and sent.
+struct Prepared {
+    signed: SignedText,
+    nonce: u64,
+    /// The highest fee by its bounds, in fri.
+    max_fee: u128,
+    /// The identity to which the store has to bind the subject.
+    identity: Option<Felt>,
+    /// The intent of the same request whose nonce it takes.
+    replaces: Option<IntentId>,
+}
+
+/// The result of [`Writing::prepare`].
+enum Preparation {
+    Ready(Prepared),
+    /// The chain is in the requested state.
+    Already(Details),
+    /// The account was used elsewhere.
+    NonceMoved,
+}
+
+/// Writes an operation, in the epoch in which its key was `claimed`.
+///
+/// # Errors
+/// Returns a refusal. Nothing was sent for the request then, or nothing more than its journaled
+/// intent says.
+pub(super) async fn write<I: Io>(
+    io: &I,
+    task: &Task<I::Trace>,
+    claimed: Option<String>,
+) -> Result<Step, Outcome> {
+    let required = task.required();
+    let deadline = io.now().saturating_add(DEADLINE);
+    let since_us = io.clock_us();
+    if required == Required::AllButV2 && verification::is_v2_active(&State::of(io, "")).await? {
+        // true with unproven pins, too
+        return Ok(Step::Already(Details::V2_ACTIVE));
+    }
+    let epoch = io
+        .stage(&task.trace, "pins", reconcile::permit(io, required))
+        .await?;
+    if claimed.is_some_and(|claimed| claimed != epoch) {
+        return Err(Outcome::restarted());
+    }
+    reconcile::catch_up(io, &epoch, task.role(), deadline).await?;
+    let writing = Writing {
+        io,
+        task,
+        epoch: &epoch,
+        since_us,
+        deadline,
+    };
+    // an unsent or doubtful intent is settled below, while the account is locked
+    if let Some(earlier) = writing.earlier().await?
+        && !matches!(
+            earlier.state,
+            IntentState::Intended | IntentState::Displaced
+        )
+        && let Some(outcome) = reconcile::known(io, &earlier).await?
+    {
+        return Ok(Step::Known(outcome));
+    }
+    let locked = io.lock(task.role(), deadline);
+    let mut guard = io.stage(&task.trace, "queue", locked).await?;
+    let step = writing.turns(&mut guard).await;
+    if let Ok(Step::Sent(id, hash)) = step {
+        // the next operation starts meanwhile: it takes the node's nonce, which counts this one
+        let (accepted, ()) = join(accepted(io, id), io.unlock(guard)).await;
+        return Ok(match accepted {
+            Ok(()) => Step::Sent(id, hash),
+            Err(_unrecorded) => Step::Unknown(id, hash),
+        });
+    }
+    io.unlock(guard).await;
+    match step {
+        Ok(Step::Written(earlier)) => {
+            let known = reconcile::known(io, &earlier).await?;
+            Ok(known.map_or(Step::Again, Step::Known))
+        }
+        step => step,
+    }
+}
+
+/// The state that all turns of an operation share.
+struct Writing<'a, I: Io> {
+    io: &'a I,
+    task: &'a Task<I::Trace>,
+    /// The chain's epoch.
+    epoch: &'a str,
+    /// When the request came in, in microseconds since 1970.
+    since_us: i64,
+    /// When it is signed or refused at the latest.
+    deadline: Duration,
+}
+
+impl<I: Io> Writing<'_, I> {
+    /// Takes turns until the operation is written, or must not be.
+    async fn turns(&self, guard: &mut I::Guard) -> Result<Step, Outcome> {
+        let mut nonce = None;
+        for _ in 0..TURNS {
+            match Box::pin(self.turn(guard, &mut nonce)).await {
+                Ok(Step::Again) => {}
+                step => return step,
+            }
+        }
+        Ok(Step::Again)
+    }
+
+    /// The intent that this request is about, if there is one.
+    async fn earlier(&self) -> Result<Option<Intent>, Outcome> {
+        let Self {
+            io,
+            task,
+            epoch,
+            since_us,
+            ..
+        } = *self;
+        let key = task.key.as_deref().map(|key| task.key_of(key, epoch));
+        let found = io.requested(epoch, &task.digest, key.as_ref()).await?;
+        Ok(request::earlier(found, since_us))
+    }
+
+    /// Writes while the account is locked, but not with `nonce`, that of the turn before. Reads
+    /// again what other relays have written meanwhile, and sends again what is in doubt.
+    async fn turn(&self, guard: &mut I::Guard, nonce: &mut Option<u64>) -> Result<Step, Outcome> {
+        let Self { io, task, .. } = *self;
+        let mut replaces = None;
+        if let Some(earlier) = self.earlier().await? {
+            match earlier.state {
+                IntentState::Intended => {}
+                IntentState::Displaced => {
+                    io.check_lock(guard).await?;
+                    io.require(task.required()).await?;
+                    match send_again(io, &earlier).await {
+                        // it may be signed anew, with the same nonce
+                        Submitted::Refused(_) => replaces = Some(earlier),
+                        submitted => {
+                            return Step::of(submitted, earlier.id, earlier.transaction_hash);
+                        }
+                    }
+                }
+                _ => return Ok(Step::Written(Box::new(earlier))),
+            }
+        }
+        let prepared = within(io, self.deadline, self.prepare(replaces.as_ref()));
+        let prepared = io.stage(&task.trace, "sign", prepared).await;
+        let prepared = match prepared.unwrap_or_else(|| Err(Outcome::overloaded()))? {
+            Preparation::Ready(prepared) => prepared,
+            Preparation::Already(details) => return Ok(Step::Already(details)),
+            Preparation::NonceMoved => return Ok(Step::Again),
+        };
+        let next = prepared.nonce;
+        if nonce.replace(next) == Some(next) {
+            return Err(Outcome::nonce_conflict());
+        }
+        io.check_lock(guard).await?;
+        self.send(&prepared).await
+    }
+
+    /// Decides and signs. Nothing is stored or sent yet, so that it can be cancelled.
+    async fn prepare(&self, replaces: Option<&Intent>) -> Result<Preparation, Outcome> {
+        let Self {
+            io, task, epoch, ..
+        } = *self;
+        // again: the wait for the account may have outlasted the proof
+        io.require(task.required()).await?;
+        let nonce = match self.free_nonce().await? {
+            Some(nonce) => {
+                reconcile::caught_up(io, epoch, task.role());
+                nonce
+            }
+            None => {
+                reconcile::free_account(io, epoch, task.role()).await?;
+                io.nonce(self.account()).await?
+            }
+        };
+        if replaces.is_some_and(|replaced| replaced.nonce != nonce) {
+            return Err(Outcome::unsettled());
+        }
+        // the state is read after the nonce: it shows all transactions that the nonce counts
+        let slot = io.of_slot(epoch, self.account(), nonce).await?;
+        let is_in_doubt = slot.iter().any(|other| other.state.holds());
+        let state = State {
+            is_in_doubt,
+            ..State::of(io, epoch)
+        };
+        let mut identity = None;
+        let calls = match Box::pin(operations::decide(&task.operation, &state)).await? {
+            Decision::Already(details) => return Ok(Preparation::Already(details)),
+            Decision::Write(calls) => calls,
+            Decision::Bind(bound, calls) => {
+                identity = Some(bound);
+                calls
+            }
+        };
+        let displaced: Vec<_> = slot
+            .iter()
+            .filter(|other| other.state == IntentState::Displaced)
+            .collect();
+        match sign(io, task.role(), calls, nonce, displaced.len()).await? {
+            Signing::Signed { signed, max_fee } => Ok(Preparation::Ready(Prepared {
+                signed,
+                nonce,
+                max_fee,
+                identity,
+                replaces: replaces.map(|replaced| replaced.id),
+            })),
+            Signing::NonceMoved => Ok(Preparation::NonceMoved),
+        }
+    }
+
+    /// The account's next nonce, if no pending intent can use it: the node counts the nonces of
+    /// all, even of those that the journal does not have as accepted yet. Their receipts are read
+    /// by the processes that wrote them, or in the background.
+    async fn free_nonce(&self) -> Result<Option<u64>, Outcome> {
+        let pending = self.io.unresolved(self.epoch, Some(self.account()));
+        let (pending, next) = join(pending, self.io.nonce(self.account())).await;
+        let next = next?;
+        if pending?.iter().any(|intent| intent.nonce >= next) {
+            return Ok(None);
+        }
+        Ok(Some(next))
+    }
+
+    /// Journals and submits.
+    async fn send(&self, prepared: &Prepared) -> Result<Step, Outcome> {
+        let Self { io, task, .. } = *self;
+        let new = self.intent(prepared, &io.settings());
+        let id = match intend(io, &new).await? {
+            Intending::New(id) => id,
+            Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
+                return Ok(Step::Known(outcome));
+            }
+            Intending::Displaced(_) => return Ok(Step::Again),
+            Intending::NonceTaken(_) => return Err(Outcome::unsettled()),
+        };
+        task.stored.store(id.0, Ordering::Relaxed);
+        io.note(Note::Nonce(task.role(), new.nonce));
+        let submitted = submit(io, id, &new, Some(&task.trace), PATIENCE).await;
+        Step::of(submitted, id, new.transaction_hash)
+    }
+
+    /// The address of the account that signs.
+    fn account(&self) -> Felt {
+        *self.io.pins().accounts.of(self.task.role())
+    }
+
+    fn intent<'a>(&'a self, prepared: &'a Prepared, settings: &Settings) -> NewIntent<'a> {
+        let Prepared {
+            signed,
+            nonce,
+            max_fee,
+            identity,
+            replaces,
+        } = prepared;
+        let Task {
+            operation,
+            digest,
+            request,
+            key,
+            ..
+        } = self.task;
+        let is_drip = matches!(operation, Operation::FaucetDrip(_));
+        let budgets = settings.budgets;
+        NewIntent {
+            operation: self.task.name(),
+            digest: *digest,
+            subject: subject(operation),
+            identity: *identity,
+            request,
+            epoch: self.epoch,
+            signer: self.account(),
+            nonce: *nonce,
+            transaction_hash: signed.hash,
+            transaction: &signed.text,
+            idempotency_key: key.as_deref(),
+            born: self.io.proven_head(),
+            replaces: *replaces,
+            max_fee: *max_fee,
+            budgets: Budgets {
+                drips: budgets.drips.filter(|_| is_drip),
+                ..budgets
+            },
+            cooldown: is_drip.then_some(settings.faucet_cooldown),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{drip, register, task};
+    use super::*;
+    use crate::txm::operations::tests::chain::felt;
+    use crate::txm::tests::EPOCH;
+    use crate::txm::tests::script::Script;
+
+    #[test]
+    fn only_a_drip_counts_for_the_budget_of_drips() {
+        let script = Script::new();
+        let settings = Settings {
+            budgets: Budgets {
+                drips: Some(3),
+                fees: Some(9),
+            },
+            faucet_cooldown: Duration::from_secs(60),
+            ..script.settings()
+        };
+        let signed = SignedText {
+            hash: felt(1),
+            text: String::new(),
+        };
+        let prepared = Prepared {
+            signed,
+            nonce: 7,
+            max_fee: 5,
+            identity: None,
+            replaces: None,
+        };
+        for (operation, drips) in [(drip(), Some(3)), (register(), None)] {
+            let task = task(operation, None);
+            let writing = Writing {
+                io: &script,
+                task: &task,
+                epoch: EPOCH,
+                since_us: 0,
+                deadline: Duration::ZERO,
+            };
+            let new = writing.intent(&prepared, &settings);
+            assert_eq!((new.budgets.drips, new.budgets.fees), (drips, Some(9)));
+            assert_eq!(new.cooldown, drips.map(|_| settings.faucet_cooldown));
+            assert_eq!(new.operation, task.operation.kind().name());
+        }
+    }
+}

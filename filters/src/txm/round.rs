@@ -1,0 +1,160 @@
+//! The background round over everything that is not final: the open intents of our accounts and of
+//! users, those in doubt, and the newest included ones.
+//!
+//! Every intent gets its turn and a budget of its own. What one intent does not answer, or answers
+//! with an error, ends neither the round nor another intent's part of it.
+
+use super::fate::{lose_if_settled, next_nonce};
+use super::io::{Io, Stored, within};
+use super::outcome::Outcome;
+use super::reconcile::{GRACE, age, settle};
+use super::rollbacks::{Confirmed, look_for};
+use super::settings::Role;
+use super::sightings;
+use crate::ledger::{Intent, IntentId, IntentState};
+use alloc::vec::Vec;
+use core::time::Duration;
+use futures_util::future::{join, join3};
+use futures_util::stream::{self, StreamExt as _};
+
+/// Intents of a kind that a round passes; further ones are passed by the next rounds, in turn.
+const ROUND: usize = 64;
+/// Intents that are passed concurrently.
+const CONCURRENT: usize = 16;
+/// The time for one intent: a call of the node and what follows from it.
+const BUDGET: Duration = Duration::from_secs(10);
+/// How long a round waits for an account: one that is busy is settled by its own writes.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// Included intents in a batch; another batch follows only if all of them are gone.
+const NEWEST: u32 = 16;
+
+/// Settles what can be settled now.
+///
+/// # Errors
+/// Returns an error if the journal cannot be read.
+pub async fn settle_open(io: &impl Io, epoch: &str) -> Stored<()> {
+    let displaced = io.displaced(epoch, None).await?;
+    let open = io.unresolved(epoch, None).await?;
+    retain(io, &displaced, &open);
+    let displaced = io.memory(|memory| next_round(&mut memory.next_displaced, displaced));
+    let open = io.memory(|memory| next_round(&mut memory.next_open, open));
+    join3(
+        accounts(io, epoch),
+        included(io, epoch),
+        join(
+            each(io, displaced, |intent| follow_displaced(io, intent)),
+            each(io, open, |intent| follow_open(io, intent)),
+        ),
+    )
+    .await;
+    Ok(())
+}
+
+/// Forgets what is remembered of other intents than these.
+fn retain(io: &impl Io, displaced: &[Intent], open: &[Intent]) {
+    let watched: Vec<IntentId> = displaced.iter().chain(open).map(|it| it.id).collect();
+    sightings::retain(io, &watched);
+    io.memory(|memory| memory.resent.retain(|id, _| watched.contains(id)));
+}
+
+/// The next [`ROUND`] intents of `all`, in turn.
+fn next_round(begin: &mut usize, mut all: Vec<Intent>) -> Vec<Intent> {
+    let at = begin.checked_rem(all.len()).unwrap_or(0);
+    *begin = begin.wrapping_add(ROUND);
+    all.rotate_left(at);
+    all.truncate(ROUND);
+    all
+}
+
+/// Passes intents, each within its budget.
+async fn each<F>(io: &impl Io, intents: Vec<Intent>, pass: impl Fn(Intent) -> F)
+where
+    F: Future<Output = Result<(), Outcome>> + Send,
+{
+    let passes = stream::iter(intents).map(pass);
+    passes
+        .for_each_concurrent(CONCURRENT, |work| async {
+            // the next round tries again, and the journal says what is open
+            let _passed = within(io, io.now().saturating_add(BUDGET), work).await;
+        })
+        .await;
+}
+
+/// Settles the open intents of our accounts.
+async fn accounts(io: &impl Io, epoch: &str) {
+    for role in io.pins().accounts.roles() {
+        let deadline = io.now().saturating_add(LOCK_WAIT);
+        let Ok(guard) = io.lock(role, deadline).await else {
+            continue;
+        };
+        // the account's next write tries again
+        let _read = account(io, epoch, role).await;
+        io.unlock(guard).await;
+    }
+}
+
+async fn account(io: &impl Io, epoch: &str, role: Role) -> Stored<()> {
+    let address = *io.pins().accounts.of(role);
+    for intent in io.unresolved(epoch, Some(address)).await? {
+        let deadline = io.now().saturating_add(BUDGET);
+        let _settled = within(io, deadline, settle(io, &intent, GRACE)).await;
+    }
+    Ok(())
+}
+
+/// Checks the newest included intents: a chain loses its newest blocks, so if it has one, it has
+/// all blocks below.
+async fn included(io: &impl Io, epoch: &str) {
+    for _ in 0..ROUND {
+        let Ok(newest) = io.included_newest(epoch, NEWEST).await else {
+            return;
+        };
+        let mut are_gone = !newest.is_empty();
+        for intent in &newest {
+            let deadline = io.now().saturating_add(BUDGET);
+            let found = within(io, deadline, look_for(io, intent)).await;
+            let is_gone = matches!(found, Some(Ok(Confirmed::Displaced)));
+            are_gone &= is_gone;
+            if matches!(found, Some(Ok(_))) && !is_gone && intent.included.is_some() {
+                break;
+            }
+        }
+        if !are_gone {
+            return;
+        }
+    }
+}
+
+/// Looks for an intent in doubt, and for the others of its slot that may return; then for the
+/// transaction that used their nonce.
+async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    let slot = io
+        .of_slot(&intent.epoch, intent.signer, intent.nonce)
+        .await?;
+    for other in &slot {
+        let is_gone = matches!(other.state, IntentState::Displaced | IntentState::Lost);
+        if is_gone && look_for(io, other).await? == Confirmed::Shown {
+            return Ok(());
+        }
+    }
+    lose_if_used(io, &intent).await
+}
+
+/// Settles an open intent of a user, and looks for the transaction that used the nonce of any open
+/// intent. Those of our accounts are settled while the account is locked.
+async fn follow_open(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    if !io.pins().signs_with(intent.signer) {
+        settle(io, &intent, GRACE).await?;
+    }
+    if age(io, &intent) >= GRACE {
+        lose_if_used(io, &intent).await?;
+    }
+    Ok(())
+}
+
+async fn lose_if_used(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+    if next_nonce(io, intent).await? > intent.nonce {
+        lose_if_settled(io, intent).await?;
+    }
+    Ok(())
+}

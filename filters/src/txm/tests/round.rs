@@ -1,0 +1,312 @@
+//! Rounds over everything that is not final.
+
+use super::rollbacks::shown;
+use super::script::Script;
+use super::{EPOCH, hash, intent, receipt, returned, run};
+use crate::felt::Felt;
+use crate::ledger::{Intent, IntentState};
+use crate::txm::round::settle_open;
+use IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
+use core::time::Duration;
+
+/// Passes everything once.
+fn pass(script: &Script) {
+    run(settle_open(script, EPOCH)).expect("the journal answers");
+}
+
+/// An error of the node that decides nothing.
+const INTERNAL: i64 = -32603;
+
+/// An intent of a user's account.
+fn of_user(id: i64, state: IntentState) -> Intent {
+    Intent {
+        signer: Felt::from(0xdd_u64),
+        ..intent(id, 7, state)
+    }
+}
+
+fn included_in(number: u64, id: i64) -> Intent {
+    let mut included = intent(id, id.unsigned_abs(), Succeeded);
+    if let Some(block) = &mut included.included {
+        block.number = number;
+    }
+    included
+}
+
+fn states<const N: usize>(script: &Script, ids: [i64; N]) -> [IntentState; N] {
+    ids.map(|id| script.state_of(id))
+}
+
+/// Follows twice, with the time in between that settles a block. Returns the second actions.
+fn follow_twice(script: &Script) -> Vec<String> {
+    pass(script);
+    script.done();
+    script.state().now += Duration::from_secs(2);
+    pass(script);
+    let mut done = script.done();
+    done.retain(|it| !it.contains("locks"));
+    done
+}
+
+#[test]
+fn blocks_below_one_that_is_there_are_there() {
+    let newest = [included_in(12, 1), included_in(11, 2), included_in(10, 3)];
+    let script = shown(&newest, &[2]);
+    pass(&script);
+    assert_eq!(
+        states(&script, [1, 2, 3]),
+        [Displaced, Succeeded, Succeeded]
+    );
+    let looks = script
+        .done()
+        .iter()
+        .filter(|it| *it == "2 is succeeded")
+        .count();
+    assert_eq!(looks, 1, "it is enough to look once");
+}
+
+#[test]
+fn all_included_ones_are_followed_while_they_are_gone() {
+    let all: Vec<Intent> = (1..=40).map(|id| included_in(10, id)).collect();
+    let script = shown(&all, &[]);
+    pass(&script);
+    assert!(all.iter().all(|it| script.state_of(it.id.0) == Displaced));
+}
+
+#[test]
+fn one_whose_block_is_unknown_says_nothing_of_those_below() {
+    let unknown = Intent {
+        included: None,
+        ..intent(1, 7, Succeeded)
+    };
+    let script = shown(&[unknown, included_in(10, 2)], &[]);
+    pass(&script);
+    assert_eq!(states(&script, [1, 2]), [Succeeded, Displaced]);
+}
+
+#[test]
+fn a_displaced_one_returns_with_its_receipt() {
+    for other in [Displaced, Lost] {
+        let script = shown(&[intent(1, 7, other), intent(2, 7, Displaced)], &[1]);
+        pass(&script);
+        assert_eq!(script.state_of(1), Succeeded, "{other:?}");
+        assert!(script.done().contains(&"notes 1 back".into()), "{other:?}");
+    }
+    let script = shown(&[intent(1, 7, Rejected), intent(2, 7, Displaced)], &[1]);
+    pass(&script);
+    assert_eq!(
+        script.state_of(1),
+        Rejected,
+        "what was rejected never was there"
+    );
+}
+
+/// A chain whose block 10 has another transaction with nonce 7, which is used.
+fn taken(intents: &[Intent]) -> Script {
+    let script = shown(intents, &[]);
+    script.state().nonces = [Ok(8)].into();
+    script.state().later_us = 10_000_000;
+    if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
+        listed.push((7, hash(9)));
+    }
+    script
+}
+
+#[test]
+fn an_intent_is_lost_to_a_settled_transaction_with_its_nonce() {
+    for state in [Sent, Displaced] {
+        let script = taken(&[intent(1, 7, state)]);
+        let done = follow_twice(&script);
+        assert_eq!(script.state_of(1), Lost, "{state:?}");
+        assert_eq!(
+            done,
+            ["1 is lost", "notes 1 lost"],
+            "what was found is not searched again"
+        );
+    }
+    let fresh = taken(&[intent(1, 7, Sent)]);
+    fresh.state().later_us = 9_999_999;
+    follow_twice(&fresh);
+    assert_eq!(fresh.state_of(1), Sent, "its answer may be on its way");
+    for state in [Sent, Displaced] {
+        let free = taken(&[intent(1, 7, state)]);
+        free.state().nonces = [Ok(7)].into();
+        follow_twice(&free);
+        let expected = if state == Sent { Accepted } else { state };
+        assert_eq!(free.state_of(1), expected, "its nonce is free");
+    }
+}
+
+#[test]
+fn an_intent_is_lost_to_one_of_ours_without_a_search() {
+    let ours = Intent {
+        transaction_hash: hash(9),
+        ..intent(3, 7, Succeeded)
+    };
+    let script = taken(&[intent(1, 7, Displaced), intent(2, 7, Displaced), ours]);
+    script.state().receipts.insert(hash(9), receipt());
+    pass(&script);
+    assert!(
+        !script.done().iter().any(|it| it.starts_with("reads")),
+        "it is in the journal"
+    );
+    follow_twice(&script);
+    assert_eq!(states(&script, [1, 2, 3]), [Lost, Lost, Succeeded]);
+}
+
+#[test]
+fn a_transaction_that_is_rolled_back_takes_no_nonce() {
+    let script = taken(&[intent(1, 7, Sent)]);
+    pass(&script);
+    if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
+        listed.clear();
+    }
+    follow_twice(&script);
+    assert_eq!(script.state_of(1), Sent);
+    let own = shown(&[intent(1, 7, Sent)], &[]);
+    own.state().nonces = [Ok(8)].into();
+    own.state().later_us = 10_000_000;
+    if let Some((_, listed)) = own.state().blocks.get_mut(&10) {
+        listed.push((7, hash(1)));
+    }
+    follow_twice(&own);
+    assert_eq!(own.state_of(1), Sent, "it is its own transaction");
+}
+
+#[test]
+fn blocks_are_searched_since_the_signature_and_then_before() {
+    let listed_in = |at: u64, head: u64| {
+        let script = shown(&[intent(1, 7, Sent)], &[]);
+        let block = |number: u64| {
+            let listed = if number == at {
+                vec![(7, hash(9))]
+            } else {
+                vec![]
+            };
+            (number, (hash(number as i64), listed))
+        };
+        script.state().blocks = (0..=head).map(block).collect();
+        script.state().nonces = [Ok(8)].into();
+        script.state().later_us = 10_000_000;
+        script
+    };
+    let reads = |done: &[String]| {
+        let numbers = done.iter().filter_map(|it| it.strip_prefix("reads block "));
+        let numbers: Vec<u64> = numbers.map(|number| number.parse().unwrap()).collect();
+        numbers.first().copied().zip(numbers.last().copied())
+    };
+    for (at, head, first, second, why) in [
+        (10, 20, (5, 10), None, "it was signed at block 5"),
+        (
+            3,
+            20,
+            (5, 20),
+            Some((0, 3)),
+            "the head was ahead of the nonce",
+        ),
+        (90, 100, (5, 68), Some((69, 90)), "64 blocks at a time"),
+        (69, 69, (5, 68), Some((69, 69)), "up to the head"),
+    ] {
+        let script = listed_in(at, head);
+        pass(&script);
+        assert_eq!(reads(&script.done()), Some(first), "{why}");
+        pass(&script);
+        assert_eq!(reads(&script.done()), second, "{why}");
+    }
+}
+
+/// How often each of these was sent.
+fn sends(script: &Script, ids: [i64; 3]) -> [usize; 3] {
+    let done = script.done();
+    ids.map(|id| {
+        let sent = format!("sends {}", hash(id));
+        done.iter().filter(|it| **it == sent).count()
+    })
+}
+
+#[test]
+fn the_doubt_of_one_transaction_ends_no_round() {
+    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    script.state().later_us = 10_000_000;
+    script.state().added = [returned(INTERNAL), returned(63), Ok(hash(3))].into();
+    pass(&script);
+    assert_eq!(states(&script, [1, 2, 3]), [Sent, Sent, Accepted]);
+    assert_eq!(sends(&script, [1, 2, 3]), [1, 1, 1]);
+}
+
+#[test]
+fn nothing_is_sent_again_within_ten_seconds() {
+    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    script.state().later_us = 10_000_000;
+    for (millis, expected) in [(0, 1), (2_000, 0), (7_999, 0), (1, 1)] {
+        script.state().now += Duration::from_millis(millis);
+        script.state().added = [returned(INTERNAL), returned(INTERNAL), returned(INTERNAL)].into();
+        pass(&script);
+        assert_eq!(
+            sends(&script, [1, 2, 3]),
+            [expected; 3],
+            "{millis} ms later"
+        );
+    }
+}
+
+#[test]
+fn a_round_waits_for_no_receipt() {
+    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    script.state().later_us = 10_000_000;
+    let began = script.state().now;
+    pass(&script);
+    assert_eq!(states(&script, [1, 2, 3]), [Accepted; 3]);
+    assert_eq!(script.state().now, began);
+}
+
+#[test]
+fn every_open_intent_gets_its_turn() {
+    let all: Vec<Intent> = (1..=150).map(|id| of_user(id, Sent)).collect();
+    let script = Script::with(&all);
+    script.state().later_us = 10_000_000;
+    for _ in 0..3 {
+        pass(&script);
+    }
+    let is_accepted = |it: &Intent| script.state_of(it.id.0) == Accepted;
+    assert!(all.iter().all(is_accepted));
+}
+
+#[test]
+fn a_block_that_cannot_be_read_is_searched_by_its_hashes() {
+    let script = taken(&[intent(1, 7, Sent)]);
+    script.state().unreadable = [10].into();
+    let done = follow_twice(&script);
+    assert_eq!(script.state_of(1), Lost, "{done:?}");
+}
+
+#[test]
+fn a_block_that_cannot_be_read_at_all_is_passed_and_noted_once() {
+    let script = taken(&[intent(1, 7, Sent)]);
+    script.state().unreadable = [6].into();
+    script.state().unlisted = [6].into();
+    pass(&script);
+    let done = script.done();
+    let noted = done.iter().filter(|it| it.contains("unreadable")).count();
+    assert_eq!(noted, 1, "{done:?}");
+    script.state().now += Duration::from_secs(2);
+    pass(&script);
+    assert_eq!(script.state_of(1), Lost, "block 10 has another transaction");
+}
+
+#[test]
+fn one_intent_whose_block_cannot_be_read_holds_no_other_up() {
+    let other = Intent {
+        nonce: 6,
+        ..intent(2, 6, Sent)
+    };
+    let script = taken(&[intent(1, 7, Sent), other]);
+    if let Some((_, listed)) = script.state().blocks.get_mut(&11) {
+        listed.push((6, hash(8)));
+    }
+    let numbers: Vec<u64> = (5..=10).collect();
+    script.state().unreadable = numbers.iter().copied().collect();
+    script.state().unlisted = numbers.into_iter().collect();
+    follow_twice(&script);
+    assert_eq!(states(&script, [1, 2]), [Sent, Lost]);
+}
