@@ -10,7 +10,7 @@
 //!         fail_to_proxy    the surface's envelope for whatever Pingora refuses
 //!         logging          one log line, one set of counters
 //! ```
-//! Imports point downwards only; `tests/tidy.rs` lists the floors. The policy is a crate of its
+//! Imports point downwards only; `tests/tidy/` lists the floors. The policy is a crate of its
 //! own, `portcullis_filters`, which can do no I/O.
 //!
 //! Reading order: [`proxy`], [`mod@http`], [`gateway`], [`relay`], [`sidecar`], [`node`],

@@ -1,18 +1,18 @@
-//! Repository rules, enforced: module layers, sizes, the dependencies of the policy crate, what a
-//! build needs, module docs, and that every metric, file, link and key named in a document exists.
+//! Repository rules, enforced: module layers, the dependencies of the policy crate, what a build
+//! needs, module docs, and that every metric, file, link and key named in a document exists. `code`
+//! divides sources into tokens; `sizes`, `signatures` and `habits` are the rules of style.
+
+mod code;
+mod habits;
+mod signatures;
+mod sizes;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Maximum lines of a source file: 600, less the 3 % within which one is squeezed.
-const MAX_FILE: usize = 582;
-/// Maximum lines of a function: 80, less as much.
-const MAX_FUNCTION: usize = 77;
 /// Maximum lines of a module's own documentation.
 const MAX_MODULE_DOC: usize = 12;
-/// Maximum columns of a line, except for string literals that cannot be broken.
-const MAX_COLUMNS: usize = 100;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -61,188 +61,6 @@ fn shown(path: &Path) -> String {
 /// Fails with every violation, not the first one only.
 fn assert_none(rule: &str, wrong: &[String]) {
     assert!(wrong.is_empty(), "{rule}:\n  {}", wrong.join("\n  "));
-}
-
-#[test]
-fn files_functions_and_lines_stay_readable() {
-    let mut wrong = Vec::new();
-    for path in sources() {
-        let text = read(&path);
-        let lines: Vec<&str> = text.lines().collect();
-        if lines.len() > MAX_FILE {
-            wrong.push(format!("{}: {} lines", shown(&path), lines.len()));
-        }
-        for (at, line) in lines.iter().enumerate() {
-            let unbreakable = line.contains("r#\"");
-            if line.chars().count() > MAX_COLUMNS && !unbreakable {
-                wrong.push(format!(
-                    "{}:{}: over {MAX_COLUMNS} columns",
-                    shown(&path),
-                    at + 1
-                ));
-            }
-        }
-        for (start, length) in functions(&lines) {
-            if length > MAX_FUNCTION {
-                wrong.push(format!(
-                    "{}:{start}: a function of {length} lines",
-                    shown(&path)
-                ));
-            }
-        }
-    }
-    assert_none("split what has grown", &wrong);
-}
-
-/// The first line and the length of each function: from `fn` to the brace at the same indent, which
-/// is where rustfmt puts it.
-fn functions(lines: &[&str]) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    for (start, line) in lines.iter().enumerate() {
-        let code = line.trim_start();
-        let head = code.split('(').next().unwrap_or_default();
-        if !head.split_whitespace().any(|word| word == "fn") || code.starts_with("//") {
-            continue;
-        }
-        let ends = |line: &&&str| line.contains('{') || line.trim_end().ends_with(';');
-        if !lines[start..]
-            .iter()
-            .find(ends)
-            .is_some_and(|line| line.contains('{'))
-        {
-            // declared in a trait, without a body
-            continue;
-        }
-        let indent = line.len() - code.len();
-        let end = lines[start..]
-            .iter()
-            .position(|line| line.len() > indent && line[indent..].starts_with('}'))
-            .map_or(1, |end| end + 1);
-        found.push((start + 1, end));
-    }
-    found
-}
-
-/// The parameters of each function, with the line of its `fn`.
-fn parameters(text: &str) -> Vec<(usize, Vec<String>)> {
-    let mut found = Vec::new();
-    for (at, _) in text.match_indices("fn ") {
-        let before = text[..at].chars().next_back();
-        let line = text[..at]
-            .rsplit('\n')
-            .next()
-            .unwrap_or_default()
-            .trim_start();
-        if before.is_some_and(|c| c.is_alphanumeric() || c == '_') || line.starts_with("//") {
-            continue;
-        }
-        // of a function, not of a bound of its generics
-        let Some(open) = text[at..].find('(').map(|open| at + open + 1) else {
-            continue;
-        };
-        let name = text[at + 3..open - 1].split('<').next().unwrap_or_default();
-        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || c == '_') {
-            continue;
-        }
-        found.push((text[..at].matches('\n').count() + 1, items(&text[open..])));
-    }
-    found
-}
-
-/// The items of a list, up to its closing bracket.
-fn items(list: &str) -> Vec<String> {
-    let mut depth = 0;
-    let mut items = vec![String::new()];
-    let mut last = ' ';
-    for c in list.chars() {
-        match c {
-            '(' | '[' | '{' | '<' => depth += 1,
-            ')' | ']' | '}' if depth == 0 => break,
-            // not an arrow
-            '>' if last == '-' || last == '=' => {}
-            ')' | ']' | '}' | '>' => depth -= 1,
-            _ => {}
-        }
-        last = c;
-        match items.last_mut() {
-            Some(item) if c != ',' || depth > 0 => item.push(c),
-            _ => items.push(String::new()),
-        }
-    }
-    items
-        .iter()
-        .map(|item| item.trim().to_owned())
-        .filter(|item| !item.is_empty())
-        .collect()
-}
-
-#[test]
-fn parameters_are_no_tuples() {
-    let mut wrong = Vec::new();
-    for path in sources().iter().filter(|path| is_of_program(path)) {
-        for (line, parameters) in parameters(&read(path)) {
-            let tuples = parameters
-                .iter()
-                .filter(|one| one.starts_with('(') && &one[..2] != "()");
-            wrong.extend(tuples.map(|one| format!("{}:{line}: {one}", shown(path))));
-        }
-    }
-    assert_none("a parameter has a name of its own", &wrong);
-}
-
-/// Signatures that are not ours: of Pingora's sessions and of serde's visitors.
-const FOREIGN_FLAGS: [&str; 2] = ["_: bool", "value: bool"];
-
-#[test]
-fn parameters_are_no_flags() {
-    let mut wrong = Vec::new();
-    let of_tests = |path: &Path| {
-        let shown = shown(path);
-        ["/tests/", "/tests.rs", "/simulation/"]
-            .iter()
-            .any(|part| shown.contains(part))
-    };
-    for path in sources()
-        .iter()
-        .filter(|path| is_of_program(path) && !of_tests(path))
-    {
-        let text = read(path);
-        let (program, _) = text.split_once("\nmod tests {").unwrap_or((&text, ""));
-        for (line, parameters) in parameters(program) {
-            let flags = parameters.iter().filter(|one| one.ends_with(": bool"));
-            let flags = flags.filter(|one| !FOREIGN_FLAGS.contains(&one.as_str()));
-            wrong.extend(flags.map(|one| format!("{}:{line}: {one}", shown(path))));
-        }
-    }
-    assert_none("an enum, or two functions, says more than a flag", &wrong);
-}
-
-fn is_of_program(path: &Path) -> bool {
-    ["src", "filters/src"]
-        .iter()
-        .any(|folder| path.starts_with(root().join(folder)))
-}
-
-/// Bindings of more than two names at once that read better so: a time of day, a row of a table.
-const WIDE_LETS: usize = 20;
-
-#[test]
-fn few_lets_bind_many_names() {
-    let mut wide = Vec::new();
-    for path in sources().iter().filter(|path| is_of_program(path)) {
-        for (at, line) in read(path).lines().enumerate() {
-            let pattern = line.trim_start().strip_prefix("let (");
-            if pattern.is_some_and(|pattern| items(pattern).len() > 2) {
-                wide.push(format!("{}:{}", shown(path), at + 1));
-            }
-        }
-    }
-    let over = if wide.len() > WIDE_LETS {
-        wide
-    } else {
-        Vec::new()
-    };
-    assert_none("a let binds one or two names", &over);
 }
 
 #[test]
