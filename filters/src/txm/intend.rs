@@ -13,8 +13,8 @@ use alloc::boxed::Box;
 pub(super) enum Intending {
     /// The intent is durable as sent.
     New(IntentId),
-    /// Another transaction of the account has its nonce.
-    NonceTaken,
+    /// This other transaction of the account has its nonce.
+    NonceTaken(Box<Intent>),
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
 }
@@ -67,11 +67,11 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
                     Confirmed::Displaced => {}
                     Confirmed::Unknown => return Err(Outcome::unsettled()),
                     Confirmed::Shown | Confirmed::Unavailable => {
-                        return Ok(Intending::NonceTaken);
+                        return Ok(Intending::NonceTaken(intent));
                     }
                 }
             }
-            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
+            Intended::NonceTaken(intent) => return Ok(Intending::NonceTaken(intent)),
             Intended::Elsewhere(binding) => check_binding(binding)?,
             Intended::OtherChain => return Err(Outcome::restarted()),
             Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),

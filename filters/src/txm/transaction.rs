@@ -11,10 +11,11 @@ use super::rollbacks::{Repeated, send_again};
 use super::settings::Required;
 use super::{DEADLINE, pins, reconcile, submit};
 use crate::felt::Felt;
-use crate::ledger::{Budgets, IntentId, NewIntent};
-use crate::policy::{TransactionPermit, Unverified};
+use crate::ledger::{Budgets, Intent, IntentId, NewIntent};
+use crate::policy::{DEPLOY_ACCOUNT_METHOD, TransactionPermit, Unverified, method_of};
 use crate::tx::{Account, selector};
 use crate::verdict::Reason;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 
@@ -78,7 +79,10 @@ async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<O
     let new = transaction.intent(io.proven_head());
     let id = match intend(io, &new).await? {
         Intending::New(id) => {
-            submit::submit(io, id, &new, &transaction.trace).await?;
+            let sent = submit::submit(io, id, &new, &transaction.trace).await;
+            if let Err(refused) = sent {
+                return Err(transaction.explain(io, refused).await);
+            }
             submit::accepted(io, id, hash).await?;
             id
         }
@@ -88,13 +92,47 @@ async fn write<I: Io>(io: &Arc<I>, transaction: &Approved<I::Trace>) -> Result<O
             }
             earlier.id
         }
-        Intending::NonceTaken => {
-            let message = "another transaction of the account has this nonce";
-            return refuse(Reason::NonceConflict, message);
-        }
+        Intending::NonceTaken(other) => return Err(transaction.conflict(io, Some(&other)).await),
     };
     settle_later(shared, id, hash);
     Ok(Outcome::written(hash, Details::None))
+}
+
+/// The refusal of a transaction with `nonce`: which of its causes it is, and what to do. `next` is
+/// the account's next nonce, counting what is pending.
+fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outcome {
+    if let Some(pending) = other.filter(|other| other.state.is_unresolved()) {
+        let message = "another transaction of the account with this nonce is pending: wait for it, \
+                       then read the nonce at the block tag pre_confirmed and sign again";
+        return Outcome {
+            transaction_hash: Some(pending.transaction_hash),
+            retry_after: Some(1),
+            ..Outcome::refused(Reason::NonceConflict, message)
+        };
+    }
+    match next {
+        Some(next) if other.is_none() && next < nonce => {
+            let message = format!(
+                "nonce {nonce} is ahead of the account's next one, {next}: send the earlier \
+                 transaction first, then this one again"
+            );
+            Outcome::refused(Reason::NonceConflict, message)
+        }
+        Some(next) if other.is_none() && next == nonce => Outcome {
+            retry_after: Some(1),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the node refused the nonce, which is free now: send the same transaction again",
+            )
+        },
+        _ => Outcome {
+            transaction_hash: other.map(|other| other.transaction_hash),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the nonce is used: read it at the block tag pre_confirmed and sign again",
+            )
+        },
+    }
 }
 
 /// Records the receipt in the background, after the client has its response.
@@ -133,6 +171,28 @@ impl<T> Approved<T> {
         }
     }
 
+    /// Explains a refusal by the node, if it depends on the account's nonce.
+    async fn explain(&self, io: &impl Io, refused: Outcome) -> Outcome {
+        if refused.reason() == Some(Reason::NonceConflict) {
+            self.conflict(io, None).await
+        } else {
+            refused
+        }
+    }
+
+    /// The refusal of a transaction that does not have its account's next nonce: `other` is the
+    /// account's transaction that has the nonce, if that is known.
+    async fn conflict(&self, io: &impl Io, other: Option<&Intent>) -> Outcome {
+        let is_deployment = method_of(self.operation) == DEPLOY_ACCOUNT_METHOD;
+        if is_deployment && matches!(io.class_hash_at(self.sender).await, Ok(Some(_))) {
+            let message = "the account is deployed already: send its next transaction";
+            return Outcome::refused(Reason::AccountAlreadyDeployed, message);
+        }
+        // the cause alone depends on it: without an answer of the node, the nonce counts as used
+        let next = io.nonce(self.sender).await.ok();
+        nonce_conflict(self.nonce, next, other)
+    }
+
     fn intent(&self, born: u64) -> NewIntent<'_> {
         NewIntent {
             operation: self.operation,
@@ -158,7 +218,7 @@ impl<T> Approved<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Intended, Intent, IntentState};
+    use crate::ledger::{Intended, IntentState};
     use crate::txm::node::code;
     use crate::txm::operations::tests::chain::{Chain, felt};
     use crate::txm::tests::script::Script;
@@ -241,6 +301,88 @@ mod tests {
         let (outcome, script) = submitted(Script::new());
         assert_eq!(outcome, Outcome::written(hash(1), Details::None));
         assert_eq!(script.state_of(100), IntentState::Succeeded);
+    }
+
+    #[test]
+    fn a_nonce_conflict_says_its_cause_and_remedy() {
+        use IntentState::{Accepted, Sent, Succeeded};
+        let occupant = |state| intent(9, 7, state);
+        for (next, other, says, named, retry_after) in [
+            (
+                Some(5),
+                None,
+                "is ahead of the account's next one, 5",
+                None,
+                None,
+            ),
+            (
+                Some(7),
+                None,
+                "send the same transaction again",
+                None,
+                Some(1),
+            ),
+            (Some(8), None, "the nonce is used", None, None),
+            (None, None, "the nonce is used", None, None),
+            (
+                Some(8),
+                Some(occupant(Accepted)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Sent)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Succeeded)),
+                "the nonce is used",
+                Some(hash(9)),
+                None,
+            ),
+        ] {
+            let found = nonce_conflict(7, next, other.as_ref());
+            let text = alloc::format!("{:?}", found.status);
+            assert!(text.contains(says), "{text}");
+            assert_eq!(found.reason(), Some(Reason::NonceConflict));
+            assert_eq!(
+                (found.transaction_hash, found.retry_after),
+                (named, retry_after)
+            );
+        }
+    }
+
+    #[test]
+    fn a_deployment_of_an_account_that_exists_says_so() {
+        for (is_deployed, expected) in [
+            (true, Reason::AccountAlreadyDeployed),
+            (false, Reason::NonceConflict),
+        ] {
+            let mut script = Script::new();
+            if is_deployed {
+                script.chain = script.chain.deployed(0xdd);
+            }
+            let transaction = Approved {
+                operation: "deploy-account",
+                hash: hash(1),
+                sender: felt(0xdd),
+                nonce: 0,
+                params: String::new(),
+                epoch: EPOCH.into(),
+                trace: Arc::new(()),
+            };
+            let refused = Outcome::rejected(&crate::txm::node::ErrorObject {
+                code: code::INVALID_NONCE,
+                short_reason: None,
+            });
+            let explained = run(transaction.explain(&script, refused));
+            assert_eq!(explained.reason(), Some(expected));
+        }
     }
 
     #[test]

@@ -9,16 +9,17 @@ use super::intend::{Intending, intend};
 use super::io::{Flight, Io, KeyOf, Note, Purpose, SignedText, within};
 use super::node::CallError;
 use super::operations::{self, Decision, State, subject, verification};
-use super::outcome::{Details, Outcome};
+use super::outcome::{Details, Outcome, Status};
 use super::rollbacks::{Confirmed, Repeated, confirm as confirm_included, send_again};
 use super::settings::{Required, Role, Settings};
 use super::{DEADLINE, bounds, pins, reconcile, request, submit};
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
-use crate::operation::Operation;
+use crate::operation::{Operation, OperationKind};
 use crate::policy::OperationPermit;
 use crate::tx::{Bounds, Call, Invoke};
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Refusal};
+use crate::window::Window;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -77,6 +78,8 @@ pub struct Task<T> {
     request: String,
     pub(super) request_id: String,
     key: Option<String>,
+    /// The refusal by the policy, unless an earlier write answers the request.
+    refused: Option<Refusal>,
     trace: Arc<T>,
     /// The newest intent that was stored for this request, with its key; 0 without one.
     stored: AtomicI64,
@@ -121,6 +124,12 @@ async fn once<I: Io>(
     task: &Arc<Task<I::Trace>>,
     claimed: Option<&Claimed>,
 ) -> Outcome {
+    // a key that another request claimed may have its answer; any other request must be admitted
+    if claimed.is_none_or(Claimed::is_new)
+        && let Err(refused) = task.admit()
+    {
+        return refused;
+    }
     let epoch = claimed.map(|claimed| claimed.epoch.clone());
     let flight = Flight {
         digest: task.digest,
@@ -234,7 +243,14 @@ async fn try_carry_out<I: Io>(
     };
     let (accepted, ()) = join(accepted, io.unlock(guard)).await;
     accepted?;
-    match turn? {
+    let turn = match turn {
+        Err(refused) if task.key.is_none() => match writing.done_before(&refused).await? {
+            Some(outcome) => return Ok(outcome),
+            None => return Err(refused),
+        },
+        turn => turn?,
+    };
+    match turn {
         Turn::Sent(id, hash) => Box::pin(confirm(io, task, id, hash, &epoch)).await,
         Turn::Written(earlier) => reconcile::known(io, &earlier)
             .await?
@@ -287,6 +303,42 @@ impl<I: Io> Writing<'_, I> {
         Ok(request::earlier(found, since_us))
     }
 
+    /// The outcome of the newest equal request, if that has done what this one is `refused` for.
+    async fn done_before(&self, refused: &Outcome) -> Result<Option<Outcome>, Outcome> {
+        let Self {
+            io, task, epoch, ..
+        } = *self;
+        if !matches!(
+            refused.reason(),
+            Some(Reason::FaucetCooldown | Reason::RecoveryNotPending)
+        ) {
+            return Ok(None);
+        }
+        let newest = io.requested(epoch, &task.digest, None).await?.newest;
+        let proposed = match operations::recovered(&task.operation) {
+            Some(identity) => {
+                let propose = OperationKind::RecoveryPropose.name();
+                let ever = Window::new(io.clock_us(), i64::MAX);
+                io.last_of(propose, identity, epoch, ever).await?
+            }
+            None => None,
+        };
+        let Some(newest) =
+            newest.filter(|newest| request::is_done(refused, newest, proposed.as_ref()))
+        else {
+            return Ok(None);
+        };
+        let known = reconcile::known(io, &newest).await?;
+        let Some(outcome) = known.filter(|known| known.status == Status::Written) else {
+            return Ok(None);
+        };
+        let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
+        Ok(Some(Outcome {
+            details: read_back.ok().flatten().unwrap_or_default(),
+            ..outcome
+        }))
+    }
+
     /// Writes while the account is locked, but not with `nonce`, that of the turn before. Reads
     /// again what other relays have written meanwhile, and sends again what is in doubt.
     ///
@@ -328,6 +380,7 @@ impl<I: Io> Writing<'_, I> {
         let Self {
             io, task, epoch, ..
         } = *self;
+        task.admit()?;
         // again: the wait for the account may have outlasted the proof
         io.require(task.required()).await?;
         let nonce = match self.free_nonce().await? {
@@ -414,7 +467,7 @@ impl<I: Io> Writing<'_, I> {
         let id = match intend(io, &new).await? {
             Intending::New(id) => id,
             Intending::Displaced(_) => return Ok(Turn::Again),
-            Intending::NonceTaken => return Err(Outcome::unsettled()),
+            Intending::NonceTaken(_) => return Err(Outcome::unsettled()),
         };
         task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));
@@ -526,6 +579,7 @@ impl<T> Task<T> {
             request: permit.canonical(),
             request_id: request_id.to_owned(),
             key: key.map(ToOwned::to_owned),
+            refused: permit.admission().err().cloned(),
             trace: Arc::clone(trace),
             stored: AtomicI64::new(0),
         })
@@ -535,6 +589,14 @@ impl<T> Task<T> {
     fn is_key_of(&self, claimed: &Claimed, outcome: &Outcome) -> bool {
         let stored = IntentId(self.stored.load(Ordering::Relaxed));
         outcome.intent == claimed.named || outcome.intent == Some(stored)
+    }
+
+    /// Checks that the policy admits the operation, which may be written then.
+    fn admit(&self) -> Result<(), Outcome> {
+        match &self.refused {
+            None => Ok(()),
+            Some(refusal) => Err(refusal.clone().into()),
+        }
     }
 
     /// The operation's name.
