@@ -39,6 +39,7 @@ const VERSIONS: [Version; 11] = [
     version!(9, "budgets", "0009_budgets.sql"),
     version!(10, "displaced", "0010_displaced.sql"),
     version!(11, "pruning", "0011_pruning.sql"),
+    version!(12, "unplaced", "0012_unplaced.sql"),
 ];
 
 /// Creates a migrator, to be run in one transaction: another process sees all versions or none,

@@ -8,17 +8,19 @@ use super::doubt::send_again;
 use super::fate::of_undeployed;
 use super::intend::{Intending, intend};
 use super::io::{Flight, Io};
-use super::node::ErrorObject;
+use super::node::{ErrorObject, code};
 use super::outcome::{Details, Outcome, refuse};
 use super::rollbacks::PATIENCE;
 use super::settings::Required;
 use super::submit::{self, Submitted};
 use super::{pins, reconcile};
 use crate::felt::Felt;
-use crate::ledger::{Budgets, IntentId, NewIntent};
-use crate::policy::{TransactionPermit, Unverified};
+use crate::ledger::{Budgets, Intent, IntentId, NewIntent};
+use crate::policy::{DEPLOY_ACCOUNT_METHOD, TransactionPermit, Unverified, method_of};
 use crate::tx::{Account, selector};
 use crate::verdict::Reason;
+use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use futures_util::future::join;
@@ -80,9 +82,12 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
                 settle_later(&writer, id, hash);
                 Outcome::written(hash, Details::None)
             }
+            Ok(Step::Refused(error)) if error.code == code::INVALID_NONCE => {
+                transaction.conflict(&*writer, None).await
+            }
             Ok(Step::Refused(error)) => Outcome::rejected(&error),
             Ok(Step::Unknown(id)) => Outcome::unknown(hash).of_intent(id),
-            Ok(Step::NonceUsed) => nonce_used(),
+            Ok(Step::NonceUsed(by)) => transaction.conflict(&*writer, by.as_deref()).await,
             Err(refused) => refused,
         }
     };
@@ -99,14 +104,16 @@ enum Step {
     Refused(ErrorObject),
     /// It was sent; whether the chain has it is unknown.
     Unknown(IntentId),
-    /// Another transaction of the account has its nonce.
-    NonceUsed,
+    /// Another transaction of the account has its nonce: this one, if the journal has it.
+    NonceUsed(Option<Box<Intent>>),
 }
 
 /// Journals a transaction and sends it, unless it was sent before or its nonce is used.
 async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, Outcome> {
     if is_too_late(io, transaction).await? {
-        return Ok(Step::NonceUsed);
+        let slot = io.of_slot(&transaction.epoch, transaction.sender, transaction.nonce);
+        let by = slot.await?.into_iter().find(|it| it.state.occupies());
+        return Ok(Step::NonceUsed(by.map(Box::new)));
     }
     let new = transaction.intent(io.proven_head());
     let (id, submitted) = match intend(io, &new).await? {
@@ -121,12 +128,12 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
         Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
             return Ok(Step::Known(outcome));
         }
-        Intending::NonceTaken(_) => return Ok(Step::NonceUsed),
+        Intending::NonceTaken(other) => return Ok(Step::NonceUsed(Some(other))),
     };
     match submitted {
         Submitted::Taken => Ok(Step::Sent(id)),
         Submitted::Refused(error) => Ok(Step::Refused(error)),
-        Submitted::Lost => Ok(Step::NonceUsed),
+        Submitted::Lost => Ok(Step::NonceUsed(None)),
         Submitted::Unknown => Ok(Step::Unknown(id)),
         Submitted::NotSent(why) => Err(why),
     }
@@ -145,9 +152,41 @@ async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<
     Ok(next > transaction.nonce && stored?.newest.is_none())
 }
 
-fn nonce_used() -> Outcome {
-    let message = "another transaction of the account has this nonce";
-    Outcome::refused(Reason::NonceConflict, message)
+/// The refusal of a transaction with `nonce`: which of its causes it is, and what to do. `next` is
+/// the account's next nonce, counting what is pending.
+fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outcome {
+    if let Some(pending) = other.filter(|other| other.state.is_unresolved()) {
+        let message = "another transaction of the account with this nonce is pending: wait for it, \
+                       then read the nonce at the block tag pre_confirmed and sign again";
+        return Outcome {
+            transaction_hash: Some(pending.transaction_hash),
+            retry_after: Some(1),
+            ..Outcome::refused(Reason::NonceConflict, message)
+        };
+    }
+    match next {
+        Some(next) if other.is_none() && next < nonce => {
+            let message = format!(
+                "nonce {nonce} is ahead of the account's next one, {next}: send the earlier \
+                 transaction first, then this one again"
+            );
+            Outcome::refused(Reason::NonceConflict, message)
+        }
+        Some(next) if other.is_none() && next == nonce => Outcome {
+            retry_after: Some(1),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the node refused the nonce, which is free now: send the same transaction again",
+            )
+        },
+        _ => Outcome {
+            transaction_hash: other.map(|other| other.transaction_hash),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the nonce is used: read it at the block tag pre_confirmed and sign again",
+            )
+        },
+    }
 }
 
 /// Records the receipt in the background, after the client has its response.
@@ -186,6 +225,19 @@ impl<T> Approved<T> {
         }
     }
 
+    /// The refusal of a transaction that does not have its account's next nonce: `other` is the
+    /// account's transaction that has the nonce, if that is known.
+    async fn conflict(&self, io: &impl Io, other: Option<&Intent>) -> Outcome {
+        let is_deployment = method_of(self.operation) == DEPLOY_ACCOUNT_METHOD;
+        if is_deployment && matches!(io.class_hash_at(self.sender).await, Ok(Some(_))) {
+            let message = "the account is deployed already: send its next transaction";
+            return Outcome::refused(Reason::AccountAlreadyDeployed, message);
+        }
+        // the cause alone depends on it: without an answer of the node, the nonce counts as used
+        let next = io.nonce(self.sender).await.ok();
+        nonce_conflict(self.nonce, next, other)
+    }
+
     fn intent(&self, born: u64) -> NewIntent<'_> {
         NewIntent {
             operation: self.operation,
@@ -211,8 +263,7 @@ impl<T> Approved<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Intended, Intent, IntentState};
-    use crate::txm::node::code;
+    use crate::ledger::{Intended, IntentState};
     use crate::txm::operations::tests::chain::{Chain, felt};
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
@@ -308,6 +359,84 @@ mod tests {
         let (outcome, script) = submitted(script);
         assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
         assert_eq!(script.done(), [""; 0], "nothing is stored");
+    }
+
+    #[test]
+    fn a_nonce_conflict_says_its_cause_and_remedy() {
+        use IntentState::{Accepted, Sent, Succeeded};
+        let occupant = |state| intent(9, 7, state);
+        for (next, other, says, named, retry_after) in [
+            (
+                Some(5),
+                None,
+                "is ahead of the account's next one, 5",
+                None,
+                None,
+            ),
+            (
+                Some(7),
+                None,
+                "send the same transaction again",
+                None,
+                Some(1),
+            ),
+            (Some(8), None, "the nonce is used", None, None),
+            (None, None, "the nonce is used", None, None),
+            (
+                Some(8),
+                Some(occupant(Accepted)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Sent)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Succeeded)),
+                "the nonce is used",
+                Some(hash(9)),
+                None,
+            ),
+        ] {
+            let found = nonce_conflict(7, next, other.as_ref());
+            let text = alloc::format!("{:?}", found.status);
+            assert!(text.contains(says), "{text}");
+            assert_eq!(found.reason(), Some(Reason::NonceConflict));
+            assert_eq!(
+                (found.transaction_hash, found.retry_after),
+                (named, retry_after)
+            );
+        }
+    }
+
+    #[test]
+    fn a_deployment_of_an_account_that_exists_says_so() {
+        for (is_deployed, expected) in [
+            (true, Reason::AccountAlreadyDeployed),
+            (false, Reason::NonceConflict),
+        ] {
+            let mut script = Script::new();
+            if is_deployed {
+                script.chain = script.chain.deployed(0xdd);
+            }
+            let transaction = Approved {
+                operation: "deploy-account",
+                hash: hash(1),
+                sender: felt(0xdd),
+                nonce: 0,
+                params: String::new(),
+                epoch: EPOCH.into(),
+                trace: Arc::new(()),
+            };
+            let explained = run(transaction.conflict(&script, None));
+            assert_eq!(explained.reason(), Some(expected));
+        }
     }
 
     #[test]
