@@ -1,8 +1,8 @@
 //! The relay's driver, in the simulation.
 
 use super::Bug;
-use super::chain::{Action, Refused, SELECTORS, Tx, View, felt};
-use super::io::{Guard, LOCK, SimIo, release, returned, unreachable};
+use super::chain::{Action, SELECTORS, Tx, View, felt};
+use super::io::{Guard, LOCK, SimIo, release, returned};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
 use super::requests::PINS;
@@ -462,33 +462,7 @@ impl Io for SimIo {
             return Ok(hash);
         }
         self.world.lock().judge_send(self.relay, &tx);
-        let added = self.call_node(move |world| {
-            let is_unlucky = world.reverts(tx.hash);
-            let Some(url) = world.serving() else {
-                return unreachable();
-            };
-            // a node of another chain does not forward to this one
-            let of_chain = world.chain.genesis;
-            let view = world.view(url).filter(|view| view.genesis == of_chain);
-            let Some(view) = view else {
-                return unreachable();
-            };
-            world.judge_add(&tx);
-            if world.fires(Fault::AddRefused, 50) {
-                return returned(code::VALIDATION_FAILURE);
-            }
-            if view.pending.is_none() && view.state().nonce(tx.sender) != tx.nonce {
-                return returned(code::INVALID_NONCE);
-            }
-            match world.chain.add(tx, is_unlucky) {
-                Ok(()) => {
-                    world.oracle.taken.insert(tx.hash);
-                    Ok(tx.hash)
-                }
-                Err(Refused::Duplicate) => returned(code::DUPLICATE),
-                Err(Refused::Nonce) => returned(code::INVALID_NONCE),
-            }
-        });
+        let added = self.call_node(move |world| world.deliver(tx));
         let added = added.await;
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");

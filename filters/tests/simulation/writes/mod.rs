@@ -3,7 +3,8 @@
 //! relay's driver are here.
 //!
 //! Reading order: `requests` and `clients`, `world` (what goes wrong), `oracle` (what must hold),
-//! `driver` and `io` (how a relay reaches the world), `journal`, `chain`, `machine`.
+//! `driver` and `io` (how a relay reaches the world), `node` (what the node answers), `journal`,
+//! `chain`, `machine`.
 
 mod chain;
 mod clients;
@@ -11,6 +12,7 @@ mod driver;
 mod io;
 mod journal;
 mod machine;
+mod node;
 mod oracle;
 mod requests;
 mod world;

@@ -477,7 +477,7 @@ impl World {
                     intent.id
                 ));
             }
-            if intent.state.is_unresolved() {
+            if intent.state.is_unresolved() && !self.may_stay_open(intent.transaction_hash) {
                 return Err(format!("rule 13: intent {} is still open", intent.id));
             }
         }

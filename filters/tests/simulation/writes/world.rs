@@ -2,10 +2,11 @@
 //! All chance is drawn here.
 
 use super::Bug;
-use super::chain::{Action, Chain, Tx, View, felt};
+use super::chain::{Action, Chain, Taking, Tx, View, felt};
 use super::io::SimIo;
 use super::journal::Journal;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
+use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::requests::Reply;
 use crate::toolkit::Chance;
@@ -35,7 +36,8 @@ macro_rules! faults {
 faults! {
     AnswerLost, CallLost, Late, EstimateRefused, AddRefused, Reverts, UrlBehind, UrlFrozen, UrlDown, Balancer,
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
-    RelayClock, Crash, Pause, CutOff, HoursPass,
+    RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
+    NonceAhead, Replaced, OtherHash, BadAnswer,
 }
 
 /// How a URL shows the chain.
@@ -99,6 +101,9 @@ pub(super) struct World {
     /// Every transaction that was signed.
     pub(super) signed: BTreeMap<Felt, Tx>,
     reverting: BTreeMap<Felt, bool>,
+    /// How the node treats each transaction.
+    pub(super) fates: BTreeMap<Felt, Fate>,
+    pub(super) dialect: Dialect,
     pub(super) oracle: Oracle,
     pub(super) is_exclusive: bool,
 }
@@ -158,17 +163,18 @@ impl Url {
 impl World {
     pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
         let all = chance.choose(4) == 3;
+        let excluded = std::env::var("SIMULATION_WITHOUT").unwrap_or_default();
+        let is_excluded = |fault: &Fault| excluded.split(',').any(|it| it == format!("{fault:?}"));
         let drawn = Fault::ALL
             .iter()
             .copied()
             .filter(|_| chance.choose(2) == 1 || all);
-        let enabled: Vec<Fault> = drawn.collect();
+        let enabled: Vec<Fault> = drawn.filter(|fault| !is_excluded(fault)).collect();
         let urls = 1 + chance.choose(3) as usize;
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
         let relays = 1 + chance.choose(3) as usize;
         let is_exclusive = relays == 1 && chance.choose(2) == 1;
-        let mut world = Self::of(chance, bug, relays, urls);
-        world.enabled = enabled;
+        let mut world = Self::with(chance, bug, relays, urls, enabled);
         world.urls[0].is_balancer = balancer;
         world.is_exclusive = is_exclusive;
         world
@@ -176,6 +182,11 @@ impl World {
 
     /// Relays and URLs, with all faults but those of a balancer.
     pub(super) fn of(chance: Chance, bug: Bug, relays: usize, urls: usize) -> Self {
+        Self::with(chance, bug, relays, urls, Fault::ALL.to_vec())
+    }
+
+    fn with(mut chance: Chance, bug: Bug, relays: usize, urls: usize, enabled: Vec<Fault>) -> Self {
+        let dialect = Dialect::drawn(&mut chance, &enabled);
         let urls = (0..urls).map(|_| Url::FRESH);
         let relay = || Relay {
             io: None,
@@ -188,7 +199,7 @@ impl World {
             agenda: Agenda::new(),
             chance,
             bug,
-            enabled: Fault::ALL.to_vec(),
+            enabled,
             fired: BTreeMap::new(),
             is_healed: false,
             me: None,
@@ -204,6 +215,8 @@ impl World {
             tickets: 0,
             signed: BTreeMap::new(),
             reverting: BTreeMap::new(),
+            fates: BTreeMap::new(),
+            dialect,
             oracle: Oracle::default(),
             is_exclusive: false,
         }
@@ -226,11 +239,21 @@ impl World {
     /// Draws whether a fault fires, on average once in `one_in` calls.
     pub(super) fn fires(&mut self, fault: Fault, one_in: u32) -> bool {
         let is_drawn = self.chance.choose(one_in) == one_in - 1;
-        let fires = is_drawn && !self.is_healed && self.enabled.contains(&fault);
+        let fires = is_drawn && self.permits(fault);
         if fires {
-            *self.fired.entry(fault).or_default() += 1;
+            self.count(fault);
         }
         fires
+    }
+
+    /// Whether a fault may happen.
+    pub(super) fn permits(&self, fault: Fault) -> bool {
+        !self.is_healed && self.enabled.contains(&fault)
+    }
+
+    /// Counts a fault that follows from how the world was drawn.
+    pub(super) fn count(&mut self, fault: Fault) {
+        *self.fired.entry(fault).or_default() += 1;
     }
 
     /// Whether a transaction reverts. It does so each time that it is executed.
@@ -329,7 +352,7 @@ impl World {
                 nonce,
                 action: Action::Other,
             };
-            let _added = self.chain.add(tx, false);
+            let _added = self.chain.add(tx, Taking::default());
             self.note(|| format!("a stranger uses nonce {nonce}"));
         }
         for url in 0..self.urls.len() {
@@ -356,8 +379,11 @@ impl World {
             if returns && self.chance.choose(5) != 0 {
                 let late = self.millis(1, 8_000);
                 self.agenda.after(late, move |world: &mut Self| {
-                    let reverts = world.reverts(tx.hash);
-                    if world.chain.add(tx, reverts).is_ok() {
+                    let taking = Taking {
+                        is_unlucky: world.reverts(tx.hash),
+                        ..Taking::default()
+                    };
+                    if world.chain.add(tx, taking).is_ok() {
                         world.note(|| format!("{} returns", tx.hash));
                     }
                 });
@@ -471,5 +497,6 @@ impl World {
             relay.paused_until = Duration::ZERO;
             relay.cut_off_until = Duration::ZERO;
         }
+        self.let_go_of_own();
     }
 }
