@@ -80,7 +80,7 @@ pub(super) struct World {
     agenda: Agenda<Self>,
     pub(super) chance: Chance,
     pub(super) bug: Bug,
-    enabled: Vec<Fault>,
+    pub(super) enabled: Vec<Fault>,
     pub(super) fired: BTreeMap<Fault, u64>,
     /// Nothing goes wrong any longer.
     pub(super) is_healed: bool,
