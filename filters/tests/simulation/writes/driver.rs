@@ -6,6 +6,7 @@ use super::io::{Guard, LOCK, SimIo, release, returned};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
 use super::requests::PINS;
+use super::shown::{Fact, SERVING, fact_of_receipt};
 use super::world::{Fault, World};
 use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
@@ -82,7 +83,13 @@ impl NodeIo for SimIo {
     }
 
     async fn anchor(&self) -> Called<String> {
-        self.ask(|view| Ok(format!("g{}", view.genesis))).await
+        let begun = self.world.now();
+        let anchor = self.ask(|view| Ok(format!("g{}", view.genesis))).await;
+        if let Ok(epoch) = &anchor {
+            let fact = Fact::Anchor(epoch.clone(), begun);
+            self.world.lock().show(self.relay, SERVING, fact);
+        }
+        anchor
     }
 
     async fn estimate(&self, transaction: &str) -> Called<Bounds> {
@@ -104,7 +111,10 @@ impl NodeIo for SimIo {
     }
 
     async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
-        self.ask(move |view| Ok(receipt_in(view, hash))).await
+        let receipt = self.ask(move |view| Ok(receipt_in(view, hash))).await;
+        let fact = fact_of_receipt(hash, &receipt);
+        self.world.lock().show(self.relay, SERVING, fact);
+        receipt
     }
 
     fn urls(&self) -> Vec<usize> {
@@ -112,12 +122,17 @@ impl NodeIo for SimIo {
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
-        self.ask_url(url, |view| Ok(view.head().number)).await
+        let head = self.ask_url(url, |view| Ok(view.head().number)).await;
+        if let Ok(number) = head {
+            let fact = Fact::Head(number);
+            self.world.lock().show(self.relay, url, fact);
+        }
+        head
     }
 
     async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
         let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
-        self.ask_url(url, move |view| {
+        let block = self.ask_url(url, move |view| {
             let listed = view.block(number).map(|block| ListedBlock {
                 hash: block.hash,
                 transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
@@ -127,8 +142,13 @@ impl NodeIo for SimIo {
                 transactions: Vec::new(),
             };
             Ok(listed.or(absent_is_lost.then_some(other)))
-        })
-        .await
+        });
+        let block = block.await;
+        if let Ok(listed) = &block {
+            let fact = Fact::Block(number, listed.clone());
+            self.world.lock().show(self.relay, url, fact);
+        }
+        block
     }
 
     async fn transaction_of(
@@ -164,8 +184,11 @@ impl NodeIo for SimIo {
     }
 
     async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
-        self.ask_url(url, move |view| Ok(receipt_in(view, hash)))
-            .await
+        let receipt = self.ask_url(url, move |view| Ok(receipt_in(view, hash)));
+        let receipt = receipt.await;
+        let fact = fact_of_receipt(hash, &receipt);
+        self.world.lock().show(self.relay, url, fact);
+        receipt
     }
 
     fn note_shown(&self, _: u64) {}
@@ -211,9 +234,11 @@ impl JournalIo for SimIo {
     }
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
-        let change = OwnedChange::from(change);
-        self.query(true, move |world| world.apply(id, &change.borrowed()))
-            .await
+        let (change, relay) = (OwnedChange::from(change), self.relay);
+        self.query(true, move |world| {
+            world.apply(relay, id, &change.borrowed())
+        })
+        .await
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
@@ -464,6 +489,7 @@ impl Io for SimIo {
         self.world.lock().judge_send(self.relay, &tx);
         let added = self.call_node(move |world| world.deliver(tx));
         let added = added.await;
+        self.world.lock().record_answer(hash, &added);
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(tx.sender, tx.nonce + 1);

@@ -4,6 +4,7 @@
 use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
+use super::shown::Failure;
 use super::world::{Fault, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
@@ -159,7 +160,9 @@ impl SimIo {
                 });
             }
         }
-        slot.wait().await
+        let called = slot.wait().await;
+        self.world.lock().record_call(relay, &called);
+        called
     }
 
     /// A call that the serving URL answers from its view.
@@ -223,7 +226,9 @@ impl SimIo {
                 }
             });
         }
-        slot.wait().await
+        let stored = slot.wait().await;
+        self.world.lock().record_query(relay, &stored);
+        stored
     }
 
     /// Reads the journal.
@@ -245,7 +250,10 @@ impl SimIo {
             .await;
         let (epoch, head) = match read {
             Ok((epoch, head)) => (self.agree(epoch).await, head),
-            Err(_) => (Err(unproven()), 0),
+            Err(_) => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                (Err(unproven()), 0)
+            }
         };
         let valid = if epoch.is_ok() {
             PROOF
@@ -273,7 +281,10 @@ impl SimIo {
         });
         match agreed.await {
             Ok(expected) if expected == epoch => Ok(epoch),
-            _ => Err(unproven()),
+            _ => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                Err(unproven())
+            }
         }
     }
 
@@ -341,7 +352,11 @@ impl SimIo {
             }
             Poll::Pending
         });
-        granted.await?;
+        let granted = granted.await;
+        if granted.is_err() {
+            self.world.lock().fail(relay, Failure::Lock);
+        }
+        granted?;
         Ok(guard)
     }
 

@@ -18,7 +18,10 @@ mod machine;
 mod node;
 mod options;
 mod oracle;
+mod refusals;
 mod requests;
+mod rules;
+mod shown;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};

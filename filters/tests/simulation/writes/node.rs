@@ -197,6 +197,7 @@ impl World {
         match self.chain.add(tx, taking) {
             Ok(()) => {
                 self.oracle.taken.insert(tx.hash);
+                self.note_conflicts();
                 if is_ahead {
                     self.count(Fault::NonceAhead);
                 }

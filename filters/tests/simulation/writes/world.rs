@@ -139,7 +139,7 @@ impl Url {
             .any(|view| view.state().has(action))
     }
 
-    fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
+    pub(super) fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
         let now = match &self.mode {
             Mode::Frozen(view) => Some(&**view),
             _ => None,
@@ -332,6 +332,7 @@ impl World {
     pub(super) fn close_block(&mut self) {
         self.chain.close_block();
         self.note_states();
+        self.note_conflicts();
         if self.fires(Fault::Rollback, 40) {
             let depth = 1 + self.chance.choose(CONFIRMATIONS as u32) as usize;
             self.roll_back(depth);
@@ -463,6 +464,8 @@ impl World {
             return;
         }
         self.note(|| format!("relay {relay} crashes"));
+        let now = self.now();
+        self.oracle.watches.crashed(relay, now);
         self.agenda.kill(relay);
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
