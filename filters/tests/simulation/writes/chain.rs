@@ -375,11 +375,19 @@ impl Chain {
             .is_some_and(|it| it.tx.hash != tx.hash)
     }
 
-    /// Whether the mempool has a transaction and does not include it.
+    fn pooled(&self, tx: &Tx) -> Option<&Pooled> {
+        let pooled = self.pool.get(&(tx.sender, tx.nonce));
+        pooled.filter(|it| it.tx.hash == tx.hash)
+    }
+
+    /// Whether the mempool has a transaction.
+    pub(super) fn is_pooled(&self, tx: &Tx) -> bool {
+        self.pooled(tx).is_some()
+    }
+
+    /// Whether the mempool has a transaction and does not include it although it could.
     pub(super) fn holds(&self, tx: &Tx) -> bool {
-        self.pool
-            .get(&(tx.sender, tx.nonce))
-            .is_some_and(|it| it.tx.hash == tx.hash && it.is_held)
+        self.pooled(tx).is_some_and(|it| it.is_held)
     }
 
     /// Lets a held transaction go: it is included if its nonce is the next one, or evicted.

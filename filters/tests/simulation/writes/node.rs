@@ -13,9 +13,9 @@ use portcullis_filters::txm::node::{CallError, code};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::time::Duration;
 
-/// The codes of definite refusals.
-const REFUSALS: [i64; 25] = [
-    55, 50, 51, 52, 53, 54, 56, 57, 58, 59, 60, 61, 62, 64, 65, 66, 67, 68, 69, -1, -32604, -32602,
+/// The codes of definite refusals, without that of a duplicate: a node that says so has it.
+const REFUSALS: [i64; 24] = [
+    55, 50, 51, 52, 53, 54, 56, 57, 58, 60, 61, 62, 64, 65, 66, 67, 68, 69, -1, -32604, -32602,
     -32601, -32600, -32700,
 ];
 
@@ -123,7 +123,8 @@ impl World {
         if !self.fires(Fault::Twice, 30) {
             return first;
         }
-        let second = if self.chance.choose(3) == 0 {
+        // a balancer passes on what one node said about what another one has
+        let second = if first.is_err() || self.chance.choose(3) == 0 {
             self.deliver_once(tx)
         } else {
             self.chance.pick(&SECOND).called()
@@ -280,10 +281,11 @@ impl World {
         let Some(tx) = self.signed.get(&hash) else {
             return false;
         };
+        let of_user = !PINS.signs_with(tx.sender);
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
-            Some(Fate::Held { .. }) => !PINS.signs_with(tx.sender),
-            _ => false,
+            Some(Fate::Held { .. }) => of_user,
+            _ => of_user && self.chain.is_pooled(tx),
         }
     }
 }
