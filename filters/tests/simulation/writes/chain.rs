@@ -76,6 +76,13 @@ pub(super) struct Executed {
     pub(super) succeeded: bool,
 }
 
+impl Executed {
+    /// What it cost, in fri.
+    pub(super) fn fee(&self) -> u128 {
+        1
+    }
+}
+
 /// The state of the contracts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {

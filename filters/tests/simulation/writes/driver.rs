@@ -1,12 +1,11 @@
 //! The relay's driver, in the simulation.
 
 use super::Bug;
-use super::chain::{Action, SELECTORS, Tx, View, felt};
-use super::io::{Guard, LOCK, SimIo, release, returned};
+use super::chain::{Action, SELECTORS, Tx, felt};
+use super::io::{Guard, LOCK, SimIo, release};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
 use super::requests::PINS;
-use super::shown::{Fact, SERVING, fact_of_receipt};
 use super::world::{Fault, World};
 use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
@@ -14,185 +13,18 @@ use portcullis_filters::ledger::{
     Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
     NewIntent, Requested,
 };
-use portcullis_filters::tx::{Bounds, Invoke};
+use portcullis_filters::tx::Invoke;
 use portcullis_filters::txm::io::{
-    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
-    SignedText, Stored,
+    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, Note, Purpose, SignedText,
+    Stored,
 };
 use portcullis_filters::txm::memory::Memory;
-use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, Sender, code};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
 use portcullis_filters::window::Window;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-
-fn receipt_in(view: &View, hash: Felt) -> Option<Receipt> {
-    let (executed, block) = view.find(hash)?;
-    let outcome = if executed.succeeded {
-        Ok(())
-    } else {
-        Err(Some("refused".to_owned()))
-    };
-    let block = block.map(|block| (block.number, block.hash));
-    Some(Receipt {
-        accepted: block.is_some(),
-        outcome,
-        fee: Some(1),
-        block,
-    })
-}
-
-impl NodeIo for SimIo {
-    type Url = usize;
-
-    async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
-        let args = args.to_vec();
-        self.ask(move |view| Ok(view.state().call(selector, &args)))
-            .await
-    }
-
-    async fn class_hash_at(&self, _: Felt) -> Called<Option<Felt>> {
-        self.ask(|_| Ok(Some(PINS.account_class))).await
-    }
-
-    async fn nonce(&self, account: Felt) -> Called<u64> {
-        let nonce = self
-            .ask(move |view| Ok(view.state().nonce(account)))
-            .await?;
-        let bug = self.world.lock().bug;
-        let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
-        Ok(if counts {
-            self.counted(account, nonce)
-        } else {
-            nonce
-        })
-    }
-
-    async fn head(&self) -> Called<Block> {
-        self.ask(|view| {
-            let head = view.head();
-            Ok(Block {
-                number: head.number,
-                hash: head.hash,
-                timestamp: 0,
-            })
-        })
-        .await
-    }
-
-    async fn anchor(&self) -> Called<String> {
-        let begun = self.world.now();
-        let anchor = self.ask(|view| Ok(format!("g{}", view.genesis))).await;
-        if let Ok(epoch) = &anchor {
-            let fact = Fact::Anchor(epoch.clone(), begun);
-            self.world.lock().show(self.relay, SERVING, fact);
-        }
-        anchor
-    }
-
-    async fn estimate(&self, transaction: &str) -> Called<Bounds> {
-        let hash = Felt::parse(transaction).expect("it was signed here");
-        let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
-        let tx = self.world.lock().signed[&hash];
-        self.ask(move |view| {
-            if refused || view.state().nonce(tx.sender) != tx.nonce {
-                return returned(code::EXECUTION_ERROR);
-            }
-            let price = 1_000 + u128::from(view.head().number);
-            Ok(Bounds {
-                l1_gas: (0, price),
-                l1_data_gas: (1_000, price),
-                l2_gas: (1_000, price),
-            })
-        })
-        .await
-    }
-
-    async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
-        let receipt = self.ask(move |view| Ok(receipt_in(view, hash))).await;
-        let fact = fact_of_receipt(hash, &receipt);
-        self.world.lock().show(self.relay, SERVING, fact);
-        receipt
-    }
-
-    fn urls(&self) -> Vec<usize> {
-        (0..self.world.lock().urls.len()).collect()
-    }
-
-    async fn head_of(&self, url: usize) -> Called<u64> {
-        let head = self.ask_url(url, |view| Ok(view.head().number)).await;
-        if let Ok(number) = head {
-            let fact = Fact::Head(number);
-            self.world.lock().show(self.relay, url, fact);
-        }
-        head
-    }
-
-    async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
-        let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
-        let block = self.ask_url(url, move |view| {
-            let listed = view.block(number).map(|block| ListedBlock {
-                hash: block.hash,
-                transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
-            });
-            let other = ListedBlock {
-                hash: felt(1),
-                transactions: Vec::new(),
-            };
-            Ok(listed.or(absent_is_lost.then_some(other)))
-        });
-        let block = block.await;
-        if let Ok(listed) = &block {
-            let fact = Fact::Block(number, listed.clone());
-            self.world.lock().show(self.relay, url, fact);
-        }
-        block
-    }
-
-    async fn transaction_of(
-        &self,
-        url: usize,
-        number: u64,
-        account: Felt,
-        nonce: u64,
-    ) -> Called<Option<Felt>> {
-        self.ask_url(url, move |view| {
-            let txs = view.block(number).map_or(&[][..], |block| &block.txs);
-            let found = txs
-                .iter()
-                .find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
-            Ok(found.map(|it| it.tx.hash))
-        })
-        .await
-    }
-
-    async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |view| Ok(view.state().nonce(account)))
-            .await
-    }
-
-    async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
-        self.ask_url(url, move |view| {
-            Ok(view.find(hash).map(|(found, _)| Sender {
-                account: found.tx.sender,
-                nonce: found.tx.nonce,
-            }))
-        })
-        .await
-    }
-
-    async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
-        let receipt = self.ask_url(url, move |view| Ok(receipt_in(view, hash)));
-        let receipt = receipt.await;
-        let fact = fact_of_receipt(hash, &receipt);
-        self.world.lock().show(self.relay, url, fact);
-        receipt
-    }
-
-    fn note_shown(&self, _: u64) {}
-}
 
 impl JournalIo for SimIo {
     fn clock_us(&self) -> i64 {

@@ -168,13 +168,16 @@ impl SimIo {
     /// A call that the serving URL answers from its view.
     pub(super) async fn ask<T: Clone + Send + 'static>(
         &self,
-        read: impl FnOnce(&View) -> Called<T> + Send + 'static,
+        read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
         self.call_node(move |world| {
             let Some(url) = world.serving() else {
                 return unreachable();
             };
-            world.view(url).map_or_else(unreachable, |view| read(&view))
+            match world.view(url) {
+                Some(view) => read(world, &view),
+                None => unreachable(),
+            }
         })
         .await
     }
@@ -183,10 +186,13 @@ impl SimIo {
     pub(super) async fn ask_url<T: Clone + Send + 'static>(
         &self,
         url: usize,
-        read: impl FnOnce(&View) -> Called<T> + Send + 'static,
+        read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
-        self.call_node(move |world| world.view(url).map_or_else(unreachable, |view| read(&view)))
-            .await
+        self.call_node(move |world| match world.view(url) {
+            Some(view) => read(world, &view),
+            None => unreachable(),
+        })
+        .await
     }
 
     /// A statement of the store; one that `writes` may be committed without a confirmation.
@@ -246,7 +252,7 @@ impl SimIo {
             return proof;
         }
         let read = self
-            .ask(|view| Ok((format!("g{}", view.genesis), view.head().number)))
+            .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
             .await;
         let (epoch, head) = match read {
             Ok((epoch, head)) => (self.agree(epoch).await, head),

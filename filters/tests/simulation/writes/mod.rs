@@ -3,8 +3,8 @@
 //! relay's driver are here.
 //!
 //! Reading order: `requests` and `clients`, `world` (what goes wrong), `oracle` (what must hold),
-//! `driver` and `io` (how a relay reaches the world), `node` (what the node answers), `journal`,
-//! `chain`, `machine`.
+//! `driver` and `io` (how a relay reaches the world), `node` and `reads` (what the node
+//! answers), `journal`, `chain`, `machine`.
 
 mod bug;
 mod chain;
@@ -18,6 +18,7 @@ mod machine;
 mod node;
 mod options;
 mod oracle;
+mod reads;
 mod refusals;
 mod requests;
 mod rules;

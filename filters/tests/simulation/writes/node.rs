@@ -59,14 +59,14 @@ impl Said {
         match self {
             Self::Code(code) => returned(code),
             Self::Status => unanswered("status"),
-            Self::TooLarge => unanswered("too_large"),
+            Self::TooLarge => unanswered("oversized"),
             Self::Malformed => Err(CallError::MalformedAnswer),
             Self::OtherHash => Ok(felt(0x123)),
         }
     }
 }
 
-fn unanswered<T>(cause: &'static str) -> Called<T> {
+pub(super) fn unanswered<T>(cause: &'static str) -> Called<T> {
     let refusal = Refusal::new(
         Reason::UpstreamUnreachable,
         "the node's answer is no answer",
@@ -276,16 +276,16 @@ impl World {
         }
     }
 
-    /// Whether nothing may ever decide about a transaction.
+    /// Whether nothing may ever decide about a transaction: the node does not, or has it in its
+    /// mempool until a lower nonce is used.
     pub(super) fn may_stay_open(&self, hash: Felt) -> bool {
         let Some(tx) = self.signed.get(&hash) else {
             return false;
         };
-        let of_user = !PINS.signs_with(tx.sender);
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
-            Some(Fate::Held { .. }) => of_user,
-            _ => of_user && self.chain.is_pooled(tx),
+            Some(Fate::Held { .. }) => !PINS.signs_with(tx.sender),
+            _ => self.chain.is_pooled(tx),
         }
     }
 }

@@ -113,8 +113,12 @@ fn conflict(operation: &Operation, state: &State) -> Option<Reason> {
         }
         Operation::SubmitUsership(it) => {
             let found = state.call(of.usership_of, &[it.account, Felt::from(it.epoch)]);
-            let is_other = found != [Felt::ZERO; 2] && found != [Felt::from(it.units), it.evidence];
-            is_other.then_some(Reason::UsershipConflict)
+            if found != [Felt::ZERO; 2] {
+                let is_other = found != [Felt::from(it.units), it.evidence];
+                return is_other.then_some(Reason::UsershipConflict);
+            }
+            let identity = view(of.identity_of, &[it.account]);
+            (identity == Felt::ZERO).then_some(Reason::NotRegistered)
         }
         _ => None,
     }
@@ -324,6 +328,7 @@ impl World {
             | Reason::UpstreamStatus
             | Reason::UpstreamOversized
             | Reason::UpstreamInvalid => failed(Failure::Node),
+            Reason::NotRegistered => self.conflicts(request.wanted, reason, watch),
             // judged by their transaction, and by their key
             Reason::Reverted | Reason::IdempotencyConflict => true,
             _ => false,

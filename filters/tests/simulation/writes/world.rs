@@ -8,6 +8,7 @@ use super::journal::Journal;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
+use super::reads::TooLarge;
 use super::requests::Reply;
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -37,7 +38,8 @@ faults! {
     AnswerLost, CallLost, Late, EstimateRefused, AddRefused, Reverts, UrlBehind, UrlFrozen, UrlDown, Balancer,
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
     RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
-    NonceAhead, Replaced, OtherHash, BadAnswer,
+    NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
+    ReadMalformed, ContractError, OtherClass,
 }
 
 /// How a URL shows the chain.
@@ -104,6 +106,10 @@ pub(super) struct World {
     /// How the node treats each transaction.
     pub(super) fates: BTreeMap<Felt, Fate>,
     pub(super) dialect: Dialect,
+    /// The blocks whose receipts were asked for, by hash.
+    pub(super) too_large: BTreeMap<Felt, TooLarge>,
+    /// The class of each account that was asked for.
+    classes: BTreeMap<Felt, Felt>,
     pub(super) oracle: Oracle,
     pub(super) is_exclusive: bool,
 }
@@ -126,12 +132,6 @@ impl Url {
         is_balancer: false,
         thawed: None,
     };
-
-    /// Whether it has shown a transaction since then that the chain may no longer have.
-    pub(super) fn shows(&self, hash: Felt, since: Duration) -> bool {
-        self.frozen_views(since)
-            .any(|view| view.find(hash).is_some())
-    }
 
     /// Whether it has shown a state since then that the chain may no longer have.
     pub(super) fn has(&self, action: Action, since: Duration) -> bool {
@@ -217,6 +217,8 @@ impl World {
             reverting: BTreeMap::new(),
             fates: BTreeMap::new(),
             dialect,
+            too_large: BTreeMap::new(),
+            classes: BTreeMap::new(),
             oracle: Oracle::default(),
             is_exclusive: false,
         }
@@ -249,6 +251,17 @@ impl World {
     /// Whether a fault may happen.
     pub(super) fn permits(&self, fault: Fault) -> bool {
         !self.is_healed && self.enabled.contains(&fault)
+    }
+
+    /// The class of an account, drawn once.
+    pub(super) fn class_of(&mut self, address: Felt) -> Option<Felt> {
+        if !self.classes.contains_key(&address) {
+            let is_other = self.fires(Fault::OtherClass, 12);
+            let pinned = super::requests::PINS.account_class;
+            let class = if is_other { felt(0x07e5) } else { pinned };
+            self.classes.insert(address, class);
+        }
+        self.classes.get(&address).copied()
     }
 
     /// Counts a fault that follows from how the world was drawn.
@@ -344,7 +357,10 @@ impl World {
             self.note(|| "the chain starts over".to_owned());
         }
         if self.fires(Fault::Stranger, 60) {
-            let sender = super::requests::PINS.accounts.owner;
+            let accounts = super::requests::PINS.accounts;
+            let faucet = accounts.faucet.unwrap_or(accounts.owner);
+            let senders = [accounts.owner, accounts.verifier, faucet];
+            let sender = self.chance.pick(&senders);
             let (nonce, ticket) = (self.chain.nonce(sender), self.ticket());
             let hash = felt(1 << 60 | ticket);
             let tx = Tx {
@@ -354,7 +370,7 @@ impl World {
                 action: Action::Other,
             };
             let _added = self.chain.add(tx, Taking::default());
-            self.note(|| format!("a stranger uses nonce {nonce}"));
+            self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
