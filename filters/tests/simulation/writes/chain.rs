@@ -188,6 +188,8 @@ impl State {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) number: u64,
+    /// Seconds since 1970.
+    pub(super) timestamp: u64,
     pub(super) hash: Felt,
     pub(super) txs: Vec<Executed>,
     /// After it.
@@ -300,9 +302,10 @@ pub(super) struct Taking {
 }
 
 impl Chain {
-    pub(super) fn new(confirmations: usize) -> Self {
+    /// A chain of one block. No rollback reaches `confirmations` blocks deep.
+    pub(super) fn new(genesis: u64, confirmations: usize, time: u64) -> Self {
         let mut chain = Self {
-            genesis: 0,
+            genesis,
             blocks: Arc::default(),
             pending: Vec::new(),
             state: State::default(),
@@ -312,7 +315,7 @@ impl Chain {
             confirmations,
             seen: BTreeMap::new(),
         };
-        chain.close_block();
+        chain.close_block(time);
         chain
     }
 
@@ -410,8 +413,10 @@ impl Chain {
         self.include_pooled(tx.sender);
     }
 
-    pub(super) fn close_block(&mut self) {
+    /// Closes the block that is being built, at a time in seconds since 1970.
+    pub(super) fn close_block(&mut self, time: u64) {
         let number = self.blocks.len() as u64;
+        let parent = self.blocks.last().map_or(0, |block| block.timestamp);
         self.forks += 1;
         let hash = felt(self.forks << 32 | number);
         let txs = std::mem::take(&mut self.pending);
@@ -429,6 +434,7 @@ impl Chain {
         }
         let block = Block {
             number,
+            timestamp: parent.max(time),
             hash,
             txs,
             state: self.state.clone(),
@@ -457,18 +463,18 @@ impl Chain {
         gone
     }
 
-    /// Starts over.
-    pub(super) fn restart(&mut self, now: Duration) {
+    /// Starts over, with another first block or with the same.
+    pub(super) fn restart(&mut self, genesis: u64, now: Duration, time: u64) {
         for seen in self.seen.values_mut() {
             seen.gone.get_or_insert(now);
         }
-        self.genesis += 1;
+        self.genesis = genesis;
         self.blocks = Arc::default();
         self.pending.clear();
         self.pool.clear();
         self.state = State::default();
         self.settled = 1;
-        self.close_block();
+        self.close_block(time);
     }
 
     /// All successes of the surviving chain.

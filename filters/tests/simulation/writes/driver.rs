@@ -29,12 +29,13 @@ use std::time::Duration;
 impl JournalIo for SimIo {
     fn clock_us(&self) -> i64 {
         let world = self.world.lock();
+        let relay = &world.relays[self.relay];
         let wrong = if world.bug == Bug::WallClock {
-            world.relays[self.relay].clock_us
+            relay.clock_us
         } else {
             0
         };
-        world.clock_us() + wrong
+        world.clock_us() + relay.skew_us + wrong
     }
 
     fn is_exclusive(&self) -> bool {

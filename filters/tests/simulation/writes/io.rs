@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// How long a call of the node may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// No request is on its way for longer.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long a proof is valid.
 const PROOF: Duration = Duration::from_secs(5);
 /// How long another chain must be reported before it is in force.
@@ -142,8 +144,11 @@ impl SimIo {
                 world.agenda().after(TIMEOUT, silent);
             }
             if !is_lost {
+                let begun = world.now();
                 world.agenda().after(sent + late, move |world: &mut World| {
-                    if world.now() < world.relays[relay].cut_off_until {
+                    let is_cut_off = world.now() < world.relays[relay].cut_off_until;
+                    // hours may have passed
+                    if is_cut_off || world.now() > begun + LONGEST {
                         let silent =
                             move |world: &mut World| fill(world.agenda(), &answer, no_answer());
                         return world.agenda().after(TIMEOUT, silent);
@@ -209,8 +214,9 @@ impl SimIo {
             let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes;
             let is_applied = !is_unknown || world.chance.choose(2) == 0;
             let crash = world.fires(Fault::Crash, 1_000);
-            let (answer, bug) = (slot.clone(), world.bug);
+            let (answer, bug, begun) = (slot.clone(), world.bug, world.now());
             world.agenda().after(took, move |world: &mut World| {
+                let fails = fails || world.now() > begun + LONGEST;
                 let is_full = writes && !world.is_healed && world.now() < world.full_until;
                 let value = match fails || is_full {
                     true => Err(JournalError::Failed),

@@ -2,7 +2,7 @@
 //! behind. The flows, the ledger and the evidence are the production code; the world and the
 //! relay's driver are here.
 //!
-//! Reading order: `requests` and `clients`, `world` (what goes wrong), `oracle` (what must hold),
+//! Reading order: `requests` and `clients`, `world` and `regime` (what goes wrong), `oracle` (what must hold),
 //! `driver` and `io` (how a relay reaches the world), `node` and `reads` (what the node
 //! answers), `journal`, `chain`, `machine`.
 
@@ -20,6 +20,7 @@ mod options;
 mod oracle;
 mod reads;
 mod refusals;
+mod regime;
 mod requests;
 mod rules;
 mod shown;

@@ -143,11 +143,16 @@ impl World {
         };
         // a node of another chain does not forward to this one
         let of_chain = self.chain.genesis;
-        let view = self.view(url).filter(|view| view.genesis == of_chain);
-        let Some(view) = view else {
+        let Some(view) = self.view(url) else {
             return unreachable();
         };
+        if view.genesis != of_chain {
+            return self.deliver_elsewhere(tx);
+        }
         self.judge_add(&tx);
+        if PINS.signs_with(tx.sender) && self.fires(Fault::Overtaken, 60) {
+            self.use_nonce(tx.sender);
+        }
         let fate = self.fate(&tx);
         if let Fate::Undecided { said, is_taken } = fate {
             if is_taken {
@@ -168,6 +173,29 @@ impl World {
         }
         let taken = self.take(tx, fate);
         self.misreported(&tx).unwrap_or(taken)
+    }
+
+    /// A node of another chain answers: it may take the transaction, too.
+    fn deliver_elsewhere(&mut self, tx: Tx) -> Called<Felt> {
+        let ways = [
+            None,
+            Some(code::INVALID_NONCE),
+            Some(code::VALIDATION_FAILURE),
+        ];
+        let ways = if self.permits(Fault::TwoChains) {
+            &ways[..]
+        } else {
+            return unreachable();
+        };
+        let refused = self.chance.pick(ways);
+        self.note(|| format!("{} reaches another chain: {refused:?}", tx.hash));
+        match refused {
+            Some(code) => returned(code),
+            None => {
+                self.oracle.taken.insert(tx.hash);
+                Ok(tx.hash)
+            }
+        }
     }
 
     /// An answer that has nothing to do with what the node did.

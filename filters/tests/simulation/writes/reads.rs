@@ -123,7 +123,7 @@ impl NodeIo for SimIo {
             Ok(Block {
                 number: head.number,
                 hash: head.hash,
-                timestamp: 0,
+                timestamp: head.timestamp,
             })
         })
         .await

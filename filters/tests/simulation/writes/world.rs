@@ -9,6 +9,7 @@ use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
+use super::regime::Regime;
 use super::requests::Reply;
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -21,6 +22,13 @@ use std::time::Duration;
 pub(super) const CONFIRMATIONS: usize = 4;
 /// 2026-11-25T00:00:00Z
 const EPOCH_US: i64 = 1_795_564_800_000_000;
+
+/// The genesis of the chain that is not ours.
+const OTHER: u64 = 1_000;
+
+fn seconds(us: i64) -> u64 {
+    u64::try_from(us / 1_000_000).expect("it is after 1970")
+}
 
 macro_rules! faults {
     ($($name:ident),* $(,)?) => {
@@ -39,7 +47,8 @@ faults! {
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
     RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
-    ReadMalformed, ContractError, OtherClass,
+    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains,
+    StoreClockBack,
 }
 
 /// How a URL shows the chain.
@@ -48,6 +57,8 @@ pub(super) enum Mode {
     Behind(usize),
     Frozen(Box<View>),
     Down,
+    /// Some of its nodes are of another chain.
+    TwoChains,
 }
 
 pub(super) struct Url {
@@ -74,6 +85,8 @@ pub(super) struct Relay {
     pub(super) cut_off_until: Duration,
     /// By how much its clock is wrong, in microseconds.
     pub(super) clock_us: i64,
+    /// By how much its estimate of the store's clock is wrong, in microseconds.
+    pub(super) skew_us: i64,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
 }
@@ -88,6 +101,9 @@ pub(super) struct World {
     pub(super) is_healed: bool,
     pub(super) me: Option<Shared<Self>>,
     pub(super) chain: Chain,
+    /// Another chain, which nodes behind the same URL may have.
+    other: Chain,
+    pub(super) regime: Regime,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
@@ -156,7 +172,11 @@ impl Url {
 
     /// Whether it shows a chain from before the chain started over.
     fn shows_former(&self, genesis: u64) -> bool {
-        matches!(&self.mode, Mode::Frozen(view) if view.genesis != genesis)
+        match &self.mode {
+            Mode::Frozen(view) => view.genesis != genesis,
+            Mode::TwoChains => true,
+            Mode::Fresh | Mode::Behind(_) | Mode::Down => false,
+        }
     }
 }
 
@@ -174,7 +194,9 @@ impl World {
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
         let relays = 1 + chance.choose(3) as usize;
         let is_exclusive = relays == 1 && chance.choose(2) == 1;
+        let regime = Regime::drawn(&mut chance, &enabled);
         let mut world = Self::with(chance, bug, relays, urls, enabled);
+        world.set_regime(regime);
         world.urls[0].is_balancer = balancer;
         world.is_exclusive = is_exclusive;
         world
@@ -193,6 +215,7 @@ impl World {
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
             clock_us: 0,
+            skew_us: 0,
             requests: Vec::new(),
         };
         Self {
@@ -203,7 +226,9 @@ impl World {
             fired: BTreeMap::new(),
             is_healed: false,
             me: None,
-            chain: Chain::new(CONFIRMATIONS),
+            chain: Chain::new(0, CONFIRMATIONS, seconds(EPOCH_US)),
+            other: Chain::new(OTHER, CONFIRMATIONS, seconds(EPOCH_US)),
+            regime: Regime::default(),
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
@@ -269,12 +294,13 @@ impl World {
         *self.fired.entry(fault).or_default() += 1;
     }
 
-    /// Whether a transaction reverts. It does so each time that it is executed.
+    /// Whether a transaction reverts. One that does may succeed when it is executed again.
     pub(super) fn reverts(&mut self, hash: Felt) -> bool {
-        if let Some(reverts) = self.reverting.get(&hash) {
-            return *reverts;
-        }
-        let reverts = self.fires(Fault::Reverts, 30);
+        let reverts = match self.reverting.get(&hash).copied() {
+            Some(true) => !self.fires(Fault::Unreverts, 2),
+            Some(false) => return false,
+            None => self.fires(Fault::Reverts, 30),
+        };
         self.reverting.insert(hash, reverts);
         reverts
     }
@@ -295,6 +321,16 @@ impl World {
     /// Microseconds since 1970 by the store's clock.
     pub(super) fn clock_us(&self) -> i64 {
         self.store_clock_us + i64::try_from(self.agenda.now.as_micros()).expect("it is short")
+    }
+
+    /// Seconds since 1970 by the clocks of the chain's nodes.
+    fn chain_time(&self) -> u64 {
+        seconds(EPOCH_US) + self.agenda.now.as_secs()
+    }
+
+    fn set_regime(&mut self, regime: Regime) {
+        self.regime = regime;
+        self.chain = Chain::new(0, regime.final_depth(), self.chain_time());
     }
 
     pub(super) fn epoch(&self) -> String {
@@ -323,6 +359,14 @@ impl World {
             Mode::Fresh => Some(of(behind, &self.chain)),
             Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
             Mode::Frozen(view) => Some(View::clone(view)),
+            Mode::TwoChains => {
+                let is_other = self.chance.choose(2) == 1;
+                Some(if is_other {
+                    self.other.view()
+                } else {
+                    self.chain.view()
+                })
+            }
             Mode::Down => {
                 if self.urls.iter().all(|url| matches!(url.mode, Mode::Down)) {
                     self.oracle.silent = self.oracle.silent.max(Some(self.now()));
@@ -343,34 +387,27 @@ impl World {
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
     pub(super) fn close_block(&mut self) {
-        self.chain.close_block();
+        let time = self.chain_time();
+        self.chain.close_block(time);
+        self.other.close_block(time);
         self.note_states();
         self.note_conflicts();
-        if self.fires(Fault::Rollback, 40) {
-            let depth = 1 + self.chance.choose(CONFIRMATIONS as u32) as usize;
+        if self.fires(Fault::Rollback, self.regime.rollback_one_in()) {
+            let depth = 1 + self.chance.choose(self.regime.deepest()) as usize;
             self.roll_back(depth);
         }
         if self.fires(Fault::Genesis, 150) {
-            let now = self.now();
-            self.chain.restart(now);
-            self.oracle.former_shown = Some(now);
-            self.note(|| "the chain starts over".to_owned());
+            self.start_over(self.chain.genesis + 1);
+        }
+        if self.regime.is_deep && self.fires(Fault::SameGenesis, 100) {
+            self.start_over(self.chain.genesis);
         }
         if self.fires(Fault::Stranger, 60) {
             let accounts = super::requests::PINS.accounts;
             let faucet = accounts.faucet.unwrap_or(accounts.owner);
             let senders = [accounts.owner, accounts.verifier, faucet];
             let sender = self.chance.pick(&senders);
-            let (nonce, ticket) = (self.chain.nonce(sender), self.ticket());
-            let hash = felt(1 << 60 | ticket);
-            let tx = Tx {
-                hash,
-                sender,
-                nonce,
-                action: Action::Other,
-            };
-            let _added = self.chain.add(tx, Taking::default());
-            self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
+            self.use_nonce(sender);
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
@@ -382,13 +419,45 @@ impl World {
         {
             self.oracle.former_shown = Some(self.now());
         }
-        let (chain, journal) = (&self.chain, &self.journal);
-        let broken = self.oracle.after_block(chain, journal);
-        self.oracle.report(broken);
+        if self.regime.judges_money() {
+            let (chain, journal) = (&self.chain, &self.journal);
+            let broken = self.oracle.after_block(chain, journal);
+            self.oracle.report(broken);
+        }
+    }
+
+    /// A stranger has the key of an account, and uses its next nonce.
+    pub(super) fn use_nonce(&mut self, sender: Felt) {
+        let nonce = self.chain.nonce(sender);
+        let tx = Tx {
+            hash: felt(1 << 60 | self.ticket()),
+            sender,
+            nonce,
+            action: Action::Other,
+        };
+        let replaces = Taking {
+            replaces: true,
+            ..Taking::default()
+        };
+        let _added = self.chain.add(tx, replaces);
+        self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
+    }
+
+    fn start_over(&mut self, genesis: u64) {
+        let (now, time) = (self.now(), self.chain_time());
+        self.chain.restart(genesis, now, time);
+        self.oracle.former_shown = Some(now);
+        self.note(|| format!("the chain starts over as g{genesis}"));
     }
 
     fn roll_back(&mut self, depth: usize) {
         let now = self.now();
+        if depth > CONFIRMATIONS {
+            self.count(Fault::DeepRollback);
+        }
+        if self.regime.is_often {
+            self.count(Fault::OftenRollback);
+        }
         let gone = self.chain.roll_back(depth, now);
         self.note(|| format!("a rollback of {depth} blocks"));
         let returns = self.fires(Fault::Returns, 2);
@@ -415,6 +484,8 @@ impl World {
             Mode::Frozen(Box::new(self.chain.view()))
         } else if self.fires(Fault::UrlDown, 30) {
             Mode::Down
+        } else if self.fires(Fault::TwoChains, 150) {
+            Mode::TwoChains
         } else if self.chance.choose(4) == 0 {
             Mode::Fresh
         } else {
@@ -441,6 +512,14 @@ impl World {
         if self.fires(Fault::RelayClock, 90) {
             let minutes = i64::from(self.chance.choose(20)) - 10;
             self.relays[relay].clock_us = minutes * 60_000_000;
+            let late = if self.chance.choose(4) == 3 {
+                2_500
+            } else {
+                300
+            };
+            let skew = i64::from(self.chance.choose(2 * late)) - i64::from(late);
+            self.relays[relay].skew_us = skew * 1_000;
+            self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
         if self.fires(Fault::StoreRestarts, 120) {
             self.lose_locks();
@@ -453,9 +532,16 @@ impl World {
             self.store_clock_us += minutes * 60_000_000;
             self.note(|| format!("the store's clock is set forward by {minutes} minutes"));
         }
+        if self.fires(Fault::StoreClockBack, 300) {
+            let seconds = i64::from(self.chance.choose(3_600));
+            self.store_clock_us -= seconds * 1_000_000;
+            self.note(|| format!("the store's clock is set back by {seconds} seconds"));
+        }
         if self.fires(Fault::HoursPass, 200) {
-            let hours = 1 + i64::from(self.chance.choose(30));
-            self.store_clock_us += hours * 3_600_000_000;
+            let hours = 1 + u64::from(self.chance.choose(30));
+            self.agenda.skip(Duration::from_secs(hours * 3_600));
+            // what was under way may be for a former chain
+            self.oracle.former_shown = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
         }
     }
