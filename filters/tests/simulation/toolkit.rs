@@ -25,7 +25,7 @@ const MAX_RUNS: usize = 4_000;
 /// All chance of a run.
 pub(crate) struct Chance {
     source: Source,
-    taken: Vec<u32>,
+    pub(crate) taken: Vec<u32>,
 }
 
 enum Source {
@@ -98,9 +98,14 @@ pub(crate) fn explore(
     seeds: Range<u64>,
     run: impl Fn(&mut Chance) -> Outcome,
 ) -> Result<(), Box<Failure>> {
-    // as the property tests: where only the fact of a failure counts
+    explore_within(shrinking_runs(), seeds, run)
+}
+
+/// The runs that shrinking may take; none where only the fact of a failure counts, as for the
+/// property tests.
+pub(crate) fn shrinking_runs() -> usize {
     let may_shrink = std::env::var_os("PROPTEST_MAX_SHRINK_ITERS").is_none_or(|most| most != "0");
-    explore_within(if may_shrink { MAX_RUNS } else { 0 }, seeds, run)
+    if may_shrink { MAX_RUNS } else { 0 }
 }
 
 /// [`explore`] in which shrinking takes at most `max_runs`, where a run is slow.
@@ -112,17 +117,30 @@ pub(crate) fn explore_within(
     for seed in seeds {
         let mut chance = Chance::of_seed(seed);
         if run(&mut chance).violation.is_some() {
-            let fails = |list: &[u32]| run(&mut Chance::of_list(list)).violation.is_some();
-            let choices = shrink(chance.taken, max_runs, fails);
-            let outcome = run(&mut Chance::of_list(&choices));
-            return Err(Box::new(Failure {
-                seed,
-                choices,
-                outcome,
-            }));
+            return Err(Failure::shrunk(seed, chance.taken, max_runs, run));
         }
     }
     Ok(())
+}
+
+impl Failure {
+    /// The failure of a seed, whose choices are made fewer and more benign in at most `max_runs`.
+    pub(crate) fn shrunk(
+        seed: u64,
+        choices: Vec<u32>,
+        max_runs: usize,
+        run: impl Fn(&mut Chance) -> Outcome,
+    ) -> Box<Self> {
+        let choices = shrink(choices, max_runs, |list| {
+            run(&mut Chance::of_list(list)).violation.is_some()
+        });
+        let outcome = run(&mut Chance::of_list(&choices));
+        Box::new(Self {
+            seed,
+            choices,
+            outcome,
+        })
+    }
 }
 
 /// Makes a failing list shorter and more benign: chunks are left out, then made zero, from halves

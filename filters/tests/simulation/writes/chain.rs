@@ -76,6 +76,13 @@ pub(super) struct Executed {
     pub(super) succeeded: bool,
 }
 
+impl Executed {
+    /// What it cost, in fri.
+    pub(super) fn fee(&self) -> u128 {
+        1
+    }
+}
+
 /// The state of the contracts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
@@ -181,6 +188,8 @@ impl State {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) number: u64,
+    /// Seconds since 1970.
+    pub(super) timestamp: u64,
     pub(super) hash: Felt,
     pub(super) txs: Vec<Executed>,
     /// After it.
@@ -231,6 +240,15 @@ impl View {
     }
 }
 
+/// A transaction in the mempool.
+#[derive(Clone, Copy, Debug)]
+struct Pooled {
+    tx: Tx,
+    is_unlucky: bool,
+    /// It is not included, although it could be.
+    is_held: bool,
+}
+
 /// The chain itself.
 pub(super) struct Chain {
     /// Changes when the chain starts over.
@@ -238,6 +256,8 @@ pub(super) struct Chain {
     blocks: Arc<Vec<Arc<Block>>>,
     pending: Vec<Executed>,
     state: State,
+    /// The mempool, by sender and nonce.
+    pool: BTreeMap<(Felt, u64), Pooled>,
     forks: u64,
     /// No rollback reaches below.
     settled: usize,
@@ -260,23 +280,42 @@ pub(super) struct Seen {
 /// Why the node does not take a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
+    /// The mempool or the block that is being built has it.
     Duplicate,
+    /// An accepted block has it.
+    Included,
+    /// Its nonce is not the next one, or the mempool has another transaction with it.
     Nonce,
 }
 
+/// How a node takes a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Taking {
+    /// It reverts.
+    pub(super) is_unlucky: bool,
+    /// It stays in the mempool.
+    pub(super) is_held: bool,
+    /// Nonces above the next one are taken, too.
+    pub(super) keeps_ahead: bool,
+    /// It replaces another one with its nonce in the mempool.
+    pub(super) replaces: bool,
+}
+
 impl Chain {
-    pub(super) fn new(confirmations: usize) -> Self {
+    /// A chain of one block. No rollback reaches `confirmations` blocks deep.
+    pub(super) fn new(genesis: u64, confirmations: usize, time: u64) -> Self {
         let mut chain = Self {
-            genesis: 0,
+            genesis,
             blocks: Arc::default(),
             pending: Vec::new(),
             state: State::default(),
+            pool: BTreeMap::new(),
             forks: 0,
             settled: 1,
             confirmations,
             seen: BTreeMap::new(),
         };
-        chain.close_block();
+        chain.close_block(time);
         chain
     }
 
@@ -297,23 +336,93 @@ impl Chain {
         self.state.has(action)
     }
 
-    pub(super) fn add(&mut self, tx: Tx, is_unlucky: bool) -> Result<(), Refused> {
-        if self.view().find(tx.hash).is_some() {
+    /// Executes a transaction, or leaves it in the mempool.
+    pub(super) fn add(&mut self, tx: Tx, taking: Taking) -> Result<(), Refused> {
+        match self.view().find(tx.hash) {
+            Some((_, Some(_))) => return Err(Refused::Included),
+            Some((_, None)) => return Err(Refused::Duplicate),
+            None => {}
+        }
+        let slot = (tx.sender, tx.nonce);
+        let other = self.pool.get(&slot).map(|other| other.tx.hash);
+        if other == Some(tx.hash) {
             return Err(Refused::Duplicate);
         }
-        if self.nonce(tx.sender) != tx.nonce {
+        let next = self.nonce(tx.sender);
+        let is_next = tx.nonce == next || taking.keeps_ahead && tx.nonce > next;
+        if !is_next || other.is_some() && !taking.replaces {
             return Err(Refused::Nonce);
         }
-        let executed = self.state.execute(tx, is_unlucky);
-        self.pending.push(executed);
+        let pooled = Pooled {
+            tx,
+            is_unlucky: taking.is_unlucky,
+            is_held: taking.is_held,
+        };
+        self.pool.insert(slot, pooled);
+        self.include_pooled(tx.sender);
         Ok(())
     }
 
-    pub(super) fn close_block(&mut self) {
+    /// Executes what the mempool has of an account, in the order of nonces.
+    fn include_pooled(&mut self, sender: Felt) {
+        loop {
+            let slot = (sender, self.nonce(sender));
+            let Some(Pooled { tx, is_unlucky, .. }) =
+                self.pool.get(&slot).filter(|it| !it.is_held).copied()
+            else {
+                return;
+            };
+            self.pool.remove(&slot);
+            let executed = self.state.execute(tx, is_unlucky);
+            self.pending.push(executed);
+        }
+    }
+
+    /// Whether the mempool has another transaction with the nonce of this one.
+    pub(super) fn has_other(&self, tx: &Tx) -> bool {
+        self.pool
+            .get(&(tx.sender, tx.nonce))
+            .is_some_and(|it| it.tx.hash != tx.hash)
+    }
+
+    fn pooled(&self, tx: &Tx) -> Option<&Pooled> {
+        let pooled = self.pool.get(&(tx.sender, tx.nonce));
+        pooled.filter(|it| it.tx.hash == tx.hash)
+    }
+
+    /// Whether the mempool has a transaction.
+    pub(super) fn is_pooled(&self, tx: &Tx) -> bool {
+        self.pooled(tx).is_some()
+    }
+
+    /// Whether the mempool has a transaction and does not include it although it could.
+    pub(super) fn holds(&self, tx: &Tx) -> bool {
+        self.pooled(tx).is_some_and(|it| it.is_held)
+    }
+
+    /// Lets a held transaction go: it is included if its nonce is the next one, or evicted.
+    pub(super) fn let_go(&mut self, tx: &Tx, is_evicted: bool) {
+        if !self.holds(tx) {
+            return;
+        }
+        let slot = (tx.sender, tx.nonce);
+        match self.pool.get_mut(&slot).filter(|_| !is_evicted) {
+            Some(pooled) => pooled.is_held = false,
+            None => drop(self.pool.remove(&slot)),
+        }
+        self.include_pooled(tx.sender);
+    }
+
+    /// Closes the block that is being built, at a time in seconds since 1970.
+    pub(super) fn close_block(&mut self, time: u64) {
         let number = self.blocks.len() as u64;
+        let parent = self.blocks.last().map_or(0, |block| block.timestamp);
         self.forks += 1;
         let hash = felt(self.forks << 32 | number);
         let txs = std::mem::take(&mut self.pending);
+        let state = &self.state;
+        self.pool
+            .retain(|(sender, nonce), _| *nonce >= state.nonce(*sender));
         for it in &txs {
             let before = self.seen.get(&it.tx.hash);
             let seen = Seen {
@@ -325,6 +434,7 @@ impl Chain {
         }
         let block = Block {
             number,
+            timestamp: parent.max(time),
             hash,
             txs,
             state: self.state.clone(),
@@ -353,17 +463,18 @@ impl Chain {
         gone
     }
 
-    /// Starts over.
-    pub(super) fn restart(&mut self, now: Duration) {
+    /// Starts over, with another first block or with the same.
+    pub(super) fn restart(&mut self, genesis: u64, now: Duration, time: u64) {
         for seen in self.seen.values_mut() {
             seen.gone.get_or_insert(now);
         }
-        self.genesis += 1;
+        self.genesis = genesis;
         self.blocks = Arc::default();
         self.pending.clear();
+        self.pool.clear();
         self.state = State::default();
         self.settled = 1;
-        self.close_block();
+        self.close_block(time);
     }
 
     /// All successes of the surviving chain.

@@ -1,8 +1,8 @@
 //! The relay's driver, in the simulation.
 
 use super::Bug;
-use super::chain::{Action, Refused, SELECTORS, Tx, View, felt};
-use super::io::{Guard, LOCK, SimIo, release, returned, unreachable};
+use super::chain::{Action, SELECTORS, Tx, felt};
+use super::io::{Guard, LOCK, SimIo, release};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
 use super::requests::PINS;
@@ -13,13 +13,12 @@ use portcullis_filters::ledger::{
     Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
     NewIntent, Requested,
 };
-use portcullis_filters::tx::{Bounds, Invoke};
+use portcullis_filters::tx::Invoke;
 use portcullis_filters::txm::io::{
-    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
-    SignedText, Stored,
+    Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, Note, Purpose, SignedText,
+    Stored,
 };
 use portcullis_filters::txm::memory::Memory;
-use portcullis_filters::txm::node::{Block, ListedBlock, Receipt, Sender, code};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
 use portcullis_filters::window::Window;
@@ -27,159 +26,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn receipt_in(view: &View, hash: Felt) -> Option<Receipt> {
-    let (executed, block) = view.find(hash)?;
-    let outcome = if executed.succeeded {
-        Ok(())
-    } else {
-        Err(Some("refused".to_owned()))
-    };
-    let block = block.map(|block| (block.number, block.hash));
-    Some(Receipt {
-        accepted: block.is_some(),
-        outcome,
-        fee: Some(1),
-        block,
-    })
-}
-
-impl NodeIo for SimIo {
-    type Url = usize;
-
-    async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
-        let args = args.to_vec();
-        self.ask(move |view| Ok(view.state().call(selector, &args)))
-            .await
-    }
-
-    async fn class_hash_at(&self, _: Felt) -> Called<Option<Felt>> {
-        self.ask(|_| Ok(Some(PINS.account_class))).await
-    }
-
-    async fn nonce(&self, account: Felt) -> Called<u64> {
-        let nonce = self
-            .ask(move |view| Ok(view.state().nonce(account)))
-            .await?;
-        let bug = self.world.lock().bug;
-        let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
-        Ok(if counts {
-            self.counted(account, nonce)
-        } else {
-            nonce
-        })
-    }
-
-    async fn head(&self) -> Called<Block> {
-        self.ask(|view| {
-            let head = view.head();
-            Ok(Block {
-                number: head.number,
-                hash: head.hash,
-                timestamp: 0,
-            })
-        })
-        .await
-    }
-
-    async fn anchor(&self) -> Called<String> {
-        self.ask(|view| Ok(format!("g{}", view.genesis))).await
-    }
-
-    async fn estimate(&self, transaction: &str) -> Called<Bounds> {
-        let hash = Felt::parse(transaction).expect("it was signed here");
-        let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
-        let tx = self.world.lock().signed[&hash];
-        self.ask(move |view| {
-            if refused || view.state().nonce(tx.sender) != tx.nonce {
-                return returned(code::EXECUTION_ERROR);
-            }
-            let price = 1_000 + u128::from(view.head().number);
-            Ok(Bounds {
-                l1_gas: (0, price),
-                l1_data_gas: (1_000, price),
-                l2_gas: (1_000, price),
-            })
-        })
-        .await
-    }
-
-    async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
-        self.ask(move |view| Ok(receipt_in(view, hash))).await
-    }
-
-    fn urls(&self) -> Vec<usize> {
-        (0..self.world.lock().urls.len()).collect()
-    }
-
-    async fn head_of(&self, url: usize) -> Called<u64> {
-        self.ask_url(url, |view| Ok(view.head().number)).await
-    }
-
-    async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
-        let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
-        self.ask_url(url, move |view| {
-            let listed = view.block(number).map(|block| ListedBlock {
-                hash: block.hash,
-                transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
-            });
-            let other = ListedBlock {
-                hash: felt(1),
-                transactions: Vec::new(),
-            };
-            Ok(listed.or(absent_is_lost.then_some(other)))
-        })
-        .await
-    }
-
-    async fn transaction_of(
-        &self,
-        url: usize,
-        number: u64,
-        account: Felt,
-        nonce: u64,
-    ) -> Called<Option<Felt>> {
-        self.ask_url(url, move |view| {
-            let txs = view.block(number).map_or(&[][..], |block| &block.txs);
-            let found = txs
-                .iter()
-                .find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
-            Ok(found.map(|it| it.tx.hash))
-        })
-        .await
-    }
-
-    async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |view| Ok(view.state().nonce(account)))
-            .await
-    }
-
-    async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
-        self.ask_url(url, move |view| {
-            Ok(view.find(hash).map(|(found, _)| Sender {
-                account: found.tx.sender,
-                nonce: found.tx.nonce,
-            }))
-        })
-        .await
-    }
-
-    async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
-        self.ask_url(url, move |view| Ok(receipt_in(view, hash)))
-            .await
-    }
-
-    fn note_shown(&self, _: u64) {}
-}
-
 impl JournalIo for SimIo {
     fn clock_us(&self) -> i64 {
         let world = self.world.lock();
+        let relay = &world.relays[self.relay];
         let wrong = if world.bug == Bug::WallClock {
-            world.relays[self.relay].clock_us
+            relay.clock_us
         } else {
             0
         };
-        world.clock_us() + wrong
+        world.clock_us() + relay.skew_us + wrong
     }
 
     fn is_exclusive(&self) -> bool {
@@ -211,9 +67,11 @@ impl JournalIo for SimIo {
     }
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
-        let change = OwnedChange::from(change);
-        self.query(true, move |world| world.apply(id, &change.borrowed()))
-            .await
+        let (change, relay) = (OwnedChange::from(change), self.relay);
+        self.query(true, move |world| {
+            world.apply(relay, id, &change.borrowed())
+        })
+        .await
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
@@ -462,34 +320,9 @@ impl Io for SimIo {
             return Ok(hash);
         }
         self.world.lock().judge_send(self.relay, &tx);
-        let added = self.call_node(move |world| {
-            let is_unlucky = world.reverts(tx.hash);
-            let Some(url) = world.serving() else {
-                return unreachable();
-            };
-            // a node of another chain does not forward to this one
-            let of_chain = world.chain.genesis;
-            let view = world.view(url).filter(|view| view.genesis == of_chain);
-            let Some(view) = view else {
-                return unreachable();
-            };
-            world.judge_add(&tx);
-            if world.fires(Fault::AddRefused, 50) {
-                return returned(code::VALIDATION_FAILURE);
-            }
-            if view.pending.is_none() && view.state().nonce(tx.sender) != tx.nonce {
-                return returned(code::INVALID_NONCE);
-            }
-            match world.chain.add(tx, is_unlucky) {
-                Ok(()) => {
-                    world.oracle.taken.insert(tx.hash);
-                    Ok(tx.hash)
-                }
-                Err(Refused::Duplicate) => returned(code::DUPLICATE),
-                Err(Refused::Nonce) => returned(code::INVALID_NONCE),
-            }
-        });
+        let added = self.call_node(move |world| world.deliver(tx));
         let added = added.await;
+        self.world.lock().record_answer(hash, &added);
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(tx.sender, tx.nonce + 1);

@@ -4,6 +4,7 @@
 use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
+use super::shown::Failure;
 use super::world::{Fault, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 /// How long a call of the node may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// No request is on its way for longer.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long a proof is valid.
 const PROOF: Duration = Duration::from_secs(5);
 /// How long another chain must be reported before it is in force.
@@ -141,8 +144,11 @@ impl SimIo {
                 world.agenda().after(TIMEOUT, silent);
             }
             if !is_lost {
+                let begun = world.now();
                 world.agenda().after(sent + late, move |world: &mut World| {
-                    if world.now() < world.relays[relay].cut_off_until {
+                    let is_cut_off = world.now() < world.relays[relay].cut_off_until;
+                    // hours may have passed
+                    if is_cut_off || world.now() > begun + LONGEST {
                         let silent =
                             move |world: &mut World| fill(world.agenda(), &answer, no_answer());
                         return world.agenda().after(TIMEOUT, silent);
@@ -159,19 +165,24 @@ impl SimIo {
                 });
             }
         }
-        slot.wait().await
+        let called = slot.wait().await;
+        self.world.lock().record_call(relay, &called);
+        called
     }
 
     /// A call that the serving URL answers from its view.
     pub(super) async fn ask<T: Clone + Send + 'static>(
         &self,
-        read: impl FnOnce(&View) -> Called<T> + Send + 'static,
+        read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
         self.call_node(move |world| {
             let Some(url) = world.serving() else {
                 return unreachable();
             };
-            world.view(url).map_or_else(unreachable, |view| read(&view))
+            match world.view(url) {
+                Some(view) => read(world, &view),
+                None => unreachable(),
+            }
         })
         .await
     }
@@ -180,10 +191,13 @@ impl SimIo {
     pub(super) async fn ask_url<T: Clone + Send + 'static>(
         &self,
         url: usize,
-        read: impl FnOnce(&View) -> Called<T> + Send + 'static,
+        read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
-        self.call_node(move |world| world.view(url).map_or_else(unreachable, |view| read(&view)))
-            .await
+        self.call_node(move |world| match world.view(url) {
+            Some(view) => read(world, &view),
+            None => unreachable(),
+        })
+        .await
     }
 
     /// A statement of the store; one that `writes` may be committed without a confirmation.
@@ -200,8 +214,9 @@ impl SimIo {
             let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes;
             let is_applied = !is_unknown || world.chance.choose(2) == 0;
             let crash = world.fires(Fault::Crash, 1_000);
-            let (answer, bug) = (slot.clone(), world.bug);
+            let (answer, bug, begun) = (slot.clone(), world.bug, world.now());
             world.agenda().after(took, move |world: &mut World| {
+                let fails = fails || world.now() > begun + LONGEST;
                 let is_full = writes && !world.is_healed && world.now() < world.full_until;
                 let value = match fails || is_full {
                     true => Err(JournalError::Failed),
@@ -223,7 +238,9 @@ impl SimIo {
                 }
             });
         }
-        slot.wait().await
+        let stored = slot.wait().await;
+        self.world.lock().record_query(relay, &stored);
+        stored
     }
 
     /// Reads the journal.
@@ -241,11 +258,14 @@ impl SimIo {
             return proof;
         }
         let read = self
-            .ask(|view| Ok((format!("g{}", view.genesis), view.head().number)))
+            .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
             .await;
         let (epoch, head) = match read {
             Ok((epoch, head)) => (self.agree(epoch).await, head),
-            Err(_) => (Err(unproven()), 0),
+            Err(_) => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                (Err(unproven()), 0)
+            }
         };
         let valid = if epoch.is_ok() {
             PROOF
@@ -273,7 +293,10 @@ impl SimIo {
         });
         match agreed.await {
             Ok(expected) if expected == epoch => Ok(epoch),
-            _ => Err(unproven()),
+            _ => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                Err(unproven())
+            }
         }
     }
 
@@ -341,7 +364,11 @@ impl SimIo {
             }
             Poll::Pending
         });
-        granted.await?;
+        let granted = granted.await;
+        if granted.is_err() {
+            self.world.lock().fail(relay, Failure::Lock);
+        }
+        granted?;
         Ok(guard)
     }
 

@@ -58,6 +58,11 @@ impl<W> Agenda<W> {
         self.add(after, Event::Effect(Box::new(effect)));
     }
 
+    /// Lets time pass in which nothing happens: what was due in it is due now.
+    pub(super) fn skip(&mut self, time: Duration) {
+        self.now += time;
+    }
+
     fn wake(&mut self, after: Duration, waker: Waker) {
         self.add(after, Event::Wake(waker));
     }

@@ -1,6 +1,8 @@
-//! The rules that must hold, by number: 1 to 3 when a transaction is stored and sent, 4 to 6 on the
-//! chain and in the journal, 7 to 10 for each answer, 12 and 13 once everything has settled. 11, the
-//! hash chain, is a matter of the store's tests.
+//! What must hold. The rules of displaced, lost and rejected writes have their numbers (`rules`); the
+//! others have names: `durable` (stored before it is sent), `locks` (one relay writes with an
+//! account), `money` (cooldowns, bindings and budgets), `keys`, `answers` (what a response says is
+//! true), `reasons` (a refusal has a cause: `refusals`), `progress` (work gets done: `end`). `shown`
+//! has what the URLs showed, which is all that a relay may conclude from.
 //!
 //! All of them assume that no rollback reaches below a settled block, and that a transaction that
 //! reverts does so each time.
@@ -8,11 +10,15 @@
 use super::chain::{Action, Chain, Tx};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
+use super::refusals::Watches;
 use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, ReplyKind, Request};
+use super::rules::Case;
+use super::shown::{Fact, Record};
 use super::world::{CONFIRMATIONS, World};
 use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
+use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -21,6 +27,16 @@ use std::time::Duration;
 const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 const LAG: Duration = Duration::from_secs(15);
+/// How long one look at all URLs may take.
+const LOOK: Duration = Duration::from_secs(12);
+/// The time between two polls that count.
+const POLL: Duration = Duration::from_millis(950);
+/// How far apart a block must be shown twice.
+const SETTLING: Duration = Duration::from_secs(2);
+/// How old the check of the chain may be when something is sent.
+const CHECK: Duration = Duration::from_secs(10);
+/// How old the evidence for a response may be, beyond its request.
+const RECENT: Duration = Duration::from_secs(15);
 
 /// The observations so far.
 #[derive(Default)]
@@ -33,8 +49,16 @@ pub(super) struct Oracle {
     finals: BTreeMap<String, Felt>,
     /// The bodies that a key was used with.
     bodies: BTreeMap<String, BTreeSet<usize>>,
-    /// Requests of a key without a response, and all of them.
-    open: BTreeMap<String, (u32, u32)>,
+    pub(super) record: Record,
+    pub(super) watches: Watches,
+    /// How often each case of a rule came up.
+    pub(super) cases: BTreeMap<Case, u64>,
+    /// How often each transition was taken.
+    pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
+    states: BTreeMap<IntentId, IntentState>,
+    entries: usize,
+    /// When each intent was stored.
+    stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
     pub(super) taken: BTreeSet<Felt>,
     /// The last time at which a call of a relay got no answer.
@@ -50,9 +74,7 @@ pub(super) struct Oracle {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begun {
     at: Duration,
-    clock_us: i64,
-    /// How many requests with its key had come, itself included, if no other one was open.
-    alone_after: Option<u32>,
+    watch: u64,
 }
 
 impl Oracle {
@@ -81,7 +103,7 @@ impl Oracle {
         }
     }
 
-    /// Rules 4 and 6, on the chain that survives.
+    /// Money, on the chain that survives.
     pub(super) fn after_block(&mut self, chain: &Chain, journal: &Journal) -> Result<(), String> {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
@@ -102,7 +124,7 @@ impl Oracle {
             .filter(|tx| matches!(tx.action, Action::Drip { .. }))
         {
             if !known.contains(&tx.hash) {
-                return Err(format!("rule 1: drip {} has no intent", tx.hash));
+                return Err(format!("durable: drip {} has no intent", tx.hash));
             }
             // one that was under way when the chain started over counts in no epoch: nothing of the
             // former one is in force (`judge_add` bounds how long that may take)
@@ -112,12 +134,16 @@ impl Oracle {
             let Some(recipient) = intent.subject else {
                 continue;
             };
+            // while it was reverted, it forbade no other one
+            if chain.seen.get(&tx.hash).is_some_and(|seen| seen.reverted) {
+                continue;
+            }
             paid.entry(recipient).or_default().push(intent.created_us);
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {
                 return Err(format!(
-                    "rule 6: identity {identity} was paid to two recipients"
+                    "money: identity {identity} was paid to two recipients"
                 ));
             }
         }
@@ -132,13 +158,13 @@ impl Oracle {
             .successes()
             .find(|tx| rejected.get(&tx.hash) == Some(&true))
         {
-            return Err(format!("rule 5: {} is rejected, and was sent", tx.hash));
+            return Err(format!("rule 4: {} is rejected, and was sent", tx.hash));
         }
         let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
         for (recipient, mut times) in paid {
             times.sort_unstable();
             if times.windows(2).any(|pair| pair[1] - pair[0] < cooldown) {
-                return Err(format!("rule 4: {recipient} was paid twice: {times:?}"));
+                return Err(format!("money: {recipient} was paid twice: {times:?}"));
             }
         }
         Ok(())
@@ -146,25 +172,18 @@ impl Oracle {
 }
 
 impl World {
-    pub(super) fn begin(&mut self, request: &Request) -> Begun {
-        let mut alone_after = None;
+    pub(super) fn begin(&mut self, relay: Process, request: &Request) -> Begun {
         if let Some(key) = &request.key {
-            let (open, all) = self.oracle.open.entry(key.clone()).or_default();
-            *open += 1;
-            *all += 1;
-            alone_after = (*open == 1).then_some(*all);
-            self.oracle
-                .bodies
-                .entry(key.clone())
-                .or_default()
-                .insert(request.wanted);
+            let bodies = self.oracle.bodies.entry(key.clone()).or_default();
+            bodies.insert(request.wanted);
+            if bodies.len() > 1 {
+                self.met(Case::OtherBody);
+            }
         }
-        let (at, clock_us) = (self.now(), self.clock_us());
-        self.note(|| format!("request {request:?}"));
+        self.note(|| format!("relay {relay}: request {request:?}"));
         Begun {
-            at,
-            clock_us,
-            alone_after,
+            at: self.now(),
+            watch: self.watch(relay, request),
         }
     }
 
@@ -172,16 +191,52 @@ impl World {
     pub(super) fn intend(&mut self, new: &OwnedIntent, now_us: i64) -> Intended {
         let reply = self.journal.intend(new, now_us);
         if let Intended::New(id) = reply {
+            let now = self.now();
+            self.oracle.stored.insert(id, now);
+            self.note_transitions();
             let broken = self.judge_intent(id);
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is stored, nonce {}", new.nonce));
         }
+        self.observe();
         reply
     }
 
-    /// Rules 2 and 6, in the journal.
-    fn judge_intent(&self, id: IntentId) -> Result<(), String> {
-        let new = &self.journal.tables.intents[&id];
+    /// Counts the transitions that the journal has recorded.
+    fn note_transitions(&mut self) {
+        let entries = &self.journal.tables.entries[self.oracle.entries..];
+        self.oracle.entries = self.journal.tables.entries.len();
+        for (id, state) in entries.to_vec() {
+            let before = self.oracle.states.insert(id, state);
+            // it is stored as intended and as sent at once
+            let Some(before) = before.filter(|it| *it != IntentState::Intended) else {
+                continue;
+            };
+            *self.oracle.transitions.entry((before, state)).or_default() += 1;
+            match (before, state) {
+                (IntentState::Lost, IntentState::Displaced) => self.met(Case::DoubtedWitness),
+                (IntentState::Reverted, IntentState::Succeeded) => self.met(Case::RevertedSucceeds),
+                _ => {}
+            }
+        }
+    }
+
+    /// Rules 4 and 5: a request has one nonce until that is settled, and a nonce one transaction.
+    fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
+        let new = self.journal.tables.intents[&id].clone();
+        let slot = self.journal.tables.intents.values();
+        let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
+        let displaced: Vec<_> = slot
+            .filter(|it| it.state == IntentState::Displaced)
+            .map(|it| it.digest == new.digest)
+            .collect();
+        for is_own in displaced {
+            self.met(if is_own {
+                Case::ReplacedByOwn
+            } else {
+                Case::ReplacedByOther
+            });
+        }
         let others = self
             .journal
             .tables
@@ -192,9 +247,20 @@ impl World {
             .clone()
             .any(|it| it.slot() == new.slot() && it.state.occupies())
         {
-            return Err(format!("rule 2: nonce {} has two transactions", new.nonce));
+            return Err(format!("rule 5: nonce {} has two transactions", new.nonce));
         }
-        let now_us = self.clock_us();
+        let is_second = |it: &&Intent| {
+            let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
+            is_open && it.digest == new.digest && it.epoch == new.epoch && it.slot() != new.slot()
+        };
+        if let Some(first) = others.clone().find(is_second) {
+            return Err(format!(
+                "rule 4: intent {} of the request is not settled, and it is signed with nonce {}",
+                first.id, new.nonce
+            ));
+        }
+        // by the clock of the relay that stored it
+        let now_us = new.created_us;
         let is_drip = |it: &&Intent| {
             it.operation == DRIP
                 && it.epoch == new.epoch
@@ -205,29 +271,152 @@ impl World {
         };
         let drips = self.journal.tables.intents.values().filter(is_drip).count();
         if new.operation == DRIP && drips > DRIPS_PER_DAY as usize {
-            return Err(format!("rule 6: {drips} drips within a day"));
+            return Err(format!("money: {drips} drips within a day"));
         }
         Ok(())
     }
 
     /// Changes an intent, and judges that.
-    pub(super) fn apply(&mut self, id: IntentId, change: &Change<'_>) -> bool {
+    pub(super) fn apply(&mut self, relay: Process, id: IntentId, change: &Change<'_>) -> bool {
         let now_us = self.clock_us();
+        let before = self.journal.tables.intents.get(&id).cloned();
         let is_applied = self.journal.apply(id, change, now_us);
-        if is_applied {
+        if let Some(before) = before.filter(|_| is_applied) {
+            self.note_transitions();
             let state = self.journal.tables.intents[&id].state;
-            if state == IntentState::Lost {
-                let broken = self.judge_lost(id);
-                self.oracle.report(broken);
-            }
+            let broken = self.judge_change(relay, &before, change, state);
+            self.oracle.report(broken);
             self.note(|| format!("intent {id} is {}", state.name()));
         }
+        self.observe();
         is_applied
     }
 
-    /// Rule 5: `lost` has a witness in a settled block.
-    fn judge_lost(&self, id: IntentId) -> Result<(), String> {
-        let lost = &self.journal.tables.intents[&id];
+    fn judge_change(
+        &mut self,
+        relay: Process,
+        before: &Intent,
+        change: &Change<'_>,
+        state: IntentState,
+    ) -> Result<(), String> {
+        match (change, state) {
+            (Change::SentAgain, _) => {
+                self.met(Case::ResentOpen);
+                Ok(())
+            }
+            (_, IntentState::Succeeded | IntentState::Reverted) => {
+                self.judge_included(before, state)
+            }
+            (Change::Displaced(why), IntentState::Displaced) => {
+                self.judge_displaced(relay, before, why)
+            }
+            (_, IntentState::Rejected) => self.judge_rejected(before),
+            (_, IntentState::Lost) => self.judge_lost(relay, before),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rule 1: a block had it, with that outcome.
+    fn judge_included(&mut self, before: &Intent, state: IntentState) -> Result<(), String> {
+        self.met(match before.state {
+            IntentState::Displaced => Case::BackFromDoubt,
+            IntentState::Lost => Case::BackFromLost,
+            _ => Case::Included,
+        });
+        let seen = self.chain.seen.get(&before.transaction_hash);
+        let is_true = seen.is_some_and(|seen| {
+            if state == IntentState::Succeeded {
+                seen.succeeded
+            } else {
+                seen.reverted
+            }
+        });
+        if is_true {
+            return Ok(());
+        }
+        Err(format!("rule 1: no block ever had intent {}", before.id))
+    }
+
+    /// Rule 2: the node showed that it is gone.
+    fn judge_displaced(
+        &mut self,
+        relay: Process,
+        before: &Intent,
+        why: &str,
+    ) -> Result<(), String> {
+        let Some(included) = before.included else {
+            return Ok(());
+        };
+        let (id, hash, number) = (before.id, before.transaction_hash, included.number);
+        if why == Doubt::OtherBlock.text() {
+            self.met(Case::OtherBlock);
+            let mut shown = self
+                .oracle
+                .record
+                .since(relay, self.now().saturating_sub(LOOK));
+            let is_other = |fact: &Fact| {
+                matches!(fact, Fact::Block(at, Some(block))
+                    if *at == number && !block.transactions.contains(&hash))
+            };
+            if shown.any(|it| is_other(&it.fact)) {
+                return Ok(());
+            }
+            return Err(format!(
+                "rule 2: no URL showed another block for intent {id}"
+            ));
+        }
+        if why != Doubt::HeadBelow.text() {
+            return Ok(());
+        }
+        self.met(Case::HeadsBelow);
+        let shown = self.oracle.record.since(relay, Duration::ZERO);
+        let heads: Vec<_> = shown
+            .filter_map(|it| match it.fact {
+                Fact::Head(head) => Some((it.at, head < number)),
+                _ => None,
+            })
+            .collect();
+        let polls = apart(heads.iter().filter(|it| it.1).map(|it| it.0));
+        let Some(first) = polls.get(2) else {
+            return Err(format!(
+                "rule 2: {} polls, and intent {id} is displaced",
+                polls.len()
+            ));
+        };
+        let others = heads.iter().filter(|it| !it.1 && it.0 + POLL >= *first);
+        let against = apart(others.map(|it| it.0)).len();
+        let view = self.chain.view();
+        let is_there = view.find(hash).is_some_and(|(_, block)| block.is_some());
+        if is_there && against >= 2 {
+            return Err(format!(
+                "rule 2: a URL contradicted, and intent {id} is displaced"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Rule 4: what is rejected was never sent.
+    fn judge_rejected(&mut self, before: &Intent) -> Result<(), String> {
+        let stored = self.oracle.stored.get(&before.id).copied();
+        let delivered = self.oracle.record.delivered.get(&before.transaction_hash);
+        let mut since = delivered.into_iter().flatten();
+        if since.any(|at| stored.is_some_and(|stored| *at >= stored)) {
+            return Err(format!(
+                "rule 4: intent {} was sent, and is rejected",
+                before.id
+            ));
+        }
+        self.met(Case::NeverSent);
+        Ok(())
+    }
+
+    /// Rule 3: `lost` has a witness in a settled block, which every URL has shown twice.
+    fn judge_lost(&mut self, relay: Process, before: &Intent) -> Result<(), String> {
+        if !self.regime.judges_money() {
+            return Ok(());
+        }
+        let lost = &self.journal.tables.intents[&before.id];
+        let (id, epoch) = (lost.id, lost.epoch.clone());
         let view = self.chain.view();
         let head = view.head().number;
         let is_witness = |tx: &Tx| {
@@ -235,30 +424,101 @@ impl World {
         };
         let mut settled =
             (0..=head.saturating_sub(CONFIRMATIONS as u64)).filter_map(|n| view.block(n));
-        let is_settled = settled.any(|block| block.txs.iter().any(|it| is_witness(&it.tx)));
-        // another chain may have begun since the witness was seen
-        if is_settled || lost.epoch != self.epoch() {
-            return Ok(());
-        }
-        Err(format!(
-            "rule 5: intent {id} is lost, and nothing settled has its nonce"
-        ))
+        let witness = settled.find_map(|block| {
+            let found = block.txs.iter().find(|it| is_witness(&it.tx))?;
+            Some((block.number, found.tx.hash))
+        });
+        let Some((number, hash)) = witness else {
+            // another chain may have begun since the witness was seen
+            return if epoch == self.epoch() {
+                Err(format!(
+                    "rule 3: intent {id} is lost, and nothing settled has its nonce"
+                ))
+            } else {
+                Ok(())
+            };
+        };
+        let mut intents = self.journal.tables.intents.values();
+        let is_ours = intents.any(|it| it.transaction_hash == hash);
+        self.met(if is_ours {
+            Case::LostToOurs
+        } else {
+            Case::LostToStranger
+        });
+        self.judge_settled(relay, number)
+            .map_err(|why| format!("rule 3: intent {id} is lost, and {why}"))
     }
 
-    /// Rule 3: while an account is locked, no other relay sends for it.
+    /// Whether a relay saw that a block is settled.
+    fn judge_settled(&self, relay: Process, number: u64) -> Result<(), &'static str> {
+        let record = &self.oracle.record;
+        let looks = record.since(relay, Duration::ZERO).filter_map(|it| {
+            let is_it = matches!(&it.fact, Fact::Block(at, Some(_)) if *at == number);
+            is_it.then_some(it.at)
+        });
+        let looks: Vec<Duration> = looks.collect();
+        if let (Some(last), Some(first)) = (looks.first(), looks.last())
+            && *last < *first + SETTLING
+        {
+            return Err("its witness was not seen twice");
+        }
+        let depth = number + CONFIRMATIONS as u64;
+        let since = self.now().saturating_sub(LOOK);
+        for url in 0..self.urls.len() {
+            let heads = record.since(relay, since).filter_map(|it| match it.fact {
+                Fact::Head(head) if it.url == url => Some(head),
+                _ => None,
+            });
+            if heads.max().is_some_and(|head| head < depth) {
+                return Err("a URL that answers does not show its witness deep enough");
+            }
+        }
+        Ok(())
+    }
+
+    /// While an account is locked, no other relay sends for it; and the chain was checked.
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
         let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
         if is_other && PINS.signs_with(tx.sender) && !is_lost {
-            let broken = format!("rule 3: another relay holds the account of {}", tx.hash);
+            let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
+        }
+        let broken = self.judge_checked(relay, tx.hash);
+        self.oracle.report(broken);
+        let mut intents = self.journal.tables.intents.values();
+        if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
+            self.met(Case::SentAgain);
         }
         self.note(|| format!("relay {relay} sends {} with nonce {}", tx.hash, tx.nonce));
     }
 
-    /// Rule 1: what reaches the node is durable, and meant for this chain.
+    /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.
+    fn judge_checked(&self, relay: Process, hash: Felt) -> Result<(), String> {
+        let since = self.now().saturating_sub(CHECK);
+        let mut shown = self.oracle.record.since(relay, since);
+        let intents = self.journal.tables.intents.values();
+        let epochs: BTreeSet<&str> = intents
+            .filter(|it| it.transaction_hash == hash)
+            .map(|it| it.epoch.as_str())
+            .collect();
+        let is_it = |fact: &Fact| {
+            matches!(fact, Fact::Anchor(epoch, begun)
+                if epochs.contains(epoch.as_str()) && *begun >= since)
+        };
+        // one that is not stored is judged when it reaches the node
+        if epochs.is_empty() || shown.any(|it| is_it(&it.fact)) {
+            return Ok(());
+        }
+        Err(format!(
+            "rule 7: {hash} is sent, and the chain was not checked"
+        ))
+    }
+
+    /// What reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
+        self.record_delivery(tx.hash);
         let intents = self.journal.tables.intents.values();
         let mut of_hash = intents
             .filter(|it| it.transaction_hash == tx.hash)
@@ -266,10 +526,10 @@ impl World {
         let is_known = of_hash.peek().is_some();
         let is_of_chain = of_hash.any(|it| it.epoch == self.epoch());
         if !is_known {
-            let broken = format!("rule 1: {} was sent without an intent", tx.hash);
+            let broken = format!("durable: {} was sent without an intent", tx.hash);
             self.oracle.report(Err(broken));
         } else if !is_of_chain && self.since(self.oracle.former_shown) > 2 * LAG {
-            let broken = format!("rule 1: {} was sent to another chain", tx.hash);
+            let broken = format!("rule 7: {} was sent to another chain", tx.hash);
             self.oracle.report(Err(broken));
         }
     }
@@ -278,7 +538,7 @@ impl World {
         at.map_or(Duration::MAX, |at| self.now() - at)
     }
 
-    /// Rules 7 to 10: whether a response is true.
+    /// Whether a response is true.
     pub(super) fn judge_reply(&mut self, request: &Request, begun: Begun, reply: &Reply) {
         let wanted = &CATALOG[request.wanted];
         let name = format!("{:?}", reply.kind);
@@ -287,17 +547,20 @@ impl World {
             .replies
             .entry((wanted.name(), name))
             .or_default() += 1;
-        if let Some(key) = &request.key
-            && let Some((open, _)) = self.oracle.open.get_mut(key)
-        {
-            *open = open.saturating_sub(1);
-        }
+        self.observe();
         self.note(|| format!("request {} is answered {reply:?}", request.action));
         let judged = self
             .judge_kind(request, begun, reply)
             .and_then(|()| self.judge_key(request, reply))
+            .and_then(|()| match reply.kind {
+                ReplyKind::Refused(reason) => {
+                    self.judge_refusal(begun.watch, request, reason, reply)
+                }
+                _ => Ok(()),
+            })
             .map_err(|broken| format!("{broken}: request {request:?}, {reply:?}"));
         self.oracle.report(judged);
+        self.unwatch(begun.watch);
     }
 
     fn judge_kind(&mut self, request: &Request, begun: Begun, reply: &Reply) -> Result<(), String> {
@@ -307,14 +570,14 @@ impl World {
                 self.judge_written(begun, hash)
             }
             (ReplyKind::Written, Some(hash)) if !self.oracle.taken.contains(&hash) => {
-                Err("rule 7: no node has taken it".to_owned())
+                Err("answers: no node has taken it".to_owned())
             }
             (ReplyKind::Already, _) => self.judge_already(request.wanted, begun),
             (ReplyKind::Refused(Reason::Reverted), Some(hash)) => {
                 let is_seen = self.chain.seen.get(&hash).is_some_and(|seen| seen.reverted);
                 is_seen
                     .then_some(())
-                    .ok_or_else(|| "rule 7: it did not revert".to_owned())
+                    .ok_or_else(|| "answers: it did not revert".to_owned())
             }
             (ReplyKind::Refused(reason), None) if sends_nothing(reason) => {
                 self.judge_unsent(request, begun)
@@ -323,29 +586,36 @@ impl World {
         }
     }
 
-    /// Rule 7: some URL showed that it succeeded, or none answered.
+    /// Some URL showed that it succeeded, or none answered.
     fn judge_written(&mut self, begun: Begun, hash: Felt) -> Result<(), String> {
-        let seen = self.chain.seen.get(&hash).copied();
-        let Some(seen) = seen.filter(|seen| seen.succeeded) else {
-            return Err("rule 7: it never succeeded".to_owned());
+        if !self
+            .chain
+            .seen
+            .get(&hash)
+            .is_some_and(|seen| seen.succeeded)
+        {
+            return Err("answers: it never succeeded".to_owned());
+        }
+        let since = self.since_of(begun.watch).saturating_sub(RECENT);
+        let facts = || {
+            self.oracle
+                .record
+                .all_since(since)
+                .map(|it| (it.url, &it.fact))
         };
-        let Some(gone) = seen.gone else { return Ok(()) };
-        let is_recent = gone + LAG >= begun.at;
-        let is_shown = || self.urls.iter().any(|url| url.shows(hash, begun.at));
-        if is_recent || self.was_silent_since(begun.at) || is_shown() {
+        let is_shown = |fact: &Fact| {
+            matches!(fact, Fact::Receipt(of, Some(receipt))
+                if *of == hash && receipt.accepted && receipt.outcome.is_ok())
+        };
+        let is_silent =
+            |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
+        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.urls.len()).all(is_silent) {
             return Ok(());
         }
-        Err(format!(
-            "rule 7: the chain lost it at {:.3}",
-            gone.as_secs_f64()
-        ))
+        Err("answers: no URL has shown it lately".to_owned())
     }
 
-    fn was_silent_since(&self, begun: Duration) -> bool {
-        self.oracle.silent.is_some_and(|at| at >= begun)
-    }
-
-    /// Rule 7: the state was there.
+    /// The state was there.
     fn judge_already(&mut self, wanted: usize, begun: Begun) -> Result<(), String> {
         let Some(action) = CATALOG[wanted].action() else {
             return Ok(());
@@ -356,7 +626,7 @@ impl World {
         if is_there || is_shown() {
             return Ok(());
         }
-        Err("rule 7: the state is not there".to_owned())
+        Err("answers: the state is not there".to_owned())
     }
 
     /// Notes which states are there.
@@ -368,26 +638,28 @@ impl World {
         }
     }
 
-    /// Rule 8: if it says that nothing was sent, nothing is stored as sent.
+    /// If it says that nothing was sent, nothing is stored as sent.
     fn judge_unsent(&self, request: &Request, begun: Begun) -> Result<(), String> {
-        let Some(key) = &request.key else {
+        let Some(since) = self.alone_since(begun.watch) else {
             return Ok(());
         };
-        if begun.alone_after != Some(self.oracle.open[key].1) {
-            return Ok(());
-        }
+        let digest = CATALOG[request.wanted].intent_digest();
         let is_sent = |it: &&Intent| {
-            it.created_us >= begun.clock_us
+            it.digest == digest
                 && it.state.occupies()
-                && self.journal.written_with[&it.id].as_ref() == Some(key)
+                && self
+                    .oracle
+                    .stored
+                    .get(&it.id)
+                    .is_some_and(|at| *at >= since)
         };
         match self.journal.tables.intents.values().find(is_sent) {
-            Some(intent) => Err(format!("rule 8: intent {} is stored as sent", intent.id)),
+            Some(intent) => Err(format!("answers: intent {} is stored as sent", intent.id)),
             None => Ok(()),
         }
     }
 
-    /// Rules 9 and 10: an idempotency key has one final answer, of its own request.
+    /// An idempotency key has one final answer, of its own request and of this epoch.
     fn judge_key(&mut self, request: &Request, reply: &Reply) -> Result<(), String> {
         let Some(key) = &request.key else {
             return Ok(());
@@ -398,7 +670,7 @@ impl World {
         if reply.kind == ReplyKind::Refused(Reason::IdempotencyConflict)
             && self.oracle.bodies[key].len() < 2
         {
-            return Err("rule 10: the key was used with one body only".to_owned());
+            return Err("keys: it was used with one body only".to_owned());
         }
         let Some(hash) = reply.hash else {
             return Ok(());
@@ -419,7 +691,7 @@ impl World {
             // on a chain that started over, another request may have the same transaction
             let is_own = intent.epoch == self.epoch()
                 && self.journal.written_with[&intent.id].as_ref() == Some(key);
-            let why = "rule 10: its own drip starts the cooldown".to_owned();
+            let why = "keys: its own drip starts the cooldown".to_owned();
             return if is_own && intent.digest == digest {
                 Err(why)
             } else {
@@ -433,26 +705,31 @@ impl World {
         if !is_final {
             return Ok(());
         }
-        if intent.digest != digest {
-            return Err("rule 9: it is the answer to another body".to_owned());
+        if intent.epoch != self.epoch() && self.since(self.oracle.former_shown) > 2 * LAG {
+            return Err("keys: it is the answer of a former epoch".to_owned());
         }
-        let former = self
-            .oracle
-            .finals
-            .insert(key.clone(), hash)
-            .filter(|it| *it != hash);
-        let former = former
-            .and_then(of)
-            .filter(|former| former.epoch == intent.epoch);
+        if intent.digest != digest {
+            return Err("keys: it is the answer to another body".to_owned());
+        }
+        let last = self.oracle.finals.insert(key.clone(), hash);
+        let former = last.filter(|it| *it != hash);
+        let before = former.and_then(of);
+        if before.as_ref().is_some_and(|it| it.epoch != intent.epoch) {
+            self.met(Case::FormerEpoch);
+        }
+        let former = before.filter(|former| former.epoch == intent.epoch);
+        if last.is_some() {
+            self.met(Case::AnsweredAgain);
+        }
         match former {
             Some(former) if former.state.is_included() && former.slot() != intent.slot() => Err(
-                format!("rule 9: {} was its answer before", former.transaction_hash),
+                format!("keys: {} was its answer before", former.transaction_hash),
             ),
             _ => Ok(()),
         }
     }
 
-    /// Rules 5, 12 and 13, once nothing has gone wrong for long.
+    /// Once nothing has gone wrong for long.
     pub(super) fn judge_end(&mut self) {
         let judged = self.judged_end();
         self.oracle.report(judged);
@@ -473,12 +750,12 @@ impl World {
             let is_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
             if is_gone && found.is_some_and(|(_, block)| block.is_some()) {
                 return Err(format!(
-                    "rule 5: intent {} is back, and not noticed",
+                    "rule 1: intent {} is back, and not noticed",
                     intent.id
                 ));
             }
-            if intent.state.is_unresolved() {
-                return Err(format!("rule 13: intent {} is still open", intent.id));
+            if intent.state.is_unresolved() && !self.may_stay_open(intent.transaction_hash) {
+                return Err(format!("progress: intent {} is still open", intent.id));
             }
         }
         let bindings = self.journal.tables.bindings.iter();
@@ -488,13 +765,24 @@ impl World {
             };
             if !of_epoch().any(holds) {
                 return Err(format!(
-                    "rule 12: nothing holds the binding of {}",
+                    "money: nothing holds the binding of {}",
                     pair.recipient
                 ));
             }
         }
         Ok(())
     }
+}
+
+/// Of these times, newest first, those that are a poll apart.
+fn apart(times: impl Iterator<Item = Duration>) -> Vec<Duration> {
+    let mut polls: Vec<Duration> = Vec::new();
+    for at in times {
+        if polls.last().is_none_or(|last| at + POLL <= *last) {
+            polls.push(at);
+        }
+    }
+    polls
 }
 
 /// Whether a refusal for this reason states that nothing was sent.

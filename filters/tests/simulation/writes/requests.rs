@@ -347,7 +347,7 @@ impl World {
             return slot;
         };
         self.relays[relay].requests.push(slot.clone());
-        let begun = self.begin(request);
+        let begun = self.begin(relay, request);
         let (answered, request) = (slot.clone(), request.clone());
         self.agenda().start(relay, async move {
             let reply = match &CATALOG[request.wanted] {

@@ -2,11 +2,14 @@
 //! All chance is drawn here.
 
 use super::Bug;
-use super::chain::{Action, Chain, Tx, View, felt};
+use super::chain::{Action, Chain, Taking, Tx, View, felt};
 use super::io::SimIo;
 use super::journal::Journal;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
+use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
+use super::reads::TooLarge;
+use super::regime::Regime;
 use super::requests::Reply;
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -19,6 +22,13 @@ use std::time::Duration;
 pub(super) const CONFIRMATIONS: usize = 4;
 /// 2026-11-25T00:00:00Z
 const EPOCH_US: i64 = 1_795_564_800_000_000;
+
+/// The genesis of the chain that is not ours.
+const OTHER: u64 = 1_000;
+
+fn seconds(us: i64) -> u64 {
+    u64::try_from(us / 1_000_000).expect("it is after 1970")
+}
 
 macro_rules! faults {
     ($($name:ident),* $(,)?) => {
@@ -35,7 +45,10 @@ macro_rules! faults {
 faults! {
     AnswerLost, CallLost, Late, EstimateRefused, AddRefused, Reverts, UrlBehind, UrlFrozen, UrlDown, Balancer,
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
-    RelayClock, Crash, Pause, CutOff, HoursPass,
+    RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
+    NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
+    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains,
+    StoreClockBack,
 }
 
 /// How a URL shows the chain.
@@ -44,6 +57,8 @@ pub(super) enum Mode {
     Behind(usize),
     Frozen(Box<View>),
     Down,
+    /// Some of its nodes are of another chain.
+    TwoChains,
 }
 
 pub(super) struct Url {
@@ -70,6 +85,8 @@ pub(super) struct Relay {
     pub(super) cut_off_until: Duration,
     /// By how much its clock is wrong, in microseconds.
     pub(super) clock_us: i64,
+    /// By how much its estimate of the store's clock is wrong, in microseconds.
+    pub(super) skew_us: i64,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
 }
@@ -78,12 +95,15 @@ pub(super) struct World {
     agenda: Agenda<Self>,
     pub(super) chance: Chance,
     pub(super) bug: Bug,
-    enabled: Vec<Fault>,
+    pub(super) enabled: Vec<Fault>,
     pub(super) fired: BTreeMap<Fault, u64>,
     /// Nothing goes wrong any longer.
     pub(super) is_healed: bool,
     pub(super) me: Option<Shared<Self>>,
     pub(super) chain: Chain,
+    /// Another chain, which nodes behind the same URL may have.
+    other: Chain,
+    pub(super) regime: Regime,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
@@ -99,6 +119,13 @@ pub(super) struct World {
     /// Every transaction that was signed.
     pub(super) signed: BTreeMap<Felt, Tx>,
     reverting: BTreeMap<Felt, bool>,
+    /// How the node treats each transaction.
+    pub(super) fates: BTreeMap<Felt, Fate>,
+    pub(super) dialect: Dialect,
+    /// The blocks whose receipts were asked for, by hash.
+    pub(super) too_large: BTreeMap<Felt, TooLarge>,
+    /// The class of each account that was asked for.
+    classes: BTreeMap<Felt, Felt>,
     pub(super) oracle: Oracle,
     pub(super) is_exclusive: bool,
 }
@@ -122,19 +149,13 @@ impl Url {
         thawed: None,
     };
 
-    /// Whether it has shown a transaction since then that the chain may no longer have.
-    pub(super) fn shows(&self, hash: Felt, since: Duration) -> bool {
-        self.frozen_views(since)
-            .any(|view| view.find(hash).is_some())
-    }
-
     /// Whether it has shown a state since then that the chain may no longer have.
     pub(super) fn has(&self, action: Action, since: Duration) -> bool {
         self.frozen_views(since)
             .any(|view| view.state().has(action))
     }
 
-    fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
+    pub(super) fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
         let now = match &self.mode {
             Mode::Frozen(view) => Some(&**view),
             _ => None,
@@ -151,24 +172,31 @@ impl Url {
 
     /// Whether it shows a chain from before the chain started over.
     fn shows_former(&self, genesis: u64) -> bool {
-        matches!(&self.mode, Mode::Frozen(view) if view.genesis != genesis)
+        match &self.mode {
+            Mode::Frozen(view) => view.genesis != genesis,
+            Mode::TwoChains => true,
+            Mode::Fresh | Mode::Behind(_) | Mode::Down => false,
+        }
     }
 }
 
 impl World {
     pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
         let all = chance.choose(4) == 3;
+        let excluded = std::env::var("SIMULATION_WITHOUT").unwrap_or_default();
+        let is_excluded = |fault: &Fault| excluded.split(',').any(|it| it == format!("{fault:?}"));
         let drawn = Fault::ALL
             .iter()
             .copied()
             .filter(|_| chance.choose(2) == 1 || all);
-        let enabled: Vec<Fault> = drawn.collect();
+        let enabled: Vec<Fault> = drawn.filter(|fault| !is_excluded(fault)).collect();
         let urls = 1 + chance.choose(3) as usize;
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
         let relays = 1 + chance.choose(3) as usize;
         let is_exclusive = relays == 1 && chance.choose(2) == 1;
-        let mut world = Self::of(chance, bug, relays, urls);
-        world.enabled = enabled;
+        let regime = Regime::drawn(&mut chance, &enabled);
+        let mut world = Self::with(chance, bug, relays, urls, enabled);
+        world.set_regime(regime);
         world.urls[0].is_balancer = balancer;
         world.is_exclusive = is_exclusive;
         world
@@ -176,23 +204,31 @@ impl World {
 
     /// Relays and URLs, with all faults but those of a balancer.
     pub(super) fn of(chance: Chance, bug: Bug, relays: usize, urls: usize) -> Self {
+        Self::with(chance, bug, relays, urls, Fault::ALL.to_vec())
+    }
+
+    fn with(mut chance: Chance, bug: Bug, relays: usize, urls: usize, enabled: Vec<Fault>) -> Self {
+        let dialect = Dialect::drawn(&mut chance, &enabled);
         let urls = (0..urls).map(|_| Url::FRESH);
         let relay = || Relay {
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
             clock_us: 0,
+            skew_us: 0,
             requests: Vec::new(),
         };
         Self {
             agenda: Agenda::new(),
             chance,
             bug,
-            enabled: Fault::ALL.to_vec(),
+            enabled,
             fired: BTreeMap::new(),
             is_healed: false,
             me: None,
-            chain: Chain::new(CONFIRMATIONS),
+            chain: Chain::new(0, CONFIRMATIONS, seconds(EPOCH_US)),
+            other: Chain::new(OTHER, CONFIRMATIONS, seconds(EPOCH_US)),
+            regime: Regime::default(),
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
@@ -204,6 +240,10 @@ impl World {
             tickets: 0,
             signed: BTreeMap::new(),
             reverting: BTreeMap::new(),
+            fates: BTreeMap::new(),
+            dialect,
+            too_large: BTreeMap::new(),
+            classes: BTreeMap::new(),
             oracle: Oracle::default(),
             is_exclusive: false,
         }
@@ -226,19 +266,41 @@ impl World {
     /// Draws whether a fault fires, on average once in `one_in` calls.
     pub(super) fn fires(&mut self, fault: Fault, one_in: u32) -> bool {
         let is_drawn = self.chance.choose(one_in) == one_in - 1;
-        let fires = is_drawn && !self.is_healed && self.enabled.contains(&fault);
+        let fires = is_drawn && self.permits(fault);
         if fires {
-            *self.fired.entry(fault).or_default() += 1;
+            self.count(fault);
         }
         fires
     }
 
-    /// Whether a transaction reverts. It does so each time that it is executed.
-    pub(super) fn reverts(&mut self, hash: Felt) -> bool {
-        if let Some(reverts) = self.reverting.get(&hash) {
-            return *reverts;
+    /// Whether a fault may happen.
+    pub(super) fn permits(&self, fault: Fault) -> bool {
+        !self.is_healed && self.enabled.contains(&fault)
+    }
+
+    /// The class of an account, drawn once.
+    pub(super) fn class_of(&mut self, address: Felt) -> Option<Felt> {
+        if !self.classes.contains_key(&address) {
+            let is_other = self.fires(Fault::OtherClass, 12);
+            let pinned = super::requests::PINS.account_class;
+            let class = if is_other { felt(0x07e5) } else { pinned };
+            self.classes.insert(address, class);
         }
-        let reverts = self.fires(Fault::Reverts, 30);
+        self.classes.get(&address).copied()
+    }
+
+    /// Counts a fault that follows from how the world was drawn.
+    pub(super) fn count(&mut self, fault: Fault) {
+        *self.fired.entry(fault).or_default() += 1;
+    }
+
+    /// Whether a transaction reverts. One that does may succeed when it is executed again.
+    pub(super) fn reverts(&mut self, hash: Felt) -> bool {
+        let reverts = match self.reverting.get(&hash).copied() {
+            Some(true) => !self.fires(Fault::Unreverts, 2),
+            Some(false) => return false,
+            None => self.fires(Fault::Reverts, 30),
+        };
         self.reverting.insert(hash, reverts);
         reverts
     }
@@ -259,6 +321,16 @@ impl World {
     /// Microseconds since 1970 by the store's clock.
     pub(super) fn clock_us(&self) -> i64 {
         self.store_clock_us + i64::try_from(self.agenda.now.as_micros()).expect("it is short")
+    }
+
+    /// Seconds since 1970 by the clocks of the chain's nodes.
+    fn chain_time(&self) -> u64 {
+        seconds(EPOCH_US) + self.agenda.now.as_secs()
+    }
+
+    fn set_regime(&mut self, regime: Regime) {
+        self.regime = regime;
+        self.chain = Chain::new(0, regime.final_depth(), self.chain_time());
     }
 
     pub(super) fn epoch(&self) -> String {
@@ -287,6 +359,14 @@ impl World {
             Mode::Fresh => Some(of(behind, &self.chain)),
             Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
             Mode::Frozen(view) => Some(View::clone(view)),
+            Mode::TwoChains => {
+                let is_other = self.chance.choose(2) == 1;
+                Some(if is_other {
+                    self.other.view()
+                } else {
+                    self.chain.view()
+                })
+            }
             Mode::Down => {
                 if self.urls.iter().all(|url| matches!(url.mode, Mode::Down)) {
                     self.oracle.silent = self.oracle.silent.max(Some(self.now()));
@@ -307,30 +387,27 @@ impl World {
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
     pub(super) fn close_block(&mut self) {
-        self.chain.close_block();
+        let time = self.chain_time();
+        self.chain.close_block(time);
+        self.other.close_block(time);
         self.note_states();
-        if self.fires(Fault::Rollback, 40) {
-            let depth = 1 + self.chance.choose(CONFIRMATIONS as u32) as usize;
+        self.note_conflicts();
+        if self.fires(Fault::Rollback, self.regime.rollback_one_in()) {
+            let depth = 1 + self.chance.choose(self.regime.deepest()) as usize;
             self.roll_back(depth);
         }
         if self.fires(Fault::Genesis, 150) {
-            let now = self.now();
-            self.chain.restart(now);
-            self.oracle.former_shown = Some(now);
-            self.note(|| "the chain starts over".to_owned());
+            self.start_over(self.chain.genesis + 1);
+        }
+        if self.regime.is_deep && self.fires(Fault::SameGenesis, 100) {
+            self.start_over(self.chain.genesis);
         }
         if self.fires(Fault::Stranger, 60) {
-            let sender = super::requests::PINS.accounts.owner;
-            let (nonce, ticket) = (self.chain.nonce(sender), self.ticket());
-            let hash = felt(1 << 60 | ticket);
-            let tx = Tx {
-                hash,
-                sender,
-                nonce,
-                action: Action::Other,
-            };
-            let _added = self.chain.add(tx, false);
-            self.note(|| format!("a stranger uses nonce {nonce}"));
+            let accounts = super::requests::PINS.accounts;
+            let faucet = accounts.faucet.unwrap_or(accounts.owner);
+            let senders = [accounts.owner, accounts.verifier, faucet];
+            let sender = self.chance.pick(&senders);
+            self.use_nonce(sender);
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
@@ -342,13 +419,45 @@ impl World {
         {
             self.oracle.former_shown = Some(self.now());
         }
-        let (chain, journal) = (&self.chain, &self.journal);
-        let broken = self.oracle.after_block(chain, journal);
-        self.oracle.report(broken);
+        if self.regime.judges_money() {
+            let (chain, journal) = (&self.chain, &self.journal);
+            let broken = self.oracle.after_block(chain, journal);
+            self.oracle.report(broken);
+        }
+    }
+
+    /// A stranger has the key of an account, and uses its next nonce.
+    pub(super) fn use_nonce(&mut self, sender: Felt) {
+        let nonce = self.chain.nonce(sender);
+        let tx = Tx {
+            hash: felt(1 << 60 | self.ticket()),
+            sender,
+            nonce,
+            action: Action::Other,
+        };
+        let replaces = Taking {
+            replaces: true,
+            ..Taking::default()
+        };
+        let _added = self.chain.add(tx, replaces);
+        self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
+    }
+
+    fn start_over(&mut self, genesis: u64) {
+        let (now, time) = (self.now(), self.chain_time());
+        self.chain.restart(genesis, now, time);
+        self.oracle.former_shown = Some(now);
+        self.note(|| format!("the chain starts over as g{genesis}"));
     }
 
     fn roll_back(&mut self, depth: usize) {
         let now = self.now();
+        if depth > CONFIRMATIONS {
+            self.count(Fault::DeepRollback);
+        }
+        if self.regime.is_often {
+            self.count(Fault::OftenRollback);
+        }
         let gone = self.chain.roll_back(depth, now);
         self.note(|| format!("a rollback of {depth} blocks"));
         let returns = self.fires(Fault::Returns, 2);
@@ -356,8 +465,11 @@ impl World {
             if returns && self.chance.choose(5) != 0 {
                 let late = self.millis(1, 8_000);
                 self.agenda.after(late, move |world: &mut Self| {
-                    let reverts = world.reverts(tx.hash);
-                    if world.chain.add(tx, reverts).is_ok() {
+                    let taking = Taking {
+                        is_unlucky: world.reverts(tx.hash),
+                        ..Taking::default()
+                    };
+                    if world.chain.add(tx, taking).is_ok() {
                         world.note(|| format!("{} returns", tx.hash));
                     }
                 });
@@ -372,6 +484,8 @@ impl World {
             Mode::Frozen(Box::new(self.chain.view()))
         } else if self.fires(Fault::UrlDown, 30) {
             Mode::Down
+        } else if self.fires(Fault::TwoChains, 150) {
+            Mode::TwoChains
         } else if self.chance.choose(4) == 0 {
             Mode::Fresh
         } else {
@@ -398,6 +512,14 @@ impl World {
         if self.fires(Fault::RelayClock, 90) {
             let minutes = i64::from(self.chance.choose(20)) - 10;
             self.relays[relay].clock_us = minutes * 60_000_000;
+            let late = if self.chance.choose(4) == 3 {
+                2_500
+            } else {
+                300
+            };
+            let skew = i64::from(self.chance.choose(2 * late)) - i64::from(late);
+            self.relays[relay].skew_us = skew * 1_000;
+            self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
         if self.fires(Fault::StoreRestarts, 120) {
             self.lose_locks();
@@ -410,9 +532,16 @@ impl World {
             self.store_clock_us += minutes * 60_000_000;
             self.note(|| format!("the store's clock is set forward by {minutes} minutes"));
         }
+        if self.fires(Fault::StoreClockBack, 300) {
+            let seconds = i64::from(self.chance.choose(3_600));
+            self.store_clock_us -= seconds * 1_000_000;
+            self.note(|| format!("the store's clock is set back by {seconds} seconds"));
+        }
         if self.fires(Fault::HoursPass, 200) {
-            let hours = 1 + i64::from(self.chance.choose(30));
-            self.store_clock_us += hours * 3_600_000_000;
+            let hours = 1 + u64::from(self.chance.choose(30));
+            self.agenda.skip(Duration::from_secs(hours * 3_600));
+            // what was under way may be for a former chain
+            self.oracle.former_shown = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
         }
     }
@@ -437,6 +566,8 @@ impl World {
             return;
         }
         self.note(|| format!("relay {relay} crashes"));
+        let now = self.now();
+        self.oracle.watches.crashed(relay, now);
         self.agenda.kill(relay);
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
@@ -471,5 +602,6 @@ impl World {
             relay.paused_until = Duration::ZERO;
             relay.cut_off_until = Duration::ZERO;
         }
+        self.let_go_of_own();
     }
 }

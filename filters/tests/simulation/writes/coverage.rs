@@ -1,0 +1,89 @@
+//! What happened in the runs: a rule that was never put to the test proves nothing.
+
+use super::rules::{Case, NOT_TAKEN};
+use super::world::{Fault, World};
+use portcullis_filters::ledger::IntentState;
+use std::collections::BTreeMap;
+
+/// Cases that no run meets, and why.
+const NOT_MET: &[(Case, &str)] = &[];
+
+/// The steps, faults, replies, transitions and cases of the runs.
+#[derive(Default)]
+pub(super) struct Coverage {
+    steps: u64,
+    fired: BTreeMap<Fault, u64>,
+    replies: BTreeMap<(&'static str, String), u64>,
+    transitions: BTreeMap<(IntentState, IntentState), u64>,
+    cases: BTreeMap<Case, u64>,
+}
+
+impl Coverage {
+    /// What happened in a world that is over.
+    pub(super) fn of(world: &mut World, steps: u64) -> Self {
+        Self {
+            steps,
+            fired: std::mem::take(&mut world.fired),
+            replies: std::mem::take(&mut world.oracle.replies),
+            transitions: std::mem::take(&mut world.oracle.transitions),
+            cases: std::mem::take(&mut world.oracle.cases),
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.steps += other.steps;
+        add(&mut self.fired, other.fired);
+        add(&mut self.replies, other.replies);
+        add(&mut self.transitions, other.transitions);
+        add(&mut self.cases, other.cases);
+    }
+
+    pub(super) fn print(&self) {
+        println!("{} steps, faults {:?}", self.steps, self.fired);
+        println!(
+            "{} requests with their replies: {:?}",
+            self.replies.len(),
+            self.replies
+        );
+        for ((from, to), times) in &self.transitions {
+            println!("{} to {}: {times}", from.name(), to.name());
+        }
+        for (case, times) in &self.cases {
+            println!("{}: {times}", case.text());
+        }
+    }
+
+    /// Everything happened.
+    pub(super) fn check(&self) {
+        let mut missing: Vec<_> = Fault::ALL.to_vec();
+        missing.retain(|it| !self.fired.contains_key(it));
+        // a balancer is drawn once for all calls
+        assert_eq!(missing, [Fault::Balancer], "faults that never happened");
+        let is_excused = |case: &Case| NOT_MET.iter().any(|(excused, _)| excused == case);
+        let cases: Vec<_> = Case::ALL
+            .iter()
+            .filter(|case| !self.cases.contains_key(case) && !is_excused(case))
+            .map(|case| case.text())
+            .collect();
+        assert!(cases.is_empty(), "cases that never came up: {cases:?}");
+        let is_possible = |from: IntentState, to: IntentState| {
+            from.may_become(to) && !NOT_TAKEN.iter().any(|(excused, _)| *excused == from)
+        };
+        let mut transitions = Vec::new();
+        for from in IntentState::ALL {
+            for to in IntentState::ALL {
+                let is_taken = self.transitions.contains_key(&(from, to));
+                if is_possible(from, to) && !is_taken {
+                    transitions.push(format!("{} to {}", from.name(), to.name()));
+                }
+            }
+        }
+        assert!(transitions.is_empty(), "never taken: {transitions:?}");
+    }
+}
+
+fn add<K: Ord>(sums: &mut BTreeMap<K, u64>, others: BTreeMap<K, u64>) {
+    for (key, times) in others {
+        *sums.entry(key).or_default() += times;
+    }
+}

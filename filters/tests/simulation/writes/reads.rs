@@ -1,0 +1,261 @@
+//! What the URLs of the node show, and where a read fails: a receipt that does not state its block,
+//! a block that is too large to be read, a contract that does not answer.
+
+use super::Bug;
+use super::chain::{Block as ChainBlock, View, felt};
+use super::io::{SimIo, returned};
+use super::node::unanswered;
+use super::shown::{Fact, SERVING, fact_of_receipt};
+use super::world::{Fault, World};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::tx::Bounds;
+use portcullis_filters::txm::io::{Called, NodeIo};
+use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt, Sender, code};
+
+/// Where a block's receipts cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TooLarge {
+    Nowhere,
+    /// At the URL with this index.
+    At(usize),
+    Everywhere,
+}
+
+impl World {
+    fn receipt(&mut self, view: &View, hash: Felt) -> Option<Receipt> {
+        let (executed, block) = view.find(hash)?;
+        let outcome = if executed.succeeded {
+            Ok(())
+        } else {
+            Err(Some("refused".to_owned()))
+        };
+        let mut receipt = Receipt {
+            accepted: block.is_some(),
+            outcome,
+            fee: Some(executed.fee()),
+            block: block.map(|block| (block.number, block.hash)),
+        };
+        if self.fires(Fault::BareReceipt, 40) {
+            receipt.block = None;
+        }
+        if self.fires(Fault::FreeReceipt, 40) {
+            receipt.fee = None;
+        }
+        if let Some((_, hash)) = &mut receipt.block
+            && self.fires(Fault::OtherBlock, 80)
+        {
+            *hash = felt(0x0b10c);
+        }
+        Some(receipt)
+    }
+
+    /// Whether a block's receipts are too much for an answer of this URL; drawn once for a block.
+    fn is_too_large(&mut self, block: &ChainBlock, url: usize) -> bool {
+        let drawn = match self.too_large.get(&block.hash).copied() {
+            Some(drawn) => drawn,
+            None if !self.fires(Fault::TooLarge, 20) => TooLarge::Nowhere,
+            None => match self.chance.choose(2) {
+                0 => TooLarge::At(url),
+                _ => TooLarge::Everywhere,
+            },
+        };
+        self.too_large.insert(block.hash, drawn);
+        drawn == TooLarge::Everywhere || drawn == TooLarge::At(url)
+    }
+
+    /// A read that the node refuses, whatever it is asked.
+    fn refused_read<T>(&mut self) -> Option<Called<T>> {
+        if self.fires(Fault::ReadRefused, 300) {
+            let code = self.chance.pick(&[-32603, -32601, -32005, 63, -1]);
+            return Some(returned(code));
+        }
+        if self.fires(Fault::ReadMalformed, 400) {
+            let ways = [Err(CallError::MalformedAnswer), unanswered("oversized")];
+            let [malformed, oversized] = ways;
+            return Some(match self.chance.choose(2) {
+                0 => malformed,
+                _ => oversized,
+            });
+        }
+        None
+    }
+}
+
+impl NodeIo for SimIo {
+    type Url = usize;
+
+    async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
+        let args = args.to_vec();
+        self.ask(move |world, view| {
+            if world.fires(Fault::ContractError, 300) {
+                return returned(code::CONTRACT_ERROR);
+            }
+            match world.refused_read() {
+                Some(refused) => refused,
+                None => Ok(view.state().call(selector, &args)),
+            }
+        })
+        .await
+    }
+
+    async fn class_hash_at(&self, address: Felt) -> Called<Option<Felt>> {
+        self.ask(move |world, _| Ok(world.class_of(address))).await
+    }
+
+    async fn nonce(&self, account: Felt) -> Called<u64> {
+        let nonce = self.ask(move |world, view| match world.refused_read() {
+            Some(refused) => refused,
+            None => Ok(view.state().nonce(account)),
+        });
+        let nonce = nonce.await?;
+        let bug = self.world.lock().bug;
+        let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
+        Ok(if counts {
+            self.counted(account, nonce)
+        } else {
+            nonce
+        })
+    }
+
+    async fn head(&self) -> Called<Block> {
+        self.ask(|_, view| {
+            let head = view.head();
+            Ok(Block {
+                number: head.number,
+                hash: head.hash,
+                timestamp: head.timestamp,
+            })
+        })
+        .await
+    }
+
+    async fn anchor(&self) -> Called<String> {
+        let begun = self.world.now();
+        let anchor = self.ask(|_, view| Ok(format!("g{}", view.genesis))).await;
+        if let Ok(epoch) = &anchor {
+            let fact = Fact::Anchor(epoch.clone(), begun);
+            self.world.lock().show(self.relay, SERVING, fact);
+        }
+        anchor
+    }
+
+    async fn estimate(&self, transaction: &str) -> Called<Bounds> {
+        let hash = Felt::parse(transaction).expect("it was signed here");
+        let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
+        let tx = self.world.lock().signed[&hash];
+        self.ask(move |_, view| {
+            if refused || view.state().nonce(tx.sender) != tx.nonce {
+                return returned(code::EXECUTION_ERROR);
+            }
+            let price = 1_000 + u128::from(view.head().number);
+            Ok(Bounds {
+                l1_gas: (0, price),
+                l1_data_gas: (1_000, price),
+                l2_gas: (1_000, price),
+            })
+        })
+        .await
+    }
+
+    async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
+        let receipt = self.ask(move |world, view| match world.refused_read() {
+            Some(refused) => refused,
+            None => Ok(world.receipt(view, hash)),
+        });
+        let receipt = receipt.await;
+        let fact = fact_of_receipt(hash, &receipt);
+        self.world.lock().show(self.relay, SERVING, fact);
+        receipt
+    }
+
+    fn urls(&self) -> Vec<usize> {
+        (0..self.world.lock().urls.len()).collect()
+    }
+
+    async fn head_of(&self, url: usize) -> Called<u64> {
+        let head = self.ask_url(url, |_, view| Ok(view.head().number)).await;
+        if let Ok(number) = head {
+            let fact = Fact::Head(number);
+            self.world.lock().show(self.relay, url, fact);
+        }
+        head
+    }
+
+    async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
+        let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
+        let block = self.ask_url(url, move |world, view| {
+            if let Some(refused) = world.refused_read() {
+                return refused;
+            }
+            let listed = view.block(number).map(|block| ListedBlock {
+                hash: block.hash,
+                transactions: block.txs.iter().map(|it| it.tx.hash).collect(),
+            });
+            let other = ListedBlock {
+                hash: felt(1),
+                transactions: Vec::new(),
+            };
+            Ok(listed.or(absent_is_lost.then_some(other)))
+        });
+        let block = block.await;
+        if let Ok(listed) = &block {
+            let fact = Fact::Block(number, listed.clone());
+            self.world.lock().show(self.relay, url, fact);
+        }
+        block
+    }
+
+    async fn transaction_of(
+        &self,
+        url: usize,
+        number: u64,
+        account: Felt,
+        nonce: u64,
+    ) -> Called<Option<Felt>> {
+        self.ask_url(url, move |world, view| {
+            if let Some(refused) = world.refused_read() {
+                return refused;
+            }
+            let Some(block) = view.block(number) else {
+                return Ok(None);
+            };
+            if world.is_too_large(block, url) {
+                return unanswered("oversized");
+            }
+            let found = block
+                .txs
+                .iter()
+                .find(|it| (it.tx.sender, it.tx.nonce) == (account, nonce));
+            Ok(found.map(|it| it.tx.hash))
+        })
+        .await
+    }
+
+    async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
+        let receipt = self.ask_url(url, move |world, view| match world.refused_read() {
+            Some(refused) => refused,
+            None => Ok(world.receipt(view, hash)),
+        });
+        let receipt = receipt.await;
+        let fact = fact_of_receipt(hash, &receipt);
+        self.world.lock().show(self.relay, url, fact);
+        receipt
+    }
+
+    async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
+        self.ask_url(url, move |_, view| Ok(view.state().nonce(account)))
+            .await
+    }
+
+    async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
+        self.ask_url(url, move |_, view| {
+            Ok(view.find(hash).map(|(found, _)| Sender {
+                account: found.tx.sender,
+                nonce: found.tx.nonce,
+            }))
+        })
+        .await
+    }
+
+    fn note_shown(&self, _: u64) {}
+}

@@ -1,0 +1,384 @@
+//! Every refusal has a reason in the model's own state: the chain, the journal, the locks, other
+//! requests, or a call that failed while the request was open.
+
+use super::chain::{SELECTORS, State};
+use super::machine::Process;
+use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, Request, Wanted};
+use super::shown::Failure;
+use super::world::World;
+use crate::tables::{DRIP, pays};
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{DAY_US, Intent, IntentState};
+use portcullis_filters::operation::Operation;
+use portcullis_filters::txm::settings::Role;
+use portcullis_filters::verdict::Reason;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+/// For how long a URL may go on to show a state that is gone.
+const LAG: Duration = Duration::from_secs(40);
+/// How long a write must have taken before a relay may say that it could not start in time.
+const SLOW: Duration = Duration::from_secs(20);
+/// For how long a request that a relay lost in a crash may still have effects.
+const AFTER_CRASH: Duration = Duration::from_secs(15);
+
+/// A fact of the journal that explains a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fact {
+    /// An intent of the account is open or in doubt.
+    OpenOfAccount,
+    /// Another transaction of the user has the nonce.
+    SlotTaken,
+    /// The identity or the recipient is bound elsewhere.
+    BoundElsewhere,
+    /// The drips of a day are used up.
+    NoDripsLeft,
+    /// Another request with its key is open.
+    KeyIsOpen,
+    /// An equal request is open.
+    EqualIsOpen,
+}
+
+/// A request without a response, or one that a relay lost in a crash.
+#[derive(Clone, Debug)]
+pub(super) struct Watch {
+    relay: Process,
+    wanted: usize,
+    key: Option<String>,
+    /// When it came in, or the oldest equal one that it may have joined.
+    since: Duration,
+    at: Duration,
+    ended: Option<Duration>,
+    facts: BTreeSet<Fact>,
+    /// No equal request was open meanwhile.
+    is_alone: bool,
+}
+
+/// The requests that are open, and the conflicts on the chain.
+#[derive(Default)]
+pub(super) struct Watches {
+    open: BTreeMap<u64, Watch>,
+    next: u64,
+    /// When the chain last refused each request of the catalog, for this reason.
+    conflicts: HashMap<(usize, Reason), Duration>,
+}
+
+impl Watches {
+    /// A relay lost its requests.
+    pub(super) fn crashed(&mut self, relay: Process, now: Duration) {
+        for watch in self.open.values_mut() {
+            if watch.relay == relay {
+                watch.ended.get_or_insert(now);
+            }
+        }
+    }
+}
+
+impl Wanted {
+    /// The account that sends it.
+    pub(super) fn sender(&self) -> Felt {
+        match self {
+            Self::Operation(permit) => *PINS.accounts.of(Role::of(permit.operation().kind())),
+            Self::Transaction(permit) => permit.sender(),
+        }
+    }
+
+    /// The digest of its intents.
+    pub(super) fn intent_digest(&self) -> [u8; 32] {
+        match self {
+            Self::Operation(permit) => permit.digest(),
+            Self::Transaction(permit) => permit.hash().to_bytes_be(),
+        }
+    }
+}
+
+/// Why the contracts forbid an operation.
+fn conflict(operation: &Operation, state: &State) -> Option<Reason> {
+    let of = &*SELECTORS;
+    let view = |selector, args: &[Felt]| state.call(selector, args)[0];
+    let bound = |identity, account| {
+        let elsewhere = view(of.account_of, &[identity]);
+        if elsewhere != Felt::ZERO {
+            return (elsewhere != account).then_some(Reason::IdentityTaken);
+        }
+        (view(of.identity_of, &[account]) != Felt::ZERO).then_some(Reason::AccountTaken)
+    };
+    match operation {
+        Operation::Register(it) => bound(it.identity, it.account),
+        Operation::FaucetDrip(it) => bound(it.identity, it.recipient),
+        Operation::MintCard(it) => {
+            let first = view(of.minted_to, &it.card_id.felts());
+            let is_other = first != Felt::ZERO && first != it.recipient;
+            is_other.then_some(Reason::AlreadyMinted)
+        }
+        Operation::SubmitUsership(it) => {
+            let found = state.call(of.usership_of, &[it.account, Felt::from(it.epoch)]);
+            if found != [Felt::ZERO; 2] {
+                let is_other = found != [Felt::from(it.units), it.evidence];
+                return is_other.then_some(Reason::UsershipConflict);
+            }
+            let identity = view(of.identity_of, &[it.account]);
+            (identity == Felt::ZERO).then_some(Reason::NotRegistered)
+        }
+        _ => None,
+    }
+}
+
+impl World {
+    /// A request comes in at a relay.
+    pub(super) fn watch(&mut self, relay: Process, request: &Request) -> u64 {
+        let at = self.now();
+        let watches = &mut self.oracle.watches;
+        watches
+            .open
+            .retain(|_, it| it.ended.is_none_or(|end| end + AFTER_CRASH > at));
+        let digest = CATALOG[request.wanted].intent_digest();
+        let mut watch = Watch {
+            relay,
+            wanted: request.wanted,
+            key: request.key.clone(),
+            since: at,
+            at,
+            ended: None,
+            facts: BTreeSet::new(),
+            is_alone: true,
+        };
+        for other in watches.open.values_mut() {
+            let is_equal = CATALOG[other.wanted].intent_digest() == digest;
+            if is_equal {
+                other.is_alone = false;
+                watch.is_alone = false;
+                other.facts.insert(Fact::EqualIsOpen);
+                watch.facts.insert(Fact::EqualIsOpen);
+                if other.relay == relay && other.ended.is_none() {
+                    watch.since = watch.since.min(other.since);
+                }
+            }
+            if other.key.is_some() && other.key == watch.key {
+                other.facts.insert(Fact::KeyIsOpen);
+                watch.facts.insert(Fact::KeyIsOpen);
+            }
+        }
+        watches.next += 1;
+        let id = watches.next;
+        watches.open.insert(id, watch);
+        self.observe();
+        id
+    }
+
+    /// Notes what explains refusals now.
+    pub(super) fn observe(&mut self) {
+        let ids: Vec<u64> = self.oracle.watches.open.keys().copied().collect();
+        for id in ids {
+            let watch = &self.oracle.watches.open[&id];
+            if watch.ended.is_some() {
+                continue;
+            }
+            let facts = self.facts_of(&CATALOG[watch.wanted]);
+            if let Some(watch) = self.oracle.watches.open.get_mut(&id) {
+                watch.facts.extend(facts);
+            }
+        }
+    }
+
+    fn facts_of(&self, wanted: &Wanted) -> BTreeSet<Fact> {
+        let epoch = self.epoch();
+        let intents = || self.journal.tables.intents.values();
+        let mut facts = BTreeSet::new();
+        let sender = wanted.sender();
+        let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
+        if intents().any(|it| it.signer == sender && is_open(it)) {
+            facts.insert(Fact::OpenOfAccount);
+        }
+        match wanted {
+            Wanted::Transaction(permit) => {
+                let is_taken = |it: &Intent| {
+                    (it.signer, it.nonce) == (sender, permit.nonce())
+                        && it.transaction_hash != permit.hash()
+                };
+                if intents().any(is_taken) {
+                    facts.insert(Fact::SlotTaken);
+                }
+            }
+            Wanted::Operation(permit) => {
+                if let Operation::FaucetDrip(it) = permit.operation() {
+                    let mut bindings = self.journal.tables.bindings.iter();
+                    let is_other = |identity, recipient| {
+                        (identity == it.identity) != (recipient == it.recipient)
+                    };
+                    if bindings.any(|(_, pair)| is_other(pair.identity, pair.recipient)) {
+                        facts.insert(Fact::BoundElsewhere);
+                    }
+                    let now_us = self.clock_us();
+                    let is_drip = |it: &&Intent| {
+                        it.operation == DRIP
+                            && it.epoch == epoch
+                            && pays(it)
+                            && it.created_us > now_us - DAY_US
+                    };
+                    if intents().filter(is_drip).count() >= DRIPS_PER_DAY as usize {
+                        facts.insert(Fact::NoDripsLeft);
+                    }
+                }
+            }
+        }
+        facts
+    }
+
+    /// Notes what the chain refuses now.
+    pub(super) fn note_conflicts(&mut self) {
+        let now = self.now();
+        let view = self.chain.view();
+        for (at, wanted) in CATALOG.iter().enumerate() {
+            if let Wanted::Operation(permit) = wanted
+                && let Some(reason) = conflict(permit.operation(), view.state())
+            {
+                self.oracle.watches.conflicts.insert((at, reason), now);
+            }
+        }
+    }
+
+    /// A request has its response. Judges whether a refusal is true.
+    pub(super) fn judge_refusal(
+        &mut self,
+        id: u64,
+        request: &Request,
+        reason: Reason,
+        reply: &Reply,
+    ) -> Result<(), String> {
+        let watch = self.oracle.watches.open[&id].clone();
+        if self.is_justified(&watch, request, reason, reply) {
+            return Ok(());
+        }
+        let name = reason.name();
+        Err(format!("reasons: nothing explains {name}"))
+    }
+
+    /// A request has its response.
+    pub(super) fn unwatch(&mut self, id: u64) {
+        self.oracle.watches.open.remove(&id);
+    }
+
+    fn is_justified(
+        &self,
+        watch: &Watch,
+        request: &Request,
+        reason: Reason,
+        reply: &Reply,
+    ) -> bool {
+        let Watch {
+            relay,
+            since,
+            facts,
+            ..
+        } = watch;
+        let wanted = &CATALOG[request.wanted];
+        let record = &self.oracle.record;
+        let failed = |failure| record.has_failed(*relay, failure, *since);
+        let has = |fact| facts.contains(&fact);
+        match reason {
+            Reason::IdentityTaken | Reason::AccountTaken => {
+                let is_drip = wanted.name() == DRIP;
+                is_drip && has(Fact::BoundElsewhere)
+                    || self.conflicts(request.wanted, reason, watch)
+            }
+            Reason::AlreadyMinted | Reason::UsershipConflict => {
+                self.conflicts(request.wanted, reason, watch)
+            }
+            Reason::FaucetCooldown => self.is_paid(wanted, reply.hash, watch),
+            Reason::BudgetExceeded => has(Fact::NoDripsLeft),
+            Reason::Rejected => {
+                let digest = wanted.intent_digest();
+                let mut intents = self.journal.tables.intents.values();
+                intents.any(|it| {
+                    it.digest == digest && record.was_refused(it.transaction_hash, *since)
+                })
+            }
+            Reason::NonceConflict => {
+                let is_next = match wanted {
+                    Wanted::Transaction(permit) => {
+                        self.chain.nonce(permit.sender()) == permit.nonce()
+                    }
+                    Wanted::Operation(_) => true,
+                };
+                has(Fact::SlotTaken) || failed(Failure::Returned) || !is_next
+            }
+            Reason::InProgress => {
+                has(Fact::OpenOfAccount)
+                    || has(Fact::KeyIsOpen)
+                    || has(Fact::EqualIsOpen)
+                    || failed(Failure::Lock)
+            }
+            Reason::OutcomeUnknown => {
+                let digest = wanted.intent_digest();
+                let mut intents = self.journal.tables.intents.values();
+                let is_own =
+                    |it: &Intent| it.digest == digest && Some(it.transaction_hash) == reply.hash;
+                intents.any(is_own) || failed(Failure::Unconfirmed)
+            }
+            Reason::PinsUnproven => {
+                let is_recent = |at: Option<Duration>| at.is_some_and(|at| at + LAG >= *since);
+                failed(Failure::Proof) || is_recent(self.oracle.former_shown)
+            }
+            Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random),
+            Reason::RefusedByChain => failed(Failure::Returned),
+            Reason::StoreUnavailable => failed(Failure::Store) || failed(Failure::Unconfirmed),
+            Reason::UpstreamTimeout
+            | Reason::UpstreamUnreachable
+            | Reason::UpstreamStatus
+            | Reason::UpstreamOversized
+            | Reason::UpstreamInvalid => failed(Failure::Node),
+            Reason::NotRegistered => self.conflicts(request.wanted, reason, watch),
+            // judged by their transaction, and by their key
+            Reason::Reverted | Reason::IdempotencyConflict => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the chain has refused it lately, or a URL shows a chain that does.
+    fn conflicts(&self, wanted: usize, reason: Reason, watch: &Watch) -> bool {
+        let last = self.oracle.watches.conflicts.get(&(wanted, reason));
+        if last.is_some_and(|at| *at + LAG >= watch.since) {
+            return true;
+        }
+        let Wanted::Operation(permit) = &CATALOG[wanted] else {
+            return false;
+        };
+        let mut views = self
+            .urls
+            .iter()
+            .flat_map(|url| url.frozen_views(watch.since));
+        views.any(|view| conflict(permit.operation(), view.state()) == Some(reason))
+    }
+
+    /// Whether this drip was paid to the recipient within the cooldown.
+    fn is_paid(&self, wanted: &Wanted, hash: Option<Felt>, watch: &Watch) -> bool {
+        let Wanted::Operation(permit) = wanted else {
+            return false;
+        };
+        let Operation::FaucetDrip(drip) = permit.operation() else {
+            return false;
+        };
+        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let open = i64::try_from((self.now() - watch.since).as_micros()).expect("it is short");
+        let from = self.clock_us() - cooldown - open;
+        let mut intents = self.journal.tables.intents.values();
+        intents.any(|it| {
+            it.operation == DRIP
+                && it.subject == Some(drip.recipient)
+                && Some(it.transaction_hash) == hash
+                && it.created_us >= from
+        })
+    }
+
+    /// Whether a request was never open together with an equal one, and since when.
+    pub(super) fn alone_since(&self, id: u64) -> Option<Duration> {
+        let watch = &self.oracle.watches.open[&id];
+        watch.is_alone.then_some(watch.at)
+    }
+
+    /// When a request, or the oldest one that it may have joined, came in.
+    pub(super) fn since_of(&self, id: u64) -> Duration {
+        self.oracle.watches.open[&id].since
+    }
+}

@@ -1,0 +1,51 @@
+//! What kind of world a seed draws: how deep and how often the chain rolls back. In some regimes
+//! money may be paid twice, whatever a relay does; there, keys and progress are judged all the same.
+
+use super::world::{CONFIRMATIONS, Fault};
+use crate::toolkit::Chance;
+
+/// The regime of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Regime {
+    /// Rollbacks reach below settled blocks.
+    pub(super) is_deep: bool,
+    /// About every tenth block is followed by a rollback.
+    pub(super) is_often: bool,
+}
+
+impl Regime {
+    pub(super) fn drawn(chance: &mut Chance, enabled: &[Fault]) -> Self {
+        Self {
+            is_deep: chance.choose(8) == 7 && enabled.contains(&Fault::DeepRollback),
+            is_often: chance.choose(3) == 2 && enabled.contains(&Fault::OftenRollback),
+        }
+    }
+
+    /// Whether no transaction of a settled block is ever taken back.
+    pub(super) fn judges_money(self) -> bool {
+        !self.is_deep
+    }
+
+    /// From this depth on, a block is final.
+    pub(super) fn final_depth(self) -> usize {
+        if self.is_deep {
+            usize::MAX
+        } else {
+            CONFIRMATIONS
+        }
+    }
+
+    /// The most blocks of a rollback.
+    pub(super) fn deepest(self) -> u32 {
+        if self.is_deep {
+            4 * CONFIRMATIONS as u32
+        } else {
+            CONFIRMATIONS as u32
+        }
+    }
+
+    /// The average number of blocks between two rollbacks.
+    pub(super) fn rollback_one_in(self) -> u32 {
+        if self.is_often { 10 } else { 40 }
+    }
+}
