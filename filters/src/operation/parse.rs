@@ -145,6 +145,12 @@ fn take<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
 ) -> Result<[Option<Json<'a>>; N], Refusal> {
+    if let Some(unknown) = json.other_than(&names) {
+        let expected = names.join(", ");
+        return Err(invalid(format!(
+            "unknown member {unknown}; expected {expected}"
+        )));
+    }
     json.members(&names).map_err(|error| match error {
         MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
         MemberError::Unknown | MemberError::NotAnObject => invalid(format!(
