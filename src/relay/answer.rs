@@ -117,6 +117,10 @@ fn failure(format: ErrorFormat, outcome: &Outcome, refusal: &Refusal, request_id
     };
     let mut reply = Reply::error(format, refusal, details, request_id);
     reply.retry_after = outcome.retry_after.or(reply.retry_after);
+    if reply.status == 502 {
+        // the node failed before anything was sent: the same request may pass soon
+        reply.retry_after = reply.retry_after.or(Some(1));
+    }
     reply
 }
 

@@ -124,8 +124,9 @@ impl Handler {
     ) {
         self.0.metrics.relay.write(operation, outcome.name());
         if let Status::Refused(refusal) = &outcome.status
-            // the transaction that caused a cooldown is an earlier one
-            && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
+            // the transaction that caused a cooldown or has the nonce is another one
+            && (outcome.transaction_hash.is_none()
+                || matches!(refusal.reason, Reason::FaucetCooldown | Reason::NonceConflict))
             // the store has just failed
             && refusal.reason != Reason::StoreUnavailable
         {
