@@ -271,7 +271,7 @@ test('the faucet reports its cooldown and does not pay twice', async () => {
   const drip = user.asRecipient();
   await backend.written('/faucet-drip', drip);
   const day = 24 * 60 * 60;
-  const another = { 'idempotency-key': 'another drip' };
+  const another = { 'idempotency-key': 'another-drip' };
   const { headers } = await backend.refused('/faucet-drip', drip, 429, 'faucet_cooldown', another);
   const seconds = Number(headers.get('retry-after'));
   assert.ok(seconds > day - 600 && seconds <= day, `Retry-After: ${seconds}`);

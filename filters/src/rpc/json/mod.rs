@@ -107,18 +107,14 @@ impl<'a> Json<'a> {
             .map(|(_, value)| value)
     }
 
-    /// The first member of an object whose name is not one of `names`: its name in backticks,
-    /// escaped and at most [`SHOWN`] characters long, for the message of a refusal.
+    /// The first member of an object whose name is not one of `names`, as [`shown`].
     pub(crate) fn other_than(&self, names: &[&str]) -> Option<String> {
         let Self::Object(members) = self else {
             return None;
         };
         let mut all = members.iter().map(|(name, _)| name);
         let unknown = all.find(|name| !names.contains(&name.as_ref()))?;
-        let mut shown = String::from("`");
-        shown.extend(unknown.chars().take(SHOWN).flat_map(char::escape_default));
-        shown.push('`');
-        Some(shown)
+        Some(shown(unknown))
     }
 
     /// The text of a string.
@@ -268,6 +264,15 @@ impl<'de> Visitor<'de> for Name {
     fn visit_str<E>(self, text: &str) -> Result<Cow<'de, str>, E> {
         Ok(Cow::Owned(text.to_owned()))
     }
+}
+
+/// A member's name for the message of a refusal: in backticks, escaped, and at most [`SHOWN`]
+/// characters of it.
+pub(crate) fn shown(name: &str) -> String {
+    let mut shown = String::from("`");
+    shown.extend(name.chars().take(SHOWN).flat_map(char::escape_default));
+    shown.push('`');
+    shown
 }
 
 pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {

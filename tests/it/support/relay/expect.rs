@@ -9,7 +9,7 @@ use crate::support::check::{assert_every, assert_retry, assert_text, content_typ
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 64] = [
+const REASONS: [(&str, u16); 63] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
