@@ -19,7 +19,6 @@ use crate::ledger::{Budgets, Intent, IntentId, NewIntent};
 use crate::policy::{DEPLOY_ACCOUNT_METHOD, TransactionPermit, Unverified, method_of};
 use crate::tx::{Account, selector};
 use crate::verdict::Reason;
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -82,12 +81,11 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
                 settle_later(&writer, id, hash);
                 Outcome::written(hash, Details::None)
             }
-            Ok(Step::Refused(error)) if error.code == code::INVALID_NONCE => {
-                transaction.conflict(&*writer, None).await
+            Ok(Step::Refused(error)) if error.code != code::INVALID_NONCE => {
+                Outcome::rejected(&error)
             }
-            Ok(Step::Refused(error)) => Outcome::rejected(&error),
             Ok(Step::Unknown(id)) => Outcome::unknown(hash).of_intent(id),
-            Ok(Step::NonceUsed(by)) => transaction.conflict(&*writer, by.as_deref()).await,
+            Ok(Step::Refused(_) | Step::NonceUsed) => transaction.conflict(&*writer).await,
             Err(refused) => refused,
         }
     };
@@ -104,16 +102,14 @@ enum Step {
     Refused(ErrorObject),
     /// It was sent; whether the chain has it is unknown.
     Unknown(IntentId),
-    /// Another transaction of the account has its nonce: this one, if the journal has it.
-    NonceUsed(Option<Box<Intent>>),
+    /// Another transaction of the account has its nonce.
+    NonceUsed,
 }
 
 /// Journals a transaction and sends it, unless it was sent before or its nonce is used.
 async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, Outcome> {
     if is_too_late(io, transaction).await? {
-        let slot = io.of_slot(&transaction.epoch, transaction.sender, transaction.nonce);
-        let by = slot.await?.into_iter().find(|it| it.state.occupies());
-        return Ok(Step::NonceUsed(by.map(Box::new)));
+        return Ok(Step::NonceUsed);
     }
     let new = transaction.intent(io.proven_head());
     let (id, submitted) = match intend(io, &new).await? {
@@ -128,12 +124,12 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
         Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
             return Ok(Step::Known(outcome));
         }
-        Intending::NonceTaken(other) => return Ok(Step::NonceUsed(Some(other))),
+        Intending::NonceTaken => return Ok(Step::NonceUsed),
     };
     match submitted {
         Submitted::Taken => Ok(Step::Sent(id)),
         Submitted::Refused(error) => Ok(Step::Refused(error)),
-        Submitted::Lost => Ok(Step::NonceUsed(None)),
+        Submitted::Lost => Ok(Step::NonceUsed),
         Submitted::Unknown => Ok(Step::Unknown(id)),
         Submitted::NotSent(why) => Err(why),
     }
@@ -153,9 +149,12 @@ async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<
 }
 
 /// The refusal of a transaction with `nonce`: which of its causes it is, and what to do. `next` is
-/// the account's next nonce, counting what is pending.
+/// the account's next nonce, counting what is pending, and `other` the account's transaction that
+/// has the nonce, if they are known.
 fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outcome {
-    if let Some(pending) = other.filter(|other| other.state.is_unresolved()) {
+    if let Some(pending) = other
+        && pending.state.is_unresolved()
+    {
         let message = "another transaction of the account with this nonce is pending: wait for it, \
                        then read the nonce at the block tag pre_confirmed and sign again";
         return Outcome {
@@ -225,17 +224,21 @@ impl<T> Approved<T> {
         }
     }
 
-    /// The refusal of a transaction that does not have its account's next nonce: `other` is the
-    /// account's transaction that has the nonce, if that is known.
-    async fn conflict(&self, io: &impl Io, other: Option<&Intent>) -> Outcome {
+    /// The refusal of a transaction that does not have its account's next nonce. Only its text
+    /// depends on what is read here: what cannot be read is not known.
+    async fn conflict(&self, io: &impl Io) -> Outcome {
         let is_deployment = method_of(self.operation) == DEPLOY_ACCOUNT_METHOD;
         if is_deployment && matches!(io.class_hash_at(self.sender).await, Ok(Some(_))) {
             let message = "the account is deployed already: send its next transaction";
             return Outcome::refused(Reason::AccountAlreadyDeployed, message);
         }
-        // the cause alone depends on it: without an answer of the node, the nonce counts as used
-        let next = io.nonce(self.sender).await.ok();
-        nonce_conflict(self.nonce, next, other)
+        let slot = io.of_slot(&self.epoch, self.sender, self.nonce);
+        let (slot, next) = join(slot, io.nonce(self.sender)).await;
+        let slot = slot.unwrap_or_default();
+        let other = slot
+            .iter()
+            .find(|other| other.state.occupies() && other.transaction_hash != self.hash);
+        nonce_conflict(self.nonce, of_undeployed(next).ok(), other)
     }
 
     fn intent(&self, born: u64) -> NewIntent<'_> {
@@ -405,7 +408,7 @@ mod tests {
             ),
         ] {
             let found = nonce_conflict(7, next, other.as_ref());
-            let text = alloc::format!("{:?}", found.status);
+            let text = format!("{:?}", found.status);
             assert!(text.contains(says), "{text}");
             assert_eq!(found.reason(), Some(Reason::NonceConflict));
             assert_eq!(
@@ -413,6 +416,18 @@ mod tests {
                 (named, retry_after)
             );
         }
+    }
+
+    #[test]
+    fn a_nonce_conflict_names_the_pending_transaction() {
+        let script = Script::with(&[intent(9, 7, IntentState::Accepted)]);
+        script.state().nonces = [Ok(8)].into();
+        let (outcome, _) = submitted(script);
+        assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
+        assert_eq!(
+            (outcome.transaction_hash, outcome.retry_after),
+            (Some(hash(9)), Some(1))
+        );
     }
 
     #[test]
@@ -434,8 +449,8 @@ mod tests {
                 epoch: EPOCH.into(),
                 trace: Arc::new(()),
             };
-            let explained = run(transaction.conflict(&script, None));
-            assert_eq!(explained.reason(), Some(expected));
+            let refused = run(transaction.conflict(&script));
+            assert_eq!(refused.reason(), Some(expected));
         }
     }
 

@@ -4,6 +4,7 @@
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
 
+mod repeat;
 mod write;
 
 use super::claim::{Claimed, claim, end_claim};

@@ -5,22 +5,21 @@
 //! a [`Step`] has what was.
 
 use super::Task;
+use super::repeat::done_before;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
-use crate::operation::{Operation, OperationKind};
+use crate::operation::Operation;
 use crate::txm::doubt::send_again;
 use crate::txm::intend::{Intending, intend};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::ErrorObject;
 use crate::txm::operations::{self, Decision, State, subject, verification};
-use crate::txm::outcome::{Details, Outcome, Status};
+use crate::txm::outcome::{Details, Outcome};
 use crate::txm::rollbacks::PATIENCE;
 use crate::txm::settings::{Required, Settings};
 use crate::txm::sign::{Signing, sign};
 use crate::txm::submit::{Submitted, accepted, submit};
 use crate::txm::{DEADLINE, reconcile, request};
-use crate::verdict::Reason;
-use crate::window::Window;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -142,10 +141,12 @@ pub(super) async fn write<I: Io>(
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
         }
-        Err(refused) if task.key.is_none() => match writing.done_before(&refused).await? {
-            Some(outcome) => Ok(Step::Known(outcome)),
-            None => Err(refused),
-        },
+        Err(refused) if task.key.is_none() => {
+            match done_before(io, task, &epoch, &refused).await? {
+                Some(outcome) => Ok(Step::Known(outcome)),
+                None => Err(refused),
+            }
+        }
         step => step,
     }
 }
@@ -187,42 +188,6 @@ impl<I: Io> Writing<'_, I> {
         let key = task.key.as_deref().map(|key| task.key_of(key, epoch));
         let found = io.requested(epoch, &task.digest, key.as_ref()).await?;
         Ok(request::earlier(found, since_us))
-    }
-
-    /// The outcome of the newest equal request, if that has done what this one is `refused` for.
-    async fn done_before(&self, refused: &Outcome) -> Result<Option<Outcome>, Outcome> {
-        let Self {
-            io, task, epoch, ..
-        } = *self;
-        if !matches!(
-            refused.reason(),
-            Some(Reason::FaucetCooldown | Reason::RecoveryNotPending)
-        ) {
-            return Ok(None);
-        }
-        let newest = io.requested(epoch, &task.digest, None).await?.newest;
-        let proposed = match operations::recovered(&task.operation) {
-            Some(identity) => {
-                let propose = OperationKind::RecoveryPropose.name();
-                let ever = Window::new(io.clock_us(), i64::MAX);
-                io.last_of(propose, identity, epoch, ever).await?
-            }
-            None => None,
-        };
-        let Some(newest) =
-            newest.filter(|newest| request::is_done(refused, newest, proposed.as_ref()))
-        else {
-            return Ok(None);
-        };
-        let known = reconcile::known(io, &newest).await?;
-        let Some(outcome) = known.filter(|known| known.status == Status::Written) else {
-            return Ok(None);
-        };
-        let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
-        Ok(Some(Outcome {
-            details: read_back.ok().flatten().unwrap_or_default(),
-            ..outcome
-        }))
     }
 
     /// Writes while the account is locked, but not with `nonce`, that of the turn before. Reads
@@ -338,7 +303,7 @@ impl<I: Io> Writing<'_, I> {
                 return Ok(Step::Known(outcome));
             }
             Intending::Displaced(_) => return Ok(Step::Again),
-            Intending::NonceTaken(_) => return Err(Outcome::unsettled()),
+            Intending::NonceTaken => return Err(Outcome::unsettled()),
         };
         task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));
