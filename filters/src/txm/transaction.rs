@@ -135,8 +135,9 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
     }
 }
 
-/// Whether the account has used the nonce of a transaction that the journal does not have. It is
-/// not sent then: only a witness could show afterwards by which transaction the nonce was used.
+/// Whether another transaction has used the nonce of one that the journal does not have, as far as
+/// the node shows it. It is not sent then: only a witness could show afterwards by which transaction
+/// the nonce was used.
 async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<bool, Outcome> {
     let digest = transaction.hash.to_bytes_be();
     let (next, stored) = join(
@@ -144,8 +145,11 @@ async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<
         io.requested(&transaction.epoch, &digest, None),
     )
     .await;
-    let next = of_undeployed(next)?;
-    Ok(next > transaction.nonce && stored?.newest.is_none())
+    if of_undeployed(next)? <= transaction.nonce || stored?.newest.is_some() {
+        return Ok(false);
+    }
+    // somebody else may have sent it
+    Ok(io.receipt(transaction.hash).await?.is_none())
 }
 
 /// The refusal of a transaction with `nonce`: which of its causes it is, and what to do. `next` is

@@ -1,8 +1,8 @@
 //! Budgets of a day: a write over them is refused before anything is sent, by every relay of the
 //! store, also after a crash.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::admin::eventually;
 use crate::support::client::Client;
@@ -157,9 +157,10 @@ fn mint(stage: &Stage, card: u32) -> Response {
 }
 
 #[test]
-fn a_rejected_operation_uses_up_no_budget() {
+fn what_takes_the_nonce_of_a_refused_operation_takes_its_budget() {
     let rejects = Arc::new(AtomicBool::new(true));
     let (now, accepted) = (Arc::clone(&rejects), AtomicUsize::new(0));
+    let first = OnceLock::new();
     let script = move |call: &Call| match method(call).as_str() {
         _ if is_add(call) && now.load(Ordering::Relaxed) => error(call, 55),
         _ if is_add(call) => {
@@ -170,7 +171,14 @@ fn a_rejected_operation_uses_up_no_budget() {
             call,
             &format!("\"{:#x}\"", accepted.load(Ordering::Relaxed)),
         ),
-        "starknet_getTransactionReceipt" => receipt(call),
+        "starknet_getTransactionReceipt" => {
+            // the relay looks for the refused transaction first
+            let asked = call.json()["params"]["transaction_hash"].to_string();
+            if *first.get_or_init(|| asked.clone()) == asked {
+                return error(call, 29);
+            }
+            receipt(call)
+        }
         "starknet_call" if is_view(call, "is_verified") => result(call, "[\"0x1\"]"),
         _ => honest(call),
     };
@@ -182,7 +190,10 @@ fn a_rejected_operation_uses_up_no_budget() {
     let stage = Stage::with_script(script, &keys);
     refused(&mint(&stage, 1), "rejected", "the node refuses it");
     rejects.store(false, Ordering::Relaxed);
-    written(&mint(&stage, 2), "its share is free again");
+    written(
+        &mint(&stage, 2),
+        "it has the nonce and the share of the first",
+    );
     over(&mint(&stage, 3), "and used up");
     assert_eq!(
         stage.adds().len(),

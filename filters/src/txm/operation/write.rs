@@ -12,7 +12,7 @@ use crate::operation::Operation;
 use crate::txm::doubt::send_again;
 use crate::txm::intend::{Intending, intend};
 use crate::txm::io::{Io, Note, SignedText, within};
-use crate::txm::node::ErrorObject;
+use crate::txm::node::{ErrorObject, code};
 use crate::txm::operations::{self, Decision, State, subject, verification};
 use crate::txm::outcome::{Details, Outcome};
 use crate::txm::rollbacks::PATIENCE;
@@ -202,6 +202,10 @@ impl<I: Io> Writing<'_, I> {
                     io.check_lock(guard).await?;
                     io.require(task.required()).await?;
                     match send_again(io, &earlier).await {
+                        // a node that is behind, or ahead, would refuse another signature as well
+                        Submitted::Refused(error) if error.code == code::INVALID_NONCE => {
+                            return Err(Outcome::unsettled());
+                        }
                         // it may be signed anew, with the same nonce
                         Submitted::Refused(_) => replaces = Some(earlier),
                         submitted => {
