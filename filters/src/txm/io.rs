@@ -3,6 +3,8 @@
 //! The flows of this module are `async` functions over one [`Io`], and nothing else in them waits.
 //! The relay implements it with sockets, a database and keys; a simulation with maps and virtual
 //! time, so that it explores the flows as they run. An implementation decides nothing.
+//!
+#![doc = include_str!("contract.md")]
 
 use super::memory::Memory;
 use super::node::{Block, CallError, ListedBlock, Receipt, Sender};
