@@ -5,7 +5,7 @@ use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
 use super::shown::Failure;
-use super::world::{Fault, World};
+use super::world::{Fault, Lapse, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
 use portcullis_filters::txm::memory::Memory;
@@ -38,7 +38,7 @@ pub(super) struct SimIo {
     pub(super) last_epoch: Mutex<Option<String>>,
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
-    pub(super) wakes: Mutex<Slot<()>>,
+    wakes: Mutex<Slot<()>>,
 }
 
 #[derive(Clone)]
@@ -175,8 +175,9 @@ impl SimIo {
         &self,
         read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
+        let relay = self.relay;
         self.call_node(move |world| {
-            let Some(url) = world.serving() else {
+            let Some(url) = world.serving(relay) else {
                 return unreachable();
             };
             match world.view(url) {
@@ -211,8 +212,12 @@ impl SimIo {
             let mut world = self.world.lock();
             let took = world.millis(0, 4);
             let fails = world.fires(Fault::StoreFails, 150);
-            let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes;
-            let is_applied = !is_unknown || world.chance.choose(2) == 0;
+            let lapse = if writes { world.lapse.take() } else { None };
+            let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes || lapse.is_some();
+            let is_applied = match lapse {
+                Some(lapse) => lapse == Lapse::Done,
+                None => !is_unknown || world.chance.choose(2) == 0,
+            };
             let crash = world.fires(Fault::Crash, 1_000);
             let (answer, bug, begun) = (slot.clone(), world.bug, world.now());
             world.agenda().after(took, move |world: &mut World| {
@@ -261,7 +266,11 @@ impl SimIo {
             .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
             .await;
         let (epoch, head) = match read {
-            Ok((epoch, head)) => (self.agree(epoch).await, head),
+            Ok((epoch, head)) => {
+                // whether the relays of the store write to it or not
+                *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
+                (self.agree(epoch).await, head)
+            }
             Err(_) => {
                 self.world.lock().fail(self.relay, Failure::Proof);
                 (Err(unproven()), 0)
@@ -272,9 +281,6 @@ impl SimIo {
         } else {
             Duration::from_secs(1)
         };
-        if let Ok(epoch) = &epoch {
-            *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
-        }
         let proof = Proof {
             epoch,
             head,
@@ -282,6 +288,19 @@ impl SimIo {
         };
         *self.proof.lock().expect("no task panics") = Some(proof.clone());
         proof
+    }
+
+    /// Wakes the reconciliation, now or when it waits next.
+    pub(super) fn wake_up(&self) {
+        let slot = self.wakes.lock().expect("no task panics").clone();
+        self.world.fill(&slot, ());
+    }
+
+    /// Waits until it is woken, since it last waited.
+    pub(super) async fn woken(&self) {
+        let slot = self.wakes.lock().expect("no task panics").clone();
+        slot.wait().await;
+        *self.wakes.lock().expect("no task panics") = Slot::new();
     }
 
     /// The epoch, if the relays of the store write to it.

@@ -121,7 +121,9 @@ impl Stage for WorldStage {
     }
 
     async fn close_block(&self) {
-        self.world.lock().chain.close_block();
+        let mut world = self.world.lock();
+        let time = world.chain_time();
+        world.chain.close_block(time);
     }
 
     async fn roll_back(&self, blocks: u64) {
@@ -130,7 +132,9 @@ impl Stage for WorldStage {
     }
 
     async fn start_over(&self) {
-        self.world.lock().start_over();
+        let mut world = self.world.lock();
+        let genesis = world.chain.genesis + 1;
+        world.start_over(genesis);
     }
 
     async fn set_url(&self, url: usize, mode: Mode) {
