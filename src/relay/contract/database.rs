@@ -135,12 +135,12 @@ impl Database {
             .await
             .expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
-        let (armed, admin) = (Arc::clone(&self.armed), self.url());
+        let armed = Arc::clone(&self.armed);
+        let admin = self.url();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (armed, admin) = (Arc::clone(&armed), admin.clone());
                 let server = UnixStream::connect(&socket).await.expect("it runs");
-                tokio::spawn(forward(client, server, armed, admin));
+                tokio::spawn(forward(client, server, Arc::clone(&armed), admin.clone()));
             }
         });
         let user = options.get_username();
@@ -156,9 +156,12 @@ async fn forward(
     admin: String,
 ) {
     client.set_nodelay(true).expect("the socket is open");
-    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    let mut asked = Vec::new();
+    let mut answered = Vec::new();
     // the first message has no type
-    let (mut type_bytes, mut process, mut is_withheld) = (0, 0, false);
+    let mut type_bytes = 0;
+    let mut process = 0;
+    let mut is_withheld = false;
     loop {
         tokio::select! {
             read = client.read_buf(&mut asked) => if read.unwrap_or(0) == 0 { return },
@@ -194,7 +197,10 @@ async fn forward(
 /// the rest.
 fn take(bytes: &mut Vec<u8>, type_bytes: usize) -> Option<Vec<u8>> {
     let length = number(bytes.get(type_bytes..type_bytes + 4)?) as usize + type_bytes;
-    (bytes.len() >= length).then(|| bytes.drain(..length).collect())
+    if bytes.len() < length {
+        return None;
+    }
+    Some(bytes.drain(..length).collect())
 }
 
 fn number(bytes: &[u8]) -> u32 {

@@ -350,7 +350,10 @@ impl Way {
                 let address = stated(&params["contract_address"])?;
                 let is_pinned = self.views.keys().any(|(to, _)| *to == address);
                 let is_pinned = is_pinned || address == felt(TOKEN);
-                is_pinned.then(|| json!(class_of(address).to_string()))
+                if !is_pinned {
+                    return None;
+                }
+                Some(json!(class_of(address).to_string()))
             }
             "starknet_call" => {
                 let call = &params["request"];
