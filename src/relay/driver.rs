@@ -265,10 +265,11 @@ impl JournalIo for Driver {
             operation,
             digest,
         } = of;
+        let now_us = self.store.now_us();
         self.stored(
             self.store
                 .keys(epoch)
-                .link(key, operation, digest, intent)
+                .link(key, operation, digest, intent, now_us)
                 .await,
         )
     }
@@ -343,8 +344,8 @@ impl Io for Driver {
         self.prover.forget();
     }
 
-    fn proven_head(&self) -> u64 {
-        self.prover.head()
+    fn proven_head(&self, epoch: &str) -> Option<u64> {
+        self.prover.head(epoch)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<SignerGuard, LockError> {

@@ -238,6 +238,8 @@ pub trait JournalIo: Send + Sync {
 /// A write in flight: equal requests join it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flight {
+    /// The chain epoch that it writes in; `None` while none is known.
+    pub epoch: Option<String>,
     /// The digest of an operation, or the hash of a transaction.
     pub digest: [u8; 32],
     /// The key of the requests that may join; `None` for any key.
@@ -285,8 +287,9 @@ pub trait Io: NodeIo + JournalIo + 'static {
     fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
     /// Drops the proof: a write may have changed a pin, or the chain is another one.
     fn forget_proof(&self);
-    /// The number of a recent head: a transaction that is signed now can only be above it.
-    fn proven_head(&self) -> u64;
+    /// The number of a recent head in this epoch: a transaction that is signed now can only be above
+    /// it. `None` if the newest proof is of another epoch.
+    fn proven_head(&self, epoch: &str) -> Option<u64>;
 
     /// Locks an account: in the queue of this process, then against other processes.
     fn lock(

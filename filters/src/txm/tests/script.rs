@@ -59,6 +59,8 @@ pub(in crate::txm) struct State {
     pub(in crate::txm) answers: VecDeque<Stored<bool>>,
     /// Outcomes of equal writes of other requests; when they are used up, a write is carried out.
     pub(in crate::txm) flights: VecDeque<Outcome>,
+    /// The flights that were joined or begun.
+    pub(in crate::txm) joined: Vec<Flight>,
     pub(in crate::txm) done: Vec<String>,
 }
 
@@ -103,6 +105,7 @@ impl Script {
             may_link: Ok(true),
             answers: VecDeque::new(),
             flights: VecDeque::new(),
+            joined: Vec::new(),
             done: Vec::new(),
         };
         let (state, memory) = (Mutex::new(state), Mutex::default());
@@ -460,8 +463,8 @@ impl Io for Script {
         self.does("forgets the proof");
     }
 
-    fn proven_head(&self) -> u64 {
-        20
+    fn proven_head(&self, _: &str) -> Option<u64> {
+        Some(20)
     }
 
     async fn lock(&self, role: Role, _: Duration) -> Result<(), LockError> {
@@ -505,10 +508,14 @@ impl Io for Script {
 
     async fn join(
         &self,
-        _: Flight,
+        flight: Flight,
         write: impl Future<Output = Outcome> + Send + 'static,
     ) -> Outcome {
-        let other = self.state().flights.pop_front();
+        let other = {
+            let mut state = self.state();
+            state.joined.push(flight);
+            state.flights.pop_front()
+        };
         match other {
             Some(outcome) => outcome,
             None => write.await,

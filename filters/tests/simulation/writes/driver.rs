@@ -238,20 +238,21 @@ impl Io for SimIo {
 
     async fn epoch(&self) -> Result<String, Outcome> {
         let proof = self.prove().await;
-        let last = self.last_epoch.lock().expect("no task panics").clone();
-        proof.epoch.or_else(|refused| last.ok_or(refused))
+        let found = self.found.lock().expect("no task panics").clone();
+        match found {
+            Some((epoch, _)) => Ok(epoch),
+            None => proof.epoch,
+        }
     }
 
     fn forget_proof(&self) {
         *self.proof.lock().expect("no task panics") = None;
     }
 
-    fn proven_head(&self) -> u64 {
-        self.proof
-            .lock()
-            .expect("no task panics")
-            .as_ref()
-            .map_or(0, |proof| proof.head)
+    fn proven_head(&self, epoch: &str) -> Option<u64> {
+        let found = self.found.lock().expect("no task panics").clone();
+        let (_, head) = found.filter(|(of, _)| of == epoch)?;
+        Some(head)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
@@ -362,6 +363,7 @@ impl Io for SimIo {
         let bug = self.world.lock().bug;
         let key = match bug {
             Bug::JoinedByNothing => Flight {
+                epoch: None,
                 digest: [0; 32],
                 key: None,
             },

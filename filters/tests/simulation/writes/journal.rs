@@ -279,7 +279,8 @@ impl Journal {
         let id = stored
             .intent
             .filter(|_| stored.is_of(&seen.operation, &seen.digest))?;
-        self.tables.intents.get(&id).cloned()
+        let linked = self.tables.intents.get(&id);
+        linked.filter(|linked| stored.is_for(linked)).cloned()
     }
 
     pub(super) fn link(&mut self, key: &RequestKey, id: IntentId) -> bool {

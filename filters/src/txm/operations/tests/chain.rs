@@ -330,7 +330,7 @@ impl Io for Chain {
         unreachable!("proven before")
     }
 
-    fn proven_head(&self) -> u64 {
+    fn proven_head(&self, _: &str) -> Option<u64> {
         unreachable!("proven before")
     }
 
