@@ -76,6 +76,9 @@ pub enum Note<'a> {
     /// The search for the transaction that used the nonce of this intent passed a block that no URL
     /// lets be read.
     Unreadable(&'a Intent, u64),
+    /// The first of two drips is paid after all, although the second was paid to its recipient
+    /// within the cooldown.
+    PaidTwice(&'a Intent, &'a Intent),
     /// The effect of an operation of this name was not read back.
     NotReadBack(&'static str),
     /// An account writes with this nonce.
@@ -147,6 +150,8 @@ pub trait NodeIo: Send + Sync {
 pub trait JournalIo: Send + Sync {
     /// Microseconds since 1970, by the clock of the store.
     fn clock_us(&self) -> i64;
+    /// How far the clocks of two processes that share the store may be apart.
+    fn clock_error_us(&self) -> i64;
     /// Whether no other process uses the store.
     fn is_exclusive(&self) -> bool;
 
@@ -187,10 +192,17 @@ pub trait JournalIo: Send + Sync {
         signer: Felt,
         nonce: u64,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
-    /// The included intents, those in the newest blocks first; at most `limit`.
+    /// The included intents whose block is known, those in the newest blocks first; at most `limit`.
     fn included_newest(
         &self,
         epoch: &str,
+        limit: u32,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The included intents below an id whose block is not known, newest first; at most `limit`.
+    fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
         limit: u32,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
     /// The highest block that is known to list an included intent.

@@ -10,7 +10,7 @@ use super::settings::{Pins, Settings};
 use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
 use crate::io::cold;
-use crate::io::shared::{Aborted, Shared};
+use crate::io::shared::Shared;
 use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
@@ -173,7 +173,7 @@ impl Prover {
             )
         };
         let proof = self.proofs.get((), made).await;
-        proof.unwrap_or_else(|Aborted| Arc::new(self.unproven(SystemTime::now())))
+        proof.unwrap_or_else(|_| Arc::new(self.unproven(SystemTime::now())))
     }
 
     /// The newest proof, valid or not. Does not start another one.

@@ -281,6 +281,10 @@ impl JournalIo for Script {
         START_US + self.state().later_us
     }
 
+    fn clock_error_us(&self) -> i64 {
+        0
+    }
+
     fn is_exclusive(&self) -> bool {
         self.state().is_exclusive
     }
@@ -358,12 +362,24 @@ impl JournalIo for Script {
     }
 
     async fn included_newest(&self, _: &str, limit: u32) -> Stored<Vec<Intent>> {
-        let mut newest = self.intents(|it| it.state.is_included());
-        // an intent of an earlier version has no block
-        let number = |it: &Intent| it.included.map_or(u64::MAX, |block| block.number);
-        newest.sort_by_key(|it| core::cmp::Reverse(number(it)));
+        let mut newest = self.intents(|it| it.state.is_included() && it.included.is_some());
+        newest.sort_by_key(|it| core::cmp::Reverse(it.included.map(|block| block.number)));
         newest.truncate(limit as usize);
         Ok(newest)
+    }
+
+    async fn included_anywhere(
+        &self,
+        _: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let is_below = |it: &Intent| below.is_none_or(|below| it.id < below);
+        let is_anywhere = |it: &Intent| it.state.is_included() && it.included.is_none();
+        let mut found = self.intents(|it| is_anywhere(it) && is_below(it));
+        found.sort_by_key(|it| core::cmp::Reverse(it.id));
+        found.truncate(limit as usize);
+        Ok(found)
     }
 
     async fn floor(&self, _: &str) -> Stored<Option<u64>> {
@@ -545,6 +561,9 @@ impl Io for Script {
             Note::Lost(intent, _) => format!("notes {} lost", intent.id),
             Note::Unreadable(_, number) => format!("notes that block {number} is unreadable"),
             Note::Back(intent) => format!("notes {} back", intent.id),
+            Note::PaidTwice(drip, other) => {
+                format!("notes {} paid in addition to {}", drip.id, other.id)
+            }
             Note::NotReadBack(operation) => format!("notes that {operation} was not read back"),
             Note::Nonce(..) => return,
         };

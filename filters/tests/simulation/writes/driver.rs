@@ -38,6 +38,10 @@ impl JournalIo for SimIo {
         world.clock_us() + relay.skew_us + wrong
     }
 
+    fn clock_error_us(&self) -> i64 {
+        0
+    }
+
     fn is_exclusive(&self) -> bool {
         self.world.lock().is_exclusive
     }
@@ -125,6 +129,17 @@ impl JournalIo for SimIo {
         let epoch = epoch.to_owned();
         let is_it = move |it: &Intent| (it.signer, it.nonce) == (signer, nonce);
         self.read(move |world| world.journal.select(&epoch, is_it))
+            .await
+    }
+
+    async fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| world.journal.included_anywhere(&epoch, below, limit))
             .await
     }
 
@@ -427,6 +442,9 @@ impl Io for SimIo {
                 format!("block {number} cannot be read for intent {}", intent.id)
             }
             Note::Back(intent) => format!("intent {} is back", intent.id),
+            Note::PaidTwice(drip, other) => {
+                format!("drip {} is paid in addition to {}", drip.id, other.id)
+            }
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));
     }
