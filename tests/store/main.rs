@@ -158,6 +158,7 @@ on_both! {
     prune:
         pruning_deletes_only_what_is_not_needed
         the_store_keeps_when_it_was_pruned
+        pruning_asks_the_store_for_the_time
         a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:

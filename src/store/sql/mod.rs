@@ -162,11 +162,17 @@ pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY
 /// The displaced intents of an epoch and a signer.
 pub const DISPLACED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
-/// The included intents of an epoch, newest block first; those without a known block precede all
-/// others.
+/// The included intents of an epoch whose block is known, newest block first.
 pub const INCLUDED: &str = intent!(
     "epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND coalesce(included_number, 9223372036854775807) < 9223372036854775807 \
     ORDER BY coalesce(included_number, 9223372036854775807) DESC, id DESC LIMIT $2"
+);
+/// The included intents of an epoch whose block is not known, below an id, newest first.
+pub const INCLUDED_ANYWHERE: &str = intent!(
+    "epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND coalesce(included_number, 9223372036854775807) = 9223372036854775807 AND id < $2 \
+    ORDER BY id DESC LIMIT $3"
 );
 /// The newest known block of an included intent.
 pub const FLOOR: &str = "SELECT included_number FROM intent \

@@ -13,7 +13,7 @@ use super::operations::{self, State};
 use super::outcome::Outcome;
 use super::rollbacks::{Confirmed, confirm as confirm_included};
 use super::settings::{Required, Role};
-use super::{pins, submit};
+use super::{pins, request, submit};
 use crate::felt::Felt;
 use crate::ledger::IntentId;
 use crate::operation::Operation;
@@ -104,7 +104,7 @@ async fn once<I: Io>(
     {
         return refused;
     }
-    let since_us = io.clock_us();
+    let since_us = request::since_us(io.clock_us(), io.clock_error_us());
     let epoch = match claimed {
         Some(claimed) => Some(claimed.epoch.clone()),
         None => io.epoch().await.ok(),
