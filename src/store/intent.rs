@@ -362,7 +362,7 @@ async fn facts(
     let row = tx.row(sql::INTEND_FACTS, &args).await?;
     let row = row.ok_or(StoreError::Corrupt("facts"))?;
     let last: Option<i64> = row.get("last_id")?;
-    let key = key(&row, new.epoch)?;
+    let key = key(&row)?;
     let args = [
         new.epoch.into(),
         new.transaction_hash.into(),
@@ -416,15 +416,15 @@ pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
     [epoch.into(), first.into(), last.into()]
 }
 
-fn key(row: &Row, epoch: &str) -> Result<Option<Key>, StoreError> {
-    let Some(operation) = row.get::<Option<String>>("key_operation")? else {
+fn key(row: &Row) -> Result<Option<Key>, StoreError> {
+    let Some(epoch) = row.get::<Option<String>>("key_epoch")? else {
         return Ok(None);
     };
     let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
     let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
     Ok(Some(Key {
-        epoch: epoch.to_owned(),
-        operation,
+        epoch,
+        operation: row.get("key_operation")?,
         digest,
         token: None,
         intent,

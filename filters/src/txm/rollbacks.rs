@@ -83,7 +83,7 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
                 io.note(Note::Back(intent));
             }
             if is_new && receipt.outcome.is_ok() {
-                journal::report_double(io, intent).await?;
+                journal::report_double(io, intent).await;
             }
             Ok(Confirmed::Shown)
         }

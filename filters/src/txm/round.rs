@@ -133,8 +133,11 @@ async fn anywhere(io: &impl Io, epoch: &str) {
         return;
     };
     io.memory(|memory| memory.anywhere = found.last().map(|it| it.id));
-    let look = async |intent: Intent| look_for(io, &intent).await.map(drop);
-    each(io, found, look).await;
+    each(io, found, |intent| look_anywhere(io, intent)).await;
+}
+
+async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    look_for(io, &intent).await.map(drop)
 }
 
 /// Looks for an intent in doubt, and for the others of its slot that may return; then for the

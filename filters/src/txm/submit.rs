@@ -168,8 +168,7 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
 }
 
 async fn repeated(io: &impl Io, intent: &Intent) -> Submitted {
-    // it is sent in any case: an unavailable journal only hides a double
-    let _reported = journal::report_double(io, intent).await;
+    journal::report_double(io, intent).await;
     match accepted(io, intent.id).await {
         Ok(()) => Submitted::Taken,
         Err(_unrecorded) => Submitted::Unknown,

@@ -98,8 +98,8 @@ pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, update
 /// cooldown. A fact that is not needed is NULL. Displaced intents of the slot count neither as
 /// drips nor for the cooldown.
 pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
-    idempotency.operation AS key_operation, idempotency.digest AS key_digest, \
-    idempotency.intent_id AS key_intent, \
+    idempotency.epoch AS key_epoch, idempotency.operation AS key_operation, \
+    idempotency.digest AS key_digest, idempotency.intent_id AS key_intent, \
     (SELECT created_us FROM intent WHERE epoch = $3 AND created_us > $4 AND created_us <= $5 \
     AND operation = 'faucet-drip' AND state NOT IN ('rejected', 'lost', 'reverted') \
     AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
