@@ -301,7 +301,9 @@ impl Way {
     }
 
     async fn answer(&self, request: &Value, mode: Mode) -> Value {
-        let answer = |member: &str, value: Value| json!({"jsonrpc": "2.0", "id": request["id"], member: value});
+        let id = &request["id"];
+        let answer =
+            |member: &str, value: Value| json!({"jsonrpc": "2.0", "id": id, member: value});
         if let Some(result) = self.pinned(request) {
             return answer("result", result);
         }

@@ -49,6 +49,7 @@ macro_rules! cases {
                 changes_follow_the_states
                 intents_are_selected_by_epoch_and_signer
                 included_ones_come_newest_first
+                included_ones_without_a_block_are_apart
                 a_request_finds_its_newest_intent
                 a_cooldown_starts_with_what_pays
                 an_identity_has_one_recipient

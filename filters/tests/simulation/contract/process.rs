@@ -32,14 +32,19 @@ pub(crate) async fn a_proof_permits_writes_on_this_chain<S: Stage>(stage: &S) {
     stage.close_block().await;
     let anchor = ok(io.anchor().await);
     assert_eq!(io.require(Required::All).await, Ok(anchor.clone()));
-    assert_eq!(io.epoch().await, Ok(anchor));
-    let before = io.proven_head();
+    assert_eq!(io.epoch().await, Ok(anchor.clone()));
+    let before = io.proven_head(&anchor).expect("it was read with the pins");
     let head = ok(io.head().await).number;
     assert!((1..=head).contains(&before), "{before}, not {head}");
+    assert_eq!(io.proven_head("another-epoch"), None);
     stage.close_block().await;
     io.forget_proof();
-    let _proven = epoch(stage).await;
-    assert_eq!(io.proven_head(), head + 1, "a forgotten proof is made anew");
+    let proven = epoch(stage).await;
+    assert_eq!(
+        io.proven_head(&proven),
+        Some(head + 1),
+        "a forgotten proof is made anew"
+    );
 }
 
 pub(crate) async fn another_chain_is_known_before_it_is_written<S: Stage>(stage: &S) {
@@ -208,6 +213,7 @@ pub(crate) async fn turns_exclude_each_other<S: Stage>(stage: &S) {
 
 fn flight(number: u8) -> Flight {
     Flight {
+        epoch: Some("an-epoch".to_owned()),
         digest: [number; 32],
         key: None,
     }
@@ -242,6 +248,14 @@ pub(crate) async fn equal_flights_share_one_write<S: Stage>(stage: &S) {
     let (first, second) = join(first, second).await;
     assert_ne!(first, second, "neither key joins the other");
     assert_eq!(count.load(Ordering::Relaxed), 3, "an ended flight is over");
+    let later = Flight {
+        epoch: Some("another-epoch".to_owned()),
+        ..flight(1)
+    };
+    let first = io.join(flight(1), write(io, &count));
+    let second = io.join(later, write(io, &count));
+    let (first, second) = join(first, second).await;
+    assert_ne!(first, second, "of another epoch");
 }
 
 pub(crate) async fn a_flight_outlives_its_first_request<S: Stage>(stage: &S) {

@@ -42,6 +42,10 @@ impl JournalIo for SimIo {
         world.clock_us() + relay.skew_us + wrong
     }
 
+    fn clock_error_us(&self) -> i64 {
+        0
+    }
+
     fn is_exclusive(&self) -> bool {
         self.world.lock().is_exclusive
     }
@@ -130,6 +134,17 @@ impl JournalIo for SimIo {
         let epoch = epoch.to_owned();
         let is_it = move |it: &Intent| (it.signer, it.nonce) == (signer, nonce);
         self.read(move |world| world.journal.select(&epoch, is_it))
+            .await
+    }
+
+    async fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| world.journal.included_anywhere(&epoch, below, limit))
             .await
     }
 
@@ -243,10 +258,9 @@ impl Io for SimIo {
 
     async fn epoch(&self) -> Result<String, Outcome> {
         let proof = self.prove().await;
-        // of the newest proof, whether the relays of the store write to it or not
-        let last = self.last_epoch.lock().expect("no task panics").clone();
-        match last {
-            Some(epoch) => Ok(epoch),
+        let found = self.found.lock().expect("no task panics").clone();
+        match found {
+            Some((epoch, _)) => Ok(epoch),
             None => proof.epoch,
         }
     }
@@ -255,12 +269,10 @@ impl Io for SimIo {
         *self.proof.lock().expect("no task panics") = None;
     }
 
-    fn proven_head(&self) -> u64 {
-        self.proof
-            .lock()
-            .expect("no task panics")
-            .as_ref()
-            .map_or(0, |proof| proof.head)
+    fn proven_head(&self, epoch: &str) -> Option<u64> {
+        let found = self.found.lock().expect("no task panics").clone();
+        let (_, head) = found.filter(|(of, _)| of == epoch)?;
+        Some(head)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
@@ -372,6 +384,7 @@ impl Io for SimIo {
         let bug = self.world.lock().bug;
         let key = match bug {
             Bug::JoinedByNothing => Flight {
+                epoch: None,
                 digest: [0; 32],
                 key: None,
             },
@@ -431,6 +444,9 @@ impl Io for SimIo {
                 format!("block {number} cannot be read for intent {}", intent.id)
             }
             Note::Back(intent) => format!("intent {} is back", intent.id),
+            Note::PaidTwice(drip, other) => {
+                format!("drip {} is paid in addition to {}", drip.id, other.id)
+            }
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));
     }

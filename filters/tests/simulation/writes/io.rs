@@ -35,7 +35,8 @@ pub(super) struct SimIo {
     pub(super) world: Shared<World>,
     pub(super) memory: Mutex<Memory>,
     pub(super) proof: Mutex<Option<Proof>>,
-    pub(super) last_epoch: Mutex<Option<String>>,
+    /// The newest epoch that a proof found, agreed or not, with its head.
+    pub(super) found: Mutex<Option<(String, u64)>>,
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
     wakes: Mutex<Slot<()>>,
@@ -43,8 +44,8 @@ pub(super) struct SimIo {
 
 #[derive(Clone)]
 pub(super) struct Proof {
+    /// The epoch, if the relays of the store write to it.
     pub(super) epoch: Result<String, Outcome>,
-    pub(super) head: u64,
     until: Duration,
 }
 
@@ -110,7 +111,7 @@ impl SimIo {
             world,
             memory: Mutex::default(),
             proof: Mutex::default(),
-            last_epoch: Mutex::default(),
+            found: Mutex::default(),
             in_flight: Arc::default(),
             counters: Mutex::default(),
             wakes: Mutex::new(Slot::new()),
@@ -265,15 +266,15 @@ impl SimIo {
         let read = self
             .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
             .await;
-        let (epoch, head) = match read {
+        let epoch = match read {
             Ok((epoch, head)) => {
-                // whether the relays of the store write to it or not
-                *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
-                (self.agree(epoch).await, head)
+                let found = Some((epoch.clone(), head));
+                *self.found.lock().expect("no task panics") = found;
+                self.agree(epoch).await
             }
             Err(_) => {
                 self.world.lock().fail(self.relay, Failure::Proof);
-                (Err(unproven()), 0)
+                Err(unproven())
             }
         };
         let valid = if epoch.is_ok() {
@@ -283,7 +284,6 @@ impl SimIo {
         };
         let proof = Proof {
             epoch,
-            head,
             until: now + valid,
         };
         *self.proof.lock().expect("no task panics") = Some(proof.clone());
