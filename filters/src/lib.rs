@@ -25,6 +25,7 @@ extern crate alloc;
 
 pub mod bearer;
 pub mod client;
+pub mod clock;
 pub mod felt;
 pub mod head;
 pub mod hmac;

@@ -25,9 +25,14 @@ const MAX_RUNNING: usize = 10_000;
 #[derive(Debug)]
 pub struct Shared<K, V>(Arc<Mutex<Table<K, V>>>);
 
-/// There is no value: the computation panicked or was shut down, or too many others run.
+/// Why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aborted;
+pub enum Aborted {
+    /// Too many other computations run: this one did not begin.
+    NotBegun,
+    /// The computation panicked or was shut down.
+    Interrupted,
+}
 
 #[derive(Debug)]
 struct Table<K, V> {
@@ -85,7 +90,7 @@ where
                 Some(Entry::Cached { value, until }) if Instant::now() < *until => {
                     return Ok(value.clone());
                 }
-                _ if table.running >= MAX_RUNNING => return Err(Aborted),
+                _ if table.running >= MAX_RUNNING => return Err(Aborted::NotBegun),
                 _ => {
                     let (sender, result) = watch::channel(None);
                     table.remove(&key);
@@ -101,8 +106,8 @@ where
         let value = result
             .wait_for(Option::is_some)
             .await
-            .map_err(|_| Aborted)?;
-        value.clone().ok_or(Aborted)
+            .map_err(|_| Aborted::Interrupted)?;
+        value.clone().ok_or(Aborted::Interrupted)
     }
 
     /// Whether a computation is running for this key.

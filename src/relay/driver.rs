@@ -172,6 +172,10 @@ impl JournalIo for Driver {
         self.store.now_us()
     }
 
+    fn clock_error_us(&self) -> i64 {
+        self.store.clock_error_us()
+    }
+
     fn is_exclusive(&self) -> bool {
         self.store.is_exclusive()
     }
@@ -217,6 +221,16 @@ impl JournalIo for Driver {
 
     async fn included_newest(&self, epoch: &str, limit: u32) -> Stored<Vec<Intent>> {
         self.stored(self.store.intents().included_newest(epoch, limit).await)
+    }
+
+    async fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let intents = self.store.intents();
+        self.stored(intents.included_anywhere(epoch, below, limit).await)
     }
 
     async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
@@ -265,10 +279,11 @@ impl JournalIo for Driver {
             operation,
             digest,
         } = of;
+        let now_us = self.store.now_us();
         self.stored(
             self.store
                 .keys(epoch)
-                .link(key, operation, digest, intent)
+                .link(key, operation, digest, intent, now_us)
                 .await,
         )
     }
@@ -343,8 +358,8 @@ impl Io for Driver {
         self.prover.forget();
     }
 
-    fn proven_head(&self) -> u64 {
-        self.prover.head()
+    fn proven_head(&self, epoch: &str) -> Option<u64> {
+        self.prover.head(epoch)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<SignerGuard, LockError> {
@@ -395,10 +410,7 @@ impl Io for Driver {
         self.in_flight
             .get(flight, write)
             .await
-            .unwrap_or_else(|Aborted| {
-                let message = "the write was interrupted: repeat the request; it is not sent twice";
-                Outcome::refused(Reason::OutcomeUnknown, message)
-            })
+            .unwrap_or_else(not_carried_out)
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -430,6 +442,22 @@ impl Io for Driver {
                 warn_of(intent, &why, "");
             }
             Note::Back(intent) => warn_of(intent, "is back: the chain has", " again"),
+            Note::PaidTwice(drip, other) => {
+                self.metrics.relay.double_drips.inc();
+                let change = format!("is paid in addition to intent {}:", other.id);
+                warn_of(drip, &change, "");
+            }
+        }
+    }
+}
+
+/// The outcome of a write that did not end.
+fn not_carried_out(why: Aborted) -> Outcome {
+    match why {
+        Aborted::NotBegun => Outcome::overloaded(),
+        Aborted::Interrupted => {
+            let message = "the write was interrupted: repeat the request; it is not sent twice";
+            Outcome::refused(Reason::OutcomeUnknown, message)
         }
     }
 }
@@ -452,6 +480,21 @@ impl From<RpcError> for CallError {
             },
             RpcError::Returned(error) => Self::Returned(error),
             RpcError::MalformedAnswer => Self::MalformedAnswer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_did_not_begin_is_not_unknown() {
+        for (why, expected) in [
+            (Aborted::NotBegun, Reason::Overloaded),
+            (Aborted::Interrupted, Reason::OutcomeUnknown),
+        ] {
+            assert_eq!(not_carried_out(why).reason(), Some(expected), "{why:?}");
         }
     }
 }

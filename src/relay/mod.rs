@@ -8,6 +8,8 @@
 
 mod answer;
 mod background;
+#[cfg(test)]
+mod contract;
 mod driver;
 mod handler;
 pub(crate) mod pins;

@@ -2,23 +2,50 @@
 
 use super::db::Db;
 use super::{Store, StoreError, sql};
-use crate::io::clock::{micros, now_us};
+use crate::io::clock::now_us;
 use parking_lot::Mutex;
-use std::time::Instant;
+use portcullis_filters::clock::{Reading, RemoteClock};
+use std::time::{Duration, Instant};
 
-/// PostgreSQL's clock, in microseconds since 1970, at an instant of this machine's monotonic clock.
-#[derive(Debug, Default)]
-pub(super) struct Clock(Mutex<Option<(i64, Instant)>>);
+/// How far the estimate of another process that shares the store may be from PostgreSQL's clock, in
+/// microseconds: half of a round trip of 200 ms, when its fastest answer takes that long.
+const OTHERS_ERROR_US: i64 = 100_000;
+
+/// PostgreSQL's clock, by this machine's monotonic clock.
+#[derive(Debug)]
+pub(super) struct Clock {
+    start: Instant,
+    known: Mutex<Option<RemoteClock>>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            known: Mutex::default(),
+        }
+    }
+}
 
 impl Clock {
-    fn set(&self, now_us: i64, at: Instant) {
-        *self.0.lock() = Some((now_us, at));
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn read(&self, reading: Reading) {
+        let mut known = self.known.lock();
+        *known = Some(RemoteClock::after(*known, reading));
     }
 
     fn now_us(&self) -> i64 {
-        let set = *self.0.lock();
-        set.map_or_else(now_us, |(then, at)| {
-            then.saturating_add(micros(at.elapsed()))
+        let known = *self.known.lock();
+        known.map_or_else(now_us, |clock| clock.now_us(self.now()))
+    }
+
+    fn error_us(&self) -> i64 {
+        let known = *self.known.lock();
+        known.map_or(0, |clock| {
+            clock.error_us(self.now()).saturating_add(OTHERS_ERROR_US)
         })
     }
 }
@@ -31,6 +58,12 @@ impl Store {
         self.clock.now_us()
     }
 
+    /// How far the time of another process that shares the store may be from this one's, in
+    /// microseconds; 0 with SQLite.
+    pub fn clock_error_us(&self) -> i64 {
+        self.clock.error_us()
+    }
+
     /// Reads PostgreSQL's clock. Called regularly, because clocks drift and are set.
     ///
     /// # Errors
@@ -41,11 +74,13 @@ impl Store {
 
     pub(super) async fn read_clock_of(&self, db: &Db) -> Result<(), StoreError> {
         let Db::Postgres(..) = db else { return Ok(()) };
-        let start = Instant::now();
+        let sent = self.clock.now();
         if let Some(row) = db.row(sql::NOW, &[]).await? {
-            // assumed to be read half-way between request and response
-            self.clock
-                .set(row.get("now_us")?, start + start.elapsed() / 2);
+            self.clock.read(Reading {
+                read_us: row.get("now_us")?,
+                sent,
+                received: self.clock.now(),
+            });
         }
         Ok(())
     }
@@ -54,7 +89,6 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_time_is_that_of_the_database_and_goes_on() {
@@ -63,13 +97,15 @@ mod tests {
             clock.now_us() > 1_700_000_000_000_000,
             "this machine's before it is known"
         );
-        let hour = Duration::from_secs(3_600);
-        let long_ago = Instant::now()
-            .checked_sub(hour)
-            .unwrap_or_else(Instant::now);
-        clock.set(5, long_ago);
+        assert_eq!(clock.error_us(), 0, "nobody else uses it");
+        clock.read(Reading {
+            read_us: 5,
+            sent: Duration::ZERO,
+            received: Duration::ZERO,
+        });
         let passed = clock.now_us();
-        assert!((5..2 * micros(hour)).contains(&passed), "{passed}");
+        assert!((5..60_000_000).contains(&passed), "{passed}");
         assert!(clock.now_us() >= passed);
+        assert!(clock.error_us() >= OTHERS_ERROR_US);
     }
 }

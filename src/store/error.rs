@@ -39,6 +39,9 @@ pub enum StoreError {
     /// Another process held the signer's lock for longer than the caller waits.
     #[error("another process holds the signer's lock")]
     SignerHeld,
+    /// The lock is not held: it was never acquired, or its connection broke.
+    #[error("the lock is not held")]
+    NotHeld,
     /// A migration failed.
     #[error("the tables cannot be migrated: {0}")]
     Migration(MigrateError),

@@ -32,7 +32,7 @@ impl FromRow for Key {
             .transpose();
         let answer =
             answer.map_err(|_: std::num::TryFromIntError| StoreError::Corrupt("status"))?;
-        Ok(from_row!(row; get: operation; {
+        Ok(from_row!(row; get: epoch operation; {
             digest: row.parsed("digest", |text| <[u8; 32]>::from_hex(text).ok())?,
             token: token.map_err(|_| StoreError::Corrupt("claim_token"))?,
             intent: row.get::<Option<i64>>("intent_id")?.map(IntentId),
@@ -78,13 +78,15 @@ impl Keys<'_> {
     }
 
     /// Links a key to the intent that its request joined. Returns `false` if the key belongs to
-    /// another request or is gone, or if its present intent has not ended.
+    /// another request or is gone, if the intent is of another request or epoch, or if its present
+    /// intent has not ended. A key that is released meanwhile is claimed anew at `now_us`.
     pub async fn link(
         &self,
         key: &str,
         operation: &str,
         digest: &[u8; 32],
         intent: IntentId,
+        now_us: i64,
     ) -> Result<bool, StoreError> {
         let (mut tx, _) = journal::begin(self.db).await?;
         let row = tx.row(sql::KEY, &[self.epoch.into(), key.into()]).await?;
@@ -94,9 +96,6 @@ impl Keys<'_> {
         if !stored.is_of(operation, digest) {
             return Ok(false);
         }
-        if stored.intent == Some(intent) {
-            return Ok(true);
-        }
         let former = match stored.intent {
             Some(id) => intent_of(&mut tx, id).await?,
             None => None,
@@ -104,12 +103,16 @@ impl Keys<'_> {
         let next = intent_of(&mut tx, intent)
             .await?
             .ok_or(StoreError::UnknownIntent(intent))?;
+        if stored.intent == Some(intent) {
+            return Ok(stored.is_for(&next));
+        }
         if !stored.may_name(former.as_ref(), &next) {
             return Ok(false);
         }
-        link(&mut tx, self.epoch, key, operation, digest, intent, 0).await?;
+        // false if it was released and claimed for another request since it was read
+        let is_linked = link(&mut tx, self.epoch, key, operation, digest, intent, now_us).await?;
         tx.commit().await?;
-        Ok(true)
+        Ok(is_linked)
     }
 
     /// Stores the response of a key that names this intent; `false` if it has one already, names

@@ -256,8 +256,8 @@ impl Intents<'_> {
             .await
     }
 
-    /// At most `limit` intents that succeeded or reverted, by block number and id, highest first.
-    /// Those without a known block precede all others.
+    /// At most `limit` intents that succeeded or reverted in a known block, by its number and id,
+    /// highest first.
     pub async fn included_newest(
         &self,
         epoch: &str,
@@ -266,6 +266,19 @@ impl Intents<'_> {
         self.db
             .all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()])
             .await
+    }
+
+    /// At most `limit` intents below `below` that succeeded or reverted in an unknown block, as an
+    /// earlier version stored them, newest first.
+    pub async fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Result<Vec<Intent>, StoreError> {
+        let below = below.map_or(i64::MAX, |below| below.0);
+        let args = [epoch.into(), below.into(), i64::from(limit).into()];
+        self.db.all(sql::INCLUDED_ANYWHERE, &args).await
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.
@@ -404,13 +417,14 @@ pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
 }
 
 fn key(row: &Row) -> Result<Option<Key>, StoreError> {
-    let Some(operation) = row.get::<Option<String>>("key_operation")? else {
+    let Some(epoch) = row.get::<Option<String>>("key_epoch")? else {
         return Ok(None);
     };
     let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
     let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
     Ok(Some(Key {
-        operation,
+        epoch,
+        operation: row.get("key_operation")?,
         digest,
         token: None,
         intent,

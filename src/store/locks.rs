@@ -92,6 +92,7 @@ impl SessionLock {
     /// is held stays held if its connection answers.
     pub async fn acquire(&mut self, store: &Store, wait: Duration) -> Result<(), StoreError> {
         let Location::Postgres(server) = &store.location else {
+            self.is_held = true;
             return Ok(());
         };
         let Some(mut session) = self.unlocked(server).await? else {
@@ -157,14 +158,17 @@ impl SessionLock {
     }
 
     /// Checks that the lock is still held, that is, that its connection answers; otherwise closes
-    /// it.
+    /// it, and the lock is no longer held.
     pub async fn check(&mut self) -> Result<(), StoreError> {
-        let Some(mut session) = self.session.take() else {
-            return Ok(());
-        };
-        let was_held = std::mem::take(&mut self.is_held);
-        bounded(session.connection.ping()).await?;
-        (self.session, self.is_held) = (Some(session), was_held);
+        if !std::mem::take(&mut self.is_held) {
+            return Err(StoreError::NotHeld);
+        }
+        // without a session the file belongs to this process
+        if let Some(mut session) = self.session.take() {
+            bounded(session.connection.ping()).await?;
+            self.session = Some(session);
+        }
+        self.is_held = true;
         Ok(())
     }
 

@@ -85,7 +85,7 @@ pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
-pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned};
+pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
 pub use state::EntryKind;

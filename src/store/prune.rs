@@ -3,6 +3,7 @@
 //! The journal, intents, bindings and the age status of users are never deleted.
 
 use super::{Store, StoreError, sql};
+use crate::io::clock::micros;
 use std::time::Duration;
 
 /// 180 days: the webhook refuses events that claim to be older, so a pruned event cannot return.
@@ -29,6 +30,36 @@ pub struct PruneBefore {
     pub feed_items_us: Option<i64>,
 }
 
+/// How long rows are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Idempotency keys.
+    pub keys: Duration,
+    /// Snapshots of suggestions, except the newest of each viewer.
+    pub suggestions: Duration,
+    /// Age sessions without an event, after their expiry.
+    pub age_sessions: Duration,
+    /// Age events, after their receipt.
+    pub age_events: Duration,
+    /// Feed items with their labels; `None` keeps them.
+    pub feed_items: Option<Duration>,
+}
+
+impl Retention {
+    /// The instants before which rows are no longer kept.
+    fn before(&self, now_us: i64) -> PruneBefore {
+        // nothing is older than 1970
+        let before = |age| now_us.saturating_sub(micros(age)).max(0);
+        PruneBefore {
+            keys_us: before(self.keys),
+            suggestions_us: before(self.suggestions),
+            age_sessions_us: before(self.age_sessions),
+            age_events_us: before(self.age_events),
+            feed_items_us: self.feed_items.map(before),
+        }
+    }
+}
+
 /// How many rows were deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
@@ -45,6 +76,16 @@ pub struct Pruned {
 }
 
 impl Store {
+    /// Deletes rows that are no longer kept, by the clock that dates them: the store's, not this
+    /// machine's.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn prune_by(&self, retention: &Retention) -> Result<Pruned, StoreError> {
+        self.read_clock().await?;
+        self.prune(&retention.before(self.now_us())).await
+    }
+
     /// Deletes old rows, and stores the time at the end. Steps before an error are not undone.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::registry::{Registry, as_gauge, metrics};
 use super::requests::Requests;
 use portcullis_filters::operation::OperationKind;
-use prometheus::{Gauge, GaugeVec, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;
 
 /// Users' transactions, which are counted together with the operations.
@@ -47,6 +47,8 @@ metrics! {
             "When the oldest unfinished intent was created, in seconds since 1970; 0 without one.");
         reconciled: Gauge = float("portcullis_relay_reconciled_timestamp_seconds",
             "When all unfinished intents were last checked, in seconds since 1970.");
+        pub double_drips: IntCounter = counter("portcullis_relay_double_drips_total",
+            "Drips that were paid after a rollback although their recipient was paid meanwhile.");
         pub reconciles: IntGauge = gauge("portcullis_relay_reconciles",
             "1 while this process settles unfinished intents for all that share its store.");
     }

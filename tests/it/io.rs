@@ -80,7 +80,10 @@ async fn a_panic_is_an_error_for_all() {
             panic!("the computation fails")
         })
     };
-    assert_eq!(tokio::join!(fail(), fail()), (Err(Aborted), Err(Aborted)));
+    assert_eq!(
+        tokio::join!(fail(), fail()),
+        (Err(Aborted::Interrupted), Err(Aborted::Interrupted))
+    );
     assert_eq!(world.get("a", TTL).await, Ok(1), "the next one tries again");
 }
 

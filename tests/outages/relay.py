@@ -194,6 +194,53 @@ class Reverts(LostAnswers):
         self.fires(*self.alerts)
 
 
+class DripReturns(LostAnswers):
+    """A drip reverts, its recipient is paid by another one, and after a rollback of both the first
+    one succeeds."""
+
+    alerts = ("PortcullisRelayDripPaidTwice",)
+
+    @staticmethod
+    def reverting(answer):
+        """A receipt that says that its transaction reverted."""
+        result = answer.get("result")
+        if result:
+            result["execution_status"] = "REVERTED"
+            result["revert_reason"] = "meanwhile"
+        return answer
+
+    def play(self):
+        key = KeyPair.generate().public_key
+        address = compute_address(
+            salt=key,
+            class_hash=int(self.pin("account_class"), 16),
+            constructor_calldata=[key],
+            deployer_address=0,
+        )
+        drip = {"identity": "0x1d00", "recipient": hex(address), "public_key": hex(key)}
+        first = []
+
+        def revert(method, params):
+            if method != "starknet_getTransactionReceipt":
+                return None
+            hash_ = params["transaction_hash"] if isinstance(params, dict) else params[0]
+            first.append(hash_)
+            return self.reverting if hash_ == first[0] else None
+
+        self.way.fault = revert
+        status, text = self.operate("/faucet-drip", drip)
+        assert status == 409 and "reverted" in text, text
+        status, text = self.operate("/faucet-drip", drip)
+        assert status == 200, text
+        self.way.fault = lambda *_: None
+        # both blocks; a repeat sends both transactions again, the first one first
+        head = self.node.ask("starknet_blockNumber")
+        self.node.ask("devnet_abortBlocks", starting_block_id={"block_number": head - 1})
+        status, text = self.operate("/faucet-drip", drip)
+        assert status in (200, 202), text
+        self.fires(*self.alerts)
+
+
 class LockedTables(Writes):
     """Somebody locks the journal's tables in PostgreSQL, and goes to lunch."""
 

@@ -79,6 +79,7 @@ LONG = (
         relay.StaleProxy,
         relay.Reverts,
         relay.RolledBack,
+        relay.DripReturns,
     ),
 )
 

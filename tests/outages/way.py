@@ -24,7 +24,8 @@ class Server(ThreadingHTTPServer):
 class Way:
     """A proxy to a node. `fault` gets the method and parameters of each call, and may wait; it
     returns None to pass the call on, or what to do instead: a status, `CUT`, `SWALLOW`, `REPEAT` of
-    the first answer to such a call, or `STALL` before the end of a large answer."""
+    the first answer to such a call, `STALL` before the end of a large answer, or a function that
+    changes the answer."""
 
     CUT, SWALLOW, REPEAT, STALL = "cut", "swallow", "repeat", "stall"
 
@@ -59,6 +60,8 @@ class Way:
             status, answer = 200, result.encode()
         else:
             status, answer = 200, self.answer(call, act == Way.REPEAT)
+        if callable(act):
+            answer = json.dumps(act(json.loads(answer))).encode()
         if act == Way.SWALLOW:
             return self.cut(handler)
         handler.send_response(status)

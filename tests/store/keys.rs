@@ -86,7 +86,7 @@ pub(crate) async fn a_key_identifies_one_request_across_restarts(world: World) {
                 .await
                 .unwrap()
         );
-        assert!(!keys.link("k", operation, &digest, id).await.unwrap());
+        assert!(!keys.link("k", operation, &digest, id, NOW).await.unwrap());
     }
     assert!(
         !keys
@@ -163,7 +163,7 @@ pub(crate) async fn a_key_names_the_intent_that_stands(world: World) {
     let link = async |id| {
         store
             .keys(EPOCH)
-            .link("k", OPERATION, &digest(), id)
+            .link("k", OPERATION, &digest(), id, NOW)
             .await
             .unwrap()
     };
@@ -245,6 +245,79 @@ pub(crate) async fn a_key_belongs_to_one_epoch(world: World) {
         Some((200, "{}".to_owned())),
         "untouched"
     );
+}
+
+pub(crate) async fn a_link_to_another_epoch_names_nothing(world: World) {
+    let store = world.open().await;
+    let id = intend(&store, &keyed(1)).await;
+    assert!(advance(&store, id, IntentState::Succeeded).await);
+    let later = store.keys("epoch-2");
+    let claim = async |owner| {
+        later
+            .claim("k", OPERATION, &digest(), &token(owner), NOW)
+            .await
+            .unwrap()
+    };
+    let link = async |id| {
+        later
+            .link("k", OPERATION, &digest(), id, NOW)
+            .await
+            .unwrap()
+    };
+    assert_eq!(claim(1).await, Claim::New);
+    assert!(!link(id).await);
+    let stale = format!("UPDATE idempotency SET intent_id = {id} WHERE epoch = 'epoch-2'");
+    world.raw(&stale).await.unwrap();
+    assert!(!link(id).await, "it was linked by an earlier version");
+    let answered = later.answer("k", OPERATION, &digest(), id, 200, "x").await;
+    assert!(!answered.unwrap());
+    assert_eq!(claim(1).await, open());
+    let key = Some(("k", OPERATION));
+    let intents = store.intents();
+    let found = intents.requested("epoch-2", &digest(), key).await.unwrap();
+    assert_eq!((found.linked, found.newest), (None, None));
+    assert_eq!(
+        store.prune_keys(NOW + 1).await.unwrap(),
+        1,
+        "it is not needed"
+    );
+    assert_eq!(claim(2).await, Claim::New);
+    world.raw(&stale).await.unwrap();
+    let answer = "UPDATE idempotency SET status = 200, body = 'x' WHERE epoch = 'epoch-2'";
+    world.raw(answer).await.unwrap();
+    assert_eq!(
+        claim(2).await,
+        open(),
+        "its answer is of the other epoch, too"
+    );
+    let next = NewIntent {
+        epoch: "epoch-2",
+        ..keyed(2)
+    };
+    let next = intend(&store, &next).await;
+    assert!(link(next).await, "it is linked anew");
+    let first = answer_of(claimed(&store, "k", 3).await);
+    assert_eq!(first, None, "the key of the first epoch is another one");
+}
+
+pub(crate) async fn a_key_released_during_its_link_is_dated(world: World) {
+    let store = world.open().await;
+    let unkeyed = NewIntent {
+        idempotency_key: None,
+        ..keyed(1)
+    };
+    let id = intend(&store, &unkeyed).await;
+    assert_eq!(claim(&store).await, Claim::New);
+    let keys = store.keys(EPOCH);
+    let link = async { keys.link("k", OPERATION, &digest(), id, NOW).await.unwrap() };
+    let is_linked = match world.is_sqlite() {
+        // only PostgreSQL has two writers
+        true => link.await,
+        false => world.behind("DELETE FROM idempotency", link).await,
+    };
+    assert!(is_linked);
+    let created = "SELECT created_us FROM idempotency";
+    assert_eq!(world.number(created).await, NOW);
 }
 
 pub(crate) async fn older_keys_get_the_epochs_of_their_intents(world: World) {

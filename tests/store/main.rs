@@ -112,6 +112,8 @@ on_both! {
         a_key_identifies_one_request_across_restarts
         a_linked_key_cannot_be_released
         a_key_belongs_to_one_epoch
+        a_link_to_another_epoch_names_nothing
+        a_key_released_during_its_link_is_dated
         older_keys_get_the_epochs_of_their_intents
         a_lost_intent_releases_what_it_held
         a_known_intent_is_linked_too
@@ -156,6 +158,7 @@ on_both! {
     prune:
         pruning_deletes_only_what_is_not_needed
         the_store_keeps_when_it_was_pruned
+        pruning_asks_the_store_for_the_time
         a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 26] = [
+const LOOK_UPS: [(&str, &[&str], &str); 27] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
@@ -33,6 +33,11 @@ const LOOK_UPS: [(&str, &[&str], &str); 26] = [
         "intent_displaced",
     ),
     (sql::INCLUDED, &["'e'", "5"], "intent_included"),
+    (
+        sql::INCLUDED_ANYWHERE,
+        &["'e'", "900", "16"],
+        "intent_included",
+    ),
     (sql::FLOOR, &["'e'"], "intent_included"),
     (
         sql::UNRESOLVED,

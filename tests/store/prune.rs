@@ -3,7 +3,8 @@
 use crate::transfer::{ANN, BOB};
 use crate::world::World;
 use portcullis::io::clock::now_us;
-use portcullis::store::{PruneBefore, Pruned};
+use portcullis::store::{PruneBefore, Pruned, Retention};
+use std::time::Duration;
 
 /// Before this, everything is old.
 const LIMIT: i64 = 1_000_000;
@@ -114,6 +115,45 @@ pub(crate) async fn the_store_keeps_when_it_was_pruned(world: World) {
         1,
         "a prune that fails changes nothing"
     );
+}
+
+pub(crate) async fn pruning_asks_the_store_for_the_time(world: World) {
+    const DAY: Duration = Duration::from_secs(24 * 3_600);
+    let store = world.open().await;
+    let mut now = now_us();
+    if !world.is_sqlite() {
+        // the database's clock is a week behind that of this machine
+        let behind = "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql \
+                      AS $$ SELECT pg_catalog.clock_timestamp() - interval '7 days' $$";
+        world.raw(behind).await.unwrap();
+        let path =
+            "ALTER ROLE CURRENT_USER IN DATABASE \"{}\" SET search_path = public, pg_catalog";
+        let name = world.url.rsplit('/').next().unwrap();
+        world.raw(&path.replace("{}", name)).await.unwrap();
+        now -= 7 * 24 * 3_600_000_000;
+    }
+    store.close().await;
+    let store = world.open().await;
+    let insert = |key: &str, at: i64| {
+        format!(
+            "INSERT INTO idempotency (key, operation, digest, status, body, created_us, epoch) \
+             VALUES ('{key}', 'drip', 'd', 200, '', {at}, 'e')"
+        )
+    };
+    let minute = 60_000_000;
+    for (key, age) in [("young", minute), ("old", 24 * 60 * minute + minute)] {
+        world.raw(&insert(key, now - age)).await.unwrap();
+    }
+    let retention = Retention {
+        keys: DAY,
+        suggestions: DAY,
+        age_sessions: DAY,
+        age_events: DAY,
+        feed_items: None,
+    };
+    assert_eq!(store.prune_by(&retention).await.unwrap().keys, 1);
+    let left = world.texts("SELECT key FROM idempotency").await;
+    assert_eq!(left, ["young"]);
 }
 
 async fn snapshot(world: &World, viewer: &str, built: i64) {

@@ -44,7 +44,7 @@ pub struct Facts {
     pub epoch: Option<String>,
     /// The new intent's key.
     pub key: Option<Key>,
-    /// The intents with its hash, its slot or its digest, and the one that its key names.
+    /// The intents with its hash, its slot or its digest, and the one that its key is linked to.
     pub intents: Vec<Intent>,
     /// The newest intent within the cooldown that has its operation and its subject, leaving out
     /// rejected, lost and reverted ones.
@@ -108,7 +108,7 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
         return Intention::refuse(Intended::KeyConflict);
     }
     if let Some(known) = known(new, facts) {
-        let may_link = key::may_link(linked(facts), known);
+        let may_link = known.operation == new.operation && key::may_link(linked(facts), known);
         let link = new.idempotency_key.filter(|_| may_link).map(|_| known.id);
         return Intention::Refuse {
             reply: Intended::Known(Box::new(known.clone())),
@@ -147,10 +147,12 @@ fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     linked.or_else(of_hash).or_else(open)
 }
 
-/// The intent that the key names.
+/// The intent that the key names: it is of the key's own request, in its epoch.
 fn linked(facts: &Facts) -> Option<&Intent> {
-    let id = facts.key.as_ref()?.intent?;
-    facts.intents.iter().find(|intent| intent.id == id)
+    let key = facts.key.as_ref()?;
+    let id = key.intent?;
+    let mut intents = facts.intents.iter();
+    intents.find(|intent| intent.id == id && key.is_for(intent))
 }
 
 /// Whether the new intent replaces this one: it is still displaced, and the slot is the same.

@@ -1,4 +1,4 @@
-//! Idempotency keys: a key names an intent, not a body.
+//! Idempotency keys: a key names an intent, not a body, and belongs to one epoch of the chain.
 //!
 //! A key is claimed before the work, linked to the intent, and answered after the work. A claim
 //! with neither link nor answer is in progress, or its process died. It has a token, so that only
@@ -16,6 +16,8 @@ pub struct ClaimToken(pub [u8; 16]);
 /// A key as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
+    /// The chain epoch that it belongs to.
+    pub epoch: String,
     /// The operation that it was claimed for.
     pub operation: String,
     /// The digest of the request that it was claimed for.
@@ -60,14 +62,22 @@ impl Key {
         self.operation == operation && self.digest == *digest
     }
 
-    /// Whether this key, which names `former`, may name `next`, the intent of a request that joined
-    /// it. `next` must be of the key's own request, and `former` rejected, lost or replaced by it.
+    /// Whether an intent is of this key's own request, in its epoch. Earlier versions linked keys to
+    /// intents of former epochs, too: such a link names nothing.
     #[must_use]
-    pub fn may_name(&self, former: Option<&Intent>, next: &Intent) -> bool {
-        self.is_of(&next.operation, &next.digest) && may_link(former, next)
+    pub fn is_for(&self, intent: &Intent) -> bool {
+        self.epoch == intent.epoch && self.is_of(&intent.operation, &intent.digest)
     }
 
-    /// The outcome of claiming this key, which is stored and has the intent `linked`.
+    /// Whether this key, which is linked to `former`, may name `next`, the intent of a request that
+    /// joined it. `next` must be of the key's own request, and `former` rejected, lost or replaced
+    /// by it.
+    #[must_use]
+    pub fn may_name(&self, former: Option<&Intent>, next: &Intent) -> bool {
+        self.is_for(next) && may_link(former.filter(|former| self.is_for(former)), next)
+    }
+
+    /// The outcome of claiming this key, which is stored and linked to the intent `linked`.
     #[must_use]
     pub fn claimed(
         self,
@@ -82,6 +92,10 @@ impl Key {
         // the commit of this very claim was not confirmed
         if self.token == Some(token) && self.intent.is_none() && self.answer.is_none() {
             return Claim::New;
+        }
+        let is_stale = linked.as_ref().is_some_and(|intent| !self.is_for(intent));
+        if is_stale {
+            return Claim::Open { intent: None };
         }
         // an answer is no longer true once its intent is rejected or lost
         let answer = self

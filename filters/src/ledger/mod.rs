@@ -6,12 +6,13 @@
 //!
 //! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
 //! Reading order: [`state`](IntentState), `intent.rs`, `intend.rs` (whether a transaction is
-//! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`, `key.rs`,
-//! `epoch.rs`.
+//! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`, `double.rs`,
+//! `key.rs`, `epoch.rs`.
 
 mod binding;
 mod budget;
 mod change;
+mod double;
 mod epoch;
 mod intend;
 mod intent;
@@ -23,6 +24,7 @@ mod tests;
 pub use binding::{Binding, Bound, Pair, Rebinding};
 pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
 pub use change::{Change, Step, Steps, change};
+pub use double::Returning;
 pub use epoch::Agreement;
 pub use intend::{Facts, Intended, Intention, intend};
 pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};

@@ -100,6 +100,9 @@ async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Sub
         Ok(Signing::NonceMoved) => return Submitted::NotSent(Outcome::unsettled()),
         Err(why) => return Submitted::NotSent(why),
     };
+    let Some(born) = io.proven_head(&intent.epoch) else {
+        return Submitted::NotSent(Outcome::restarted());
+    };
     let new = NewIntent {
         operation: FILL,
         digest: signed.hash.to_bytes_be(),
@@ -107,7 +110,7 @@ async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Sub
         identity: None,
         request: "",
         epoch: &intent.epoch,
-        born: io.proven_head(),
+        born,
         signer: intent.signer,
         nonce,
         transaction_hash: signed.hash,

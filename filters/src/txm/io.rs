@@ -3,6 +3,8 @@
 //! The flows of this module are `async` functions over one [`Io`], and nothing else in them waits.
 //! The relay implements it with sockets, a database and keys; a simulation with maps and virtual
 //! time, so that it explores the flows as they run. An implementation decides nothing.
+//!
+#![doc = include_str!("contract.md")]
 
 use super::memory::Memory;
 use super::node::{Block, CallError, ListedBlock, Receipt, Sender};
@@ -76,6 +78,9 @@ pub enum Note<'a> {
     /// The search for the transaction that used the nonce of this intent passed a block that no URL
     /// lets be read.
     Unreadable(&'a Intent, u64),
+    /// The first of two drips is paid after all, although the second was paid to its recipient
+    /// within the cooldown.
+    PaidTwice(&'a Intent, &'a Intent),
     /// The effect of an operation of this name was not read back.
     NotReadBack(&'static str),
     /// An account writes with this nonce.
@@ -147,6 +152,8 @@ pub trait NodeIo: Send + Sync {
 pub trait JournalIo: Send + Sync {
     /// Microseconds since 1970, by the clock of the store.
     fn clock_us(&self) -> i64;
+    /// How far the clocks of two processes that share the store may be apart.
+    fn clock_error_us(&self) -> i64;
     /// Whether no other process uses the store.
     fn is_exclusive(&self) -> bool;
 
@@ -187,10 +194,17 @@ pub trait JournalIo: Send + Sync {
         signer: Felt,
         nonce: u64,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
-    /// The included intents, those in the newest blocks first; at most `limit`.
+    /// The included intents whose block is known, those in the newest blocks first; at most `limit`.
     fn included_newest(
         &self,
         epoch: &str,
+        limit: u32,
+    ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
+    /// The included intents below an id whose block is not known, newest first; at most `limit`.
+    fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
         limit: u32,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
     /// The highest block that is known to list an included intent.
@@ -238,6 +252,8 @@ pub trait JournalIo: Send + Sync {
 /// A write in flight: equal requests join it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flight {
+    /// The chain epoch that it writes in; `None` while none is known.
+    pub epoch: Option<String>,
     /// The digest of an operation, or the hash of a transaction.
     pub digest: [u8; 32],
     /// The key of the requests that may join; `None` for any key.
@@ -285,8 +301,9 @@ pub trait Io: NodeIo + JournalIo + 'static {
     fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
     /// Drops the proof: a write may have changed a pin, or the chain is another one.
     fn forget_proof(&self);
-    /// The number of a recent head: a transaction that is signed now can only be above it.
-    fn proven_head(&self) -> u64;
+    /// The number of a recent head in this epoch: a transaction that is signed now can only be above
+    /// it. `None` if the newest proof is of another epoch.
+    fn proven_head(&self, epoch: &str) -> Option<u64>;
 
     /// Locks an account: in the queue of this process, then against other processes.
     fn lock(

@@ -2,7 +2,7 @@
 
 use super::io::{Io, Note, Stored};
 use super::node::Receipt;
-use crate::ledger::{Change, Intent, IntentId};
+use crate::ledger::{Change, Intent, IntentId, Returning};
 
 /// Records that a transaction that was included, or sent before, is in doubt.
 pub(super) async fn displace(io: &impl Io, intent: &Intent, why: &str) -> Stored<()> {
@@ -32,4 +32,23 @@ pub(super) async fn include(io: &impl Io, id: IntentId, receipt: &Receipt) -> St
         block: receipt.inclusion(),
     };
     io.apply(id, &included).await
+}
+
+/// Reports a drip that is paid after all, if its recipient was paid meanwhile. `before` is the
+/// intent as it was before that. An unavailable journal only hides the double.
+pub(super) async fn report_double(io: &impl Io, before: &Intent) {
+    let Some(returning) = Returning::of(before) else {
+        return;
+    };
+    let window = returning.window(io.settings().faucet_cooldown);
+    let newest = io.last_of(
+        &before.operation,
+        returning.recipient,
+        &before.epoch,
+        window,
+    );
+    let newest = newest.await.ok().flatten();
+    if let Some(other) = returning.paid_too(newest.as_ref()) {
+        io.note(Note::PaidTwice(before, other));
+    }
 }

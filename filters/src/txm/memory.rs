@@ -16,6 +16,8 @@ pub struct Memory {
     pub(super) next_displaced: usize,
     /// Where the next round over the open intents begins.
     pub(super) next_open: usize,
+    /// The last intent of an unknown block that was passed; `None` to begin with the newest.
+    pub(super) anywhere: Option<IntentId>,
     /// When each open intent was last sent again unasked, by a monotonic clock.
     pub(super) resent: BTreeMap<IntentId, Duration>,
     /// The epoch in which each account's intents of earlier processes are settled.

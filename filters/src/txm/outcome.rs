@@ -191,7 +191,7 @@ impl Outcome {
     }
 
     /// The write did not start before its deadline.
-    pub(super) fn overloaded() -> Self {
+    pub fn overloaded() -> Self {
         let message = "the write could not start in time: nothing was sent, retry soon";
         Self::refused(Reason::Overloaded, message)
     }

@@ -4,6 +4,16 @@ use super::outcome::Outcome;
 use crate::ledger::{Intent, IntentState, Requested};
 use crate::verdict::Reason;
 
+/// Since when an equal intent was written for a request that came in at `arrived_us`. Another
+/// process dates its intents by a clock that may be `error_us` behind, so the time is that much
+/// earlier. This errs to the side that never pays twice: an intent that is slightly older than the
+/// request answers it, and nothing is written. On the other side the request would be decided anew,
+/// and a drip that was just paid for it would be refused as too soon.
+#[must_use]
+pub const fn since_us(arrived_us: i64, error_us: i64) -> i64 {
+    arrived_us.saturating_sub(error_us)
+}
+
 /// The intent that a request is about, if there is one: that of its key, unless rejected or lost,
 /// or else the newest of an equal request. If that one is included, it must have been written since
 /// the request arrived, at `since_us`, or in the place of the key's intent.
@@ -147,6 +157,13 @@ mod tests {
             let found = is_done(refused, &newest, proposed.as_ref());
             assert_eq!(found, expected, "{why}");
         }
+    }
+
+    #[test]
+    fn a_twin_dated_by_a_slower_clock_answers_too() {
+        let twin = || intent(2, 7, IntentState::Succeeded);
+        assert_eq!(found(None, twin(), since_us(150, 50)), Some(2));
+        assert_eq!(found(None, twin(), since_us(150, 49)), None);
     }
 
     #[test]

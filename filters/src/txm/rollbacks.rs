@@ -78,8 +78,12 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
         Sighting::Pending => Ok(Confirmed::Pending),
         Sighting::Shown(receipt) => {
             let was_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
-            if journal::include(io, intent.id, &receipt).await? && was_gone {
+            let is_new = journal::include(io, intent.id, &receipt).await?;
+            if is_new && was_gone {
                 io.note(Note::Back(intent));
+            }
+            if is_new && receipt.outcome.is_ok() {
+                journal::report_double(io, intent).await;
             }
             Ok(Confirmed::Shown)
         }

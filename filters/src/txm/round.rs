@@ -40,7 +40,7 @@ pub async fn settle_open(io: &impl Io, epoch: &str) -> Stored<()> {
     let open = io.memory(|memory| next_round(&mut memory.next_open, open));
     join3(
         accounts(io, epoch),
-        included(io, epoch),
+        join(included(io, epoch), anywhere(io, epoch)),
         join(
             each(io, displaced, |intent| follow_displaced(io, intent)),
             each(io, open, |intent| follow_open(io, intent)),
@@ -115,7 +115,7 @@ async fn included(io: &impl Io, epoch: &str) {
             let found = within(io, deadline, look_for(io, intent)).await;
             let is_gone = matches!(found, Some(Ok(Confirmed::Displaced)));
             are_gone &= is_gone;
-            if matches!(found, Some(Ok(_))) && !is_gone && intent.included.is_some() {
+            if matches!(found, Some(Ok(_))) && !is_gone {
                 break;
             }
         }
@@ -123,6 +123,21 @@ async fn included(io: &impl Io, epoch: &str) {
             return;
         }
     }
+}
+
+/// Looks for the blocks of included intents that earlier versions stored without one: a few of them
+/// in each round, in turn.
+async fn anywhere(io: &impl Io, epoch: &str) {
+    let below = io.memory(|memory| memory.anywhere);
+    let Ok(found) = io.included_anywhere(epoch, below, NEWEST).await else {
+        return;
+    };
+    io.memory(|memory| memory.anywhere = found.last().map(|it| it.id));
+    each(io, found, |intent| look_anywhere(io, intent)).await;
+}
+
+async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    look_for(io, &intent).await.map(drop)
 }
 
 /// Looks for an intent in doubt, and for the others of its slot that may return; then for the

@@ -151,9 +151,9 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
         return Submitted::NotSent(outcome);
     }
     match io.add(&intent.operation, &intent.transaction, None).await {
-        Ok(added) if added == intent.transaction_hash => repeated(io, intent.id).await,
+        Ok(added) if added == intent.transaction_hash => repeated(io, intent).await,
         Err(CallError::Returned(error)) if error.code == code::DUPLICATE => {
-            repeated(io, intent.id).await
+            repeated(io, intent).await
         }
         Err(CallError::Returned(error)) if error.is_definite() => {
             refused(io, intent.id, error, patience).await
@@ -167,8 +167,9 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
     }
 }
 
-async fn repeated(io: &impl Io, id: IntentId) -> Submitted {
-    match accepted(io, id).await {
+async fn repeated(io: &impl Io, intent: &Intent) -> Submitted {
+    journal::report_double(io, intent).await;
+    match accepted(io, intent.id).await {
         Ok(()) => Submitted::Taken,
         Err(_unrecorded) => Submitted::Unknown,
     }

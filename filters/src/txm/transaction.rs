@@ -69,6 +69,7 @@ pub async fn account(
 /// Submits a transaction once, however often it is requested.
 pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outcome {
     let flight = Flight {
+        epoch: Some(transaction.epoch.clone()),
         digest: transaction.hash.to_bytes_be(),
         key: None,
     };
@@ -111,7 +112,8 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
     if is_too_late(io, transaction).await? {
         return Ok(Step::NonceUsed);
     }
-    let new = transaction.intent(io.proven_head());
+    let born = io.proven_head(&transaction.epoch);
+    let new = transaction.intent(born.ok_or_else(Outcome::restarted)?);
     let (id, submitted) = match intend(io, &new).await? {
         Intending::New(id) => {
             let submitted = submit::submit(io, id, &new, Some(&transaction.trace), PATIENCE).await;
@@ -356,6 +358,8 @@ mod tests {
     fn the_receipt_of_a_transaction_is_recorded_after_its_response() {
         let (outcome, script) = submitted(showing(Script::new()));
         assert_eq!(outcome, Outcome::written(hash(1), Details::None));
+        let epoch = script.state().joined[0].epoch.clone();
+        assert_eq!(epoch.as_deref(), Some(EPOCH), "nothing else joins it");
         assert_eq!(script.state_of(100), IntentState::Succeeded);
     }
 

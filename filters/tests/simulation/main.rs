@@ -3,6 +3,8 @@
 //! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `writes` (the
 //! relay's writes) with `tables` (its rows) and `mistakes` (planted in its code).
 
+mod contract;
+mod contract_table;
 mod leases;
 mod mistakes;
 mod tables;

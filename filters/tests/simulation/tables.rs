@@ -133,10 +133,10 @@ impl Tables {
                 .cloned()
         });
         let is_fact = |it: &&Intent| {
-            it.slot() == slot
-                || Some(it.id) == linked
-                || it.state.holds()
-                    && (it.digest == new.digest || it.transaction_hash == new.transaction_hash)
+            let is_equal = it.digest == new.digest || it.transaction_hash == new.transaction_hash;
+            Some(it.id) == linked
+                || it.slot() == slot
+                || it.epoch == new.epoch && it.state.holds() && is_equal
         };
         let drip_us = new
             .budgets
@@ -156,7 +156,7 @@ impl Tables {
                 .as_ref()
                 .map(|agreement| agreement.epoch.clone()),
             key,
-            intents: self.of_epoch(new.epoch).filter(is_fact).cloned().collect(),
+            intents: self.intents.values().filter(is_fact).cloned().collect(),
             last,
             bound: bound.unwrap_or_default(),
             drip_us,
@@ -262,11 +262,12 @@ impl Tables {
         let Some(stored) = stored.filter(|stored| stored.is_of(&key.operation, &key.digest)) else {
             return false;
         };
+        let next = &self.intents[&id];
         if stored.intent == Some(id) {
-            return true;
+            return stored.is_for(next);
         }
         let former = stored.intent.and_then(|id| self.intents.get(&id));
-        let may = stored.may_name(former, &self.intents[&id]);
+        let may = stored.may_name(former, next);
         if may {
             self.set_link(key, id);
         }
@@ -280,6 +281,13 @@ impl Tables {
         status: u16,
         body: &str,
     ) -> bool {
+        let is_foreign = self
+            .intents
+            .get(&id)
+            .is_none_or(|it| it.epoch != key.named.0);
+        if is_foreign {
+            return false;
+        }
         let stored = self.keys.get_mut(&key.named);
         let stored = stored.filter(|stored| stored.is_of(&key.operation, &key.digest));
         let open = stored.filter(|stored| stored.intent == Some(id) && stored.answer.is_none());
@@ -305,9 +313,12 @@ fn micros(duration: Duration) -> i64 {
 /// A key without an intent and an answer.
 fn bare(key: &RequestKey, token: Option<ClaimToken>) -> Key {
     let RequestKey {
-        operation, digest, ..
+        named: (epoch, _),
+        operation,
+        digest,
     } = key;
     Key {
+        epoch: epoch.clone(),
         operation: operation.clone(),
         digest: *digest,
         token,

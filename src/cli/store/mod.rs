@@ -12,11 +12,11 @@ pub(super) use arguments::Arguments;
 
 use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, output, written};
 use crate::config::{Config, LoadError, StoreConfig};
-use crate::io::clock::{micros, now_us};
+use crate::io::clock::now_us;
 use crate::process::signals::StopSignals;
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
-    AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, ImportError, ImportRules, PruneBefore, Store,
+    AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, ImportError, ImportRules, Retention, Store,
     StoreError,
 };
 use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
@@ -197,16 +197,13 @@ async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> 
         output::notice("portcullis store: another process prunes this store: nothing was done");
         return Ok(());
     }
-    let now = now_us();
-    // nothing is older than 1970
-    let before = |age| now.saturating_sub(micros(age)).max(0);
     let pruned = store
-        .prune(&PruneBefore {
-            keys_us: before(arguments.keys_older_than),
-            suggestions_us: before(arguments.suggestions_older_than),
-            age_sessions_us: before(arguments.age_sessions_older_than),
-            age_events_us: before(AGE_EVENTS_KEPT.saturating_add(MARGIN)),
-            feed_items_us: arguments.feed_items_older_than.map(before),
+        .prune_by(&Retention {
+            keys: arguments.keys_older_than,
+            suggestions: arguments.suggestions_older_than,
+            age_sessions: arguments.age_sessions_older_than,
+            age_events: AGE_EVENTS_KEPT.saturating_add(MARGIN),
+            feed_items: arguments.feed_items_older_than,
         })
         .await?;
     report([

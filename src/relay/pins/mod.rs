@@ -10,7 +10,7 @@ use super::settings::{Pins, Settings};
 use crate::config::{Amount, MAX_NODE_TIMEOUT};
 use crate::http::clients::Running;
 use crate::io::cold;
-use crate::io::shared::{Aborted, Shared};
+use crate::io::shared::Shared;
 use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
@@ -69,8 +69,6 @@ pub(crate) struct Proof {
     pub(crate) checked_at: SystemTime,
     /// The chain's epoch, unless it changed during the proof: a test network can start again.
     pub(crate) epoch: Option<String>,
-    /// The number of the newest block, if it was read.
-    pub(crate) head: Option<u64>,
     pub(crate) pins: Vec<Pin>,
 }
 
@@ -91,6 +89,26 @@ impl Proof {
     }
 }
 
+/// The number of a block that was recently the newest of an epoch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Head {
+    epoch: String,
+    number: u64,
+}
+
+impl Head {
+    /// The head of a proof of this epoch: the one that was read or, if that failed, the last known
+    /// one. A lower head is true as well, and a search begins further down; `None` proves nothing.
+    fn of(epoch: &str, read: Option<u64>, last: Option<&Self>) -> Option<Self> {
+        let last = last.filter(|last| last.epoch == epoch);
+        let number = read.or(last.map(|last| last.number))?;
+        Some(Self {
+            epoch: epoch.to_owned(),
+            number,
+        })
+    }
+}
+
 /// Makes proofs, and caches the newest while it is valid.
 pub(crate) struct Prover {
     pins: Arc<Pins>,
@@ -102,8 +120,8 @@ pub(crate) struct Prover {
     proofs: Shared<(), Arc<Proof>>,
     /// The newest proof, valid or not.
     newest: ArcSwapOption<Proof>,
-    /// The newest epoch that a proof found.
-    epoch: ArcSwapOption<String>,
+    /// The newest epoch that a proof found, with its head.
+    found: ArcSwapOption<Head>,
     metrics: Arc<Metrics>,
 }
 
@@ -117,7 +135,7 @@ impl Prover {
     ) -> Arc<Self> {
         let max_age = running.settings().config.pins_max_age;
         let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
-        let epoch = ArcSwapOption::empty();
+        let found = ArcSwapOption::empty();
         Arc::new(Self {
             pins,
             chain,
@@ -126,7 +144,7 @@ impl Prover {
             max_age,
             proofs,
             newest,
-            epoch,
+            found,
             metrics,
         })
     }
@@ -145,9 +163,6 @@ impl Prover {
                 at: proof.checked_at,
             });
             prover.newest.store(Some(Arc::clone(&proof)));
-            if let Some(epoch) = &proof.epoch {
-                prover.epoch.store(Some(Arc::new(epoch.clone())));
-            }
             (
                 proof,
                 if ready {
@@ -158,7 +173,7 @@ impl Prover {
             )
         };
         let proof = self.proofs.get((), made).await;
-        proof.unwrap_or_else(|Aborted| Arc::new(self.unproven(SystemTime::now())))
+        proof.unwrap_or_else(|_| Arc::new(self.unproven(SystemTime::now())))
     }
 
     /// The newest proof, valid or not. Does not start another one.
@@ -166,10 +181,12 @@ impl Prover {
         self.newest.load_full()
     }
 
-    /// The number of a block that was recently the newest; 0 if none is known. A transaction that
-    /// is signed now can only be in a later one.
-    pub(super) fn head(&self) -> u64 {
-        self.newest().and_then(|proof| proof.head).unwrap_or(0)
+    /// The number of a block that was recently the newest of this epoch: a transaction that is
+    /// signed now can only be in a later one. `None` if the newest proof is of another epoch.
+    pub(super) fn head(&self, epoch: &str) -> Option<u64> {
+        let found = self.found.load();
+        let head = found.as_ref().filter(|head| head.epoch == epoch)?;
+        Some(head.number)
     }
 
     /// Drops the cached proof: a write may have changed a pin.
@@ -193,7 +210,7 @@ impl Prover {
     /// The chain's epoch, even if pins do not hold; the last known one while the node is
     /// unavailable.
     pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, Outcome> {
-        let last = || self.epoch.load().as_deref().cloned();
+        let last = || self.found.load().as_ref().map(|head| head.epoch.clone());
         match self.prove().await.epoch.clone().or_else(last) {
             Some(epoch) => Ok(epoch),
             None => self.require(Required::AllButV2).await,
@@ -217,15 +234,16 @@ impl Prover {
         Proof {
             checked_at,
             epoch: None,
-            head: None,
             pins: table::unreadable(&self.pins, self.drip()),
         }
     }
 
-    /// Reads every pin, and the chain's epoch unless it changed; `None` if the node is unavailable.
+    /// Reads every pin, and the chain's epoch unless it changed; `None` if the node is unavailable
+    /// or no head of the epoch is known.
     async fn read(&self, checked_at: SystemTime) -> Option<Proof> {
         let before = self.chain.epoch().await.ok()?;
-        let head = self.chain.head().await.ok().map(|block| block.number);
+        let read = self.chain.head().await.ok().map(|block| block.number);
+        let head = Head::of(&before, read, self.found.load().as_deref())?;
         let drip = self.drip();
         if self.pins.accounts.faucet.is_some() {
             self.metrics.relay.drip(drip.fri());
@@ -237,10 +255,12 @@ impl Prover {
             .await
             .ok()
             .filter(|after| *after == before);
+        if epoch.is_some() {
+            self.found.store(Some(Arc::new(head)));
+        }
         let mut proof = Proof {
             checked_at,
             epoch,
-            head,
             pins,
         };
         proof.pins.extend(self.shared_epoch(&proof).await);
@@ -275,6 +295,34 @@ impl Prover {
                 error.log();
                 None
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(epoch: &str, number: u64) -> Head {
+        Head {
+            epoch: epoch.to_owned(),
+            number,
+        }
+    }
+
+    #[test]
+    fn a_head_that_was_not_read_is_never_zero() {
+        let last = Some(head("a", 7));
+        for (read, last, expected, why) in [
+            (Some(9), &last, Some(9), "it was read"),
+            (Some(5), &last, Some(5), "blocks were rolled back"),
+            (Some(0), &None, Some(0), "the first block"),
+            (None, &last, Some(7), "the last one that is known"),
+            (None, &None, None, "none is known"),
+            (None, &Some(head("b", 7)), None, "that of another epoch"),
+        ] {
+            let found = Head::of("a", read, last.as_ref());
+            assert_eq!(found, expected.map(|number| head("a", number)), "{why}");
         }
     }
 }

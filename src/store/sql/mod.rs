@@ -98,8 +98,8 @@ pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, update
 /// cooldown. A fact that is not needed is NULL. Displaced intents of the slot count neither as
 /// drips nor for the cooldown.
 pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
-    idempotency.operation AS key_operation, idempotency.digest AS key_digest, \
-    idempotency.intent_id AS key_intent, \
+    idempotency.epoch AS key_epoch, idempotency.operation AS key_operation, \
+    idempotency.digest AS key_digest, idempotency.intent_id AS key_intent, \
     (SELECT created_us FROM intent WHERE epoch = $3 AND created_us > $4 AND created_us <= $5 \
     AND operation = 'faucet-drip' AND state NOT IN ('rejected', 'lost', 'reverted') \
     AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
@@ -143,12 +143,15 @@ pub const INTENT: &str = intent!("id = $1");
 pub const INTENT_BY_HASH: &str =
     intent!("epoch = $1 AND transaction_hash = $2 AND state NOT IN ('rejected', 'lost')");
 /// The intent that the key of a request names, and the newest of equal requests that is not
-/// rejected or lost, oldest first. Each row has the id of the former as `key_intent`.
+/// rejected or lost, oldest first. Each row has the id of the former as `key_intent`. A key names
+/// intents of its own request and epoch only.
 pub const REQUESTED: &str = intent!(
     ", (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
     AND digest = $2) AS key_intent ",
-    "id IN (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
-    AND digest = $2 UNION ALL SELECT id FROM (SELECT id FROM intent WHERE epoch = $1 \
+    "id IN (SELECT intent.id FROM idempotency JOIN intent ON intent.id = idempotency.intent_id \
+    AND intent.epoch = $1 AND intent.operation = $4 AND intent.digest = $2 \
+    WHERE idempotency.epoch = $1 AND idempotency.key = $3 AND idempotency.operation = $4 \
+    AND idempotency.digest = $2 UNION ALL SELECT id FROM (SELECT id FROM intent WHERE epoch = $1 \
     AND digest = $2 AND state NOT IN ('rejected', 'lost') ORDER BY id DESC LIMIT 1) AS newest) \
     ORDER BY id"
 );
@@ -159,11 +162,17 @@ pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY
 /// The displaced intents of an epoch and a signer.
 pub const DISPLACED_OF_SIGNER: &str =
     intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
-/// The included intents of an epoch, newest block first; those without a known block precede all
-/// others.
+/// The included intents of an epoch whose block is known, newest block first.
 pub const INCLUDED: &str = intent!(
     "epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND coalesce(included_number, 9223372036854775807) < 9223372036854775807 \
     ORDER BY coalesce(included_number, 9223372036854775807) DESC, id DESC LIMIT $2"
+);
+/// The included intents of an epoch whose block is not known, below an id, newest first.
+pub const INCLUDED_ANYWHERE: &str = intent!(
+    "epoch = $1 AND state IN ('succeeded', 'reverted') \
+    AND coalesce(included_number, 9223372036854775807) = 9223372036854775807 AND id < $2 \
+    ORDER BY id DESC LIMIT $3"
 );
 /// The newest known block of an included intent.
 pub const FLOOR: &str = "SELECT included_number FROM intent \
@@ -259,7 +268,7 @@ pub const KEY_CLAIM: &str = "INSERT INTO idempotency \
     (epoch, key, operation, digest, created_us, claim_token) VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (epoch, key) DO NOTHING";
 /// A claimed key.
-pub const KEY: &str = "SELECT operation, digest, claim_token, intent_id, status, body \
+pub const KEY: &str = "SELECT epoch, operation, digest, claim_token, intent_id, status, body \
     FROM idempotency WHERE epoch = $1 AND key = $2";
 /// Links a key to an intent, without an answer; claims the key if it is gone. Leaves a claim that
 /// was made for another request meanwhile.
@@ -268,19 +277,21 @@ pub const KEY_LINK: &str = "INSERT INTO idempotency \
     ON CONFLICT (epoch, key) DO UPDATE SET intent_id = excluded.intent_id, status = NULL, \
     body = NULL WHERE idempotency.operation = excluded.operation \
     AND idempotency.digest = excluded.digest";
-/// Stores the response of a key that names an intent, once.
+/// Stores the response of a key that names an intent of its epoch, once.
 pub const KEY_ANSWER: &str = "UPDATE idempotency SET status = $6, body = $7 \
     WHERE epoch = $1 AND key = $2 AND operation = $3 AND digest = $4 AND intent_id = $5 \
-    AND status IS NULL";
+    AND status IS NULL AND EXISTS (SELECT 1 FROM intent WHERE intent.id = $5 \
+    AND intent.epoch = $1)";
 /// Withdraws the responses that report an intent.
 pub const KEY_WITHDRAW: &str =
     "UPDATE idempotency SET status = NULL, body = NULL WHERE intent_id = $1";
 /// Releases a claim of this owner that has neither intent nor response.
 pub const KEY_RELEASE: &str = "DELETE FROM idempotency \
     WHERE epoch = $1 AND key = $2 AND claim_token = $3 AND intent_id IS NULL AND status IS NULL";
-/// Deletes old keys that are answered or have no intent.
+/// Deletes old keys that are answered or have no intent of their epoch.
 pub const KEY_PRUNE: &str = "DELETE FROM idempotency \
-    WHERE created_us < $1 AND (status IS NOT NULL OR intent_id IS NULL)";
+    WHERE created_us < $1 AND (status IS NOT NULL OR NOT EXISTS (SELECT 1 FROM intent \
+    WHERE intent.id = idempotency.intent_id AND intent.epoch = idempotency.epoch))";
 
 /// When old rows were last deleted.
 pub const PRUNED: &str = "SELECT pruned_us FROM pruning";

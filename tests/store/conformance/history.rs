@@ -64,6 +64,14 @@ impl History {
         let change = change(chance);
         let new = self.new_intent(chance, digest, model);
         let key = (self.epoch, name);
+        let is_of_its_epoch = chance.choose(2) == 0;
+        let epoch_of = |it: &Intent| {
+            if is_of_its_epoch {
+                epoch_of(it)
+            } else {
+                self.epoch
+            }
+        };
         match (kind, some) {
             (0, _) => {
                 if patience == Duration::ZERO {

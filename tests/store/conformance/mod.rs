@@ -55,9 +55,12 @@ async fn execute(store: &Store, step: &Step) -> Result<Reply, StoreError> {
         Command::Release((epoch, key), token) => {
             Reply::Done(store.keys(epoch).release(key, token).await?)
         }
-        Command::Link((epoch, key), digest, id) => {
-            Reply::Done(store.keys(epoch).link(key, DRIP, digest, *id).await?)
-        }
+        Command::Link((epoch, key), digest, id) => Reply::Done(
+            store
+                .keys(epoch)
+                .link(key, DRIP, digest, *id, now_us)
+                .await?,
+        ),
         Command::Answer((epoch, key), digest, id) => Reply::Done(
             store
                 .keys(epoch)

@@ -76,6 +76,7 @@ fn facts(intents: &[Intent]) -> Facts {
 fn key_of(new: &NewIntent<'_>, intent: Option<i64>) -> Option<Key> {
     let (operation, intent) = (new.operation.into(), intent.map(IntentId));
     Some(Key {
+        epoch: new.epoch.into(),
         operation,
         digest: new.digest,
         token: Some(TOKEN),
@@ -651,8 +652,39 @@ fn a_key_moves_on_from_what_has_ended_or_was_replaced() {
                 digest: [9; 32],
                 ..former
             };
-            assert!(!may_link(Some(&other), &next), "of another request");
+            assert!(may_link(Some(&other), &next), "of another request");
         }
+    }
+}
+
+#[test]
+fn a_key_never_names_an_intent_of_another_epoch() {
+    let former = Intent {
+        epoch: "b".into(),
+        ..stored(3, &new(1), Succeeded)
+    };
+    let next = stored(9, &new(1), Sent);
+    let key = key_of(&new(1), Some(3)).expect("it is a key");
+    assert!(!key.may_name(None, &former));
+    assert!(key.may_name(Some(&former), &next), "it names nothing yet");
+    let facts = Facts {
+        key: Some(key.clone()),
+        ..facts(core::slice::from_ref(&former))
+    };
+    assert!(is_new(&new(1), &facts), "its intent is no outcome here");
+    let answered = Key {
+        answer: Some((200, "x".into())),
+        ..key
+    };
+    for linked in [
+        answered.clone(),
+        Key {
+            answer: None,
+            ..answered
+        },
+    ] {
+        let claim = linked.claimed(FAUCET_DRIP, &[1; 32], TOKEN, Some(former.clone()));
+        assert_eq!(claim, Claim::Open { intent: None });
     }
 }
 

@@ -13,7 +13,7 @@ use super::operations::{self, State};
 use super::outcome::Outcome;
 use super::rollbacks::{Confirmed, confirm as confirm_included};
 use super::settings::{Required, Role};
-use super::{pins, submit};
+use super::{pins, request, submit};
 use crate::felt::Felt;
 use crate::ledger::IntentId;
 use crate::operation::Operation;
@@ -90,9 +90,9 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     Answer::Outcome(Outcome::unsettled())
 }
 
-/// Carries an operation out once for all equal requests at the same time. The request that it
-/// joined may have another key: a refusal of that request, or an intent other than the one that
-/// this key names, is no answer to this request.
+/// Carries an operation out once for all equal requests at the same time, in one epoch of the chain.
+/// The request that it joined may have another key: a refusal of that request, or an intent other
+/// than the one that this key names, is no answer to this request.
 async fn once<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,
@@ -104,12 +104,17 @@ async fn once<I: Io>(
     {
         return refused;
     }
-    let epoch = claimed.map(|claimed| claimed.epoch.clone());
+    let since_us = request::since_us(io.clock_us(), io.clock_error_us());
+    let epoch = match claimed {
+        Some(claimed) => Some(claimed.epoch.clone()),
+        None => io.epoch().await.ok(),
+    };
     let flight = Flight {
+        epoch,
         digest: task.digest,
         key: None,
     };
-    let (outcome, by) = join_write(io, task, epoch.clone(), flight).await;
+    let (outcome, by) = join_write(io, task, flight.clone(), since_us).await;
     let Some(claimed) = claimed.filter(|_| by == By::Other) else {
         return outcome;
     };
@@ -121,10 +126,10 @@ async fn once<I: Io>(
         return outcome;
     }
     let flight = Flight {
-        digest: task.digest,
         key: task.key.clone(),
+        ..flight
     };
-    join_write(io, task, epoch, flight).await.0
+    join_write(io, task, flight, since_us).await.0
 }
 
 /// Whose request a write was carried out for.
@@ -137,16 +142,17 @@ enum By {
 async fn join_write<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,
-    epoch: Option<String>,
     flight: Flight,
+    since_us: i64,
 ) -> (Outcome, By) {
+    let epoch = flight.epoch.clone();
     let (writer, work) = (Arc::clone(io), Arc::clone(task));
     let is_ours = Arc::new(AtomicBool::new(false));
     let begun = Arc::clone(&is_ours);
     // boxed: it is passed through several futures, each of which would contain it
     let write = Box::pin(async move {
         begun.store(true, Ordering::Relaxed);
-        carry_out(&*writer, &work, epoch).await
+        carry_out(&*writer, &work, epoch, since_us).await
     });
     let outcome = io.join(flight, write).await;
     let by = if is_ours.load(Ordering::Relaxed) {
@@ -157,9 +163,14 @@ async fn join_write<I: Io>(
     (outcome, by)
 }
 
-/// Carries an operation out, in the epoch in which its key was `claimed`.
-async fn carry_out<I: Io>(io: &I, task: &Task<I::Trace>, claimed: Option<String>) -> Outcome {
-    match write(io, task, claimed).await {
+/// Carries an operation out, in the epoch of its flight. Its request came in at `since_us`.
+async fn carry_out<I: Io>(
+    io: &I,
+    task: &Task<I::Trace>,
+    begun: Option<String>,
+    since_us: i64,
+) -> Outcome {
+    match write(io, task, begun, since_us).await {
         Ok(Step::Already(details)) => Outcome::already(details),
         Ok(Step::Known(outcome)) => outcome,
         Ok(Step::Sent(id, hash)) => Box::pin(confirm(io, task, id, hash)).await,

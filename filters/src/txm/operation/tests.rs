@@ -281,12 +281,23 @@ fn active_v2_verification_is_answered_without_pins() {
 fn a_key_is_of_the_chain_on_which_it_was_claimed() {
     let script = script(&[]);
     let claimed = Some("another".to_owned());
-    let outcome = run(carry_out(&script, &task(register(), None), claimed));
+    let outcome = run(carry_out(&script, &task(register(), None), claimed, 0));
     assert_eq!(outcome.reason(), Some(Reason::PinsUnproven));
     assert_eq!(count(&script.done(), "stores"), 0);
     let claimed = Some(EPOCH.to_owned());
-    let outcome = run(carry_out(&script, &task(register(), None), claimed));
+    let outcome = run(carry_out(&script, &task(register(), None), claimed, 0));
     assert_eq!(outcome.name(), "written");
+}
+
+#[test]
+fn only_requests_of_one_epoch_are_joined() {
+    for key in [None, Some("key")] {
+        let script = Arc::new(script(&[]));
+        let _answer = run(operate(&script, &task(register(), key)));
+        let flights = core::mem::take(&mut script.state().joined);
+        let epochs: Vec<_> = flights.into_iter().map(|flight| flight.epoch).collect();
+        assert_eq!(epochs, [Some(EPOCH.to_owned())], "{key:?}");
+    }
 }
 
 #[test]

@@ -83,7 +83,8 @@ enum Preparation {
     NonceMoved,
 }
 
-/// Writes an operation, in the epoch in which its key was `claimed`.
+/// Writes an operation, in the epoch in which its flight has `begun`. Its request came in at
+/// `since_us`.
 ///
 /// # Errors
 /// Returns a refusal. Nothing was sent for the request then, or nothing more than its journaled
@@ -91,11 +92,11 @@ enum Preparation {
 pub(super) async fn write<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
-    claimed: Option<String>,
+    begun: Option<String>,
+    since_us: i64,
 ) -> Result<Step, Outcome> {
     let required = task.required();
     let deadline = io.now().saturating_add(DEADLINE);
-    let since_us = io.clock_us();
     if required == Required::AllButV2 && verification::is_v2_active(&State::of(io, "")).await? {
         // true with unproven pins, too
         return Ok(Step::Already(Details::V2_ACTIVE));
@@ -103,7 +104,7 @@ pub(super) async fn write<I: Io>(
     let epoch = io
         .stage(&task.trace, "pins", reconcile::permit(io, required))
         .await?;
-    if claimed.is_some_and(|claimed| claimed != epoch) {
+    if begun.is_some_and(|begun| begun != epoch) {
         return Err(Outcome::restarted());
     }
     reconcile::catch_up(io, &epoch, task.role(), deadline).await?;
@@ -300,7 +301,9 @@ impl<I: Io> Writing<'_, I> {
     /// Journals and submits.
     async fn send(&self, prepared: &Prepared) -> Result<Step, Outcome> {
         let Self { io, task, .. } = *self;
-        let new = self.intent(prepared, &io.settings());
+        let born = io.proven_head(self.epoch);
+        let born = born.ok_or_else(Outcome::restarted)?;
+        let new = self.intent(prepared, born, &io.settings());
         let id = match intend(io, &new).await? {
             Intending::New(id) => id,
             Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
@@ -320,7 +323,12 @@ impl<I: Io> Writing<'_, I> {
         *self.io.pins().accounts.of(self.task.role())
     }
 
-    fn intent<'a>(&'a self, prepared: &'a Prepared, settings: &Settings) -> NewIntent<'a> {
+    fn intent<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        born: u64,
+        settings: &Settings,
+    ) -> NewIntent<'a> {
         let Prepared {
             signed,
             nonce,
@@ -349,7 +357,7 @@ impl<I: Io> Writing<'_, I> {
             transaction_hash: signed.hash,
             transaction: &signed.text,
             idempotency_key: key.as_deref(),
-            born: self.io.proven_head(),
+            born,
             replaces: *replaces,
             max_fee: *max_fee,
             budgets: Budgets {
@@ -400,7 +408,7 @@ mod tests {
                 since_us: 0,
                 deadline: Duration::ZERO,
             };
-            let new = writing.intent(&prepared, &settings);
+            let new = writing.intent(&prepared, 20, &settings);
             assert_eq!((new.budgets.drips, new.budgets.fees), (drips, Some(9)));
             assert_eq!(new.cooldown, drips.map(|_| settings.faucet_cooldown));
             assert_eq!(new.operation, task.operation.kind().name());

@@ -2,7 +2,7 @@
 
 use super::script::Script;
 use super::{EPOCH, run};
-use crate::txm::pins::check_epoch_during;
+use crate::txm::pins::{check_epoch, check_epoch_during};
 use crate::verdict::Reason;
 use core::time::Duration;
 
@@ -20,5 +20,18 @@ fn a_check_that_is_older_than_ten_seconds_is_made_again() {
             expected,
             "{seconds} s"
         );
+    }
+}
+
+#[test]
+fn a_write_of_a_former_epoch_keeps_the_proof() {
+    for (proven, dropped) in [("another", &[][..]), (EPOCH, &["forgets the proof"])] {
+        let script = Script::new();
+        script.state().anchor = Ok("another".into());
+        script.state().proven = Ok(proven.into());
+        let checked = run(check_epoch(&script, EPOCH));
+        let reason = checked.map_err(|outcome| outcome.reason());
+        assert_eq!(reason, Err(Some(Reason::PinsUnproven)));
+        assert_eq!(script.done(), dropped, "the proof is of {proven}");
     }
 }

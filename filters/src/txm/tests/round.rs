@@ -6,7 +6,7 @@ use super::{EPOCH, hash, intent, receipt, returned, run};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentState};
 use crate::txm::round::settle_open;
-use IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
+use IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
 use core::time::Duration;
 
 /// Passes everything once.
@@ -74,14 +74,33 @@ fn all_included_ones_are_followed_while_they_are_gone() {
 }
 
 #[test]
-fn one_whose_block_is_unknown_says_nothing_of_those_below() {
-    let unknown = Intent {
+fn those_of_unknown_blocks_hide_no_other() {
+    let unknown = |id| Intent {
         included: None,
-        ..intent(1, 7, Succeeded)
+        ..intent(id, 7, Succeeded)
     };
-    let script = shown(&[unknown, included_in(10, 2)], &[]);
+    let mut all: Vec<Intent> = (2..=40).map(unknown).collect();
+    all.push(included_in(10, 1));
+    let script = shown(&all, &[2, 30]);
     pass(&script);
-    assert_eq!(states(&script, [1, 2]), [Succeeded, Displaced]);
+    assert_eq!(states(&script, [1, 40]), [Displaced, Succeeded]);
+    assert_eq!(included(&script), [30], "its block is known now");
+    for _ in 0..2 {
+        pass(&script);
+    }
+    assert_eq!(included(&script), [2, 30], "each gets its turn");
+}
+
+/// The intents whose inclusion was recorded, by their ids.
+fn included(script: &Script) -> Vec<i64> {
+    let state = script.state();
+    let recorded = |it: &&Intent| state.done.contains(&format!("{} is succeeded", it.id));
+    state
+        .intents
+        .iter()
+        .filter(recorded)
+        .map(|it| it.id.0)
+        .collect()
 }
 
 #[test]
@@ -309,4 +328,26 @@ fn one_intent_whose_block_cannot_be_read_holds_no_other_up() {
     script.state().unlisted = numbers.into_iter().collect();
     follow_twice(&script);
     assert_eq!(states(&script, [1, 2]), [Sent, Lost]);
+}
+
+#[test]
+fn a_reverted_drip_that_succeeds_is_reported_as_double() {
+    let drip = |id, nonce, state| Intent {
+        operation: "faucet-drip".into(),
+        subject: Some(hash(5)),
+        ..intent(id, nonce, state)
+    };
+    for (other, expected) in [(Some(drip(2, 8, Succeeded)), 1), (None, 0)] {
+        for before in [Reverted, Displaced] {
+            let mut script = shown(&[drip(1, 7, before)], &[1]);
+            script.chain.last = other.clone();
+            pass(&script);
+            assert_eq!(script.state_of(1), Succeeded);
+            let done = script.done();
+            let noted = done
+                .iter()
+                .filter(|it| *it == "notes 1 paid in addition to 2");
+            assert_eq!(noted.count(), expected, "{before:?}: {done:?}");
+        }
+    }
 }

@@ -59,6 +59,8 @@ pub(in crate::txm) struct State {
     pub(in crate::txm) answers: VecDeque<Stored<bool>>,
     /// Outcomes of equal writes of other requests; when they are used up, a write is carried out.
     pub(in crate::txm) flights: VecDeque<Outcome>,
+    /// The flights that were joined or begun.
+    pub(in crate::txm) joined: Vec<Flight>,
     pub(in crate::txm) done: Vec<String>,
 }
 
@@ -103,6 +105,7 @@ impl Script {
             may_link: Ok(true),
             answers: VecDeque::new(),
             flights: VecDeque::new(),
+            joined: Vec::new(),
             done: Vec::new(),
         };
         let (state, memory) = (Mutex::new(state), Mutex::default());
@@ -278,6 +281,10 @@ impl JournalIo for Script {
         START_US + self.state().later_us
     }
 
+    fn clock_error_us(&self) -> i64 {
+        0
+    }
+
     fn is_exclusive(&self) -> bool {
         self.state().is_exclusive
     }
@@ -355,12 +362,24 @@ impl JournalIo for Script {
     }
 
     async fn included_newest(&self, _: &str, limit: u32) -> Stored<Vec<Intent>> {
-        let mut newest = self.intents(|it| it.state.is_included());
-        // an intent of an earlier version has no block
-        let number = |it: &Intent| it.included.map_or(u64::MAX, |block| block.number);
-        newest.sort_by_key(|it| core::cmp::Reverse(number(it)));
+        let mut newest = self.intents(|it| it.state.is_included() && it.included.is_some());
+        newest.sort_by_key(|it| core::cmp::Reverse(it.included.map(|block| block.number)));
         newest.truncate(limit as usize);
         Ok(newest)
+    }
+
+    async fn included_anywhere(
+        &self,
+        _: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let is_below = |it: &Intent| below.is_none_or(|below| it.id < below);
+        let is_anywhere = |it: &Intent| it.state.is_included() && it.included.is_none();
+        let mut found = self.intents(|it| is_anywhere(it) && is_below(it));
+        found.sort_by_key(|it| core::cmp::Reverse(it.id));
+        found.truncate(limit as usize);
+        Ok(found)
     }
 
     async fn floor(&self, _: &str) -> Stored<Option<u64>> {
@@ -460,8 +479,8 @@ impl Io for Script {
         self.does("forgets the proof");
     }
 
-    fn proven_head(&self) -> u64 {
-        20
+    fn proven_head(&self, _: &str) -> Option<u64> {
+        Some(20)
     }
 
     async fn lock(&self, role: Role, _: Duration) -> Result<(), LockError> {
@@ -505,10 +524,14 @@ impl Io for Script {
 
     async fn join(
         &self,
-        _: Flight,
+        flight: Flight,
         write: impl Future<Output = Outcome> + Send + 'static,
     ) -> Outcome {
-        let other = self.state().flights.pop_front();
+        let other = {
+            let mut state = self.state();
+            state.joined.push(flight);
+            state.flights.pop_front()
+        };
         match other {
             Some(outcome) => outcome,
             None => write.await,
@@ -538,6 +561,9 @@ impl Io for Script {
             Note::Lost(intent, _) => format!("notes {} lost", intent.id),
             Note::Unreadable(_, number) => format!("notes that block {number} is unreadable"),
             Note::Back(intent) => format!("notes {} back", intent.id),
+            Note::PaidTwice(drip, other) => {
+                format!("notes {} paid in addition to {}", drip.id, other.id)
+            }
             Note::NotReadBack(operation) => format!("notes that {operation} was not read back"),
             Note::Nonce(..) => return,
         };

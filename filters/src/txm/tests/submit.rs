@@ -3,7 +3,7 @@
 use super::script::Script;
 use super::{hash, intent, no_answer, receipt, returned, run};
 use crate::felt::Felt;
-use crate::ledger::{IntentId, IntentState};
+use crate::ledger::{Intent, IntentId, IntentState};
 use crate::txm::io::{Called, JournalError};
 use crate::txm::node::{ErrorObject, Receipt, code};
 use crate::txm::outcome::Outcome;
@@ -260,4 +260,20 @@ fn a_receipt_is_awaited_until_the_timeout() {
     assert_eq!(script.done(), ["1 is succeeded"]);
     script.state().apply_fails = true;
     assert_eq!(wait(), Err(JournalError::Failed));
+}
+
+#[test]
+fn a_drip_repeated_after_another_is_reported_as_double() {
+    let drip = |id, nonce| Intent {
+        operation: "faucet-drip".into(),
+        subject: Some(hash(5)),
+        ..intent(id, nonce, Displaced)
+    };
+    let mut script = Script::with(&[drip(1, 7), drip(2, 8)]);
+    script.chain.last = Some(drip(2, 8));
+    run(repeat(&script, &drip(1, 7), Duration::ZERO));
+    let noted = "notes 1 paid in addition to 2".to_owned();
+    assert!(script.done().contains(&noted));
+    run(repeat(&script, &drip(2, 8), Duration::ZERO));
+    assert!(!script.done().iter().any(|it| it.contains("in addition")));
 }

@@ -22,8 +22,7 @@ const ATTEMPTS: u32 = 5;
 /// Settles what is open, every two seconds, or when it is woken.
 pub(super) async fn background(io: Arc<SimIo>) {
     loop {
-        let woken = io.wakes.lock().expect("no task panics").wait();
-        either(io.sleep(Duration::from_secs(2)), woken).await;
+        either(io.sleep(Duration::from_secs(2)), io.woken()).await;
         let permitted = reconcile::permit(&*io, Required::AllButV2).await;
         if let Ok(epoch) = permitted
             && io.world.lock().is_first(io.relay)

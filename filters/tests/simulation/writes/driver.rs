@@ -21,9 +21,13 @@ use portcullis_filters::txm::io::{
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
+use portcullis_filters::verdict::Reason;
 use portcullis_filters::window::Window;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 impl JournalIo for SimIo {
@@ -36,6 +40,10 @@ impl JournalIo for SimIo {
             0
         };
         world.clock_us() + relay.skew_us + wrong
+    }
+
+    fn clock_error_us(&self) -> i64 {
+        0
     }
 
     fn is_exclusive(&self) -> bool {
@@ -68,10 +76,11 @@ impl JournalIo for SimIo {
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
         let (change, relay) = (OwnedChange::from(change), self.relay);
-        self.query(true, move |world| {
-            world.apply(relay, id, &change.borrowed())
-        })
-        .await
+        let applied = self.query(true, move |world| {
+            let is_known = world.journal.tables.intents.contains_key(&id);
+            is_known.then(|| world.apply(relay, id, &change.borrowed()))
+        });
+        applied.await?.ok_or(JournalError::Failed)
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
@@ -125,6 +134,17 @@ impl JournalIo for SimIo {
         let epoch = epoch.to_owned();
         let is_it = move |it: &Intent| (it.signer, it.nonce) == (signer, nonce);
         self.read(move |world| world.journal.select(&epoch, is_it))
+            .await
+    }
+
+    async fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let epoch = epoch.to_owned();
+        self.read(move |world| world.journal.included_anywhere(&epoch, below, limit))
             .await
     }
 
@@ -238,20 +258,21 @@ impl Io for SimIo {
 
     async fn epoch(&self) -> Result<String, Outcome> {
         let proof = self.prove().await;
-        let last = self.last_epoch.lock().expect("no task panics").clone();
-        proof.epoch.or_else(|refused| last.ok_or(refused))
+        let found = self.found.lock().expect("no task panics").clone();
+        match found {
+            Some((epoch, _)) => Ok(epoch),
+            None => proof.epoch,
+        }
     }
 
     fn forget_proof(&self) {
         *self.proof.lock().expect("no task panics") = None;
     }
 
-    fn proven_head(&self) -> u64 {
-        self.proof
-            .lock()
-            .expect("no task panics")
-            .as_ref()
-            .map_or(0, |proof| proof.head)
+    fn proven_head(&self, epoch: &str) -> Option<u64> {
+        let found = self.found.lock().expect("no task panics").clone();
+        let (_, head) = found.filter(|(of, _)| of == epoch)?;
+        Some(head)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
@@ -320,7 +341,8 @@ impl Io for SimIo {
             return Ok(hash);
         }
         self.world.lock().judge_send(self.relay, &tx);
-        let added = self.call_node(move |world| world.deliver(tx));
+        let relay = self.relay;
+        let added = self.call_node(move |world| world.deliver(relay, tx));
         let added = added.await;
         self.world.lock().record_answer(hash, &added);
         if bug == Bug::LocalCounter {
@@ -362,6 +384,7 @@ impl Io for SimIo {
         let bug = self.world.lock().bug;
         let key = match bug {
             Bug::JoinedByNothing => Flight {
+                epoch: None,
                 digest: [0; 32],
                 key: None,
             },
@@ -382,7 +405,7 @@ impl Io for SimIo {
                 slot.clone(),
             );
             self.spawn(async move {
-                let outcome = write.await;
+                let outcome = unless_it_panics(write).await;
                 world.fill(&filled, outcome);
                 if bug == Bug::StoredAlready {
                     world.sleep(Duration::from_secs(60)).await;
@@ -407,11 +430,7 @@ impl Io for SimIo {
     }
 
     fn wake(&self) {
-        let slot = std::mem::replace(
-            &mut *self.wakes.lock().expect("no task panics"),
-            Slot::new(),
-        );
-        self.world.fill(&slot, ());
+        self.wake_up();
     }
 
     fn note(&self, note: Note<'_>) {
@@ -425,9 +444,28 @@ impl Io for SimIo {
                 format!("block {number} cannot be read for intent {}", intent.id)
             }
             Note::Back(intent) => format!("intent {} is back", intent.id),
+            Note::PaidTwice(drip, other) => {
+                format!("drip {} is paid in addition to {}", drip.id, other.id)
+            }
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));
     }
+}
+
+/// The outcome of a write, or that it is unknown if the write panics.
+async fn unless_it_panics(write: impl Future<Output = Outcome>) -> Outcome {
+    let mut write = pin!(write);
+    let polled = poll_fn(move |context| {
+        let poll = catch_unwind(AssertUnwindSafe(|| write.as_mut().poll(context)));
+        match poll {
+            Ok(Poll::Ready(outcome)) => Poll::Ready(Some(outcome)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(_) => Poll::Ready(None),
+        }
+    });
+    let message = "the write was interrupted: repeat the request; it is not sent twice";
+    let interrupted = || Outcome::refused(Reason::OutcomeUnknown, message);
+    polled.await.unwrap_or_else(interrupted)
 }
 
 /// The action of a call.

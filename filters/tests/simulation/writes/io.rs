@@ -5,7 +5,7 @@ use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
 use super::shown::Failure;
-use super::world::{Fault, World};
+use super::world::{Fault, Lapse, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
 use portcullis_filters::txm::memory::Memory;
@@ -35,16 +35,17 @@ pub(super) struct SimIo {
     pub(super) world: Shared<World>,
     pub(super) memory: Mutex<Memory>,
     pub(super) proof: Mutex<Option<Proof>>,
-    pub(super) last_epoch: Mutex<Option<String>>,
+    /// The newest epoch that a proof found, agreed or not, with its head.
+    pub(super) found: Mutex<Option<(String, u64)>>,
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
-    pub(super) wakes: Mutex<Slot<()>>,
+    wakes: Mutex<Slot<()>>,
 }
 
 #[derive(Clone)]
 pub(super) struct Proof {
+    /// The epoch, if the relays of the store write to it.
     pub(super) epoch: Result<String, Outcome>,
-    pub(super) head: u64,
     until: Duration,
 }
 
@@ -110,7 +111,7 @@ impl SimIo {
             world,
             memory: Mutex::default(),
             proof: Mutex::default(),
-            last_epoch: Mutex::default(),
+            found: Mutex::default(),
             in_flight: Arc::default(),
             counters: Mutex::default(),
             wakes: Mutex::new(Slot::new()),
@@ -175,8 +176,9 @@ impl SimIo {
         &self,
         read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
+        let relay = self.relay;
         self.call_node(move |world| {
-            let Some(url) = world.serving() else {
+            let Some(url) = world.serving(relay) else {
                 return unreachable();
             };
             match world.view(url) {
@@ -211,8 +213,12 @@ impl SimIo {
             let mut world = self.world.lock();
             let took = world.millis(0, 4);
             let fails = world.fires(Fault::StoreFails, 150);
-            let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes;
-            let is_applied = !is_unknown || world.chance.choose(2) == 0;
+            let lapse = if writes { world.lapse.take() } else { None };
+            let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes || lapse.is_some();
+            let is_applied = match lapse {
+                Some(lapse) => lapse == Lapse::Done,
+                None => !is_unknown || world.chance.choose(2) == 0,
+            };
             let crash = world.fires(Fault::Crash, 1_000);
             let (answer, bug, begun) = (slot.clone(), world.bug, world.now());
             world.agenda().after(took, move |world: &mut World| {
@@ -260,11 +266,15 @@ impl SimIo {
         let read = self
             .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
             .await;
-        let (epoch, head) = match read {
-            Ok((epoch, head)) => (self.agree(epoch).await, head),
+        let epoch = match read {
+            Ok((epoch, head)) => {
+                let found = Some((epoch.clone(), head));
+                *self.found.lock().expect("no task panics") = found;
+                self.agree(epoch).await
+            }
             Err(_) => {
                 self.world.lock().fail(self.relay, Failure::Proof);
-                (Err(unproven()), 0)
+                Err(unproven())
             }
         };
         let valid = if epoch.is_ok() {
@@ -272,16 +282,25 @@ impl SimIo {
         } else {
             Duration::from_secs(1)
         };
-        if let Ok(epoch) = &epoch {
-            *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
-        }
         let proof = Proof {
             epoch,
-            head,
             until: now + valid,
         };
         *self.proof.lock().expect("no task panics") = Some(proof.clone());
         proof
+    }
+
+    /// Wakes the reconciliation, now or when it waits next.
+    pub(super) fn wake_up(&self) {
+        let slot = self.wakes.lock().expect("no task panics").clone();
+        self.world.fill(&slot, ());
+    }
+
+    /// Waits until it is woken, since it last waited.
+    pub(super) async fn woken(&self) {
+        let slot = self.wakes.lock().expect("no task panics").clone();
+        slot.wait().await;
+        *self.wakes.lock().expect("no task panics") = Slot::new();
     }
 
     /// The epoch, if the relays of the store write to it.

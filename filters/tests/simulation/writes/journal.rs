@@ -227,9 +227,23 @@ impl Journal {
     }
 
     pub(super) fn included_newest(&self, epoch: &str, limit: u32) -> Vec<Intent> {
-        let mut found = self.select(epoch, |it| it.state.is_included());
-        let number = |it: &Intent| it.included.map_or(u64::MAX, |it| it.number);
+        let mut found = self.select(epoch, |it| it.state.is_included() && it.included.is_some());
+        let number = |it: &Intent| it.included.map(|it| it.number);
         found.sort_by_key(|it| std::cmp::Reverse((number(it), it.id)));
+        found.truncate(limit as usize);
+        found
+    }
+
+    pub(super) fn included_anywhere(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Vec<Intent> {
+        let is_below = |it: &Intent| below.is_none_or(|below| it.id < below);
+        let is_anywhere = |it: &Intent| it.state.is_included() && it.included.is_none();
+        let mut found = self.select(epoch, |it| is_anywhere(it) && is_below(it));
+        found.reverse();
         found.truncate(limit as usize);
         found
     }
@@ -279,7 +293,8 @@ impl Journal {
         let id = stored
             .intent
             .filter(|_| stored.is_of(&seen.operation, &seen.digest))?;
-        self.tables.intents.get(&id).cloned()
+        let linked = self.tables.intents.get(&id);
+        linked.filter(|linked| stored.is_for(linked)).cloned()
     }
 
     pub(super) fn link(&mut self, key: &RequestKey, id: IntentId) -> bool {

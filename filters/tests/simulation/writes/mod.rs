@@ -12,6 +12,7 @@ mod clients;
 mod coverage;
 mod driver;
 mod explore;
+mod floor;
 mod io;
 mod journal;
 mod machine;
@@ -24,6 +25,7 @@ mod regime;
 mod requests;
 mod rules;
 mod shown;
+mod stage;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};

@@ -2,10 +2,10 @@
 //! The two are independent: a refusal of a second delivery says nothing about the first.
 
 use super::chain::{Refused, Taking, Tx, felt};
-use super::io::{returned, unreachable};
-use super::machine::HasAgenda as _;
+use super::io::{no_answer, returned, unreachable};
+use super::machine::{HasAgenda as _, Process};
 use super::requests::PINS;
-use super::world::{Fault, World};
+use super::world::{Fault, Mode, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::Called;
@@ -118,14 +118,14 @@ impl Dialect {
 
 impl World {
     /// Delivers a transaction to the node, sometimes twice: then either answer comes back.
-    pub(super) fn deliver(&mut self, tx: Tx) -> Called<Felt> {
-        let first = self.deliver_once(tx);
+    pub(super) fn deliver(&mut self, relay: Process, tx: Tx) -> Called<Felt> {
+        let first = self.deliver_once(relay, tx);
         if !self.fires(Fault::Twice, 30) {
             return first;
         }
         // a balancer passes on what one node said about what another one has
         let second = if first.is_err() || self.chance.choose(3) == 0 {
-            self.deliver_once(tx)
+            self.deliver_once(relay, tx)
         } else {
             self.chance.pick(&SECOND).called()
         };
@@ -137,8 +137,8 @@ impl World {
         }
     }
 
-    fn deliver_once(&mut self, tx: Tx) -> Called<Felt> {
-        let Some(url) = self.serving() else {
+    fn deliver_once(&mut self, relay: Process, tx: Tx) -> Called<Felt> {
+        let Some(url) = self.serving(relay) else {
             return unreachable();
         };
         // a node of another chain does not forward to this one
@@ -172,6 +172,9 @@ impl World {
             return returned(code::INVALID_NONCE);
         }
         let taken = self.take(tx, fate);
+        if matches!(self.urls[url].mode, Mode::Mute) {
+            return no_answer();
+        }
         self.misreported(&tx).unwrap_or(taken)
     }
 

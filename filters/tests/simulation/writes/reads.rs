@@ -6,7 +6,7 @@ use super::chain::{Block as ChainBlock, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
 use super::shown::{Fact, SERVING, fact_of_receipt};
-use super::world::{Fault, World};
+use super::world::{Fault, World, nobody};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 use portcullis_filters::txm::io::{Called, NodeIo};
@@ -81,10 +81,17 @@ impl World {
     }
 }
 
+fn nonce_in(view: &View, account: Felt) -> Called<u64> {
+    if account == nobody() {
+        return returned(code::CONTRACT_NOT_FOUND);
+    }
+    Ok(view.state().nonce(account))
+}
+
 impl NodeIo for SimIo {
     type Url = usize;
 
-    async fn call(&self, _: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
+    async fn call(&self, to: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
         let args = args.to_vec();
         self.ask(move |world, view| {
             if world.fires(Fault::ContractError, 300) {
@@ -92,6 +99,7 @@ impl NodeIo for SimIo {
             }
             match world.refused_read() {
                 Some(refused) => refused,
+                None if to == nobody() => returned(code::CONTRACT_NOT_FOUND),
                 None => Ok(view.state().call(selector, &args)),
             }
         })
@@ -105,7 +113,7 @@ impl NodeIo for SimIo {
     async fn nonce(&self, account: Felt) -> Called<u64> {
         let nonce = self.ask(move |world, view| match world.refused_read() {
             Some(refused) => refused,
-            None => Ok(view.state().nonce(account)),
+            None => nonce_in(view, account),
         });
         let nonce = nonce.await?;
         let bug = self.world.lock().bug;
@@ -169,7 +177,9 @@ impl NodeIo for SimIo {
     }
 
     fn urls(&self) -> Vec<usize> {
-        (0..self.world.lock().urls.len()).collect()
+        let world = self.world.lock();
+        let urls: Vec<usize> = (0..world.urls.len()).collect();
+        world.voters(&urls)
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
@@ -243,7 +253,7 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |_, view| Ok(view.state().nonce(account)))
+        self.ask_url(url, move |_, view| nonce_in(view, account))
             .await
     }
 
@@ -257,5 +267,8 @@ impl NodeIo for SimIo {
         .await
     }
 
-    fn note_shown(&self, _: u64) {}
+    fn note_shown(&self, number: u64) {
+        let mut world = self.world.lock();
+        world.relays[self.relay].floor.note_shown(number);
+    }
 }

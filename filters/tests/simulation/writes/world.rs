@@ -3,6 +3,7 @@
 
 use super::Bug;
 use super::chain::{Action, Chain, Taking, Tx, View, felt};
+use super::floor::Floor;
 use super::io::SimIo;
 use super::journal::Journal;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
@@ -59,6 +60,20 @@ pub(super) enum Mode {
     Down,
     /// Some of its nodes are of another chain.
     TwoChains,
+    /// It takes transactions without an answer to their submission.
+    Mute,
+}
+
+/// The fate of the next commit, which has no confirmation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lapse {
+    Done,
+    Undone,
+}
+
+/// An account that is never deployed.
+pub(super) fn nobody() -> Felt {
+    felt(0x5eed)
 }
 
 pub(super) struct Url {
@@ -87,6 +102,8 @@ pub(super) struct Relay {
     pub(super) clock_us: i64,
     /// By how much its estimate of the store's clock is wrong, in microseconds.
     pub(super) skew_us: i64,
+    /// What its process has shown.
+    pub(super) floor: Floor,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
 }
@@ -111,6 +128,8 @@ pub(super) struct World {
     pub(super) stale: Option<Journal>,
     /// The hash of each transaction that a user signed, by its text.
     pub(super) texts: BTreeMap<String, Felt>,
+    /// What happens to the next commit.
+    pub(super) lapse: Option<Lapse>,
     /// Until when the store refuses all writes.
     pub(super) full_until: Duration,
     store_clock_us: i64,
@@ -175,7 +194,7 @@ impl Url {
         match &self.mode {
             Mode::Frozen(view) => view.genesis != genesis,
             Mode::TwoChains => true,
-            Mode::Fresh | Mode::Behind(_) | Mode::Down => false,
+            Mode::Fresh | Mode::Behind(_) | Mode::Mute | Mode::Down => false,
         }
     }
 }
@@ -216,6 +235,7 @@ impl World {
             cut_off_until: Duration::ZERO,
             clock_us: 0,
             skew_us: 0,
+            floor: Floor::default(),
             requests: Vec::new(),
         };
         Self {
@@ -234,6 +254,7 @@ impl World {
             journal: Journal::new(bug),
             stale: None,
             texts: BTreeMap::new(),
+            lapse: None,
             full_until: Duration::ZERO,
             store_clock_us: EPOCH_US,
             locks: BTreeMap::new(),
@@ -280,6 +301,9 @@ impl World {
 
     /// The class of an account, drawn once.
     pub(super) fn class_of(&mut self, address: Felt) -> Option<Felt> {
+        if address == nobody() {
+            return None;
+        }
         if !self.classes.contains_key(&address) {
             let is_other = self.fires(Fault::OtherClass, 12);
             let pinned = super::requests::PINS.account_class;
@@ -324,7 +348,7 @@ impl World {
     }
 
     /// Seconds since 1970 by the clocks of the chain's nodes.
-    fn chain_time(&self) -> u64 {
+    pub(super) fn chain_time(&self) -> u64 {
         seconds(EPOCH_US) + self.agenda.now.as_secs()
     }
 
@@ -356,7 +380,7 @@ impl World {
             return Some(self.chain.view());
         }
         match &self.urls[url].mode {
-            Mode::Fresh => Some(of(behind, &self.chain)),
+            Mode::Fresh | Mode::Mute => Some(of(behind, &self.chain)),
             Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
             Mode::Frozen(view) => Some(View::clone(view)),
             Mode::TwoChains => {
@@ -376,13 +400,10 @@ impl World {
         }
     }
 
-    /// The URL that serves calls: the first that answers.
-    pub(super) fn serving(&mut self) -> Option<usize> {
-        let is_up = |url: &Url| !matches!(url.mode, Mode::Down);
-        self.urls
-            .iter()
-            .position(is_up)
-            .or(self.is_healed.then_some(0))
+    /// The URL that serves calls of a relay.
+    pub(super) fn serving(&mut self, relay: Process) -> Option<usize> {
+        let urls: Vec<usize> = (0..self.urls.len()).collect();
+        self.choose_serving(relay, &urls)
     }
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -443,14 +464,14 @@ impl World {
         self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
     }
 
-    fn start_over(&mut self, genesis: u64) {
+    pub(super) fn start_over(&mut self, genesis: u64) {
         let (now, time) = (self.now(), self.chain_time());
         self.chain.restart(genesis, now, time);
         self.oracle.former_shown = Some(now);
         self.note(|| format!("the chain starts over as g{genesis}"));
     }
 
-    fn roll_back(&mut self, depth: usize) {
+    pub(super) fn roll_back(&mut self, depth: usize) {
         let now = self.now();
         if depth > CONFIRMATIONS {
             self.count(Fault::DeepRollback);
@@ -491,6 +512,10 @@ impl World {
         } else {
             return;
         };
+        self.set_mode(url, mode);
+    }
+
+    pub(super) fn set_mode(&mut self, url: usize, mode: Mode) {
         let now = self.now();
         self.urls[url].change(mode, now);
     }
@@ -586,6 +611,7 @@ impl World {
         let Some(me) = self.me.clone() else { return };
         let io = Arc::new(SimIo::new(relay, me));
         self.relays[relay].io = Some(Arc::clone(&io));
+        self.relays[relay].floor = Floor::default();
         self.agenda.start(relay, super::clients::background(io));
     }
 

@@ -224,6 +224,10 @@ impl JournalIo for Chain {
         Ok(self.binding)
     }
 
+    fn clock_error_us(&self) -> i64 {
+        unreachable!("no decision compares clocks")
+    }
+
     fn is_exclusive(&self) -> bool {
         unreachable!("no decision asks")
     }
@@ -254,6 +258,10 @@ impl JournalIo for Chain {
 
     async fn of_slot(&self, _: &str, _: Felt, _: u64) -> Stored<Vec<Intent>> {
         unreachable!("no decision reads them")
+    }
+
+    async fn included_anywhere(&self, _: &str, _: Option<IntentId>, _: u32) -> Stored<Vec<Intent>> {
+        unreachable!("a decision reads no other intents")
     }
 
     async fn included_newest(&self, _: &str, _: u32) -> Stored<Vec<Intent>> {
@@ -330,7 +338,7 @@ impl Io for Chain {
         unreachable!("proven before")
     }
 
-    fn proven_head(&self) -> u64 {
+    fn proven_head(&self, _: &str) -> Option<u64> {
         unreachable!("proven before")
     }
 
