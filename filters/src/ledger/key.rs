@@ -62,8 +62,8 @@ impl Key {
         self.operation == operation && self.digest == *digest
     }
 
-    /// Whether an intent is of this key's own request, in its epoch. Earlier versions linked keys to
-    /// intents of former epochs, too: such a link names nothing.
+    /// Whether an intent is of this key's own request, in its epoch. Earlier versions linked keys
+    /// to intents of former epochs, too: such a link names nothing.
     #[must_use]
     pub fn is_for(&self, intent: &Intent) -> bool {
         self.epoch == intent.epoch && self.is_of(&intent.operation, &intent.digest)

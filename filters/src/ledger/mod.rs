@@ -6,8 +6,8 @@
 //!
 //! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
 //! Reading order: [`state`](IntentState), `intent.rs`, `intend.rs` (whether a transaction is
-//! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`, `double.rs`,
-//! `key.rs`, `epoch.rs`.
+//! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`,
+//! `double.rs`, `key.rs`, `epoch.rs`.
 
 mod binding;
 mod budget;

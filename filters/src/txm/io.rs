@@ -194,7 +194,8 @@ pub trait JournalIo: Send + Sync {
         signer: Felt,
         nonce: u64,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
-    /// The included intents whose block is known, those in the newest blocks first; at most `limit`.
+    /// The included intents whose block is known, those in the newest blocks first; at most
+    /// `limit`.
     fn included_newest(
         &self,
         epoch: &str,
@@ -301,8 +302,8 @@ pub trait Io: NodeIo + JournalIo + 'static {
     fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
     /// Drops the proof: a write may have changed a pin, or the chain is another one.
     fn forget_proof(&self);
-    /// The number of a recent head in this epoch: a transaction that is signed now can only be above
-    /// it. `None` if the newest proof is of another epoch.
+    /// The number of a recent head in this epoch: a transaction that is signed now can only be
+    /// above it. `None` if the newest proof is of another epoch.
     fn proven_head(&self, epoch: &str) -> Option<u64>;
 
     /// Locks an account: in the queue of this process, then against other processes.
