@@ -31,8 +31,8 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         | R::AttestationNotInForce | R::AlreadyMinted
         | R::UsershipConflict | R::RecoveryPending | R::RecoveryNotPending
         | R::RecoveryNotReady | R::RecoveryNotCancellable | R::NonceConflict | R::Rejected
-        | R::Reverted | R::RefusedByChain | R::IdempotencyConflict | R::InProgress => (409, -32000),
-        R::EventConflict | R::StaleTransition | R::InvalidTransition => (409, -32000),
+        | R::Reverted | R::RefusedByChain | R::IdempotencyConflict | R::InProgress
+        | R::EventConflict | R::StaleTransition | R::InvalidTransition => (409, -32000),
         R::Gone => (410, -32600),
         R::BodyTooLarge => (413, -32600),
         R::UnsupportedMediaType | R::UnsupportedEncoding => (415, -32600),

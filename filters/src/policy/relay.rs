@@ -20,6 +20,7 @@ use crate::stark::account_address;
 use crate::tx::Contracts;
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -120,7 +121,7 @@ pub enum Inspected<'a> {
 #[derive(Debug)]
 pub struct OperationPermit {
     operation: Operation,
-    admission: Result<(), Refusal>,
+    admission: Result<(), Box<Refusal>>,
 }
 
 impl OperationPermit {
@@ -145,7 +146,10 @@ impl OperationPermit {
     /// # Errors
     /// Returns the refusal of the first of these checks that failed.
     pub fn admission(&self) -> Result<(), &Refusal> {
-        self.admission.as_ref().map(|()| ())
+        match &self.admission {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
     }
 }
 
@@ -234,7 +238,7 @@ impl RelayPolicy {
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
-                let admission = self.admits(&operation, now);
+                let admission = self.admits(&operation, now).map_err(Box::new);
                 Ok(Inspected::Operation(OperationPermit {
                     operation,
                     admission,

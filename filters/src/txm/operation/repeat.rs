@@ -1,7 +1,7 @@
-//! The answer to a repeat without a key, which is refused because its own first request has done
-//! what it asks for.
+//! A repeat without a key that is refused because its own first request has done what it asks for.
 
 use super::Task;
+use super::write::Step;
 use crate::ledger::Intent;
 use crate::operation::OperationKind;
 use crate::txm::io::{Io, Stored};
@@ -14,38 +14,39 @@ use crate::window::Window;
 /// The outcome of the newest equal request, if that has done what this one is `refused` for.
 ///
 /// # Errors
-/// Returns an error if no URL shows the transaction of that request, nor that it is gone, or if the
-/// chain or the store is unavailable.
+/// Returns the refusal if it has not, or if the request has a key. Returns another one if no URL
+/// shows the transaction of that request, nor that it is gone, or if the chain or the store is
+/// unavailable.
 pub(super) async fn done_before<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
     epoch: &str,
-    refused: &Outcome,
-) -> Result<Option<Outcome>, Outcome> {
-    if !matches!(
+    refused: Outcome,
+) -> Result<Step, Outcome> {
+    let may_be_done = matches!(
         refused.reason(),
         Some(Reason::FaucetCooldown | Reason::RecoveryNotPending)
-    ) {
-        return Ok(None);
+    );
+    if task.key.is_some() || !may_be_done {
+        return Err(refused);
     }
     let Some(newest) = io.requested(epoch, &task.digest, None).await?.newest else {
-        return Ok(None);
+        return Err(refused);
     };
     let proposed = newest_proposal(io, task, epoch).await?;
-    if !request::is_done(refused, &newest, proposed.as_ref()) {
-        return Ok(None);
+    if !request::is_done(&refused, &newest, proposed.as_ref()) {
+        return Err(refused);
     }
-    let Some(outcome) = reconcile::known(io, &newest).await? else {
-        return Ok(None);
-    };
-    if outcome.status != Status::Written {
-        return Ok(None);
+    match reconcile::known(io, &newest).await? {
+        Some(outcome) if outcome.status == Status::Written => {
+            let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
+            Ok(Step::Known(Outcome {
+                details: read_back.ok().flatten().unwrap_or_default(),
+                ..outcome
+            }))
+        }
+        _ => Err(refused),
     }
-    let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
-    Ok(Some(Outcome {
-        details: read_back.ok().flatten().unwrap_or_default(),
-        ..outcome
-    }))
 }
 
 /// The newest recovery that was proposed for the identity whose recovery the operation ends.

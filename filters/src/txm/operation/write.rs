@@ -142,12 +142,7 @@ pub(super) async fn write<I: Io>(
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
         }
-        Err(refused) if task.key.is_none() => {
-            match done_before(io, task, &epoch, &refused).await? {
-                Some(outcome) => Ok(Step::Known(outcome)),
-                None => Err(refused),
-            }
-        }
+        Err(refused) => done_before(io, task, &epoch, refused).await,
         step => step,
     }
 }

@@ -98,12 +98,7 @@ pub(super) async fn execute(
 ) -> Result<Decision, Outcome> {
     let identity = execute.identity;
     let pending = state.pending_recovery(identity).await?;
-    let (now, elsewhere, checked) = join3(
-        state.chain_time(),
-        state.identity_of(pending.new_account),
-        state.check_account(pending.new_account),
-    )
-    .await;
+    let (now, elsewhere) = join(state.chain_time(), state.identity_of(pending.new_account)).await;
     if now? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
@@ -118,7 +113,7 @@ pub(super) async fn execute(
             "the new account was bound to an identity in the meantime",
         );
     }
-    checked?;
+    state.check_account(pending.new_account).await?;
     let registry = state.io.pins().contracts.registry;
     Ok(Decision::call(registry, "recovery_execute", vec![identity]))
 }
