@@ -245,9 +245,8 @@ async fn search<I: Io>(
     }
     // the block with its receipts may be larger than any answer may be
     for (_, url) in urls.iter().filter(|(head, _)| *head >= number) {
-        match search_by_hashes(io, *url, walk, intent).await {
-            Ok(searched) => return searched,
-            Err(_) => {}
+        if let Ok(searched) = search_by_hashes(io, *url, walk, intent).await {
+            return searched;
         }
     }
     Searched::Unreadable

@@ -125,19 +125,7 @@ pub(super) async fn write<I: Io>(
     {
         return Ok(Step::Known(outcome));
     }
-    let locked = io.lock(task.role(), deadline);
-    let mut guard = io.stage(&task.trace, "queue", locked).await?;
-    let step = writing.turns(&mut guard).await;
-    if let Ok(Step::Sent(id, hash)) = step {
-        // the next operation starts meanwhile: it takes the node's nonce, which counts this one
-        let (accepted, ()) = join(accepted(io, id), io.unlock(guard)).await;
-        return Ok(match accepted {
-            Ok(()) => Step::Sent(id, hash),
-            Err(_unrecorded) => Step::Unknown(id, hash),
-        });
-    }
-    io.unlock(guard).await;
-    match step {
+    match writing.turns().await {
         Ok(Step::Written(earlier)) => {
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
@@ -160,8 +148,28 @@ struct Writing<'a, I: Io> {
 }
 
 impl<I: Io> Writing<'_, I> {
+    /// Writes while the account is locked.
+    async fn turns(&self) -> Result<Step, Outcome> {
+        let Self {
+            io, task, deadline, ..
+        } = *self;
+        let locked = io.lock(task.role(), deadline);
+        let mut guard = io.stage(&task.trace, "queue", locked).await?;
+        let step = self.turns_of(&mut guard).await;
+        let Ok(Step::Sent(id, hash)) = step else {
+            io.unlock(guard).await;
+            return step;
+        };
+        // the next operation starts meanwhile: it takes the node's nonce, which counts this one
+        let (accepted, ()) = join(accepted(io, id), io.unlock(guard)).await;
+        Ok(match accepted {
+            Ok(()) => Step::Sent(id, hash),
+            Err(_unrecorded) => Step::Unknown(id, hash),
+        })
+    }
+
     /// Takes turns until the operation is written, or must not be.
-    async fn turns(&self, guard: &mut I::Guard) -> Result<Step, Outcome> {
+    async fn turns_of(&self, guard: &mut I::Guard) -> Result<Step, Outcome> {
         let mut nonce = None;
         for _ in 0..TURNS {
             match Box::pin(self.turn(guard, &mut nonce)).await {
