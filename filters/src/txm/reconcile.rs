@@ -211,7 +211,7 @@ pub(super) async fn settle(
     }
     match submit::repeat(io, intent, Duration::ZERO).await {
         Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Unknown => Ok(Settled::Open),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unknown => Ok(Settled::Open),
         Submitted::NotSent(why) => Err(why.not_of_this_request()),
     }
 }
