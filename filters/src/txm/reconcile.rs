@@ -231,7 +231,7 @@ fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
 
 /// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
 /// nonce as free. Another transaction may then have the nonce: at most one of the two can be
-/// included. Returns whether it is in doubt.
+/// included (rule 8). Returns whether it is in doubt.
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.

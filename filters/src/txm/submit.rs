@@ -72,7 +72,7 @@ pub(super) async fn submit<I: Io>(
     }
 }
 
-/// Records a refusal, and finds out what became of the transaction.
+/// Records a refusal, and finds out what became of the transaction (rule 4).
 async fn refused(io: &impl Io, id: IntentId, error: ErrorObject, patience: Duration) -> Submitted {
     let why = format!("refused: code {}", error.code);
     if io.apply(id, &Change::Doubted(&why)).await.is_err() {
