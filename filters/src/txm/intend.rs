@@ -37,7 +37,7 @@ pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intendin
         Ok(Intending::New(id)) => {
             let why = "not sent: the chain was not confirmed";
             match submit::not_sent(io, id, new.transaction_hash, why).await {
-                Ok(()) => Err(unconfirmed.into()),
+                Ok(()) => Err(Outcome::from(unconfirmed).of_intent(id)),
                 Err(unknown) => Ok(Intending::Unconfirmed(unknown)),
             }
         }

@@ -14,7 +14,9 @@ pub struct Memory {
     pub(super) sightings: Sightings,
     /// The last displaced intent that was passed; `None` to begin with the newest.
     pub(super) displaced: Option<IntentId>,
-    /// Where the next round over the open intents begins, so that each gets its turn.
+    /// Whether the open intents of users are being passed.
+    pub(super) passes_users: bool,
+    /// Where the next round over them begins, so that each gets its turn.
     pub(super) next_open: usize,
     /// The last intent of an unknown block that was passed; `None` to begin with the newest.
     pub(super) anywhere: Option<IntentId>,

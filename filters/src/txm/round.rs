@@ -12,7 +12,9 @@ use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
 use super::sightings;
 use crate::ledger::{Intent, IntentId, IntentState};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::replace;
 use core::ops::Range;
 use core::time::Duration;
 use futures_util::future::{join, join3};
@@ -31,33 +33,59 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Included intents in a batch; another batch follows only if all of them are gone.
 const NEWEST: u32 = 16;
 
-/// Settles what can be settled now.
+/// Settles what can be settled now. The open intents of users are passed beside it: a node that is
+/// silent about them delays nothing else.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read.
-pub async fn settle_open(io: &impl Io, epoch: &str) -> Stored<()> {
+pub async fn settle_open<I: Io>(io: &Arc<I>, epoch: &str) -> Stored<()> {
     let below = io.memory(|memory| memory.displaced);
     let displaced = io.displaced(epoch, below, ROUND).await?;
     let open = io.unresolved(epoch, None).await?;
     // after the oldest ones, the next round begins with the newest again
-    let is_whole = displaced.len() == ROUND as usize;
     let mut oldest = None;
-    if is_whole {
+    if displaced.len() == ROUND as usize {
         oldest = displaced.last().map(|it| it.id);
     }
-    forget(io, below..oldest, &displaced, &open);
+    forget(&**io, below..oldest, &displaced, &open);
     io.memory(|memory| memory.displaced = oldest);
-    let open = io.memory(|memory| next_round(&mut memory.next_open, open));
+    let (ours, users) = open
+        .into_iter()
+        .partition(|intent| io.pins().signs_with(intent.signer));
+    pass_users(io, users);
+    let io = &**io;
     join3(
         accounts(io, epoch),
         join(included(io, epoch), anywhere(io, epoch)),
         join(
             each(io, displaced, |intent| follow_displaced(io, intent)),
-            each(io, open, |intent| follow_open(io, intent)),
+            each(io, ours, |intent| follow_ours(io, intent)),
         ),
     )
     .await;
     Ok(())
+}
+
+/// Passes the open intents of users in the background, unless the last ones still are.
+fn pass_users<I: Io>(io: &Arc<I>, users: Vec<Intent>) {
+    if users.is_empty() || io.memory(|memory| replace(&mut memory.passes_users, true)) {
+        return;
+    }
+    let users = io.memory(|memory| next_round(&mut memory.next_open, users));
+    let passing = Passing(Arc::clone(io));
+    io.spawn(async move {
+        let io = &*passing.0;
+        each(io, users, |intent| follow_user(io, intent)).await;
+    });
+}
+
+/// Says that the open intents of users are passed, until it is dropped.
+struct Passing<I: Io>(Arc<I>);
+
+impl<I: Io> Drop for Passing<I> {
+    fn drop(&mut self) {
+        self.0.memory(|memory| memory.passes_users = false);
+    }
 }
 
 /// Forgets what is remembered of intents that are no longer watched: those that are not open and
@@ -178,12 +206,15 @@ async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
     lose_if_used(io, &intent).await
 }
 
-/// Settles an open intent of a user, and looks for the transaction that used the nonce of any open
-/// intent. Those of our accounts are settled while the account is locked.
-async fn follow_open(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
-    if !io.pins().signs_with(intent.signer) {
-        settle(io, &intent, GRACE).await?;
-    }
+/// Settles an open intent of a user, and looks for the transaction that used its nonce.
+async fn follow_user(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    settle(io, &intent, GRACE).await?;
+    follow_ours(io, intent).await
+}
+
+/// Looks for the transaction that used the nonce of an open intent. Those of our accounts are
+/// settled while the account is locked.
+async fn follow_ours(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
     if age(io, &intent) >= GRACE {
         lose_if_used(io, &intent).await?;
     }

@@ -63,7 +63,7 @@ pub(super) async fn submit<I: Io>(
         }) => {
             let why = format!("not sent: {cause}");
             match not_sent(io, id, hash, &why).await {
-                Ok(()) => Submitted::NotSent(refusal.into()),
+                Ok(()) => Submitted::NotSent(Outcome::from(refusal).of_intent(id)),
                 Err(_unrecorded) => Submitted::Unknown,
             }
         }

@@ -12,6 +12,7 @@ use crate::txm::round::settle_open;
 use crate::txm::settings::{Required, Role};
 use crate::verdict::Reason;
 use IntentState::{Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// An intent of a user's account.
@@ -209,7 +210,7 @@ fn a_receipt_that_came_meanwhile_is_the_answer() {
 
 /// Settles an intent of this age in the background, and returns its state and what was sent.
 fn settled(stored: Intent, seconds: i64, next: u64, shown: Option<Receipt>) -> (IntentState, bool) {
-    let script = Script::with(core::slice::from_ref(&stored));
+    let script = Arc::new(Script::with(core::slice::from_ref(&stored)));
     script.state().later_us = seconds * 1_000_000;
     script.state().nonces = [Ok(next)].into();
     script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
@@ -283,7 +284,7 @@ fn an_open_intent_is_settled_by_what_the_chain_shows() {
 
 #[test]
 fn an_account_that_is_not_deployed_has_used_no_nonce() {
-    let script = Script::with(&[of_user(1, Sent)]);
+    let script = Arc::new(Script::with(&[of_user(1, Sent)]));
     script.state().later_us = 10_000_000;
     script.state().nonces = [returned(code::CONTRACT_NOT_FOUND)].into();
     run(settle_open(&script, EPOCH)).expect("that is an answer");

@@ -5,12 +5,24 @@ use super::script::Script;
 use super::{EPOCH, hash, intent, receipt, returned, run};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentState};
+use crate::txm::io::Io as _;
 use crate::txm::round::settle_open;
 use IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
+use alloc::sync::Arc;
 use core::time::Duration;
 
+/// A journal with these intents.
+fn watching(intents: &[Intent]) -> Arc<Script> {
+    Arc::new(Script::with(intents))
+}
+
+/// A journal with these intents, of which the chain shows some.
+fn showing(intents: &[Intent], ids: &[i64]) -> Arc<Script> {
+    Arc::new(shown(intents, ids))
+}
+
 /// Passes everything once.
-fn pass(script: &Script) {
+fn pass(script: &Arc<Script>) {
     run(settle_open(script, EPOCH)).expect("the journal answers");
 }
 
@@ -33,12 +45,12 @@ fn included_in(number: u64, id: i64) -> Intent {
     included
 }
 
-fn states<const N: usize>(script: &Script, ids: [i64; N]) -> [IntentState; N] {
+fn states<const N: usize>(script: &Arc<Script>, ids: [i64; N]) -> [IntentState; N] {
     ids.map(|id| script.state_of(id))
 }
 
 /// Follows twice, with the time in between that settles a block. Returns the second actions.
-fn follow_twice(script: &Script) -> Vec<String> {
+fn follow_twice(script: &Arc<Script>) -> Vec<String> {
     pass(script);
     script.done();
     script.state().now += Duration::from_secs(2);
@@ -51,7 +63,7 @@ fn follow_twice(script: &Script) -> Vec<String> {
 #[test]
 fn blocks_below_one_that_is_there_are_there() {
     let newest = [included_in(12, 1), included_in(11, 2), included_in(10, 3)];
-    let script = shown(&newest, &[2]);
+    let script = showing(&newest, &[2]);
     pass(&script);
     assert_eq!(
         states(&script, [1, 2, 3]),
@@ -68,7 +80,7 @@ fn blocks_below_one_that_is_there_are_there() {
 #[test]
 fn all_included_ones_are_followed_while_they_are_gone() {
     let all: Vec<Intent> = (1..=40).map(|id| included_in(10, id)).collect();
-    let script = shown(&all, &[]);
+    let script = showing(&all, &[]);
     pass(&script);
     assert!(all.iter().all(|it| script.state_of(it.id.0) == Displaced));
 }
@@ -81,7 +93,7 @@ fn those_of_unknown_blocks_hide_no_other() {
     };
     let mut all: Vec<Intent> = (2..=40).map(unknown).collect();
     all.push(included_in(10, 1));
-    let script = shown(&all, &[2, 30]);
+    let script = showing(&all, &[2, 30]);
     pass(&script);
     assert_eq!(states(&script, [1, 40]), [Displaced, Succeeded]);
     assert_eq!(included(&script), [30], "its block is known now");
@@ -92,7 +104,7 @@ fn those_of_unknown_blocks_hide_no_other() {
 }
 
 /// The intents whose inclusion was recorded, by their ids.
-fn included(script: &Script) -> Vec<i64> {
+fn included(script: &Arc<Script>) -> Vec<i64> {
     let state = script.state();
     let recorded = |it: &&Intent| state.done.contains(&format!("{} is succeeded", it.id));
     state
@@ -106,12 +118,12 @@ fn included(script: &Script) -> Vec<i64> {
 #[test]
 fn a_displaced_one_returns_with_its_receipt() {
     for other in [Displaced, Lost] {
-        let script = shown(&[intent(1, 7, other), intent(2, 7, Displaced)], &[1]);
+        let script = showing(&[intent(1, 7, other), intent(2, 7, Displaced)], &[1]);
         pass(&script);
         assert_eq!(script.state_of(1), Succeeded, "{other:?}");
         assert!(script.done().contains(&"notes 1 back".into()), "{other:?}");
     }
-    let script = shown(&[intent(1, 7, Rejected), intent(2, 7, Displaced)], &[1]);
+    let script = showing(&[intent(1, 7, Rejected), intent(2, 7, Displaced)], &[1]);
     pass(&script);
     assert_eq!(
         script.state_of(1),
@@ -121,8 +133,8 @@ fn a_displaced_one_returns_with_its_receipt() {
 }
 
 /// A chain whose block 10 has another transaction with nonce 7, which is used.
-fn taken(intents: &[Intent]) -> Script {
-    let script = shown(intents, &[]);
+fn taken(intents: &[Intent]) -> Arc<Script> {
+    let script = showing(intents, &[]);
     script.state().nonces = [Ok(8)].into();
     script.state().later_us = 10_000_000;
     if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
@@ -182,7 +194,7 @@ fn a_transaction_that_is_rolled_back_takes_no_nonce() {
     }
     follow_twice(&script);
     assert_eq!(script.state_of(1), Sent);
-    let own = shown(&[intent(1, 7, Sent)], &[]);
+    let own = showing(&[intent(1, 7, Sent)], &[]);
     own.state().nonces = [Ok(8)].into();
     own.state().later_us = 10_000_000;
     if let Some((_, listed)) = own.state().blocks.get_mut(&10) {
@@ -195,7 +207,7 @@ fn a_transaction_that_is_rolled_back_takes_no_nonce() {
 #[test]
 fn blocks_are_searched_since_the_signature_and_then_before() {
     let listed_in = |at: u64, head: u64| {
-        let script = shown(&[intent(1, 7, Sent)], &[]);
+        let script = showing(&[intent(1, 7, Sent)], &[]);
         let block = |number: u64| {
             let listed = if number == at {
                 vec![(7, hash(9))]
@@ -235,7 +247,7 @@ fn blocks_are_searched_since_the_signature_and_then_before() {
 }
 
 /// How often each of these was sent.
-fn sends(script: &Script, ids: [i64; 3]) -> [usize; 3] {
+fn sends(script: &Arc<Script>, ids: [i64; 3]) -> [usize; 3] {
     let done = script.done();
     ids.map(|id| {
         let sent = format!("sends {}", hash(id));
@@ -245,7 +257,7 @@ fn sends(script: &Script, ids: [i64; 3]) -> [usize; 3] {
 
 #[test]
 fn the_doubt_of_one_transaction_ends_no_round() {
-    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    let script = watching(&[1, 2, 3].map(|id| of_user(id, Sent)));
     script.state().later_us = 10_000_000;
     script.state().added = [returned(INTERNAL), returned(63), Ok(hash(3))].into();
     pass(&script);
@@ -255,7 +267,7 @@ fn the_doubt_of_one_transaction_ends_no_round() {
 
 #[test]
 fn nothing_is_sent_again_within_ten_seconds() {
-    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    let script = watching(&[1, 2, 3].map(|id| of_user(id, Sent)));
     script.state().later_us = 10_000_000;
     for (millis, expected) in [(0, 1), (2_000, 0), (7_999, 0), (1, 1)] {
         script.state().now += Duration::from_millis(millis);
@@ -270,8 +282,21 @@ fn nothing_is_sent_again_within_ten_seconds() {
 }
 
 #[test]
+fn users_are_passed_once_at_a_time() {
+    let script = watching(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    script.state().later_us = 10_000_000;
+    script.memory(|memory| memory.passes_users = true);
+    pass(&script);
+    assert_eq!(sends(&script, [1, 2, 3]), [0; 3], "the last ones still are");
+    script.memory(|memory| memory.passes_users = false);
+    pass(&script);
+    assert_eq!(sends(&script, [1, 2, 3]), [1; 3]);
+    assert!(!script.memory(|memory| memory.passes_users), "it is over");
+}
+
+#[test]
 fn a_round_waits_for_no_receipt() {
-    let script = Script::with(&[1, 2, 3].map(|id| of_user(id, Sent)));
+    let script = watching(&[1, 2, 3].map(|id| of_user(id, Sent)));
     script.state().later_us = 10_000_000;
     let began = script.state().now;
     pass(&script);
@@ -282,7 +307,7 @@ fn a_round_waits_for_no_receipt() {
 #[test]
 fn every_open_intent_gets_its_turn() {
     let all: Vec<Intent> = (1..=150).map(|id| of_user(id, Sent)).collect();
-    let script = Script::with(&all);
+    let script = watching(&all);
     script.state().later_us = 10_000_000;
     for _ in 0..3 {
         pass(&script);
@@ -295,7 +320,7 @@ fn every_open_intent_gets_its_turn() {
 fn every_displaced_intent_gets_its_turn() {
     let all: Vec<Intent> = (1..=150).map(|id| intent(id, 7, Displaced)).collect();
     let shown_ids: Vec<i64> = (1..=150).collect();
-    let script = shown(&all, &shown_ids);
+    let script = showing(&all, &shown_ids);
     for expected in [86, 22, 0] {
         pass(&script);
         let is_displaced = |it: &&Intent| script.state_of(it.id.0) == Displaced;
@@ -353,6 +378,7 @@ fn a_reverted_drip_that_succeeds_is_reported_as_double() {
         for before in [Reverted, Displaced] {
             let mut script = shown(&[drip(1, 7, before)], &[1]);
             script.chain.last = other.clone();
+            let script = Arc::new(script);
             pass(&script);
             assert_eq!(script.state_of(1), Succeeded);
             let done = script.done();

@@ -27,7 +27,7 @@ pub(super) async fn background(io: Arc<SimIo>) {
         if let Ok(epoch) = permitted
             && io.world.lock().is_first(io.relay)
         {
-            let _settled = round::settle_open(&*io, &epoch).await;
+            let _settled = round::settle_open(&io, &epoch).await;
         }
     }
 }
