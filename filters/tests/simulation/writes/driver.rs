@@ -1,11 +1,11 @@
 //! The relay's driver, in the simulation.
 
 use super::Bug;
-use super::chain::{Action, SELECTORS, Tx, felt};
+use super::chain::{Action, Tx, felt};
 use super::io::{Guard, LOCK, SimIo, release};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::machine::{HasAgenda as _, Slot};
-use super::requests::PINS;
+use super::shown::Failure;
 use super::world::{Fault, World};
 use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
@@ -24,6 +24,7 @@ use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
 use portcullis_filters::window::Window;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl JournalIo for SimIo {
@@ -207,11 +208,11 @@ impl Io for SimIo {
     type Guard = Guard;
 
     fn pins(&self) -> &Pins {
-        &PINS
+        self.pins
     }
 
     fn settings(&self) -> Settings {
-        super::requests::settings()
+        self.world.lock().relays[self.relay].config.settings
     }
 
     fn now(&self) -> Duration {
@@ -232,14 +233,23 @@ impl Io for SimIo {
         use_it(&mut self.memory.lock().expect("no task panics"))
     }
 
-    async fn require(&self, _: Required) -> Result<String, Outcome> {
-        self.prove().await.epoch
+    async fn require(&self, required: Required) -> Result<String, Outcome> {
+        let proof = self.prove().await;
+        if let Some(epoch) = proof.proven(required) {
+            return Ok(epoch);
+        }
+        let relay = self.relay;
+        self.world.lock().fail(relay, Failure::Proof);
+        Err(proof.refusal(required))
     }
 
     async fn epoch(&self) -> Result<String, Outcome> {
-        let proof = self.prove().await;
+        let newest = self.prove().await.epoch;
         let last = self.last_epoch.lock().expect("no task panics").clone();
-        proof.epoch.or_else(|refused| last.ok_or(refused))
+        match newest.or(last) {
+            Some(epoch) => Ok(epoch),
+            None => self.require(Required::AllButV2).await,
+        }
     }
 
     fn forget_proof(&self) {
@@ -247,15 +257,12 @@ impl Io for SimIo {
     }
 
     fn proven_head(&self) -> u64 {
-        self.proof
-            .lock()
-            .expect("no task panics")
-            .as_ref()
-            .map_or(0, |proof| proof.head)
+        self.newest_head.load(Ordering::Relaxed)
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
-        self.acquire(*PINS.accounts.of(role), deadline, LOCK).await
+        self.acquire(*self.pins.accounts.of(role), deadline, LOCK)
+            .await
     }
 
     async fn check_lock(&self, guard: &mut Guard) -> Stored<()> {
@@ -282,7 +289,7 @@ impl Io for SimIo {
         let action = invoke
             .calls
             .first()
-            .map_or(Action::Other, |call| action(call.selector, &call.args));
+            .map_or(Action::Other, |call| Action::of(call.selector, &call.args));
         let of = &invoke.bounds;
         let text = format!("{role:?} {nonce} {action:?} {of:?} {purpose:?}");
         let hash = felt(text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -320,7 +327,8 @@ impl Io for SimIo {
             return Ok(hash);
         }
         self.world.lock().judge_send(self.relay, &tx);
-        let added = self.call_node(move |world| world.deliver(tx));
+        let relay = self.relay;
+        let added = self.call_node(move |world| world.deliver(relay, tx));
         let added = added.await;
         self.world.lock().record_answer(hash, &added);
         if bug == Bug::LocalCounter {
@@ -427,24 +435,5 @@ impl Io for SimIo {
             Note::Back(intent) => format!("intent {} is back", intent.id),
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));
-    }
-}
-
-/// The action of a call.
-fn action(selector: Felt, args: &[Felt]) -> Action {
-    let of = &*SELECTORS;
-    match *args {
-        [identity, account] if selector == of.register => Action::Register { identity, account },
-        [recipient, low, high] if selector == of.mint => Action::Mint {
-            recipient,
-            card: [low, high],
-        },
-        [account, epoch, units, evidence] if selector == of.usership => Action::Usership {
-            account,
-            epoch,
-            result: [units, evidence],
-        },
-        [recipient, ..] if selector == of.transfer => Action::Drip { recipient },
-        _ => Action::Other,
     }
 }

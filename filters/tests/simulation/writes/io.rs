@@ -4,6 +4,7 @@
 use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
+use super::pins::Proof;
 use super::shown::Failure;
 use super::world::{Fault, World};
 use portcullis_filters::felt::Felt;
@@ -11,9 +12,11 @@ use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Store
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{CallError, ErrorObject};
 use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::settings::Pins;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
@@ -22,10 +25,6 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// No request is on its way for longer.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long a proof is valid.
-const PROOF: Duration = Duration::from_secs(5);
-/// How long another chain must be reported before it is in force.
-const PATIENCE_US: i64 = 10_000_000;
 /// How long to wait for another process.
 pub(super) const LOCK: Duration = Duration::from_secs(10);
 
@@ -34,18 +33,14 @@ pub(super) struct SimIo {
     pub(super) relay: Process,
     pub(super) world: Shared<World>,
     pub(super) memory: Mutex<Memory>,
+    /// Its configuration, as far as it does not change while it runs.
+    pub(super) pins: &'static Pins,
     pub(super) proof: Mutex<Option<Proof>>,
+    pub(super) newest_head: AtomicU64,
     pub(super) last_epoch: Mutex<Option<String>>,
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
     pub(super) wakes: Mutex<Slot<()>>,
-}
-
-#[derive(Clone)]
-pub(super) struct Proof {
-    pub(super) epoch: Result<String, Outcome>,
-    pub(super) head: u64,
-    until: Duration,
 }
 
 /// The lock of an account.
@@ -104,9 +99,11 @@ pub(super) fn returned<T>(code: i64) -> Called<T> {
 }
 
 impl SimIo {
-    pub(super) fn new(relay: Process, world: Shared<World>) -> Self {
+    pub(super) fn new(relay: Process, world: Shared<World>, pins: &'static Pins) -> Self {
         Self {
             relay,
+            pins,
+            newest_head: AtomicU64::new(0),
             world,
             memory: Mutex::default(),
             proof: Mutex::default(),
@@ -175,8 +172,9 @@ impl SimIo {
         &self,
         read: impl FnOnce(&mut World, &View) -> Called<T> + Send + 'static,
     ) -> Called<T> {
+        let relay = self.relay;
         self.call_node(move |world| {
-            let Some(url) = world.serving() else {
+            let Some(url) = world.serving(relay) else {
                 return unreachable();
             };
             match world.view(url) {
@@ -249,55 +247,6 @@ impl SimIo {
         read: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Stored<T> {
         self.query(false, move |world| read(world)).await
-    }
-
-    pub(super) async fn prove(&self) -> Proof {
-        let now = self.world.now();
-        let cached = self.proof.lock().expect("no task panics").clone();
-        if let Some(proof) = cached.filter(|proof| now < proof.until) {
-            return proof;
-        }
-        let read = self
-            .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
-            .await;
-        let (epoch, head) = match read {
-            Ok((epoch, head)) => (self.agree(epoch).await, head),
-            Err(_) => {
-                self.world.lock().fail(self.relay, Failure::Proof);
-                (Err(unproven()), 0)
-            }
-        };
-        let valid = if epoch.is_ok() {
-            PROOF
-        } else {
-            Duration::from_secs(1)
-        };
-        if let Ok(epoch) = &epoch {
-            *self.last_epoch.lock().expect("no task panics") = Some(epoch.clone());
-        }
-        let proof = Proof {
-            epoch,
-            head,
-            until: now + valid,
-        };
-        *self.proof.lock().expect("no task panics") = Some(proof.clone());
-        proof
-    }
-
-    /// The epoch, if the relays of the store write to it.
-    async fn agree(&self, epoch: String) -> Result<String, Outcome> {
-        let reported = epoch.clone();
-        let agreed = self.query(true, move |world| {
-            let now_us = world.clock_us();
-            world.journal.tables.agree(&reported, now_us, PATIENCE_US)
-        });
-        match agreed.await {
-            Ok(expected) if expected == epoch => Ok(epoch),
-            _ => {
-                self.world.lock().fail(self.relay, Failure::Proof);
-                Err(unproven())
-            }
-        }
     }
 
     /// Waits for a lock, at most until a deadline, or for so long while another process has it.
@@ -376,8 +325,4 @@ impl SimIo {
         let counters = self.counters.lock().expect("no task panics");
         nonce.max(counters.get(&account).copied().unwrap_or(0))
     }
-}
-
-fn unproven() -> Outcome {
-    Outcome::refused(Reason::PinsUnproven, "the chain's pins are not proven")
 }

@@ -9,6 +9,8 @@
 mod bug;
 mod chain;
 mod clients;
+mod config;
+mod contracts;
 mod coverage;
 mod driver;
 mod explore;
@@ -18,6 +20,7 @@ mod machine;
 mod node;
 mod options;
 mod oracle;
+mod pins;
 mod reads;
 mod refusals;
 mod regime;
@@ -67,7 +70,7 @@ const SETTLING: Duration = Duration::from_secs(120);
 fn run(chance: &mut Chance, options: &Options, coverage: &mut Coverage) -> Outcome {
     let drawn = std::mem::replace(chance, Chance::of_list(&[]));
     let mut world = World::new(drawn, options.bug);
-    options.select(&mut world.enabled);
+    world.select(options);
     let world = Shared::new(world);
     let outcome = play(&world, clients::start_clients, options.steps, coverage);
     *chance = std::mem::replace(&mut world.lock().chance, Chance::of_list(&[]));

@@ -2,9 +2,9 @@
 //! The two are independent: a refusal of a second delivery says nothing about the first.
 
 use super::chain::{Refused, Taking, Tx, felt};
+use super::config::is_own;
 use super::io::{returned, unreachable};
-use super::machine::HasAgenda as _;
-use super::requests::PINS;
+use super::machine::{HasAgenda as _, Process};
 use super::world::{Fault, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -106,6 +106,13 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
+    /// Leaves what these faults permit.
+    pub(super) fn restrict(&mut self, enabled: &[Fault]) {
+        self.used_for_included &= enabled.contains(&Fault::UsedForIncluded);
+        self.keeps_ahead &= enabled.contains(&Fault::NonceAhead);
+        self.replaces &= enabled.contains(&Fault::Replaced);
+    }
+
     pub(super) fn drawn(chance: &mut Chance, enabled: &[Fault]) -> Self {
         let mut is = |fault| chance.choose(2) == 1 && enabled.contains(&fault);
         Self {
@@ -118,14 +125,14 @@ impl Dialect {
 
 impl World {
     /// Delivers a transaction to the node, sometimes twice: then either answer comes back.
-    pub(super) fn deliver(&mut self, tx: Tx) -> Called<Felt> {
-        let first = self.deliver_once(tx);
+    pub(super) fn deliver(&mut self, relay: Process, tx: Tx) -> Called<Felt> {
+        let first = self.deliver_once(relay, tx);
         if !self.fires(Fault::Twice, 30) {
             return first;
         }
         // a balancer passes on what one node said about what another one has
         let second = if first.is_err() || self.chance.choose(3) == 0 {
-            self.deliver_once(tx)
+            self.deliver_once(relay, tx)
         } else {
             self.chance.pick(&SECOND).called()
         };
@@ -137,8 +144,8 @@ impl World {
         }
     }
 
-    fn deliver_once(&mut self, tx: Tx) -> Called<Felt> {
-        let Some(url) = self.serving() else {
+    fn deliver_once(&mut self, relay: Process, tx: Tx) -> Called<Felt> {
+        let Some(url) = self.serving(relay) else {
             return unreachable();
         };
         // a node of another chain does not forward to this one
@@ -150,7 +157,7 @@ impl World {
             return self.deliver_elsewhere(tx);
         }
         self.judge_add(&tx);
-        if PINS.signs_with(tx.sender) && self.fires(Fault::Overtaken, 60) {
+        if is_own(tx.sender) && self.fires(Fault::Overtaken, 60) {
             self.use_nonce(tx.sender);
         }
         let fate = self.fate(&tx);
@@ -244,6 +251,7 @@ impl World {
             }
             Err(Refused::Included) => returned(code::DUPLICATE),
             Err(Refused::Nonce) => returned(code::INVALID_NONCE),
+            Err(Refused::NotDeployed) => returned(code::VALIDATION_FAILURE),
         }
     }
 
@@ -268,7 +276,7 @@ impl World {
 
     /// How the node treats a transaction; drawn once.
     fn fate(&mut self, tx: &Tx) -> Fate {
-        let is_own = PINS.signs_with(tx.sender);
+        let is_own = is_own(tx.sender);
         if let Some(fate) = self.fates.get(&tx.hash).copied() {
             let is_over = is_own && self.is_healed && matches!(fate, Fate::Held { .. });
             return if is_over { Fate::Plain } else { fate };
@@ -296,7 +304,7 @@ impl World {
     /// Nothing of our accounts stays in the mempool any longer.
     pub(super) fn let_go_of_own(&mut self) {
         let held: Vec<Tx> = self.signed.values().copied().collect();
-        for tx in held.iter().filter(|tx| PINS.signs_with(tx.sender)) {
+        for tx in held.iter().filter(|tx| is_own(tx.sender)) {
             if self.chain.holds(tx) {
                 let is_evicted = self.chance.choose(2) == 1;
                 self.chain.let_go(tx, is_evicted);
@@ -312,7 +320,7 @@ impl World {
         };
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
-            Some(Fate::Held { .. }) => !PINS.signs_with(tx.sender),
+            Some(Fate::Held { .. }) => !is_own(tx.sender),
             _ => self.chain.is_pooled(tx),
         }
     }

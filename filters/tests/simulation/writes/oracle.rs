@@ -8,10 +8,11 @@
 //! reverts does so each time.
 
 use super::chain::{Action, Chain, Tx};
+use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
 use super::refusals::Watches;
-use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, ReplyKind, Request};
+use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
 use super::shown::{Fact, Record};
 use super::world::{CONFIRMATIONS, World};
@@ -104,7 +105,12 @@ impl Oracle {
     }
 
     /// Money, on the chain that survives.
-    pub(super) fn after_block(&mut self, chain: &Chain, journal: &Journal) -> Result<(), String> {
+    pub(super) fn after_block(
+        &mut self,
+        chain: &Chain,
+        journal: &Journal,
+        limits: Limits,
+    ) -> Result<(), String> {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
@@ -160,7 +166,7 @@ impl Oracle {
         {
             return Err(format!("rule 4: {} is rejected, and was sent", tx.hash));
         }
-        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let cooldown = i64::try_from(limits.cooldown.as_micros()).expect("it is short");
         for (recipient, mut times) in paid {
             times.sort_unstable();
             if times.windows(2).any(|pair| pair[1] - pair[0] < cooldown) {
@@ -270,7 +276,7 @@ impl World {
                 && (it.slot() != new.slot() || it.id == id)
         };
         let drips = self.journal.tables.intents.values().filter(is_drip).count();
-        if new.operation == DRIP && drips > DRIPS_PER_DAY as usize {
+        if new.operation == DRIP && drips > self.limits.drips as usize {
             return Err(format!("money: {drips} drips within a day"));
         }
         Ok(())
@@ -481,7 +487,7 @@ impl World {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
         let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
-        if is_other && PINS.signs_with(tx.sender) && !is_lost {
+        if is_other && is_own(tx.sender) && !is_lost {
             let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
         }

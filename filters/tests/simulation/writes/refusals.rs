@@ -3,7 +3,7 @@
 
 use super::chain::{SELECTORS, State};
 use super::machine::Process;
-use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, Request, Wanted};
+use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
 use super::world::World;
 use crate::tables::{DRIP, pays};
@@ -79,7 +79,7 @@ impl Wanted {
     pub(super) fn sender(&self) -> Felt {
         match self {
             Self::Operation(permit) => *PINS.accounts.of(Role::of(permit.operation().kind())),
-            Self::Transaction(permit) => permit.sender(),
+            Self::Transaction(permit, _) => permit.sender(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Wanted {
     pub(super) fn intent_digest(&self) -> [u8; 32] {
         match self {
             Self::Operation(permit) => permit.digest(),
-            Self::Transaction(permit) => permit.hash().to_bytes_be(),
+            Self::Transaction(permit, _) => permit.hash().to_bytes_be(),
         }
     }
 }
@@ -191,7 +191,7 @@ impl World {
             facts.insert(Fact::OpenOfAccount);
         }
         match wanted {
-            Wanted::Transaction(permit) => {
+            Wanted::Transaction(permit, _) => {
                 let is_taken = |it: &Intent| {
                     (it.signer, it.nonce) == (sender, permit.nonce())
                         && it.transaction_hash != permit.hash()
@@ -216,7 +216,7 @@ impl World {
                             && pays(it)
                             && it.created_us > now_us - DAY_US
                     };
-                    if intents().filter(is_drip).count() >= DRIPS_PER_DAY as usize {
+                    if intents().filter(is_drip).count() >= self.limits.fewest_drips as usize {
                         facts.insert(Fact::NoDripsLeft);
                     }
                 }
@@ -296,7 +296,7 @@ impl World {
             }
             Reason::NonceConflict => {
                 let is_next = match wanted {
-                    Wanted::Transaction(permit) => {
+                    Wanted::Transaction(permit, _) => {
                         self.chain.nonce(permit.sender()) == permit.nonce()
                     }
                     Wanted::Operation(_) => true,
@@ -359,7 +359,8 @@ impl World {
         let Operation::FaucetDrip(drip) = permit.operation() else {
             return false;
         };
-        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let cooldown =
+            i64::try_from(self.limits.longest_cooldown.as_micros()).expect("it is short");
         let open = i64::try_from((self.now() - watch.since).as_micros()).expect("it is short");
         let from = self.clock_us() - cooldown - open;
         let mut intents = self.journal.tables.intents.values();

@@ -3,6 +3,7 @@
 
 use super::Bug;
 use super::chain::{Action, Chain, Taking, Tx, View, felt};
+use super::config::{self, Config, Limits};
 use super::io::SimIo;
 use super::journal::Journal;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
@@ -10,7 +11,7 @@ use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
 use super::regime::Regime;
-use super::requests::Reply;
+use super::requests::{Reply, initial};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use std::collections::{BTreeMap, VecDeque};
@@ -47,8 +48,8 @@ faults! {
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
     RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
-    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains,
-    StoreClockBack,
+    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
+    V2Later, Reload, Repinned, PinsFail, FaucetEmpty,
 }
 
 /// How a URL shows the chain.
@@ -87,6 +88,7 @@ pub(super) struct Relay {
     pub(super) clock_us: i64,
     /// By how much its estimate of the store's clock is wrong, in microseconds.
     pub(super) skew_us: i64,
+    pub(super) config: Config,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
 }
@@ -104,6 +106,11 @@ pub(super) struct World {
     /// Another chain, which nodes behind the same URL may have.
     other: Chain,
     pub(super) regime: Regime,
+    pub(super) limits: Limits,
+    /// The pins with which relays start.
+    pub(super) variant: usize,
+    pins_fail_until: Duration,
+    faucet_empty_until: Duration,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
@@ -183,13 +190,11 @@ impl Url {
 impl World {
     pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
         let all = chance.choose(4) == 3;
-        let excluded = std::env::var("SIMULATION_WITHOUT").unwrap_or_default();
-        let is_excluded = |fault: &Fault| excluded.split(',').any(|it| it == format!("{fault:?}"));
         let drawn = Fault::ALL
             .iter()
             .copied()
             .filter(|_| chance.choose(2) == 1 || all);
-        let enabled: Vec<Fault> = drawn.filter(|fault| !is_excluded(fault)).collect();
+        let enabled: Vec<Fault> = drawn.collect();
         let urls = 1 + chance.choose(3) as usize;
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
         let relays = 1 + chance.choose(3) as usize;
@@ -209,8 +214,15 @@ impl World {
 
     fn with(mut chance: Chance, bug: Bug, relays: usize, urls: usize, enabled: Vec<Fault>) -> Self {
         let dialect = Dialect::drawn(&mut chance, &enabled);
+        let url_count = urls;
         let urls = (0..urls).map(|_| Url::FRESH);
+        let settings = config::settings(&mut Chance::of_list(&[]));
+        let config = Config {
+            settings,
+            urls: (0..url_count).collect(),
+        };
         let relay = || Relay {
+            config: config.clone(),
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
@@ -226,9 +238,13 @@ impl World {
             fired: BTreeMap::new(),
             is_healed: false,
             me: None,
-            chain: Chain::new(0, CONFIRMATIONS, seconds(EPOCH_US)),
-            other: Chain::new(OTHER, CONFIRMATIONS, seconds(EPOCH_US)),
+            chain: Chain::new(0, initial(true), CONFIRMATIONS, seconds(EPOCH_US)),
+            other: Chain::new(OTHER, initial(true), CONFIRMATIONS, seconds(EPOCH_US)),
             regime: Regime::default(),
+            limits: Limits::of(&settings),
+            variant: 0,
+            pins_fail_until: Duration::ZERO,
+            faucet_empty_until: Duration::ZERO,
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
@@ -289,6 +305,19 @@ impl World {
         self.classes.get(&address).copied()
     }
 
+    /// Leaves the faults that a run selects.
+    pub(super) fn select(&mut self, options: &super::options::Options) {
+        options.select(&mut self.enabled);
+        let enabled = self.enabled.clone();
+        self.dialect.restrict(&enabled);
+        let mut regime = self.regime;
+        regime.restrict(&enabled);
+        if regime != self.regime {
+            self.fired.clear();
+            self.set_regime(regime);
+        }
+    }
+
     /// Counts a fault that follows from how the world was drawn.
     pub(super) fn count(&mut self, fault: Fault) {
         *self.fired.entry(fault).or_default() += 1;
@@ -330,7 +359,11 @@ impl World {
 
     fn set_regime(&mut self, regime: Regime) {
         self.regime = regime;
-        self.chain = Chain::new(0, regime.final_depth(), self.chain_time());
+        let initial = initial(!regime.is_v2_later);
+        self.chain = Chain::new(0, initial, regime.final_depth(), self.chain_time());
+        if regime.is_v2_later {
+            self.count(Fault::V2Later);
+        }
     }
 
     pub(super) fn epoch(&self) -> String {
@@ -376,13 +409,22 @@ impl World {
         }
     }
 
-    /// The URL that serves calls: the first that answers.
-    pub(super) fn serving(&mut self) -> Option<usize> {
-        let is_up = |url: &Url| !matches!(url.mode, Mode::Down);
-        self.urls
-            .iter()
-            .position(is_up)
-            .or(self.is_healed.then_some(0))
+    /// The URL that serves calls of a relay: the first that answers.
+    pub(super) fn serving(&mut self, relay: Process) -> Option<usize> {
+        let urls = &self.relays[relay].config.urls;
+        if self.is_healed {
+            return urls.first().copied();
+        }
+        let is_up = |url: &&usize| !matches!(self.urls[**url].mode, Mode::Down);
+        urls.iter().find(is_up).copied()
+    }
+
+    pub(super) fn is_faucet_empty(&self) -> bool {
+        !self.is_healed && self.now() < self.faucet_empty_until
+    }
+
+    pub(super) fn are_pins_broken(&self) -> bool {
+        !self.is_healed && self.now() < self.pins_fail_until
     }
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -421,7 +463,7 @@ impl World {
         }
         if self.regime.judges_money() {
             let (chain, journal) = (&self.chain, &self.journal);
-            let broken = self.oracle.after_block(chain, journal);
+            let broken = self.oracle.after_block(chain, journal, self.limits);
             self.oracle.report(broken);
         }
     }
@@ -521,6 +563,20 @@ impl World {
             self.relays[relay].skew_us = skew * 1_000;
             self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
+        if self.fires(Fault::Reload, 60) {
+            self.reload(relay);
+        }
+        if self.fires(Fault::Repinned, 200) {
+            self.repin();
+        }
+        if self.fires(Fault::PinsFail, 200) {
+            self.pins_fail_until = self.now() + self.millis(500, 30_000);
+            self.note(|| "pins do not hold for a while".to_owned());
+        }
+        if self.fires(Fault::FaucetEmpty, 200) {
+            self.faucet_empty_until = self.now() + self.millis(500, 30_000);
+            self.note(|| "the faucet is empty for a while".to_owned());
+        }
         if self.fires(Fault::StoreRestarts, 120) {
             self.lose_locks();
         }
@@ -584,7 +640,7 @@ impl World {
             return;
         }
         let Some(me) = self.me.clone() else { return };
-        let io = Arc::new(SimIo::new(relay, me));
+        let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
         self.relays[relay].io = Some(Arc::clone(&io));
         self.agenda.start(relay, super::clients::background(io));
     }
@@ -603,5 +659,14 @@ impl World {
             relay.cut_off_until = Duration::ZERO;
         }
         self.let_go_of_own();
+        self.chain.activate_v2();
+        self.other.activate_v2();
+        self.variant = 0;
+        for relay in 0..self.relays.len() {
+            let io = self.relays[relay].io.as_ref();
+            if io.is_some_and(|io| !std::ptr::eq(io.pins, config::pins(0))) {
+                self.crash(relay);
+            }
+        }
     }
 }
