@@ -28,13 +28,13 @@ async function relay(path, body) {
 }
 
 /**
- * Submits a signed transaction. 504 means that it may have been sent, 503 that it was not: the same
- * signed transaction again is safe after both, since the relay sends it once at most.
+ * Submits a signed transaction. 504 means that it may have been sent, 502 and 503 that it was not: the
+ * same signed transaction again is safe after each, since the relay sends it once at most.
  */
 async function submit(call) {
   for (let attempt = 1; ; attempt += 1) {
     const answer = await relay('/rpc', call);
-    if (![503, 504].includes(answer.status) || attempt === 5) return answer;
+    if (![502, 503, 504].includes(answer.status) || attempt === 5) return answer;
     const seconds = Number(answer.headers.get('retry-after') ?? 1);
     await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
   }
@@ -44,7 +44,8 @@ const backend = createServer(async (request, response) => {
   const pieces = [];
   for await (const piece of request) pieces.push(piece);
   const body = JSON.parse(Buffer.concat(pieces));
-  // Yours: authenticate the user here, and take `identity` from the session, never from the body.
+  // Yours: authenticate the user here, and take `identity` from the session, never from the body: a
+  // number of your own, below 2^251, the same for each request of this user.
   const answer = request.url === '/transactions' ? await submit(body)
     : await relay('/faucet-drip', { identity: `0x01${randomBytes(30).toString('hex')}`, ...body });
   response.writeHead(answer.status, { 'content-type': 'application/json' })

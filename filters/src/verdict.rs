@@ -125,6 +125,8 @@ named! {
         AccountTaken = "account_taken",
         /// There is no contract at the account's address.
         AccountNotDeployed = "account_not_deployed",
+        /// The account that a transaction deploys exists.
+        AccountAlreadyDeployed = "account_already_deployed",
         /// The identity or the account is not registered.
         NotRegistered = "not_registered",
         /// The account is not verified.
@@ -133,6 +135,8 @@ named! {
         NotAttested = "not_attested",
         /// The attestation's id was used with other content.
         AttestationReplayed = "attestation_replayed",
+        /// The attestation was replaced by another one, or has expired.
+        AttestationNotInForce = "attestation_not_in_force",
         /// The card was minted to another account.
         AlreadyMinted = "already_minted",
         /// The epoch has another result.

@@ -19,6 +19,14 @@ impl Window {
         Self { now_us, length_us }
     }
 
+    /// The window of the instants after `after_us`, up to `until_us`.
+    #[must_use]
+    pub const fn between(after_us: i64, until_us: i64) -> Self {
+        let length_us = until_us.saturating_sub(after_us) / 2;
+        let now_us = until_us.saturating_sub(length_us);
+        Self { now_us, length_us }
+    }
+
     /// The instant after which a row counts.
     #[must_use]
     pub const fn after_us(self) -> i64 {
@@ -81,6 +89,25 @@ mod tests {
         ] {
             assert_eq!(window.forbids_until_us(at), until, "{why}");
         }
+    }
+
+    #[test]
+    fn a_window_between_two_instants_counts_what_is_between() {
+        for until in [NOW, NOW + 1] {
+            let window = Window::between(NOW - DAY, until);
+            for (at, counts) in [
+                (NOW - DAY, false),
+                (NOW - DAY + 2, true),
+                (until, true),
+                (until + 1, false),
+            ] {
+                assert_eq!(window.counts(at), counts, "{} of {until}", at - NOW);
+            }
+        }
+        assert!(
+            !Window::between(NOW, NOW - 1).counts(NOW - 1),
+            "nothing is between"
+        );
     }
 
     #[test]

@@ -227,6 +227,11 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> Explanation {
             explained.permitted_if();
         }
         Ok(Inspected::Operation(permit)) => {
+            explained.pending("key", "no earlier write answers the idempotency key");
+            if let Err(refusal) = permit.admission() {
+                explained.refused(refusal, endpoint);
+                return explained;
+            }
             explained.pending("pins", "every pin was proved recently");
             explained.pending("state", "the operation is neither done nor impossible");
             explained.permitted_if();

@@ -117,6 +117,10 @@ fn failure(format: ErrorFormat, outcome: &Outcome, refusal: &Refusal, request_id
     };
     let mut reply = Reply::error(format, refusal, details, request_id);
     reply.retry_after = outcome.retry_after.or(reply.retry_after);
+    if reply.status == 502 {
+        // the node failed before anything was sent: the same request may pass soon
+        reply.retry_after = reply.retry_after.or(Some(1));
+    }
     reply
 }
 
@@ -124,9 +128,12 @@ fn hash(outcome: &Outcome) -> Option<String> {
     outcome.transaction_hash.map(|hash| hash.to_string())
 }
 
-/// The response to `GET /readyz`: every pin, expected and actual.
-pub(super) fn readiness(proof: &Proof) -> Reply {
-    let ready = proof.is_ready();
+/// The response to `GET /readyz`: every pin, expected and actual. `unsettled` names the accounts
+/// that cannot write yet because of what earlier processes left.
+pub(super) fn readiness(proof: &Proof, unsettled: Option<Pin>) -> Reply {
+    let ready = proof.is_ready() && unsettled.is_none();
+    let mut pins = proof.pins.clone();
+    pins.extend(unsettled);
     let checked_at = clock::rfc3339_millis(proof.checked_at);
     let status = if ready { 200 } else { 503 };
     let mut reply = Reply::serialize(
@@ -134,7 +141,7 @@ pub(super) fn readiness(proof: &Proof) -> Reply {
         &Readiness {
             ready,
             checked_at,
-            pins: &proof.pins,
+            pins: &pins,
         },
     );
     reply.retry_after = (!ready).then_some(1);

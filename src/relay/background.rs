@@ -5,7 +5,7 @@
 use super::driver::Driver;
 use crate::io::cold;
 use crate::store::{Chore, ChoreLock, IntentState};
-use portcullis_filters::txm::io::Io as _;
+use crate::telemetry::UNPLACED;
 use portcullis_filters::txm::settings::Required;
 use portcullis_filters::txm::{reconcile, round};
 use std::sync::Arc;
@@ -65,11 +65,24 @@ async fn report_budgets(driver: &Driver, epoch: &str) {
 }
 
 async fn report_counts(driver: &Driver) {
-    if let Ok(counts) = driver.store.intents().counts_by_state().await {
-        for state in IntentState::ALL {
-            let found = counts.iter().find(|(found, _)| *found == state);
-            let intents = found.map_or(0, |(_, intents)| *intents);
-            driver.metrics.relay.journal(state.name(), intents);
-        }
+    let intents = driver.store.intents();
+    let (Ok(counts), Ok(unplaced)) = (
+        intents.counts_by_state().await,
+        intents.unplaced_by_state().await,
+    ) else {
+        return;
+    };
+    let mut never_in_a_block = 0;
+    for state in IntentState::ALL {
+        let unplaced = count_of(&unplaced, state);
+        never_in_a_block += unplaced;
+        let placed = count_of(&counts, state) - unplaced;
+        driver.metrics.relay.journal(state.name(), placed);
     }
+    driver.metrics.relay.journal(UNPLACED, never_in_a_block);
+}
+
+fn count_of(counts: &[(IntentState, i64)], state: IntentState) -> i64 {
+    let found = counts.iter().find(|(found, _)| *found == state);
+    found.map_or(0, |(_, intents)| *intents)
 }

@@ -6,17 +6,21 @@
 use super::answer::{self, RpcCall};
 use super::driver::Driver;
 use super::error_format;
+use super::pins::Pin;
 use super::settings::Settings;
 use super::trace::Trace;
 use crate::reply::{JSON, Reply};
 use bytes::Bytes;
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy, Unverified};
+use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::operation::{Answer, Task, operate};
 use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::reconcile;
+use portcullis_filters::txm::settings::Role;
 use portcullis_filters::txm::transaction::{self, Approved};
 use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// An admitted request.
 pub(crate) struct Request {
@@ -27,6 +31,9 @@ pub(crate) struct Request {
     pub(crate) trace: Arc<Trace>,
     pub(crate) request_id: String,
 }
+
+/// How long a readiness check waits for an account whose earlier writes are not settled.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Handles requests.
 pub(super) struct Handler(pub(super) Arc<Driver>);
@@ -42,10 +49,7 @@ impl Handler {
             ..
         } = &request;
         if *endpoint == Endpoint::Ready {
-            return (
-                endpoint.name(),
-                answer::readiness(&*self.0.prover.prove().await),
-            );
+            return (endpoint.name(), self.readiness().await);
         }
         match settings.policy.inspect(*endpoint, body, now()) {
             Ok(Inspected::Transaction(unverified)) => {
@@ -64,6 +68,26 @@ impl Handler {
                 )
             }
         }
+    }
+
+    /// Proves the pins, and settles what earlier processes left of our accounts.
+    async fn readiness(&self) -> Reply {
+        let driver = &*self.0;
+        let proof = driver.prover.prove().await;
+        let mut unsettled = None;
+        if let Some(epoch) = &proof.epoch
+            && proof.is_ready()
+        {
+            let deadline = driver.now() + CATCH_UP;
+            let roles: Vec<_> = reconcile::unsettled_roles(driver, epoch, deadline)
+                .await
+                .map(Role::name)
+                .collect();
+            if !roles.is_empty() {
+                unsettled = Some(Pin::earlier_writes(&roles));
+            }
+        }
+        answer::readiness(&proof, unsettled)
     }
 
     /// Responds to a user's transaction.
@@ -124,8 +148,9 @@ impl Handler {
     ) {
         self.0.metrics.relay.write(operation, outcome.name());
         if let Status::Refused(refusal) = &outcome.status
-            // the transaction that caused a cooldown is an earlier one
-            && (outcome.transaction_hash.is_none() || refusal.reason == Reason::FaucetCooldown)
+            // the transaction that caused a cooldown or has the nonce is another one
+            && (outcome.transaction_hash.is_none()
+                || matches!(refusal.reason, Reason::FaucetCooldown | Reason::NonceConflict))
             // the store has just failed
             && refusal.reason != Reason::StoreUnavailable
         {

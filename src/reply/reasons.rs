@@ -26,8 +26,9 @@ pub fn status_and_code(reason: Reason) -> (u16, i32) {
         R::NotFound | R::UnknownSubject => (404, -32600),
         R::WrongHttpMethod => (405, -32600),
         R::RequestTimeout => (408, -32600),
-        R::IdentityTaken | R::AccountTaken | R::AccountNotDeployed | R::NotRegistered
-        | R::NotVerified | R::NotAttested | R::AttestationReplayed | R::AlreadyMinted
+        R::IdentityTaken | R::AccountTaken | R::AccountNotDeployed | R::AccountAlreadyDeployed
+        | R::NotRegistered | R::NotVerified | R::NotAttested | R::AttestationReplayed
+        | R::AttestationNotInForce | R::AlreadyMinted
         | R::UsershipConflict | R::RecoveryPending | R::RecoveryNotPending
         | R::RecoveryNotReady | R::RecoveryNotCancellable | R::NonceConflict | R::Rejected
         | R::Reverted | R::RefusedByChain | R::IdempotencyConflict | R::InProgress => (409, -32000),

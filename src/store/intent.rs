@@ -297,17 +297,20 @@ impl Intents<'_> {
 
     /// The number of intents per state, without empty states.
     pub async fn counts_by_state(&self) -> Result<Vec<(IntentState, i64)>, StoreError> {
-        let rows = self.db.rows(sql::COUNT_BY_STATE, &[]).await?;
-        let count = |row: &Row| {
-            Ok((
-                row.parsed("state", IntentState::parse)?,
-                row.get("intents")?,
-            ))
-        };
-        let mut counts = rows
-            .iter()
-            .map(count)
-            .collect::<Result<Vec<_>, StoreError>>()?;
+        self.counts(sql::COUNT_BY_STATE).await
+    }
+
+    /// The number of intents in doubt or lost that were never in a block: the node refused them.
+    pub async fn unplaced_by_state(&self) -> Result<Vec<(IntentState, i64)>, StoreError> {
+        self.counts(sql::COUNT_UNPLACED).await
+    }
+
+    async fn counts(&self, sql: &'static str) -> Result<Vec<(IntentState, i64)>, StoreError> {
+        let mut counts = Vec::new();
+        for row in self.db.rows(sql, &[]).await? {
+            let state = row.parsed("state", IntentState::parse)?;
+            counts.push((state, row.get("intents")?));
+        }
         counts.sort();
         Ok(counts)
     }

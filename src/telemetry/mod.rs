@@ -32,7 +32,7 @@ pub use metrics::{CacheUse, LabelValues, Metrics, encode};
 pub use recent::{Event, Recent};
 pub use record::{RequestRecord, Stage};
 pub use registry::{Registry, as_gauge, counts, raise};
-pub use relay::{PinState, RelayMetrics};
+pub use relay::{PinState, RelayMetrics, UNPLACED};
 pub use reloads::ReloadMetrics;
 pub use requests::{LATENCY, Requests};
 pub use sidecar::SidecarMetrics;

@@ -18,6 +18,9 @@ const OUTCOMES: [&str; 6] = [
     "failed",
 ];
 
+/// The label of intents in doubt or lost that were never in a block.
+pub const UNPLACED: &str = "unplaced";
+
 metrics! {
     /// The relay's metrics.
     pub struct RelayMetrics(registry, states: &[&str]) {
@@ -38,7 +41,8 @@ metrics! {
             "Part of a budget that all relays of the store used within 24 hours; 0 without a \
              budget.", "budget");
         pub journal: IntGaugeVec = gauges("portcullis_relay_journal_intents",
-            "Intents in the journal by state.", "state", states);
+            "Intents in the journal by state; unplaced are in doubt or lost, and were never in a \
+             block.", "state", states);
         oldest_open: Gauge = float("portcullis_relay_oldest_open_intent_timestamp_seconds",
             "When the oldest unfinished intent was created, in seconds since 1970; 0 without one.");
         reconciled: Gauge = float("portcullis_relay_reconciled_timestamp_seconds",

@@ -63,8 +63,9 @@ fn documented_on(reason: Reason) -> [bool; 3] {
         | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded | R::SenderNotAllowed
         | R::ClassNotApproved | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid
         | R::AssuranceNotAllowed | R::EpochOutOfRange | R::ConfirmationRequired | R::IdentityTaken
-        | R::AccountTaken | R::AccountNotDeployed | R::NotRegistered | R::NotVerified
-        | R::NotAttested | R::AttestationReplayed | R::AlreadyMinted | R::UsershipConflict
+        | R::AccountTaken | R::AccountNotDeployed | R::AccountAlreadyDeployed | R::NotRegistered
+        | R::NotVerified | R::NotAttested | R::AttestationReplayed | R::AttestationNotInForce
+        | R::AlreadyMinted | R::UsershipConflict
         | R::RecoveryPending | R::RecoveryNotPending | R::RecoveryNotReady
         | R::RecoveryNotCancellable
         | R::NonceConflict | R::Rejected | R::Reverted | R::RefusedByChain

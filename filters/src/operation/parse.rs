@@ -145,6 +145,12 @@ fn take<'a, const N: usize>(
     json: Json<'a>,
     names: [&'static str; N],
 ) -> Result<[Option<Json<'a>>; N], Refusal> {
+    if let Some(unknown) = json.other_than(&names) {
+        let expected = names.join(", ");
+        return Err(invalid(format!(
+            "unknown member {unknown}; expected {expected}"
+        )));
+    }
     json.members(&names).map_err(|error| match error {
         MemberError::Duplicate(name) => invalid(format!("{name} appears twice")),
         MemberError::Unknown | MemberError::NotAnObject => invalid(format!(
@@ -263,5 +269,58 @@ impl Member<'_> {
             OffsetDateTime::parse(text, &Rfc3339).ok()
         })?;
         u64::try_from(time.unix_timestamp()).map_err(|_| self.may_not_be("before 1970"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::String;
+
+    /// The message of the refusal of a body of `/mint-card`.
+    fn message(body: &str) -> String {
+        let refusal = Operation::parse(OperationKind::MintCard, body.as_bytes());
+        String::from(refusal.expect_err("it is refused").message)
+    }
+
+    #[test]
+    fn a_refusal_names_the_member() {
+        for (body, expected) in [
+            (
+                r#"{"recipient":"0x9","card_id":"7","x\"y":1}"#,
+                r#"unknown member `x\"y`; expected recipient, card_id"#,
+            ),
+            (
+                r#"{"recipient":"0x9","cardId":"7"}"#,
+                "unknown member `cardId`; expected",
+            ),
+            (
+                r#"{"recipient":"0x9","recipient":"0x9"}"#,
+                "recipient appears twice",
+            ),
+            (r#"{"recipient":"0x9"}"#, "card_id is required"),
+            (
+                r#"{"recipient":9,"card_id":"7"}"#,
+                "recipient must be 0x and",
+            ),
+            (
+                r#"{"recipient":"0x9","card_id":7}"#,
+                "card_id must be a number below",
+            ),
+        ] {
+            let message = message(body);
+            assert!(message.starts_with(expected), "{body}: {message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_shown_escaped_and_cut() {
+        let long = "é".repeat(1_000);
+        let message = message(&format!(r#"{{"{long}":1}}"#));
+        let shown = r"\u{e9}".repeat(64);
+        assert_eq!(
+            message,
+            format!("unknown member `{shown}`; expected recipient, card_id")
+        );
     }
 }

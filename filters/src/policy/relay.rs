@@ -2,8 +2,9 @@
 //!
 //! [`RelayPolicy::admit`] checks route, bearer token, rate, requests in flight, headers and size,
 //! in this order: only the route is judged before the token. [`RelayPolicy::inspect`] judges
-//! the body: a user's transaction, or an operation that the relay signs. The state of the chain is
-//! checked later, with the permit.
+//! the body: a user's transaction, or an operation that the relay signs. An operation that is not
+//! admitted is refused later ([`OperationPermit::admission`]): a repeat gets its answer by its key.
+//! The state of the chain is checked with the permit.
 
 use super::{Admission, Admitted, Finding, PendingCall, Unverified};
 use crate::bearer::Tokens;
@@ -104,34 +105,47 @@ pub struct RelayCall {
     pub idempotency_key: Option<String>,
 }
 
-/// A body that passed every check.
+/// A body that passed every check of its shape.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "matched at once, stored nowhere")]
 pub enum Inspected<'a> {
     /// A user's transaction, to be verified by its sender's account.
     Transaction(Unverified<'a>),
-    /// An operation for the relay to sign.
+    /// An operation for the relay to sign, if it is admitted.
     Operation(OperationPermit),
 }
 
-/// An operation that passed the whole policy; the state of the chain is not checked yet.
+/// A well-formed operation, which its idempotency key may answer. Nothing is written for it unless
+/// it is admitted; the state of the chain is not checked yet.
 #[derive(Debug)]
-pub struct OperationPermit(Operation);
+pub struct OperationPermit {
+    operation: Operation,
+    admission: Result<(), Refusal>,
+}
 
 impl OperationPermit {
     /// The operation.
     pub fn operation(&self) -> &Operation {
-        &self.0
+        &self.operation
     }
 
     /// The body in canonical form.
     pub fn canonical(&self) -> String {
-        self.0.canonical()
+        self.operation.canonical()
     }
 
     /// The digest, which identifies the operation.
     pub fn digest(&self) -> [u8; 32] {
-        self.0.digest()
+        self.operation.digest()
+    }
+
+    /// Whether the operation may be written: the result of the checks that depend on the time or
+    /// the configuration. It does not apply to a repeat that an earlier write answers.
+    ///
+    /// # Errors
+    /// Returns the refusal of the first of these checks that failed.
+    pub fn admission(&self) -> Result<(), &Refusal> {
+        self.admission.as_ref().map(|()| ())
     }
 }
 
@@ -220,8 +234,11 @@ impl RelayPolicy {
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
-                self.permits(&operation, now)?;
-                Ok(Inspected::Operation(OperationPermit(operation)))
+                let admission = self.admits(&operation, now);
+                Ok(Inspected::Operation(OperationPermit {
+                    operation,
+                    admission,
+                }))
             }
             Endpoint::Ready => Err(Refusal::new(
                 Reason::InvalidRequest,
@@ -230,8 +247,8 @@ impl RelayPolicy {
         }
     }
 
-    /// Judges an operation at `now`, in seconds since 1970.
-    fn permits(&self, operation: &Operation, now: u64) -> Result<(), Refusal> {
+    /// Judges a well-formed operation by the configuration, at `now` in seconds since 1970.
+    fn admits(&self, operation: &Operation, now: u64) -> Result<(), Refusal> {
         match operation {
             Operation::Register(register) => {
                 self.belongs("account", register.account, register.public_key)

@@ -413,6 +413,9 @@ fn refusal(error: TransactionError) -> Refusal {
             let message = "proof and proof_facts must be absent, not empty";
             Refusal::new(Reason::ProofData, message)
         }
+        TransactionError::Unknown(name) => {
+            invalid(format!("unknown member {name} of the transaction"))
+        }
         TransactionError::Field(error) => invalid(error.to_string()),
     }
 }

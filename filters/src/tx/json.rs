@@ -8,7 +8,9 @@
 use super::{Bounds, Kind, Mode, Transaction};
 use crate::felt::Felt;
 use crate::rpc::ParamError::{self, Malformed};
-use crate::rpc::json::{FELT, Json, felt, felts, write_felt, write_felts, write_plain};
+use crate::rpc::json::{
+    FELT, Json, MemberError, felt, felts, write_felt, write_felts, write_plain,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -22,6 +24,8 @@ const SHAPE: ParamError = Malformed(
     "INVOKE or DEPLOY_ACCOUNT of version 3 with exactly its fields; no DECLARE, no proofs",
 );
 
+/// The number of fields that both kinds have.
+const COMMON: usize = 9;
 /// The fields that both kinds have, then those of INVOKE, then those of DEPLOY_ACCOUNT.
 const FIELDS: [&str; 15] = [
     "type",
@@ -42,13 +46,15 @@ const FIELDS: [&str; 15] = [
 ];
 
 /// Why the parser refuses a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionError {
     /// The version is another one, which may have other fields.
     Version,
     /// The transaction has a field for a proof.
     Proof,
-    /// A field is missing, unknown, or malformed.
+    /// A field that neither kind has; its name, for the refusal.
+    Unknown(String),
+    /// A field is missing, appears twice, or is malformed.
     Field(ParamError),
 }
 
@@ -65,7 +71,7 @@ impl From<TransactionError> for ParamError {
             TransactionError::Version => {
                 Malformed("version", "0x3 or 0x100000000000000000000000000000003")
             }
-            TransactionError::Proof => SHAPE,
+            TransactionError::Proof | TransactionError::Unknown(_) => SHAPE,
             TransactionError::Field(error) => error,
         }
     }
@@ -82,12 +88,25 @@ impl Transaction {
             Some(Some(QUERY_VERSION)) => true,
             Some(Some(_)) => return Err(TransactionError::Version),
             Some(None) => return Err(Malformed("version", "a string").into()),
+            None if matches!(value, Json::Object(_)) => {
+                return Err(ParamError::Missing("version").into());
+            }
             None => return Err(SHAPE.into()),
         };
         if value.get("proof").is_some() || value.get("proof_facts").is_some() {
             return Err(TransactionError::Proof);
         }
-        let fields = value.members(&FIELDS).map_err(|_| SHAPE)?;
+        if let Some(unknown) = value.other_than(&FIELDS) {
+            return Err(TransactionError::Unknown(unknown));
+        }
+        let fields = value.members(&FIELDS).map_err(|error| match error {
+            MemberError::Duplicate(name) => ParamError::Duplicate(name),
+            MemberError::Unknown | MemberError::NotAnObject => SHAPE,
+        })?;
+        let mut common = fields.iter().zip(FIELDS).take(COMMON);
+        if let Some((_, name)) = common.find(|(field, _)| field.is_none()) {
+            return Err(ParamError::Missing(name).into());
+        }
         let [
             Some(type_),
             Some(_),
@@ -159,6 +178,21 @@ impl Transaction {
 
 /// Parses the fields of one kind: all of its own must be present, and none of the other's.
 fn kind(type_: &Json<'_>, own: [Option<Json<'_>>; 6]) -> Result<Kind, ParamError> {
+    let names = FIELDS.into_iter().skip(COMMON);
+    for (at, (field, name)) in own.iter().zip(names).enumerate() {
+        match (type_.as_str(), at < 3) {
+            (Some("INVOKE"), true) | (Some("DEPLOY_ACCOUNT"), false) if field.is_none() => {
+                return Err(ParamError::Missing(name));
+            }
+            (Some("INVOKE"), false) if field.is_some() => {
+                return Err(Malformed(name, "absent from an INVOKE"));
+            }
+            (Some("DEPLOY_ACCOUNT"), true) if field.is_some() => {
+                return Err(Malformed(name, "absent from a DEPLOY_ACCOUNT"));
+            }
+            _ => {}
+        }
+    }
     match (type_.as_str(), own) {
         (
             Some("INVOKE"),

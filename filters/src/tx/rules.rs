@@ -15,6 +15,7 @@ use Entrypoint::{
     RegisterValidator, RequestUndelegate, Transfer, Withdraw,
 };
 use alloc::format;
+use alloc::string::String;
 
 /// 10,000 basis points: a commission of 100 %.
 const MAX_BASIS_POINTS: u64 = 10_000;
@@ -183,6 +184,61 @@ fn l1_address(args: &mut Cursor<'_>) -> Option<()> {
     (address != Felt::ZERO && u32::try_from(high).is_ok()).then_some(())
 }
 
+/// Names of entrypoints that users may not call, for the refusal of a call: those of the product's
+/// contracts, of accounts, and of common tokens.
+const KNOWN: [&str; 40] = [
+    "approve",
+    "attest",
+    "attest_v2",
+    "burn",
+    "burn_from",
+    "claim",
+    "decrease_allowance",
+    "decreaseAllowance",
+    "deposit",
+    "increase_allowance",
+    "increaseAllowance",
+    "initialize",
+    "mint",
+    "permissioned_mint",
+    "recovery_cancel",
+    "recovery_execute",
+    "recovery_propose",
+    "register_identity",
+    "renounce_ownership",
+    "require_v2",
+    "revoke",
+    "safe_transfer_from",
+    "safeTransferFrom",
+    "set_approval_for_all",
+    "set_bridge",
+    "set_minter",
+    "set_public_key",
+    "setApprovalForAll",
+    "setPublicKey",
+    "slash",
+    "stake",
+    "submit_usership",
+    "swap",
+    "transfer",
+    "transfer_from",
+    "transfer_ownership",
+    "transferFrom",
+    "upgrade",
+    "wire",
+    "withdraw",
+];
+
+/// The name of an entrypoint with this selector, or else the selector.
+fn entrypoint_name(of: Felt) -> String {
+    let allowed = Entrypoint::ALL.into_iter().map(Entrypoint::name);
+    let mut names = allowed.chain(KNOWN);
+    match names.find(|name| selector(name) == of) {
+        Some(name) => name.into(),
+        None => format!("selector {of}"),
+    }
+}
+
 /// A permitted call: on the list, with arguments that match its rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedCall {
@@ -206,8 +262,8 @@ impl AllowedCall {
         });
         let entrypoint = entrypoint.ok_or_else(|| {
             let message = format!(
-                "users may not call selector {} of the {} contract",
-                call.selector,
+                "users may not call {} of the {} contract",
+                entrypoint_name(call.selector),
                 contract.name()
             );
             Refusal::new(Reason::EntrypointNotAllowed, message)
@@ -239,5 +295,51 @@ impl AllowedCall {
     /// The call.
     pub fn call(&self) -> &Call {
         &self.call
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_is_named_where_it_is_known() {
+        for (name, expected) in [
+            (
+                "transfer",
+                "users may not call transfer of the token contract",
+            ),
+            (
+                "transferFrom",
+                "users may not call transferFrom of the token contract",
+            ),
+            (
+                "delegate",
+                "users may not call delegate of the token contract",
+            ),
+            (
+                "upgrade",
+                "users may not call upgrade of the token contract",
+            ),
+            ("no_such_entrypoint", "users may not call selector 0x"),
+        ] {
+            let [token, staking, bridge, card, registry, usership] =
+                [1_u64, 2, 3, 4, 5, 6].map(Felt::from);
+            let contracts = Contracts {
+                token,
+                staking,
+                bridge,
+                card,
+                registry,
+                usership,
+            };
+            let call = Call {
+                to: token,
+                selector: selector(name),
+                args: Vec::new(),
+            };
+            let refusal = AllowedCall::judge(call, &contracts).expect_err("it is not allowed");
+            assert!(refusal.message.starts_with(expected), "{}", refusal.message);
+        }
     }
 }

@@ -21,6 +21,13 @@ pub(super) struct Claimed {
     token: Option<ClaimToken>,
 }
 
+impl Claimed {
+    /// Whether this request claimed the key first: nothing can have been written for it.
+    pub(super) fn is_new(&self) -> bool {
+        self.token.is_some()
+    }
+}
+
 /// Claims a key in the chain's epoch.
 ///
 /// # Errors

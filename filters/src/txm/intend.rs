@@ -15,7 +15,7 @@ pub(super) enum Intending {
     /// An equal intent has this outcome.
     Known(Outcome),
     /// Another transaction of the account has its nonce.
-    NonceTaken(Box<Intent>),
+    NonceTaken,
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
     /// The store did not confirm the intent: it may be stored, and be sent later.
@@ -72,13 +72,13 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
                     Confirmed::Displaced => {}
                     Confirmed::Unknown | Confirmed::Pending => return Err(Outcome::unsettled()),
                     Confirmed::Shown | Confirmed::Unavailable => {
-                        return Ok(Intending::NonceTaken(intent));
+                        return Ok(Intending::NonceTaken);
                     }
                 }
             }
             // no node has shown the intent for long, and its nonce is free
             Intended::NonceTaken(intent) if reconcile::give_up(io, &intent).await? => {}
-            Intended::NonceTaken(intent) => return Ok(Intending::NonceTaken(intent)),
+            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
             Intended::Elsewhere(binding) => check_binding(binding)?,
             Intended::OtherChain => return Err(Outcome::restarted()),
             Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),

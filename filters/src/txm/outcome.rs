@@ -4,6 +4,7 @@ use super::io::{JournalError, LockError};
 use super::node::{CallError, ErrorObject, code};
 use crate::felt::Felt;
 use crate::ledger::{Budget, Intent, IntentId, IntentState, OverBudget};
+use crate::operation::rfc3339;
 use crate::verdict::{Reason, Refusal};
 use crate::window::seconds_until;
 use alloc::borrow::Cow;
@@ -203,12 +204,13 @@ impl Outcome {
         )
     }
 
-    /// Another transaction of the account used the nonce first.
+    /// Another transaction of our account used the nonce first.
     pub(super) fn nonce_conflict() -> Self {
-        Self::refused(
-            Reason::NonceConflict,
-            "the nonce is not the account's next one",
-        )
+        let message = "the relay's account was used elsewhere meanwhile: repeat the request";
+        Self {
+            retry_after: Some(1),
+            ..Self::refused(Reason::NonceConflict, message)
+        }
     }
 
     /// The faucet cannot pay a drip and its fee.
@@ -219,10 +221,14 @@ impl Outcome {
 
     /// The recipient's cooldown after `last` is not over.
     pub(super) fn too_soon(last: &Intent, until_us: i64, now_us: i64) -> Self {
+        let until = u64::try_from(until_us.saturating_add(999_999) / 1_000_000);
+        let until = rfc3339(until.unwrap_or_default());
+        let message =
+            format!("a drip was paid within the cooldown: the next is possible at {until}");
         Self {
             transaction_hash: Some(last.transaction_hash),
             retry_after: seconds_until(until_us, now_us),
-            ..Self::refused(Reason::FaucetCooldown, "the recipient has had its drip")
+            ..Self::refused(Reason::FaucetCooldown, message)
         }
     }
 

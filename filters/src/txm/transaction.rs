@@ -8,17 +8,18 @@ use super::doubt::send_again;
 use super::fate::of_undeployed;
 use super::intend::{Intending, intend};
 use super::io::{Flight, Io};
-use super::node::ErrorObject;
+use super::node::{ErrorObject, code};
 use super::outcome::{Details, Outcome, refuse};
 use super::rollbacks::PATIENCE;
 use super::settings::Required;
 use super::submit::{self, Submitted};
 use super::{pins, reconcile};
 use crate::felt::Felt;
-use crate::ledger::{Budgets, IntentId, NewIntent};
-use crate::policy::{TransactionPermit, Unverified};
+use crate::ledger::{Budgets, Intent, IntentId, NewIntent};
+use crate::policy::{DEPLOY_ACCOUNT_METHOD, TransactionPermit, Unverified, method_of};
 use crate::tx::{Account, selector};
 use crate::verdict::Reason;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use futures_util::future::join;
@@ -80,9 +81,11 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
                 settle_later(&writer, id, hash);
                 Outcome::written(hash, Details::None)
             }
-            Ok(Step::Refused(error)) => Outcome::rejected(&error),
+            Ok(Step::Refused(error)) if error.code != code::INVALID_NONCE => {
+                Outcome::rejected(&error)
+            }
             Ok(Step::Unknown(id)) => Outcome::unknown(hash).of_intent(id),
-            Ok(Step::NonceUsed) => nonce_used(),
+            Ok(Step::Refused(_) | Step::NonceUsed) => transaction.conflict(&*writer).await,
             Err(refused) => refused,
         }
     };
@@ -121,7 +124,7 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
         Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
             return Ok(Step::Known(outcome));
         }
-        Intending::NonceTaken(_) => return Ok(Step::NonceUsed),
+        Intending::NonceTaken => return Ok(Step::NonceUsed),
     };
     match submitted {
         Submitted::Taken => Ok(Step::Sent(id)),
@@ -145,9 +148,44 @@ async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<
     Ok(next > transaction.nonce && stored?.newest.is_none())
 }
 
-fn nonce_used() -> Outcome {
-    let message = "another transaction of the account has this nonce";
-    Outcome::refused(Reason::NonceConflict, message)
+/// The refusal of a transaction with `nonce`: which of its causes it is, and what to do. `next` is
+/// the account's next nonce, counting what is pending, and `other` the account's transaction that
+/// has the nonce, if they are known.
+fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outcome {
+    if let Some(pending) = other
+        && pending.state.is_unresolved()
+    {
+        let message = "another transaction of the account with this nonce is pending: wait for it, \
+                       then read the nonce at the block tag pre_confirmed and sign again";
+        return Outcome {
+            transaction_hash: Some(pending.transaction_hash),
+            retry_after: Some(1),
+            ..Outcome::refused(Reason::NonceConflict, message)
+        };
+    }
+    match next {
+        Some(next) if other.is_none() && next < nonce => {
+            let message = format!(
+                "nonce {nonce} is ahead of the account's next one, {next}: send the earlier \
+                 transaction first, then this one again"
+            );
+            Outcome::refused(Reason::NonceConflict, message)
+        }
+        Some(next) if other.is_none() && next == nonce => Outcome {
+            retry_after: Some(1),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the node refused the nonce, which is free now: send the same transaction again",
+            )
+        },
+        _ => Outcome {
+            transaction_hash: other.map(|other| other.transaction_hash),
+            ..Outcome::refused(
+                Reason::NonceConflict,
+                "the nonce is used: read it at the block tag pre_confirmed and sign again",
+            )
+        },
+    }
 }
 
 /// Records the receipt in the background, after the client has its response.
@@ -186,6 +224,23 @@ impl<T> Approved<T> {
         }
     }
 
+    /// The refusal of a transaction that does not have its account's next nonce. Only its text
+    /// depends on what is read here: what cannot be read is not known.
+    async fn conflict(&self, io: &impl Io) -> Outcome {
+        let is_deployment = method_of(self.operation) == DEPLOY_ACCOUNT_METHOD;
+        if is_deployment && matches!(io.class_hash_at(self.sender).await, Ok(Some(_))) {
+            let message = "the account is deployed already: send its next transaction";
+            return Outcome::refused(Reason::AccountAlreadyDeployed, message);
+        }
+        let slot = io.of_slot(&self.epoch, self.sender, self.nonce);
+        let (slot, next) = join(slot, io.nonce(self.sender)).await;
+        let slot = slot.unwrap_or_default();
+        let other = slot
+            .iter()
+            .find(|other| other.state.occupies() && other.transaction_hash != self.hash);
+        nonce_conflict(self.nonce, of_undeployed(next).ok(), other)
+    }
+
     fn intent(&self, born: u64) -> NewIntent<'_> {
         NewIntent {
             operation: self.operation,
@@ -211,8 +266,7 @@ impl<T> Approved<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Intended, Intent, IntentState};
-    use crate::txm::node::code;
+    use crate::ledger::{Intended, IntentState};
     use crate::txm::operations::tests::chain::{Chain, felt};
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
@@ -308,6 +362,96 @@ mod tests {
         let (outcome, script) = submitted(script);
         assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
         assert_eq!(script.done(), [""; 0], "nothing is stored");
+    }
+
+    #[test]
+    fn a_nonce_conflict_says_its_cause_and_remedy() {
+        use IntentState::{Accepted, Sent, Succeeded};
+        let occupant = |state| intent(9, 7, state);
+        for (next, other, says, named, retry_after) in [
+            (
+                Some(5),
+                None,
+                "is ahead of the account's next one, 5",
+                None,
+                None,
+            ),
+            (
+                Some(7),
+                None,
+                "send the same transaction again",
+                None,
+                Some(1),
+            ),
+            (Some(8), None, "the nonce is used", None, None),
+            (None, None, "the nonce is used", None, None),
+            (
+                Some(8),
+                Some(occupant(Accepted)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Sent)),
+                "is pending",
+                Some(hash(9)),
+                Some(1),
+            ),
+            (
+                Some(7),
+                Some(occupant(Succeeded)),
+                "the nonce is used",
+                Some(hash(9)),
+                None,
+            ),
+        ] {
+            let found = nonce_conflict(7, next, other.as_ref());
+            let text = format!("{:?}", found.status);
+            assert!(text.contains(says), "{text}");
+            assert_eq!(found.reason(), Some(Reason::NonceConflict));
+            assert_eq!(
+                (found.transaction_hash, found.retry_after),
+                (named, retry_after)
+            );
+        }
+    }
+
+    #[test]
+    fn a_nonce_conflict_names_the_pending_transaction() {
+        let script = Script::with(&[intent(9, 7, IntentState::Accepted)]);
+        script.state().nonces = [Ok(8)].into();
+        let (outcome, _) = submitted(script);
+        assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
+        assert_eq!(
+            (outcome.transaction_hash, outcome.retry_after),
+            (Some(hash(9)), Some(1))
+        );
+    }
+
+    #[test]
+    fn a_deployment_of_an_account_that_exists_says_so() {
+        for (is_deployed, expected) in [
+            (true, Reason::AccountAlreadyDeployed),
+            (false, Reason::NonceConflict),
+        ] {
+            let mut script = Script::new();
+            if is_deployed {
+                script.chain = script.chain.deployed(0xdd);
+            }
+            let transaction = Approved {
+                operation: "deploy-account",
+                hash: hash(1),
+                sender: felt(0xdd),
+                nonce: 0,
+                params: String::new(),
+                epoch: EPOCH.into(),
+                trace: Arc::new(()),
+            };
+            let refused = run(transaction.conflict(&script));
+            assert_eq!(refused.reason(), Some(expected));
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::node::{ChainGuard, Credentials, Node, NodeClient, NodeError};
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
-use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Tracer};
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Tracer, UNPLACED};
 use std::sync::Arc;
 
 /// The state that several parts share.
@@ -83,10 +83,12 @@ impl Shared {
 }
 
 fn context(config: &Config, log: Log) -> ServerContext {
+    let mut intent_states = IntentState::ALL.map(IntentState::name).to_vec();
+    intent_states.push(UNPLACED);
     let metrics = Arc::new(Metrics::new(&LabelValues {
         node_errors: &NodeError::ALL.map(NodeError::name),
         cache_causes: &EpochCause::ALL.map(EpochCause::name),
-        intent_states: &IntentState::ALL.map(IntentState::name),
+        intent_states: &intent_states,
     }));
     ServerContext {
         request_ids: Arc::new(RequestIds::new()),

@@ -30,6 +30,8 @@ const V2: &str = "verification_v2_required";
 const FAUCET: &str = "faucet_balance";
 /// The pin of the store: the epoch of the chain that its relays write to.
 const SHARED_EPOCH: &str = "shared_epoch";
+/// The row of the accounts that cannot write yet because of what earlier processes left.
+const EARLIER_WRITES: &str = "earlier_writes";
 /// How long, in addition to the validity of a proof, another chain must be proven before the relays
 /// of a store write to it: each of them makes a proof in that time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,6 +49,18 @@ pub(crate) struct Pin {
     pub(crate) expected: String,
     /// The value on the chain; `unreadable` if the node did not return it.
     pub(crate) actual: String,
+}
+
+impl Pin {
+    /// These accounts still have open writes of earlier processes.
+    pub(super) fn earlier_writes(roles: &[&str]) -> Self {
+        Self {
+            name: EARLIER_WRITES,
+            ok: false,
+            expected: "settled".to_owned(),
+            actual: format!("open: {}", roles.join(", ")),
+        }
+    }
 }
 
 /// All pins at one time.

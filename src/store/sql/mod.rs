@@ -184,6 +184,9 @@ pub const LAST_OF: &str = intent!(
 );
 /// The number of intents per state.
 pub const COUNT_BY_STATE: &str = "SELECT state, intents FROM intent_count WHERE intents <> 0";
+/// The number of intents in doubt or lost that were never in a block, per state.
+pub const COUNT_UNPLACED: &str = "SELECT state, count(*) AS intents FROM intent \
+    WHERE state IN ('displaced', 'lost') AND included_number IS NULL GROUP BY state";
 
 /// The number of an epoch's drips after `$2`, up to `$3`.
 pub const DRIPS: &str = "SELECT count(*) AS drips FROM intent WHERE epoch = $1 \

@@ -65,7 +65,10 @@ fn is_number(name: &str, sent: &serde_json::Map<String, serde_json::Value>) -> b
 
 fn judge(kind: OperationKind, body: &[u8]) -> Result<OperationPermit, Reason> {
     match POLICY.inspect(Endpoint::Operation(kind), body, NOW) {
-        Ok(Inspected::Operation(permit)) => Ok(permit),
+        Ok(Inspected::Operation(permit)) => match permit.admission() {
+            Ok(()) => Ok(permit),
+            Err(refusal) => Err(refusal.reason),
+        },
         Ok(Inspected::Transaction(transaction)) => panic!("{transaction:?}"),
         Err(refusal) => Err(refusal.reason),
     }

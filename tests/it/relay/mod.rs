@@ -22,6 +22,7 @@ mod memory;
 mod operations;
 mod outcome;
 mod pins;
+mod recovery;
 mod refused;
 mod reload;
 mod rollbacks;

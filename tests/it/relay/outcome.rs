@@ -309,11 +309,14 @@ fn a_reused_nonce_is_a_conflict() {
     *hash.lock().unwrap() = fine.hash;
     submitted(&stage.post("/rpc", fine.body()), fine.hash, "the first");
     let other = user.invoke(&[call(stage.pin("staking"), "withdraw", &[])], 0);
-    rpc_refused(
-        &stage.post("/rpc", other.body()),
-        "nonce_conflict",
-        ID,
-        "the second",
+    let answer = stage.post("/rpc", other.body());
+    let error = rpc_refused(&answer, "nonce_conflict", ID, "the second");
+    assert_eq!(
+        error["transaction_hash"],
+        fine.hash.to_string(),
+        "it names the pending one"
     );
+    assert_eq!(answer.header("Retry-After"), Some("1"));
+    assert!(answer.text().contains("pre_confirmed"), "{}", answer.text());
     assert_eq!(stage.adds().len(), 1, "the node gets the first only");
 }

@@ -126,7 +126,7 @@ fn a_rollback_frees_nonces_for_other_writes() {
     );
     let other = network.deployed();
     let [(_, body), _] = bodies(&other, 0x12);
-    written(&network, &stage.post(drip, body), "another drip");
+    written(&network, &stage.post(drip, body), "another-drip");
 }
 
 #[test]
@@ -274,7 +274,8 @@ fn a_cooldown_names_the_earlier_drip() {
     let (stage, user) = (Stage::on(&network, network.forward()), network.funded());
     let [(drip, body), _] = bodies(&user, 0x71);
     let hash = written(&network, &stage.post(drip, &body), "the first");
-    let error = refused(&stage.post(drip, &body), "faucet_cooldown", "the second");
+    let again = post(drip, &body).with("Idempotency-Key", "another-drip");
+    let error = refused(&stage.ask(&again), "faucet_cooldown", "the second");
     assert_eq!(error["transaction_hash"], hash);
 }
 

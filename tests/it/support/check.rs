@@ -151,7 +151,15 @@ pub(crate) fn assert_refusal(response: &Response, why: &str) {
     let is_open = ["in_progress", "outcome_unknown"]
         .iter()
         .any(|reason| text.contains(reason));
-    let waits = matches!(response.status, 429 | 503) || is_open;
+    assert_retry(
+        response,
+        matches!(response.status, 429 | 503) || is_open,
+        why,
+    );
+}
+
+/// Asserts whether a refusal says when to retry.
+pub(crate) fn assert_retry(response: &Response, waits: bool, why: &str) {
     let retry = response.header("Retry-After").map(str::parse::<u32>);
     assert_eq!(
         waits,
@@ -288,7 +296,7 @@ pub(crate) fn id_bytes(response: &Response) -> String {
         .unwrap_or_default()
 }
 
-fn content_type(response: &Response) -> &str {
+pub(crate) fn content_type(response: &Response) -> &str {
     response.header("Content-Type").unwrap_or_default()
 }
 

@@ -47,6 +47,7 @@ const NODE_ALERTS = {
 /** A chain without blocks that users and their writes relied on. */
 const ROLLED_BACK = {
   account_not_deployed: WRITE,
+  account_already_deployed: WRITE,
   nonce_conflict: WRITE,
   not_registered: WRITE,
   not_verified: WRITE,

@@ -8,9 +8,10 @@
 //! except for that number, and get the same verdict: one parse serves all of them
 //! ([`BodyWithoutId`]).
 
-use super::json::{Json, MAX_DEPTH, Name, Value};
+use super::json::{Json, MAX_DEPTH, Name, Value, shown};
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::Cow;
+use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -75,9 +76,12 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn invalid(message: &'static str) -> Refusal {
+fn invalid(message: impl Into<Cow<'static, str>>) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
 }
+
+/// The members of a request.
+const MEMBERS: [&str; 4] = ["jsonrpc", "id", "method", "params"];
 
 /// The members so far; each is `None` until it appears, whatever its value.
 #[derive(Default)]
@@ -88,9 +92,11 @@ struct Members<'a> {
     /// `Some(None)` if it is not a string.
     method: Option<Option<Cow<'a, str>>>,
     params: Option<Json<'a>>,
-    duplicate: bool,
+    /// The last member that appeared again.
+    duplicate: Option<&'static str>,
     two_ids: bool,
-    unknown: bool,
+    /// The last member of another name.
+    unknown: Option<Cow<'a, str>>,
 }
 
 impl<'a> Members<'a> {
@@ -100,13 +106,16 @@ impl<'a> Members<'a> {
     }
 
     fn envelope(self, id: Option<Id<'a>>) -> Result<Envelope<'a>, Refusal> {
-        if self.duplicate {
-            return Err(invalid("a member appears twice"));
+        if let Some(name) = self.duplicate {
+            return Err(invalid(format!("{name} appears twice")));
         }
-        if self.unknown {
-            return Err(invalid(
-                "only jsonrpc, id, method and params are members of a request",
-            ));
+        if let Some(name) = self.unknown {
+            let message = format!(
+                "unknown member {}; expected {}",
+                shown(&name),
+                MEMBERS.join(", ")
+            );
+            return Err(invalid(message));
         }
         if self.jsonrpc != Some(true) {
             return Err(invalid("jsonrpc must be the string \"2.0\""));
@@ -161,11 +170,13 @@ impl<'de> Visitor<'de> for Request {
                     .is_some(),
                 _ => {
                     map.next_value_seed(value())?;
-                    members.unknown = true;
-                    false
+                    members.unknown = Some(name);
+                    continue;
                 }
             };
-            members.duplicate |= twice;
+            if twice {
+                members.duplicate = MEMBERS.into_iter().find(|known| *known == name);
+            }
         }
         Ok(members)
     }

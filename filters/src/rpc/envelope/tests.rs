@@ -260,3 +260,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_refusal_names_the_member_of_a_request() {
+    for (body, expected) in [
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","param":[]}"#,
+            "unknown member `param`; expected jsonrpc, id, method, params",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","m\u0065thod":"n"}"#,
+            "method appears twice",
+        ),
+    ] {
+        let refusal = Envelope::parse(body.as_bytes()).expect_err("it is refused");
+        assert_eq!(refusal.message, expected);
+    }
+}

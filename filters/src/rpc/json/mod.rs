@@ -10,6 +10,7 @@ pub mod scan;
 
 use crate::felt::Felt;
 use alloc::borrow::{Cow, ToOwned};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -20,6 +21,9 @@ pub const MAX_DEPTH: u8 = 64;
 /// Items in the first allocation of an array or object; calldata and transactions seldom have more
 /// than twice as many.
 const USUAL: usize = 8;
+
+/// The characters of an unknown member's name that a refusal repeats: more than any name has.
+const SHOWN: usize = 64;
 
 /// The form of a felt, for the refusal of anything else.
 pub(crate) const FELT: &str = "0x and 1 to 64 hexadecimal digits, below the Stark prime";
@@ -101,6 +105,16 @@ impl<'a> Json<'a> {
             .iter()
             .find(|(member, _)| member == name)
             .map(|(_, value)| value)
+    }
+
+    /// The first member of an object whose name is not one of `names`, as [`shown`].
+    pub(crate) fn other_than(&self, names: &[&str]) -> Option<String> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        let mut all = members.iter().map(|(name, _)| name);
+        let unknown = all.find(|name| !names.contains(&name.as_ref()))?;
+        Some(shown(unknown))
     }
 
     /// The text of a string.
@@ -250,6 +264,15 @@ impl<'de> Visitor<'de> for Name {
     fn visit_str<E>(self, text: &str) -> Result<Cow<'de, str>, E> {
         Ok(Cow::Owned(text.to_owned()))
     }
+}
+
+/// A member's name for the message of a refusal: in backticks, escaped, and at most [`SHOWN`]
+/// characters of it.
+pub(crate) fn shown(name: &str) -> String {
+    let mut shown = String::from("`");
+    shown.extend(name.chars().take(SHOWN).flat_map(char::escape_default));
+    shown.push('`');
+    shown
 }
 
 pub(crate) fn felt(value: &Json<'_>) -> Option<Felt> {

@@ -4,6 +4,7 @@
 //! An idempotency key stores the first final response; without one, an operation that is in flight
 //! or whose end is unknown is not started a second time.
 
+mod repeat;
 mod write;
 
 use super::claim::{Claimed, claim, end_claim};
@@ -17,7 +18,7 @@ use crate::felt::Felt;
 use crate::ledger::IntentId;
 use crate::operation::Operation;
 use crate::policy::OperationPermit;
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Refusal};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -51,6 +52,8 @@ pub struct Task<T> {
     request: String,
     pub(super) request_id: String,
     key: Option<String>,
+    /// The refusal by the policy, unless an earlier write answers the request.
+    refused: Option<Refusal>,
     trace: Arc<T>,
     /// The newest intent that was stored for this request, with its key; 0 without one.
     stored: AtomicI64,
@@ -95,6 +98,12 @@ async fn once<I: Io>(
     task: &Arc<Task<I::Trace>>,
     claimed: Option<&Claimed>,
 ) -> Outcome {
+    // a key that another request claimed may have its answer; any other request must be admitted
+    if claimed.is_none_or(Claimed::is_new)
+        && let Err(refused) = task.admit()
+    {
+        return refused;
+    }
     let epoch = claimed.map(|claimed| claimed.epoch.clone());
     let flight = Flight {
         digest: task.digest,
@@ -216,6 +225,7 @@ impl<T> Task<T> {
             request: permit.canonical(),
             request_id: request_id.to_owned(),
             key: key.map(ToOwned::to_owned),
+            refused: permit.admission().err().cloned(),
             trace: Arc::clone(trace),
             stored: AtomicI64::new(0),
         })
@@ -225,6 +235,14 @@ impl<T> Task<T> {
     fn is_key_of(&self, claimed: &Claimed, outcome: &Outcome) -> bool {
         let stored = IntentId(self.stored.load(Ordering::Relaxed));
         outcome.intent == claimed.named || outcome.intent == Some(stored)
+    }
+
+    /// Checks that the policy admits the operation, which may be written then.
+    fn admit(&self) -> Result<(), Outcome> {
+        match &self.refused {
+            None => Ok(()),
+            Some(refusal) => Err(refusal.clone().into()),
+        }
     }
 
     /// The operation's name.

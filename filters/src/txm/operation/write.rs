@@ -5,6 +5,7 @@
 //! a [`Step`] has what was.
 
 use super::Task;
+use super::repeat::done_before;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::operation::Operation;
@@ -140,6 +141,12 @@ pub(super) async fn write<I: Io>(
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
         }
+        Err(refused) if task.key.is_none() => {
+            match done_before(io, task, &epoch, &refused).await? {
+                Some(outcome) => Ok(Step::Known(outcome)),
+                None => Err(refused),
+            }
+        }
         step => step,
     }
 }
@@ -225,6 +232,7 @@ impl<I: Io> Writing<'_, I> {
         let Self {
             io, task, epoch, ..
         } = *self;
+        task.admit()?;
         // again: the wait for the account may have outlasted the proof
         io.require(task.required()).await?;
         let nonce = match self.free_nonce().await? {
@@ -295,7 +303,7 @@ impl<I: Io> Writing<'_, I> {
                 return Ok(Step::Known(outcome));
             }
             Intending::Displaced(_) => return Ok(Step::Again),
-            Intending::NonceTaken(_) => return Err(Outcome::unsettled()),
+            Intending::NonceTaken => return Err(Outcome::unsettled()),
         };
         task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));

@@ -2,10 +2,10 @@
 
 use super::state::{Decision, State};
 use crate::felt::Felt;
-use crate::ledger::Binding;
-use crate::operation::{FaucetDrip, MintCard, OperationKind, SubmitUsership};
+use crate::ledger::{Binding, Intent, IntentState};
+use crate::operation::{FaucetDrip, MintCard, Operation, OperationKind, SubmitUsership};
 use crate::tx::{Call, selector};
-use crate::txm::io::Io;
+use crate::txm::io::{Called, Io, Stored};
 use crate::txm::node::{CallError, token_balance};
 use crate::txm::outcome::{Details, Outcome, refuse};
 use crate::txm::settings::Role;
@@ -13,6 +13,9 @@ use crate::verdict::Reason;
 use crate::window::Window;
 use alloc::vec;
 use futures_util::future::{join3, try_join, try_join3};
+
+/// The most proposals of an identity that are read for one drip: more within a cooldown are no use.
+const MAX_PROPOSALS: usize = 16;
 
 /// `POST /mint-card`: mints a card, only once, to a verified account.
 pub(super) async fn mint_card(
@@ -77,7 +80,8 @@ pub(super) async fn submit_usership(
 ///
 /// The chain does not record drips, so the store has the binding and the cooldown, and decides on
 /// them finally when the intent is stored. For an identity that the registry binds, the registry
-/// decides.
+/// decides. It also pays the new account of the identity's pending recovery, which has to be
+/// deployed before the recovery is executed.
 pub(super) async fn faucet_drip(
     drip: &FaucetDrip,
     state: &State<'_, impl Io>,
@@ -90,8 +94,7 @@ pub(super) async fn faucet_drip(
     let (io, settings) = (state.io, state.io.settings());
     let cooldown = i64::try_from(settings.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
     let cooldown = Window::new(state.now_us, cooldown);
-    let operation = OperationKind::FaucetDrip.name();
-    let last = io.last_of(operation, recipient, state.epoch, cooldown);
+    let last = last_drip(state, recipient, cooldown);
     let chain = try_join3(
         state.account_of(identity),
         state.identity_of(recipient),
@@ -100,23 +103,27 @@ pub(super) async fn faucet_drip(
     let stored = io.binding(state.epoch, identity, recipient);
     let (chain, stored, last) = join3(chain, stored, last).await;
     let (registered, bound, balance) = chain?;
+    let is_elsewhere = registered != Felt::ZERO && registered != recipient;
+    let is_recovery = is_elsewhere && is_recovered_to(drip, state).await?;
     let binding = if registered == recipient {
         Binding::Bound
-    } else if registered != Felt::ZERO {
+    } else if is_elsewhere && !is_recovery {
         Binding::IdentityElsewhere
     } else if bound != Felt::ZERO {
         Binding::RecipientElsewhere
+    } else if is_recovery {
+        Binding::Bound
     } else {
         stored?
     };
     // decided again when the intent is stored, where it is known whose nonce it takes
     if !state.is_in_doubt {
         check_binding(binding)?;
-        if let Some(earlier) = last?
-            && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
-        {
-            return Err(Outcome::too_soon(&earlier, until_us, state.now_us));
-        }
+        check_cooldown(last?, cooldown, state.now_us)?;
+    }
+    if is_recovery {
+        let last = last_recovery_drip(identity, state, cooldown).await?;
+        check_cooldown(last, cooldown, state.now_us)?;
     }
     if balance < settings.drip_cost() {
         return Err(Outcome::faucet_empty());
@@ -128,14 +135,85 @@ pub(super) async fn faucet_drip(
         selector: selector("transfer"),
         args,
     };
-    // if the registry has bound them for good, the store need not
-    let is_registered = registered == recipient;
+    // if the registry has bound them for good, the store need not; a recovery binds them later
+    let is_registered = registered == recipient || is_recovery;
     let calls = vec![call];
     Ok(if is_registered {
         Decision::Write(calls)
     } else {
         Decision::Bind(identity, calls)
     })
+}
+
+/// Whether a recovery of the identity to the recipient is pending.
+async fn is_recovered_to(drip: &FaucetDrip, state: &State<'_, impl Io>) -> Called<bool> {
+    let pending = state.recovery_of(drip.identity).await?;
+    Ok(pending.is_some_and(|pending| pending.new_account == drip.recipient))
+}
+
+/// The newest drip to a recipient within its cooldown.
+async fn last_drip(
+    state: &State<'_, impl Io>,
+    recipient: Felt,
+    cooldown: Window,
+) -> Stored<Option<Intent>> {
+    let operation = OperationKind::FaucetDrip.name();
+    let last = state
+        .io
+        .last_of(operation, recipient, state.epoch, cooldown);
+    last.await
+}
+
+/// The newest drip, within the cooldown, to an account that was proposed for this identity. So an
+/// identity with one proposal after the other is paid once, too. Only the faucet's next drip asks,
+/// which holds its account: no other one is stored meanwhile. One in doubt is left out, since this
+/// one may take its nonce.
+async fn last_recovery_drip(
+    identity: Felt,
+    state: &State<'_, impl Io>,
+    cooldown: Window,
+) -> Result<Option<Intent>, Outcome> {
+    let operation = OperationKind::RecoveryPropose.name();
+    let mut proposed = cooldown;
+    for _ in 0..MAX_PROPOSALS {
+        let proposal = state
+            .io
+            .last_of(operation, identity, state.epoch, proposed)
+            .await?;
+        let Some(proposal) = proposal else {
+            return Ok(None);
+        };
+        if let Some(account) = proposed_account(&proposal)
+            && let Some(drip) = last_drip(state, account, cooldown).await?
+            && !(state.is_in_doubt && drip.state == IntentState::Displaced)
+        {
+            return Ok(Some(drip));
+        }
+        proposed = Window::between(cooldown.after_us(), proposal.created_us.saturating_sub(1));
+    }
+    refuse(
+        Reason::FaucetCooldown,
+        "too many recoveries of the identity were proposed within the cooldown",
+    )
+}
+
+/// The account that a journaled proposal names.
+fn proposed_account(proposal: &Intent) -> Option<Felt> {
+    let body = proposal.request.as_bytes();
+    match Operation::parse(OperationKind::RecoveryPropose, body) {
+        Ok(Operation::RecoveryPropose(propose)) => Some(propose.new_account),
+        _ => None,
+    }
+}
+
+/// Refuses a drip while the cooldown after an earlier one is not over.
+fn check_cooldown(last: Option<Intent>, cooldown: Window, now_us: i64) -> Result<(), Outcome> {
+    if let Some(earlier) = last
+        && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
+    {
+        return Err(Outcome::too_soon(&earlier, until_us, now_us));
+    }
+    Ok(())
 }
 
 /// The token balance of an account, in fri.

@@ -45,7 +45,8 @@ pub(super) async fn register(
     ))
 }
 
-/// `POST /recovery-propose`: proposes another account for an identity, and starts the delay.
+/// `POST /recovery-propose`: proposes another account for an identity, and starts the delay. The
+/// account may be deployed until the recovery is executed: its address follows from its key.
 pub(super) async fn propose(
     propose: &RecoveryPropose,
     state: &State<'_, impl Io>,
@@ -69,7 +70,7 @@ pub(super) async fn propose(
     let (account, elsewhere, checked) = join3(
         state.account_of(identity),
         state.identity_of(new_account),
-        state.check_account(new_account),
+        state.check_class(new_account),
     )
     .await;
     if account? == Felt::ZERO {
@@ -90,14 +91,19 @@ pub(super) async fn propose(
     ))
 }
 
-/// `POST /recovery-execute`: completes a recovery after its delay.
+/// `POST /recovery-execute`: completes a recovery after its delay, to an account that is deployed.
 pub(super) async fn execute(
     execute: &RecoveryExecute,
     state: &State<'_, impl Io>,
 ) -> Result<Decision, Outcome> {
     let identity = execute.identity;
     let pending = state.pending_recovery(identity).await?;
-    let (now, elsewhere) = join(state.chain_time(), state.identity_of(pending.new_account)).await;
+    let (now, elsewhere, checked) = join3(
+        state.chain_time(),
+        state.identity_of(pending.new_account),
+        state.check_account(pending.new_account),
+    )
+    .await;
     if now? < pending.ready_at {
         let refused =
             Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
@@ -112,6 +118,7 @@ pub(super) async fn execute(
             "the new account was bound to an identity in the meantime",
         );
     }
+    checked?;
     let registry = state.io.pins().contracts.registry;
     Ok(Decision::call(registry, "recovery_execute", vec![identity]))
 }

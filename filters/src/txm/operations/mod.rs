@@ -18,10 +18,21 @@ use super::outcome::{Details, Outcome};
 use crate::felt::Felt;
 use crate::operation::Operation;
 
-/// The account that the journal has as the subject of an operation: a drip's recipient.
+/// The account or identity that the journal has as the subject of an operation, by which earlier
+/// ones are found: a drip's recipient, and the identity of a proposal.
 pub(super) fn subject(operation: &Operation) -> Option<Felt> {
     match operation {
         Operation::FaucetDrip(drip) => Some(drip.recipient),
+        Operation::RecoveryPropose(propose) => Some(propose.identity),
+        _ => None,
+    }
+}
+
+/// The identity whose pending recovery an operation ends.
+pub(super) fn recovered(operation: &Operation) -> Option<Felt> {
+    match operation {
+        Operation::RecoveryExecute(execute) => Some(execute.identity),
+        Operation::RecoveryCancel(cancel) => Some(cancel.identity),
         _ => None,
     }
 }

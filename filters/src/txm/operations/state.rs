@@ -130,13 +130,22 @@ impl<'a, I: Io> State<'a, I> {
 
     /// Checks that an account can be bound: it must be deployed, with the pinned class.
     pub(super) async fn check_account(&self, account: Felt) -> Result<(), Outcome> {
+        if !self.check_class(account).await? {
+            return refuse(Reason::AccountNotDeployed, "the account is not deployed");
+        }
+        Ok(())
+    }
+
+    /// Checks that an account, if it is deployed, is of the pinned class. Returns whether it is
+    /// deployed.
+    pub(super) async fn check_class(&self, account: Felt) -> Result<bool, Outcome> {
         match self.io.class_hash_at(account).await? {
-            None => refuse(Reason::AccountNotDeployed, "the account is not deployed"),
+            None => Ok(false),
             Some(class) if class != self.io.pins().account_class => refuse(
                 Reason::ClassNotApproved,
                 "the account is not of the approved class",
             ),
-            Some(_) => Ok(()),
+            Some(_) => Ok(true),
         }
     }
 

@@ -8,8 +8,10 @@ use crate::txm::outcome::{Details, Outcome, refuse};
 use crate::verdict::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
+use futures_util::future::try_join;
 
-/// `POST /verification-attest`: attests an assurance of an account. An id is valid once.
+/// `POST /verification-attest`: attests an assurance of an account. An id is valid once, and an
+/// attestation is answered as done only while it is the one in force.
 pub(super) async fn attest(
     attest: &VerificationAttest,
     state: &State<'_, impl Io>,
@@ -27,7 +29,7 @@ pub(super) async fn attest(
     if account != Felt::ZERO {
         let same = content == [account, kind, level, expires_at] && revoked == Felt::ZERO;
         if same {
-            return Ok(Decision::Already(Details::None));
+            return in_force(attest, state).await;
         }
         let message = "the attestation id was used with other content, or was revoked";
         return refuse(Reason::AttestationReplayed, message);
@@ -42,6 +44,28 @@ pub(super) async fn attest(
         "attest_v2",
         args,
     ))
+}
+
+/// Answers that an attestation which the registry has is done, if it is the account's current one
+/// and has not expired by the chain's clock.
+async fn in_force(
+    attest: &VerificationAttest,
+    state: &State<'_, impl Io>,
+) -> Result<Decision, Outcome> {
+    // the id, and six members of the attestation
+    let account = [attest.account];
+    let current = state.registry::<7>("attestation_of", &account);
+    let ([id, ..], now) = try_join(current, state.chain_time()).await?;
+    if id != attest.attestation_id {
+        let message = "another attestation of the account has replaced this one: attest with a \
+                       new id";
+        return refuse(Reason::AttestationNotInForce, message);
+    }
+    if attest.expires_at <= now {
+        let message = "the attestation has expired by the chain's clock: attest with a new id";
+        return refuse(Reason::AttestationNotInForce, message);
+    }
+    Ok(Decision::Already(Details::None))
 }
 
 /// `POST /verification-revoke`: revokes the attestation of an account.

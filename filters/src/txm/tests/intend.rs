@@ -13,7 +13,7 @@ fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<Stri
     script.state().intended = [reply].into();
     match run(intend(script, &new(&intent(9, 7, Sent)))) {
         Ok(Intending::New(_)) => Ok("new".into()),
-        Ok(Intending::NonceTaken(_)) => Ok("nonce taken".into()),
+        Ok(Intending::NonceTaken) => Ok("nonce taken".into()),
         Ok(Intending::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
         Ok(Intending::Known(outcome)) => Ok(outcome.name().into()),
         Ok(Intending::Unconfirmed(_)) => Ok("unconfirmed".into()),

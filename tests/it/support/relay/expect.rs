@@ -5,11 +5,11 @@ use serde_json::Value;
 use portcullis_filters::felt::Felt;
 
 use super::user::ID;
-use crate::support::check::{assert_every, assert_refusal, assert_text, id_bytes};
+use crate::support::check::{assert_every, assert_retry, assert_text, content_type, id_bytes};
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 55] = [
+const REASONS: [(&str, u16); 63] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -40,7 +40,15 @@ const REASONS: [(&str, u16); 55] = [
     ("not_found", 404),
     ("wrong_http_method", 405),
     ("request_timeout", 408),
+    ("identity_taken", 409),
+    ("account_taken", 409),
     ("account_not_deployed", 409),
+    ("account_already_deployed", 409),
+    ("attestation_replayed", 409),
+    ("attestation_not_in_force", 409),
+    ("recovery_pending", 409),
+    ("recovery_not_pending", 409),
+    ("recovery_not_ready", 409),
     ("idempotency_conflict", 409),
     ("nonce_conflict", 409),
     ("rejected", 409),
@@ -124,7 +132,12 @@ fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, 
         .find(|row| row.0 == reason)
         .expect("every reason is in the table");
     assert_eq!(response.status, row.1, "{why}: the status of {reason}");
-    assert_refusal(response, why);
+    assert_eq!(content_type(response), "application/json", "{why}");
+    // a nonce conflict says so if a later attempt can succeed
+    if reason != "nonce_conflict" {
+        let waits = matches!(response.status, 429 | 502..=504) || reason == "in_progress";
+        assert_retry(response, waits, why);
+    }
     assert_text(response, &error["message"], &data["request_id"], why);
     let asks = (response.status == 401).then_some("Bearer");
     assert_eq!(

@@ -83,11 +83,16 @@ impl User {
 
     /// The deployment of an account of any class.
     pub(crate) fn deploy_of(&self, class_hash: Felt) -> Signed {
+        self.deploy_within(class_hash, BOUNDS)
+    }
+
+    /// A deployment with other bounds.
+    pub(crate) fn deploy_within(&self, class_hash: Felt, bounds: Bounds) -> Signed {
         let public_key = self.key.public_key();
         let unsigned = Transaction::from(DeployAccount {
             class_hash,
             public_key,
-            bounds: BOUNDS,
+            bounds,
         });
         let method = "starknet_addDeployAccountTransaction";
         Signed::new(unsigned, &self.key, "deploy_account_transaction", method)

@@ -4,7 +4,7 @@ use super::chain::{CARD, Chain, FAUCET, TOKEN, USERSHIP, felt};
 use super::{ALREADY, call, decided, is_known_by, read, refused, writes};
 use crate::felt::U256;
 use crate::ledger::{Binding, Intent, IntentId, IntentState};
-use crate::operation::{FaucetDrip, MintCard, Operation, SubmitUsership};
+use crate::operation::{FaucetDrip, MintCard, Operation, RecoveryPropose, SubmitUsership};
 use crate::txm::operations::{Decision, State, decide};
 use crate::txm::outcome::Details;
 use crate::verdict::Reason;
@@ -156,6 +156,113 @@ fn a_drip_waits_for_the_cooldown_of_the_one_before() {
         ..filled()
     };
     assert_eq!(decided(&drip(), &over), Ok(pays()));
+}
+
+/// A recovery of the identity from account 3 to [`ACCOUNT`] is pending.
+fn recovering() -> Chain {
+    filled().registry("account_of", &[IDENTITY], &[3]).registry(
+        "recovery_of",
+        &[IDENTITY],
+        &[ACCOUNT, 2_000],
+    )
+}
+
+/// A proposal of this account for the identity, at this second.
+fn proposal(account: u64, second: i64) -> Intent {
+    let propose = Operation::RecoveryPropose(RecoveryPropose {
+        identity: felt(IDENTITY),
+        new_account: felt(account),
+        // a point of the curve
+        new_public_key: felt(1),
+    });
+    Intent {
+        operation: "recovery-propose".into(),
+        subject: Some(felt(IDENTITY)),
+        request: propose.canonical(),
+        created_us: second * 1_000_000,
+        ..Intent::empty()
+    }
+}
+
+/// A drip to this account, at this second.
+fn drip_to(account: u64, second: i64) -> Intent {
+    Intent {
+        operation: "faucet-drip".into(),
+        subject: Some(felt(account)),
+        created_us: second * 1_000_000,
+        ..earlier()
+    }
+}
+
+#[test]
+fn the_account_of_a_pending_recovery_is_paid() {
+    let paid = || writes(TOKEN, "transfer", &[ACCOUNT, 100, 0]);
+    for binding in [Binding::Bound, Binding::IdentityElsewhere] {
+        let chain = Chain {
+            binding,
+            ..recovering()
+        };
+        assert_eq!(decided(&drip(), &chain), paid(), "it binds nothing");
+    }
+    let other = recovering().registry("recovery_of", &[IDENTITY], &[9, 2_000]);
+    assert_eq!(decided(&drip(), &other), Err(Reason::IdentityTaken));
+    let taken = recovering().registry("identity_of", &[ACCOUNT], &[99]);
+    assert_eq!(decided(&drip(), &taken), Err(Reason::AccountTaken));
+}
+
+#[test]
+fn an_identity_is_paid_once_whatever_is_proposed() {
+    // now is 1,000 s, and the cooldown a minute
+    let paid = || writes(TOKEN, "transfer", &[ACCOUNT, 100, 0]);
+    let too_soon = || Err(Reason::FaucetCooldown);
+    let now = || proposal(ACCOUNT, 999);
+    for (journaled, expected, why) in [
+        (vec![now()], paid(), "nothing was paid"),
+        (
+            vec![now(), drip_to(ACCOUNT, 999)],
+            too_soon(),
+            "this account was",
+        ),
+        (
+            vec![now(), drip_to(3, 990)],
+            paid(),
+            "the former account needs no deployment",
+        ),
+        (
+            vec![proposal(9, 960), drip_to(9, 961), now()],
+            too_soon(),
+            "another proposed account was",
+        ),
+        (
+            vec![proposal(9, 950), drip_to(9, 951), proposal(10, 960), now()],
+            too_soon(),
+            "one before the last",
+        ),
+        (
+            vec![proposal(9, 900), drip_to(9, 901), now()],
+            paid(),
+            "the cooldown is over",
+        ),
+    ] {
+        let chain = Chain {
+            journaled,
+            ..recovering()
+        };
+        assert_eq!(decided(&drip(), &chain), expected, "{why}");
+    }
+}
+
+#[test]
+fn a_refused_drip_says_when_the_next_is_possible() {
+    let found = refused(
+        &drip(),
+        &Chain {
+            last: Some(earlier()),
+            ..filled()
+        },
+    );
+    let text = format!("{:?}", found.status);
+    assert!(text.contains("at 1970-01-01T00:17:10Z"), "{text}");
 }
 
 #[test]

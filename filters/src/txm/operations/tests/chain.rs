@@ -4,6 +4,7 @@ use crate::felt::Felt;
 use crate::ledger::{
     Binding, Budgets, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent, Requested,
 };
+use crate::operation::OperationKind;
 use crate::tx::{Bounds, Contracts, Invoke, selector};
 use crate::txm::io::{
     Called, Flight, Io, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose, SignedText, Stored,
@@ -59,6 +60,8 @@ pub(in crate::txm) struct Chain {
     pub(in crate::txm) time_us: i64,
     pub(in crate::txm) binding: Binding,
     pub(in crate::txm) last: Option<Intent>,
+    /// Journaled proposals and drips, by their subject.
+    pub(in crate::txm) journaled: Vec<Intent>,
 }
 
 impl Chain {
@@ -89,6 +92,7 @@ impl Chain {
             time_us: 1_000_000_000,
             binding: Binding::Bound,
             last: None,
+            journaled: Vec::new(),
         }
     }
 
@@ -201,8 +205,19 @@ impl JournalIo for Chain {
         self.time_us
     }
 
-    async fn last_of(&self, _: &str, _: Felt, _: &str, _: Window) -> Stored<Option<Intent>> {
-        Ok(self.last.clone())
+    async fn last_of(
+        &self,
+        operation: &str,
+        subject: Felt,
+        _: &str,
+        window: Window,
+    ) -> Stored<Option<Intent>> {
+        let found = self.journaled.iter().filter(|it| {
+            it.operation == operation && it.subject == Some(subject) && window.counts(it.created_us)
+        });
+        let newest = found.max_by_key(|it| it.created_us).cloned();
+        let is_drip = operation == OperationKind::FaucetDrip.name();
+        Ok(newest.or_else(|| self.last.clone().filter(|_| is_drip)))
     }
 
     async fn binding(&self, _: &str, _: Felt, _: Felt) -> Stored<Binding> {

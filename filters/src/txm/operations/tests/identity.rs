@@ -42,9 +42,11 @@ fn cancel() -> Operation {
     })
 }
 
-/// A recovery to [`ACCOUNT`] is pending.
+/// A recovery to [`ACCOUNT`] is pending, which is deployed.
 fn recovering(ready_at: u64) -> Chain {
-    Chain::new().registry("recovery_of", &[IDENTITY], &[ACCOUNT, ready_at])
+    Chain::new()
+        .deployed(ACCOUNT)
+        .registry("recovery_of", &[IDENTITY], &[ACCOUNT, ready_at])
 }
 
 #[test]
@@ -76,11 +78,11 @@ fn a_recovery_is_proposed_for_a_bound_identity_to_a_free_account() {
     };
     let elsewhere = bound().registry("identity_of", &[ACCOUNT], &[99]);
     let foreign = bound().foreign(ACCOUNT);
+    let undeployed = Chain::new().registry("account_of", &[IDENTITY], &[3]);
+    let proposes = || writes(REGISTRY, "recovery_propose", &[IDENTITY, ACCOUNT]);
     for (chain, expected) in [
-        (
-            bound(),
-            writes(REGISTRY, "recovery_propose", &[IDENTITY, ACCOUNT]),
-        ),
+        (bound(), proposes()),
+        (undeployed, proposes()),
         (Chain::new().deployed(ACCOUNT), Err(Reason::NotRegistered)),
         (elsewhere, Err(Reason::AccountTaken)),
         (foreign, Err(Reason::ClassNotApproved)),
@@ -137,6 +139,13 @@ fn a_recovery_is_not_executed_in_vain() {
     );
     let elsewhere = recovering(500).registry("identity_of", &[ACCOUNT], &[99]);
     assert_eq!(decided(&execute(), &elsewhere), Err(Reason::AccountTaken));
+    let undeployed = Chain::new().registry("recovery_of", &[IDENTITY], &[ACCOUNT, 500]);
+    assert_eq!(
+        decided(&execute(), &undeployed),
+        Err(Reason::AccountNotDeployed)
+    );
+    let foreign = recovering(500).foreign(ACCOUNT);
+    assert_eq!(decided(&execute(), &foreign), Err(Reason::ClassNotApproved));
     let early = refused(&execute(), &recovering(2_000));
     assert_eq!(
         early.details,

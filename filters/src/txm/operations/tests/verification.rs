@@ -23,7 +23,7 @@ fn attest() -> Operation {
         attestation_id: felt(ID),
         assurance_type: text(),
         assurance_level: 2,
-        expires_at: 900,
+        expires_at: 2_000,
     })
 }
 
@@ -36,31 +36,67 @@ fn revoke() -> Operation {
 
 #[test]
 fn an_attestation_id_serves_once() {
-    let args = [ACCOUNT, ID, K, 2, 900];
+    let args = [ACCOUNT, ID, K, 2, 2_000];
     let bound = || Chain::new().registry("identity_of", &[ACCOUNT], &[7]);
-    let attested = |content: [u64; 6]| bound().registry("attestation", &[ID], &content);
+    let attested = |content: [u64; 6]| {
+        let current = [ID, ACCOUNT, K, 2, 5, 2_000, 0];
+        let chain = bound().registry("attestation", &[ID], &content);
+        chain.registry("attestation_of", &[ACCOUNT], &current)
+    };
     for (chain, expected) in [
         (bound(), writes(REGISTRY, "attest_v2", &args)),
         (Chain::new(), Err(Reason::NotRegistered)),
-        (attested([ACCOUNT, K, 2, 5, 900, 0]), ALREADY),
+        (attested([ACCOUNT, K, 2, 5, 2_000, 0]), ALREADY),
         (
-            attested([ACCOUNT, K, 2, 5, 900, 1]),
+            attested([ACCOUNT, K, 2, 5, 2_000, 1]),
             Err(Reason::AttestationReplayed),
         ),
         (
-            attested([9, K, 2, 5, 900, 0]),
+            attested([9, K, 2, 5, 2_000, 0]),
             Err(Reason::AttestationReplayed),
         ),
         (
-            attested([ACCOUNT, K, 3, 5, 900, 0]),
+            attested([ACCOUNT, K, 3, 5, 2_000, 0]),
             Err(Reason::AttestationReplayed),
         ),
         (
-            attested([9, K, 2, 5, 900, 1]),
+            attested([9, K, 2, 5, 2_000, 1]),
             Err(Reason::AttestationReplayed),
         ),
     ] {
         assert_eq!(decided(&attest(), &chain), expected);
+    }
+}
+
+#[test]
+fn only_the_attestation_in_force_is_done_already() {
+    let content = [ACCOUNT, K, 2, 5, 2_000, 0];
+    let not_in_force = || Err(Reason::AttestationNotInForce);
+    for (current, block_time, expected, why) in [
+        (ID, 1_999, ALREADY, "its last second"),
+        (
+            ID,
+            2_000,
+            not_in_force(),
+            "it has expired by the chain's clock",
+        ),
+        (ID + 1, 5, not_in_force(), "another one has replaced it"),
+        (
+            0,
+            5,
+            not_in_force(),
+            "a later one of the former kind has replaced it",
+        ),
+    ] {
+        let shown = [current, ACCOUNT, K, 2, 5, 2_000, 0];
+        let chain = Chain::new()
+            .registry("attestation", &[ID], &content)
+            .registry("attestation_of", &[ACCOUNT], &shown);
+        let chain = Chain {
+            block_time,
+            ..chain
+        };
+        assert_eq!(decided(&attest(), &chain), expected, "{why}");
     }
 }
 
