@@ -255,6 +255,9 @@ impl SimIo {
         let now = self.world.now();
         let cached = self.proof.lock().expect("no task panics").clone();
         if let Some(proof) = cached.filter(|proof| now < proof.until) {
+            if proof.epoch.is_err() {
+                self.world.lock().fail(self.relay, Failure::Proof);
+            }
             return proof;
         }
         let read = self

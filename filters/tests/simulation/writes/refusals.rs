@@ -9,7 +9,7 @@ use super::world::World;
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{DAY_US, Intent, IntentState};
-use portcullis_filters::operation::Operation;
+use portcullis_filters::operation::{FaucetDrip, Operation, Register};
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::verdict::Reason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -93,35 +93,45 @@ impl Wanted {
 }
 
 /// Why the contracts forbid an operation.
-fn conflict(operation: &Operation, state: &State) -> Option<Reason> {
+fn conflicts(operation: &Operation, state: &State) -> Vec<Reason> {
     let of = &*SELECTORS;
     let view = |selector, args: &[Felt]| state.call(selector, args)[0];
-    let bound = |identity, account| {
-        let elsewhere = view(of.account_of, &[identity]);
-        if elsewhere != Felt::ZERO {
-            return (elsewhere != account).then_some(Reason::IdentityTaken);
+    let is_other = |found: Felt, own: Felt| found != Felt::ZERO && found != own;
+    let mut reasons = Vec::new();
+    let mut add = |reason, is_there: bool| {
+        if is_there {
+            reasons.push(reason);
         }
-        (view(of.identity_of, &[account]) != Felt::ZERO).then_some(Reason::AccountTaken)
     };
     match operation {
-        Operation::Register(it) => bound(it.identity, it.account),
-        Operation::FaucetDrip(it) => bound(it.identity, it.recipient),
+        Operation::Register(Register {
+            identity, account, ..
+        })
+        | Operation::FaucetDrip(FaucetDrip {
+            identity,
+            recipient: account,
+            ..
+        }) => {
+            let elsewhere = view(of.account_of, &[*identity]);
+            let bound = view(of.identity_of, &[*account]);
+            add(Reason::IdentityTaken, is_other(elsewhere, *account));
+            add(Reason::AccountTaken, is_other(bound, *identity));
+        }
         Operation::MintCard(it) => {
             let first = view(of.minted_to, &it.card_id.felts());
-            let is_other = first != Felt::ZERO && first != it.recipient;
-            is_other.then_some(Reason::AlreadyMinted)
+            add(Reason::AlreadyMinted, is_other(first, it.recipient));
         }
         Operation::SubmitUsership(it) => {
             let found = state.call(of.usership_of, &[it.account, Felt::from(it.epoch)]);
-            if found != [Felt::ZERO; 2] {
-                let is_other = found != [Felt::from(it.units), it.evidence];
-                return is_other.then_some(Reason::UsershipConflict);
-            }
+            let is_free = found == [Felt::ZERO; 2];
+            let is_own = found == [Felt::from(it.units), it.evidence];
+            add(Reason::UsershipConflict, !is_free && !is_own);
             let identity = view(of.identity_of, &[it.account]);
-            (identity == Felt::ZERO).then_some(Reason::NotRegistered)
+            add(Reason::NotRegistered, identity == Felt::ZERO);
         }
-        _ => None,
+        _ => {}
     }
+    reasons
 }
 
 impl World {
@@ -162,6 +172,7 @@ impl World {
         watches.next += 1;
         let id = watches.next;
         watches.open.insert(id, watch);
+        self.note_conflicts();
         self.observe();
         id
     }
@@ -230,9 +241,10 @@ impl World {
         let now = self.now();
         let view = self.chain.view();
         for (at, wanted) in CATALOG.iter().enumerate() {
-            if let Wanted::Operation(permit) = wanted
-                && let Some(reason) = conflict(permit.operation(), view.state())
-            {
+            let Wanted::Operation(permit) = wanted else {
+                continue;
+            };
+            for reason in conflicts(permit.operation(), view.state()) {
                 self.oracle.watches.conflicts.insert((at, reason), now);
             }
         }
@@ -308,6 +320,7 @@ impl World {
                     || has(Fact::KeyIsOpen)
                     || has(Fact::EqualIsOpen)
                     || failed(Failure::Lock)
+                    || failed(Failure::Behind)
             }
             Reason::OutcomeUnknown => {
                 let digest = wanted.intent_digest();
@@ -322,13 +335,26 @@ impl World {
             }
             Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random),
             Reason::RefusedByChain => failed(Failure::Returned),
-            Reason::StoreUnavailable => failed(Failure::Store) || failed(Failure::Unconfirmed),
+            Reason::StoreUnavailable => {
+                let locks_lost = self.oracle.locks_lost.is_some_and(|at| at >= *since);
+                failed(Failure::Store) || failed(Failure::Unconfirmed) || locks_lost
+            }
             Reason::UpstreamTimeout
             | Reason::UpstreamUnreachable
             | Reason::UpstreamStatus
             | Reason::UpstreamOversized
             | Reason::UpstreamInvalid => failed(Failure::Node),
             Reason::NotRegistered => self.conflicts(request.wanted, reason, watch),
+            Reason::ClassNotApproved => {
+                let Wanted::Operation(permit) = wanted else {
+                    return false;
+                };
+                let Operation::Register(it) = permit.operation() else {
+                    return false;
+                };
+                let class = self.classes.get(&it.account);
+                class.is_some_and(|class| *class != PINS.account_class)
+            }
             // judged by their transaction, and by their key
             Reason::Reverted | Reason::IdempotencyConflict => true,
             _ => false,
@@ -348,7 +374,7 @@ impl World {
             .urls
             .iter()
             .flat_map(|url| url.frozen_views(watch.since));
-        views.any(|view| conflict(permit.operation(), view.state()) == Some(reason))
+        views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
     }
 
     /// Whether this drip was paid to the recipient within the cooldown.

@@ -125,7 +125,7 @@ pub(super) struct World {
     /// The blocks whose receipts were asked for, by hash.
     pub(super) too_large: BTreeMap<Felt, TooLarge>,
     /// The class of each account that was asked for.
-    classes: BTreeMap<Felt, Felt>,
+    pub(super) classes: BTreeMap<Felt, Felt>,
     pub(super) oracle: Oracle,
     pub(super) is_exclusive: bool,
 }
