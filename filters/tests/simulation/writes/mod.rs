@@ -10,6 +10,7 @@ mod bug;
 mod chain;
 mod clients;
 mod config;
+mod conflicts;
 mod contracts;
 mod coverage;
 mod driver;

@@ -497,7 +497,12 @@ impl World {
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
             self.met(Case::SentAgain);
         }
-        self.note(|| format!("relay {relay} sends {} with nonce {}", tx.hash, tx.nonce));
+        self.note(|| {
+            format!(
+                "relay {relay} sends {} with nonce {}: {:?}",
+                tx.hash, tx.nonce, tx.action
+            )
+        });
     }
 
     /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.

@@ -57,8 +57,10 @@ impl Proof {
 
     /// The refusal of a write that needs more than what holds.
     pub(super) fn refusal(&self, required: Required) -> Outcome {
-        let Holding { v2, others, .. } = self.holding;
-        if required == Required::Drip && self.epoch.is_some() && v2 && others {
+        let Holding {
+            v2, others, shared, ..
+        } = self.holding;
+        if required == Required::Drip && self.epoch.is_some() && v2 && others && shared {
             return Outcome::refused(Reason::FaucetEmpty, "the faucet cannot pay");
         }
         Outcome::refused(Reason::PinsUnproven, "the chain's pins are not proven")

@@ -118,6 +118,7 @@ impl NodeIo for SimIo {
             None => Ok(view.state().nonce(account)),
         });
         let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
         Ok(if counts {

@@ -1,7 +1,7 @@
 //! Every refusal has a reason in the model's own state: the chain, the journal, the locks, other
 //! requests, or a call that failed while the request was open.
 
-use super::chain::{SELECTORS, State};
+use super::conflicts::conflicts;
 use super::machine::Process;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
@@ -92,38 +92,6 @@ impl Wanted {
     }
 }
 
-/// Why the contracts forbid an operation.
-fn conflict(operation: &Operation, state: &State) -> Option<Reason> {
-    let of = &*SELECTORS;
-    let view = |selector, args: &[Felt]| state.call(selector, args)[0];
-    let bound = |identity, account| {
-        let elsewhere = view(of.account_of, &[identity]);
-        if elsewhere != Felt::ZERO {
-            return (elsewhere != account).then_some(Reason::IdentityTaken);
-        }
-        (view(of.identity_of, &[account]) != Felt::ZERO).then_some(Reason::AccountTaken)
-    };
-    match operation {
-        Operation::Register(it) => bound(it.identity, it.account),
-        Operation::FaucetDrip(it) => bound(it.identity, it.recipient),
-        Operation::MintCard(it) => {
-            let first = view(of.minted_to, &it.card_id.felts());
-            let is_other = first != Felt::ZERO && first != it.recipient;
-            is_other.then_some(Reason::AlreadyMinted)
-        }
-        Operation::SubmitUsership(it) => {
-            let found = state.call(of.usership_of, &[it.account, Felt::from(it.epoch)]);
-            if found != [Felt::ZERO; 2] {
-                let is_other = found != [Felt::from(it.units), it.evidence];
-                return is_other.then_some(Reason::UsershipConflict);
-            }
-            let identity = view(of.identity_of, &[it.account]);
-            (identity == Felt::ZERO).then_some(Reason::NotRegistered)
-        }
-        _ => None,
-    }
-}
-
 impl World {
     /// A request comes in at a relay.
     pub(super) fn watch(&mut self, relay: Process, request: &Request) -> u64 {
@@ -162,6 +130,7 @@ impl World {
         watches.next += 1;
         let id = watches.next;
         watches.open.insert(id, watch);
+        self.note_conflicts();
         self.observe();
         id
     }
@@ -230,9 +199,10 @@ impl World {
         let now = self.now();
         let view = self.chain.view();
         for (at, wanted) in CATALOG.iter().enumerate() {
-            if let Wanted::Operation(permit) = wanted
-                && let Some(reason) = conflict(permit.operation(), view.state())
-            {
+            let Wanted::Operation(permit) = wanted else {
+                continue;
+            };
+            for reason in conflicts(permit.operation(), view.state()) {
                 self.oracle.watches.conflicts.insert((at, reason), now);
             }
         }
@@ -308,6 +278,7 @@ impl World {
                     || has(Fact::KeyIsOpen)
                     || has(Fact::EqualIsOpen)
                     || failed(Failure::Lock)
+                    || failed(Failure::Behind)
             }
             Reason::OutcomeUnknown => {
                 let digest = wanted.intent_digest();
@@ -322,13 +293,29 @@ impl World {
             }
             Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random),
             Reason::RefusedByChain => failed(Failure::Returned),
-            Reason::StoreUnavailable => failed(Failure::Store) || failed(Failure::Unconfirmed),
+            Reason::StoreUnavailable => {
+                let locks_lost = self.oracle.locks_lost.is_some_and(|at| at >= *since);
+                failed(Failure::Store) || failed(Failure::Unconfirmed) || locks_lost
+            }
             Reason::UpstreamTimeout
             | Reason::UpstreamUnreachable
             | Reason::UpstreamStatus
             | Reason::UpstreamOversized
             | Reason::UpstreamInvalid => failed(Failure::Node),
-            Reason::NotRegistered => self.conflicts(request.wanted, reason, watch),
+            Reason::NotRegistered
+            | Reason::NotVerified
+            | Reason::NotAttested
+            | Reason::AttestationReplayed
+            | Reason::AttestationNotInForce
+            | Reason::RecoveryPending
+            | Reason::RecoveryNotPending
+            | Reason::RecoveryNotReady
+            | Reason::RecoveryNotCancellable => self.conflicts(request.wanted, reason, watch),
+            Reason::AccountNotDeployed | Reason::AccountAlreadyDeployed => {
+                self.conflicts(request.wanted, reason, watch) || wanted.name() != DRIP
+            }
+            Reason::FaucetEmpty => self.was_faucet_empty(*since),
+            Reason::ClassNotApproved => self.has_other_class(),
             // judged by their transaction, and by their key
             Reason::Reverted | Reason::IdempotencyConflict => true,
             _ => false,
@@ -348,7 +335,8 @@ impl World {
             .urls
             .iter()
             .flat_map(|url| url.frozen_views(watch.since));
-        views.any(|view| conflict(permit.operation(), view.state()) == Some(reason))
+        views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
+            || self.shown_other_since(watch.since.saturating_sub(LAG))
     }
 
     /// Whether this drip was paid to the recipient within the cooldown.

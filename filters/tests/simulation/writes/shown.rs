@@ -29,6 +29,8 @@ pub(super) enum Failure {
     Lock,
     /// There were no random bytes.
     Random,
+    /// A nonce that a transaction of the journal has was read as free.
+    Behind,
 }
 
 /// A fact that a URL showed.
@@ -120,6 +122,19 @@ impl World {
             Ok(_) => {}
             Err(JournalError::Unconfirmed) => self.fail(relay, Failure::Unconfirmed),
             Err(_) => self.fail(relay, Failure::Store),
+        }
+    }
+
+    /// Records which nonce of an account was read.
+    pub(super) fn record_nonce(&mut self, relay: Process, account: Felt, nonce: u64) {
+        let epoch = self.epoch();
+        let is_behind = self
+            .journal
+            .tables
+            .of_epoch(&epoch)
+            .any(|it| it.signer == account && it.nonce >= nonce && it.state.occupies());
+        if is_behind {
+            self.fail(relay, Failure::Behind);
         }
     }
 

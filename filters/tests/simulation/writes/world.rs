@@ -111,6 +111,8 @@ pub(super) struct World {
     pub(super) variant: usize,
     pins_fail_until: Duration,
     faucet_empty_until: Duration,
+    /// When a URL last had nodes of another chain.
+    other_shown: Option<Duration>,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
@@ -245,6 +247,7 @@ impl World {
             variant: 0,
             pins_fail_until: Duration::ZERO,
             faucet_empty_until: Duration::ZERO,
+            other_shown: None,
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
@@ -423,6 +426,22 @@ impl World {
         !self.is_healed && self.now() < self.faucet_empty_until
     }
 
+    /// Whether the faucet was empty since then, or lately.
+    pub(super) fn was_faucet_empty(&self, since: Duration) -> bool {
+        self.faucet_empty_until + Duration::from_secs(10) >= since
+    }
+
+    /// Whether an account that a relay asked for has another class than the pinned one.
+    pub(super) fn has_other_class(&self) -> bool {
+        let pinned = super::requests::PINS.account_class;
+        self.classes.values().any(|class| *class != pinned)
+    }
+
+    /// Whether a URL had nodes of another chain since then.
+    pub(super) fn shown_other_since(&self, since: Duration) -> bool {
+        self.other_shown.is_some_and(|at| at >= since)
+    }
+
     pub(super) fn are_pins_broken(&self) -> bool {
         !self.is_healed && self.now() < self.pins_fail_until
     }
@@ -453,6 +472,10 @@ impl World {
         }
         for url in 0..self.urls.len() {
             self.change_mode(url);
+        }
+        let is_mixed = |url: &Url| matches!(url.mode, Mode::TwoChains);
+        if self.urls.iter().any(is_mixed) {
+            self.other_shown = Some(self.now());
         }
         if self
             .urls
