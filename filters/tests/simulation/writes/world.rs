@@ -313,6 +313,7 @@ impl World {
         options.select(&mut self.enabled);
         let enabled = self.enabled.clone();
         self.dialect.restrict(&enabled);
+        self.urls[0].is_balancer &= enabled.contains(&Fault::Balancer);
         let mut regime = self.regime;
         regime.restrict(&enabled);
         if regime != self.regime {
