@@ -2,7 +2,7 @@
 //! relay's background task.
 
 use super::io::SimIo;
-use super::machine::{CLIENTS, HasAgenda as _, Process, Shared};
+use super::machine::{CLIENTS, HasAgenda as _, Shared};
 use super::requests::{CATALOG, Request};
 use super::world::World;
 use portcullis_filters::txm::io::Io as _;
@@ -25,9 +25,12 @@ pub(super) async fn background(io: Arc<SimIo>) {
         let woken = io.wakes.lock().expect("no task panics").wait();
         either(io.sleep(Duration::from_secs(2)), woken).await;
         let permitted = reconcile::permit(&*io, Required::AllButV2).await;
-        if let Ok(epoch) = permitted
-            && io.world.lock().is_first(io.relay)
-        {
+        let Ok(epoch) = permitted else {
+            io.world.lock().release_chore(io.relay);
+            continue;
+        };
+        // the store decides who has it, for as long as that one is heard of
+        if io.world.lock().try_chore(io.relay) {
             let _settled = round::settle_open(&*io, &epoch).await;
         }
     }
@@ -153,13 +156,6 @@ impl World {
             _ => new(self),
         }
     }
-
-    /// Whether this relay does the work of the background for all: the first that runs.
-    fn is_first(&self, relay: Process) -> bool {
-        let now = self.now();
-        let runs = |relay: &super::world::Relay| relay.io.is_some() && relay.paused_until <= now;
-        self.relays.iter().position(runs) == Some(relay)
-    }
 }
 
 /// Requests that must succeed in the end: one of each account, and the last ones again.
@@ -211,6 +207,6 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         }
         world.sleep(Duration::from_secs(5)).await;
     }
-    let broken = Err(format!("rule 13: {request:?} has no final answer"));
+    let broken = Err(format!("progress: {request:?} has no final answer"));
     world.lock().oracle.report(broken);
 }

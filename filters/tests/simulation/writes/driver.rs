@@ -2,8 +2,9 @@
 
 use super::Bug;
 use super::chain::{Action, Tx, felt};
-use super::io::{Guard, LOCK, SimIo, release};
+use super::io::SimIo;
 use super::journal::{OwnedChange, OwnedIntent};
+use super::locks::Guard;
 use super::machine::{HasAgenda as _, Slot};
 use super::shown::Failure;
 use super::world::{Fault, World};
@@ -21,10 +22,13 @@ use portcullis_filters::txm::io::{
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
+use portcullis_filters::verdict::Reason;
 use portcullis_filters::window::Window;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 impl JournalIo for SimIo {
@@ -168,8 +172,11 @@ impl JournalIo for SimIo {
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| world.journal.claim(&key, token))
-            .await
+        self.query(true, move |world| {
+            let now_us = world.clock_us();
+            world.journal.claim(&key, token, now_us)
+        })
+        .await
     }
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
@@ -224,6 +231,13 @@ impl Io for SimIo {
     }
 
     fn random(&self) -> Option<[u8; 16]> {
+        {
+            let mut world = self.world.lock();
+            if world.fires(Fault::NoRandom, 300) {
+                world.fail(self.relay, Failure::Random);
+                return None;
+            }
+        }
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.world.lock().ticket().to_be_bytes());
         Some(bytes)
@@ -261,7 +275,7 @@ impl Io for SimIo {
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
-        self.acquire(*self.pins.accounts.of(role), deadline, LOCK)
+        self.lock_account(*self.pins.accounts.of(role), deadline)
             .await
     }
 
@@ -278,10 +292,9 @@ impl Io for SimIo {
         }
     }
 
-    async fn unlock(&self, mut guard: Guard) {
+    async fn unlock(&self, guard: Guard) {
         let _released = self.query(true, |_| ()).await;
-        guard.is_released = true;
-        release(&self.world, guard.of, guard.ticket);
+        self.unlock_account(guard);
     }
 
     fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText {
@@ -355,7 +368,7 @@ impl Io for SimIo {
         work: impl Future<Output = T> + Send,
     ) -> Option<T> {
         let of = felt(1_000 + self.relay as u64);
-        let _turn = self
+        let (_turn, _) = self
             .acquire(of, deadline, Duration::from_secs(3_600))
             .await
             .ok()?;
@@ -383,15 +396,27 @@ impl Io for SimIo {
             (running.is_some(), slot)
         };
         let (is_running, slot) = running;
+        if !is_running && self.world.lock().fires(Fault::OverFull, 600) {
+            self.in_flight.lock().expect("no task panics").remove(&key);
+            return self.aborted();
+        }
         if !is_running {
             let (in_flight, world, filled) = (
                 Arc::clone(&self.in_flight),
                 self.world.clone(),
                 slot.clone(),
             );
+            let aborted = self.aborted_after();
+            let (interrupted, relay) = (self.interrupted(), self.relay);
             self.spawn(async move {
-                let outcome = write.await;
-                world.fill(&filled, outcome);
+                let outcome = match aborted {
+                    Some(time) => first_of(write, world.sleep(time)).await,
+                    None => Some(write.await),
+                };
+                if outcome.is_none() {
+                    world.lock().fail(relay, Failure::Unconfirmed);
+                }
+                world.fill(&filled, outcome.unwrap_or(interrupted));
                 if bug == Bug::StoredAlready {
                     world.sleep(Duration::from_secs(60)).await;
                 }
@@ -436,4 +461,37 @@ impl Io for SimIo {
         };
         self.world.lock().note(|| format!("relay {relay}: {line}"));
     }
+}
+
+impl SimIo {
+    /// When a write in flight is dropped, if it is.
+    fn aborted_after(&self) -> Option<Duration> {
+        let mut world = self.world.lock();
+        if !world.fires(Fault::Aborted, 300) {
+            return None;
+        }
+        Some(world.millis(1, 200))
+    }
+
+    /// The outcome of a write that was not carried out to its end.
+    fn aborted(&self) -> Outcome {
+        self.world.lock().fail(self.relay, Failure::Unconfirmed);
+        self.interrupted()
+    }
+
+    fn interrupted(&self) -> Outcome {
+        Outcome::refused(Reason::OutcomeUnknown, "the write was interrupted")
+    }
+}
+
+/// The result of `work`, unless `end` comes first.
+async fn first_of<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        end.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }

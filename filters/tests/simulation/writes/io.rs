@@ -5,28 +5,24 @@ use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
 use super::pins::Proof;
-use super::shown::Failure;
 use super::world::{Fault, World};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
+use portcullis_filters::txm::io::{Called, Flight, JournalError, Stored};
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{CallError, ErrorObject};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::Pins;
+use portcullis_filters::txm::turn::Turn;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 /// How long a call of the node may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// No request is on its way for longer.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long to wait for another process.
-pub(super) const LOCK: Duration = Duration::from_secs(10);
 
 /// One process of a relay.
 pub(super) struct SimIo {
@@ -41,36 +37,8 @@ pub(super) struct SimIo {
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
     pub(super) wakes: Mutex<Slot<()>>,
-}
-
-/// The lock of an account.
-pub(super) struct Guard {
-    world: Shared<World>,
-    pub(super) of: Felt,
-    pub(super) ticket: u64,
-    pub(super) is_released: bool,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if !self.is_released {
-            release(&self.world, self.of, self.ticket);
-        }
-    }
-}
-
-pub(super) fn release(world: &Shared<World>, of: Felt, ticket: u64) {
-    let mut world = world.lock();
-    let lock = world.locks.entry(of).or_default();
-    lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-    if lock.holder.is_some_and(|(_, holder)| holder == ticket) {
-        lock.holder = None;
-    }
-    if lock.holder.is_none()
-        && let Some((_, waker)) = lock.waiting.front()
-    {
-        waker.wake_by_ref();
-    }
+    /// Its turns with the accounts.
+    pub(super) turns: Mutex<BTreeMap<Felt, Turn>>,
 }
 
 pub(super) fn no_answer<T>() -> Called<T> {
@@ -111,6 +79,7 @@ impl SimIo {
             in_flight: Arc::default(),
             counters: Mutex::default(),
             wakes: Mutex::new(Slot::new()),
+            turns: Mutex::default(),
         }
     }
 
@@ -229,6 +198,7 @@ impl SimIo {
                     }
                     false => Ok(carry_out(world)),
                 };
+                world.raise_alarm();
                 if crash {
                     world.crash(relay);
                 } else {
@@ -247,78 +217,6 @@ impl SimIo {
         read: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Stored<T> {
         self.query(false, move |world| read(world)).await
-    }
-
-    /// Waits for a lock, at most until a deadline, or for so long while another process has it.
-    pub(super) async fn acquire(
-        &self,
-        of: Felt,
-        deadline: Duration,
-        patience: Duration,
-    ) -> Result<Guard, LockError> {
-        let (ticket, start) = {
-            let mut world = self.world.lock();
-            (world.ticket(), world.now())
-        };
-        let guard = Guard {
-            world: self.world.clone(),
-            of,
-            ticket,
-            is_released: false,
-        };
-        let mut is_timed = false;
-        let relay = self.relay;
-        let granted = poll_fn(|context| {
-            let mut world = self.world.lock();
-            let (now, bug) = (world.now(), world.bug);
-            let lock = world.locks.entry(of).or_default();
-            let is_first = lock
-                .waiting
-                .front()
-                .is_none_or(|(first, _)| *first == ticket);
-            if lock.holder.is_none() && is_first {
-                lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-                lock.holder = Some((relay, ticket));
-                return Poll::Ready(Ok(()));
-            }
-            let is_elsewhere = lock.holder.is_some_and(|(holder, _)| holder != relay);
-            let is_over = now >= deadline || (is_elsewhere && now >= start + patience);
-            if is_over {
-                if bug == Bug::LockLeaked {
-                    lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-                    lock.holder = Some((relay, 0));
-                }
-                let held = if is_elsewhere {
-                    LockError::HeldElsewhere
-                } else {
-                    LockError::Deadline
-                };
-                return Poll::Ready(Err(held));
-            }
-            let waker = context.waker().clone();
-            match lock
-                .waiting
-                .iter_mut()
-                .find(|(waiting, _)| *waiting == ticket)
-            {
-                Some(waiting) => waiting.1 = waker.clone(),
-                None => lock.waiting.push_back((ticket, waker.clone())),
-            }
-            if !std::mem::replace(&mut is_timed, true) {
-                for end in [deadline, start + patience] {
-                    let waker = waker.clone();
-                    let wake = move |_: &mut World| waker.wake();
-                    world.agenda().after(end.saturating_sub(now), wake);
-                }
-            }
-            Poll::Pending
-        });
-        let granted = granted.await;
-        if granted.is_err() {
-            self.world.lock().fail(relay, Failure::Lock);
-        }
-        granted?;
-        Ok(guard)
     }
 
     pub(super) fn counted(&self, account: Felt, nonce: u64) -> u64 {

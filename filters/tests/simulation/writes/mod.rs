@@ -17,6 +17,7 @@ mod driver;
 mod explore;
 mod io;
 mod journal;
+mod locks;
 mod machine;
 mod node;
 mod options;
@@ -28,6 +29,7 @@ mod regime;
 mod requests;
 mod rules;
 mod shown;
+mod store;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};

@@ -43,6 +43,8 @@ const RECENT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(super) struct Oracle {
     pub(super) violation: Option<String>,
+    /// The store loses commits, so that nothing else can be demanded.
+    pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
     /// When the requested state was last there.
     had: BTreeMap<usize, Duration>,
@@ -98,8 +100,20 @@ impl Oracle {
         self.bodies.iter().rev().filter_map(first)
     }
 
+    /// The journal has so many entries after the loss of some.
+    pub(super) fn lose_entries(&mut self, left: usize) {
+        self.entries = self.entries.min(left);
+    }
+
+    /// A key is no longer stored.
+    pub(super) fn forget_key(&mut self, key: &str) {
+        self.finals.remove(key);
+    }
+
     pub(super) fn report(&mut self, broken: Result<(), String>) {
-        if let Err(broken) = broken {
+        if let Err(broken) = broken
+            && (!self.judges_progress_only || broken.starts_with("progress"))
+        {
             self.violation.get_or_insert(broken);
         }
     }
@@ -470,7 +484,7 @@ impl World {
         }
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
-        for url in 0..self.urls.len() {
+        for url in self.relays[relay].config.urls.iter().copied() {
             let heads = record.since(relay, since).filter_map(|it| match it.fact {
                 Fact::Head(head) if it.url == url => Some(head),
                 _ => None,

@@ -180,7 +180,7 @@ impl NodeIo for SimIo {
     }
 
     fn urls(&self) -> Vec<usize> {
-        (0..self.world.lock().urls.len()).collect()
+        self.world.lock().urls_of(self.relay)
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
@@ -268,5 +268,8 @@ impl NodeIo for SimIo {
         .await
     }
 
-    fn note_shown(&self, _: u64) {}
+    fn note_shown(&self, number: u64) {
+        let relay = &mut self.world.lock().relays[self.relay];
+        relay.floor = relay.floor.max(number);
+    }
 }

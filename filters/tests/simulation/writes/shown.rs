@@ -57,6 +57,8 @@ pub(super) struct Shown {
 #[derive(Default)]
 pub(super) struct Record {
     shown: VecDeque<Shown>,
+    /// When hours passed last: what was shown before is remembered all the same.
+    pub(super) skipped_at: Duration,
     failed: BTreeMap<(Process, Failure), Duration>,
     /// When the node last refused a transaction, or may have.
     refused: BTreeMap<Felt, Duration>,
@@ -90,8 +92,13 @@ impl World {
     /// Records what a URL showed to a relay.
     pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
         let at = self.now();
-        let shown = &mut self.oracle.record.shown;
-        while shown.front().is_some_and(|it| it.at + MEMORY < at) {
+        let Record {
+            shown, skipped_at, ..
+        } = &mut self.oracle.record;
+        while shown
+            .front()
+            .is_some_and(|it| it.at.max(*skipped_at) + MEMORY < at)
+        {
             shown.pop_front();
         }
         shown.push_back(Shown {

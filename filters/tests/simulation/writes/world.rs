@@ -6,6 +6,7 @@ use super::chain::{Action, Chain, Taking, Tx, View, felt};
 use super::config::{self, Config, Limits};
 use super::io::SimIo;
 use super::journal::Journal;
+use super::locks::Lock;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
@@ -16,7 +17,6 @@ use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// Blocks above one that is final.
@@ -24,6 +24,8 @@ pub(super) const CONFIRMATIONS: usize = 4;
 /// 2026-11-25T00:00:00Z
 const EPOCH_US: i64 = 1_795_564_800_000_000;
 
+/// How long all URLs must be below what was acknowledged.
+const FLOOR: Duration = Duration::from_secs(3);
 /// The genesis of the chain that is not ours.
 const OTHER: u64 = 1_000;
 
@@ -49,7 +51,8 @@ faults! {
     RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
-    V2Later, Reload, Repinned, PinsFail, FaucetEmpty,
+    V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
+    LostTail, NoRandom, Aborted, OverFull, BelowFloor,
 }
 
 /// How a URL shows the chain.
@@ -70,13 +73,6 @@ pub(super) struct Url {
     thawed: Option<(Box<View>, Duration)>,
 }
 
-/// The lock of an account, or of a process' turn.
-#[derive(Default)]
-pub(super) struct Lock {
-    pub(super) holder: Option<(Process, u64)>,
-    pub(super) waiting: VecDeque<(u64, Waker)>,
-}
-
 /// A relay.
 pub(super) struct Relay {
     /// Its present process; `None` while it is down.
@@ -89,6 +85,9 @@ pub(super) struct Relay {
     /// By how much its estimate of the store's clock is wrong, in microseconds.
     pub(super) skew_us: i64,
     pub(super) config: Config,
+    /// The block below which no URL serves it, and since when none is above.
+    pub(super) floor: u64,
+    below_since: Option<Duration>,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
 }
@@ -116,6 +115,12 @@ pub(super) struct World {
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
+    /// What a standby has, of each of the last seconds.
+    pub(super) standby: VecDeque<Journal>,
+    /// The process that does the chores of all, and when it was last heard of.
+    pub(super) chore: Option<(Process, Duration)>,
+    /// The entries of the journal whose indexes were checked.
+    pub(super) checked_entries: usize,
     /// The journal as it was some seconds ago.
     pub(super) stale: Option<Journal>,
     /// The hash of each transaction that a user signed, by its text.
@@ -225,6 +230,8 @@ impl World {
         };
         let relay = || Relay {
             config: config.clone(),
+            floor: 0,
+            below_since: None,
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
@@ -251,6 +258,9 @@ impl World {
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
+            standby: VecDeque::new(),
+            chore: None,
+            checked_entries: 0,
             stale: None,
             texts: BTreeMap::new(),
             full_until: Duration::ZERO,
@@ -363,6 +373,7 @@ impl World {
 
     fn set_regime(&mut self, regime: Regime) {
         self.regime = regime;
+        self.oracle.judges_progress_only = regime.loses_tail;
         let initial = initial(!regime.is_v2_later);
         self.chain = Chain::new(0, initial, regime.final_depth(), self.chain_time());
         if regime.is_v2_later {
@@ -413,14 +424,56 @@ impl World {
         }
     }
 
-    /// The URL that serves calls of a relay: the first that answers.
+    /// The URL that serves calls of a relay: the first that answers, and is not behind what was
+    /// acknowledged.
     pub(super) fn serving(&mut self, relay: Process) -> Option<usize> {
-        let urls = &self.relays[relay].config.urls;
         if self.is_healed {
-            return urls.first().copied();
+            return self.relays[relay].config.urls.first().copied();
         }
-        let is_up = |url: &&usize| !matches!(self.urls[**url].mode, Mode::Down);
-        urls.iter().find(is_up).copied()
+        let is_up = |url: &usize| !matches!(self.urls[*url].mode, Mode::Down);
+        let mut up = self.relays[relay].config.urls.clone();
+        up.retain(is_up);
+        let highest = up.iter().map(|url| self.head_at(*url)).max()?;
+        self.lower_floor(relay, highest);
+        let floor = self.relays[relay].floor;
+        let serving = up.into_iter().find(|url| self.head_at(*url) >= floor);
+        if serving.is_none() {
+            self.count(Fault::BelowFloor);
+        }
+        serving
+    }
+
+    /// The URLs of a relay that are not excluded.
+    pub(super) fn urls_of(&self, relay: Process) -> Vec<usize> {
+        let Relay { config, floor, .. } = &self.relays[relay];
+        let mut urls = config.urls.clone();
+        urls.retain(|url| self.is_healed || self.head_at(*url) >= *floor);
+        urls
+    }
+
+    /// The head that a URL shows at most.
+    fn head_at(&self, url: usize) -> u64 {
+        let head = self.chain.view().head().number;
+        match &self.urls[url].mode {
+            Mode::Behind(blocks) => head.saturating_sub(*blocks as u64),
+            Mode::Frozen(view) => view.head().number,
+            Mode::Fresh | Mode::Down | Mode::TwoChains => head,
+        }
+    }
+
+    /// Once every URL has been below the floor for some polls, the chain has lost the block.
+    fn lower_floor(&mut self, relay: Process, highest: u64) {
+        let now = self.now();
+        let relay = &mut self.relays[relay];
+        if highest >= relay.floor {
+            relay.below_since = None;
+            return;
+        }
+        let since = *relay.below_since.get_or_insert(now);
+        if now >= since + FLOOR {
+            relay.floor = highest;
+            relay.below_since = None;
+        }
     }
 
     pub(super) fn is_faucet_empty(&self) -> bool {
@@ -587,6 +640,7 @@ impl World {
             self.relays[relay].skew_us = skew * 1_000;
             self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
+        self.disturb_store();
         if self.fires(Fault::Reload, 60) {
             self.reload(relay);
         }
@@ -620,6 +674,7 @@ impl World {
         if self.fires(Fault::HoursPass, 200) {
             let hours = 1 + u64::from(self.chance.choose(30));
             self.agenda.skip(Duration::from_secs(hours * 3_600));
+            self.oracle.record.skipped_at = self.now();
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
@@ -629,6 +684,7 @@ impl World {
     /// The store restarts.
     pub(super) fn lose_locks(&mut self) {
         self.locks.clear();
+        self.chore = None;
         self.oracle.locks_lost = Some(self.now());
         self.note(|| "the store restarts: all locks are lost".to_owned());
     }
@@ -649,6 +705,9 @@ impl World {
         let now = self.now();
         self.oracle.watches.crashed(relay, now);
         self.agenda.kill(relay);
+        self.release_chore(relay);
+        self.relays[relay].floor = 0;
+        self.relays[relay].below_since = None;
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
             fill(&mut self.agenda, &request, None);
