@@ -18,9 +18,12 @@ use super::shown::{Fact, Record};
 use super::world::{CONFIRMATIONS, World};
 use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
+use portcullis_filters::ledger::{
+    Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
+};
 use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
+use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -292,6 +295,27 @@ impl World {
         let drips = self.journal.tables.intents.values().filter(is_drip).count();
         if new.operation == DRIP && drips > self.limits.drips as usize {
             return Err(format!("money: {drips} drips within a day"));
+        }
+        self.judge_fees(new)
+    }
+
+    /// The fees of a day are within the loosest budget that was in force.
+    fn judge_fees(&self, new: &Intent) -> Result<(), String> {
+        let Some(limit) = self.limits.fees else {
+            return Ok(());
+        };
+        let [first, last] = minutes(Window::new(new.created_us, DAY_US));
+        let is_counted = |it: &&Intent| {
+            let minute = it.created_us.div_euclid(MINUTE_US);
+            it.epoch == new.epoch
+                && it.state.holds()
+                && (first..=last).contains(&minute)
+                && (it.slot() != new.slot() || it.id == new.id)
+        };
+        let counted = self.journal.tables.intents.values().filter(is_counted);
+        let spent: i64 = counted.map(|it| it.fee_gfri).sum();
+        if new.fee_gfri > 0 && spent > gfri(limit) {
+            return Err(format!("money: {spent} gfri of fees within a day"));
         }
         Ok(())
     }
@@ -648,7 +672,10 @@ impl World {
         let had = self.oracle.had.get(&wanted).copied();
         let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
         let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
-        if is_there || is_shown() {
+        // a URL may have had nodes of another chain, which has it
+        let since = begun.at.saturating_sub(LAG);
+        let is_elsewhere = || self.shown_other_since(since) && self.other.has(action);
+        if is_there || is_shown() || is_elsewhere() {
             return Ok(());
         }
         Err("answers: the state is not there".to_owned())

@@ -180,7 +180,13 @@ impl NodeIo for SimIo {
     }
 
     fn urls(&self) -> Vec<usize> {
-        self.world.lock().urls_of(self.relay)
+        let mut world = self.world.lock();
+        let urls = world.urls_of(self.relay);
+        if urls.is_empty() {
+            // as if none answered
+            world.oracle.silent = Some(world.now());
+        }
+        urls
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {

@@ -1,6 +1,7 @@
 //! Every refusal has a reason in the model's own state: the chain, the journal, the locks, other
 //! requests, or a call that failed while the request was open.
 
+use super::config::is_own;
 use super::conflicts::conflicts;
 use super::machine::Process;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
@@ -156,7 +157,9 @@ impl World {
         let mut facts = BTreeSet::new();
         let sender = wanted.sender();
         let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
-        if intents().any(|it| it.signer == sender && is_open(it)) {
+        // relays that were started with other pins pay drips from another account
+        let is_of = |it: &Intent| it.signer == sender || wanted.name() == DRIP && is_own(it.signer);
+        if intents().any(|it| is_of(it) && is_open(it)) {
             facts.insert(Fact::OpenOfAccount);
         }
         match wanted {
@@ -204,6 +207,16 @@ impl World {
             };
             for reason in conflicts(permit.operation(), view.state()) {
                 self.oracle.watches.conflicts.insert((at, reason), now);
+            }
+        }
+    }
+
+    /// Hours pass: what the chain refused right before that, a URL may still show.
+    pub(super) fn carry_conflicts_over(&mut self, before: Duration) {
+        let now = self.now();
+        for at in self.oracle.watches.conflicts.values_mut() {
+            if *at + LAG >= before {
+                *at = now;
             }
         }
     }

@@ -103,7 +103,7 @@ pub(super) struct World {
     pub(super) me: Option<Shared<Self>>,
     pub(super) chain: Chain,
     /// Another chain, which nodes behind the same URL may have.
-    other: Chain,
+    pub(super) other: Chain,
     pub(super) regime: Regime,
     pub(super) limits: Limits,
     /// The pins with which relays start.
@@ -673,7 +673,9 @@ impl World {
         }
         if self.fires(Fault::HoursPass, 200) {
             let hours = 1 + u64::from(self.chance.choose(30));
+            let before = self.now();
             self.agenda.skip(Duration::from_secs(hours * 3_600));
+            self.carry_conflicts_over(before);
             self.oracle.record.skipped_at = self.now();
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
