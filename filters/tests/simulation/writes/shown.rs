@@ -9,8 +9,8 @@ use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long it is remembered.
-const MEMORY: Duration = Duration::from_secs(90);
+/// How many facts are remembered.
+const MEMORY: usize = 20_000;
 
 /// What a relay can blame for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +91,7 @@ impl World {
     pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
         let at = self.now();
         let shown = &mut self.oracle.record.shown;
-        while shown.front().is_some_and(|it| it.at + MEMORY < at) {
+        if shown.len() == MEMORY {
             shown.pop_front();
         }
         shown.push_back(Shown {
