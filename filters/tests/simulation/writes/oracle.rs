@@ -85,9 +85,15 @@ pub(super) struct Begun {
 }
 
 impl Oracle {
+    /// A process of a relay ends, and with it what it remembers.
+    pub(super) fn crashed(&mut self, relay: Process, now: Duration) {
+        self.watches.crashed(relay, now);
+        self.resent.retain(|(of, _), _| *of != relay);
+    }
+
     /// When an intent was stored.
-    fn last_sign(&self, of: &Intent) -> Duration {
-        self.stored.get(&of.id).copied().unwrap_or_default()
+    pub(super) fn stored_at(&self, id: IntentId) -> Option<Duration> {
+        self.stored.get(&id).copied()
     }
 
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
@@ -430,7 +436,8 @@ impl World {
             };
         }
         self.met(Case::GivenUp);
-        let age = self.now() - self.oracle.last_sign(before);
+        let stored = self.oracle.stored_at(id).unwrap_or_default();
+        let age = self.now() - stored;
         // the relays' clocks differ, and the store's may be set
         if age < GIVEN_UP && !self.clock_was_set() {
             return Err(format!("rule 8: intent {id} is given up after {age:?}"));

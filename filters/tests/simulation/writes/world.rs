@@ -647,7 +647,7 @@ impl World {
         }
         self.note(|| format!("relay {relay} crashes"));
         let now = self.now();
-        self.oracle.watches.crashed(relay, now);
+        self.oracle.crashed(relay, now);
         self.agenda.kill(relay);
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
@@ -667,6 +667,12 @@ impl World {
         let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
         self.relays[relay].io = Some(Arc::clone(&io));
         self.agenda.start(relay, super::clients::background(io));
+    }
+
+    /// A day passes for the store.
+    pub(super) fn pass_a_day(&mut self) {
+        self.store_clock_us += 25 * 3_600_000_000;
+        self.note(|| "a day passes".to_owned());
     }
 
     /// Nothing goes wrong any longer.
