@@ -3,7 +3,7 @@
 
 use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
-use super::requests::{CATALOG, Request};
+use super::requests::{CATALOG, FRESH, Request};
 use super::world::World;
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
@@ -128,7 +128,7 @@ impl World {
     fn next_request(&mut self, last: Option<&Request>) -> Request {
         let number = self.ticket();
         let new = |world: &mut Self| Request {
-            wanted: world.chance.choose(CATALOG.len() as u32) as usize,
+            wanted: world.chance.choose((CATALOG.len() - FRESH) as u32) as usize,
             key: (world.chance.choose(4) != 3).then(|| format!("k{number}")),
             action: number,
         };

@@ -14,6 +14,7 @@ mod conflicts;
 mod contracts;
 mod coverage;
 mod driver;
+mod end;
 mod explore;
 mod io;
 mod journal;
@@ -117,6 +118,9 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     };
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
     world.lock().judge_end();
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
     let probes = clients::probes(&world.lock());
     let end = world.now() + SETTLING;
     for probe in probes {
@@ -126,6 +130,12 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
             .agenda()
             .start(CLIENTS, clients::probe(world_of_probe, probe));
     }
+    machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
+    end::start_anew(world);
+    let end = world.now() + SETTLING;
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
 }
 

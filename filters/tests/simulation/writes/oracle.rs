@@ -15,7 +15,7 @@ use super::refusals::Watches;
 use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
 use super::shown::{Fact, Record};
-use super::world::{CONFIRMATIONS, World};
+use super::world::{CONFIRMATIONS, Fault, World};
 use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
@@ -39,6 +39,10 @@ const POLL: Duration = Duration::from_millis(950);
 const SETTLING: Duration = Duration::from_secs(2);
 /// How old the check of the chain may be when something is sent.
 const CHECK: Duration = Duration::from_secs(10);
+/// How long no URL shows what may be given up; clocks may differ by some of it.
+const GIVEN_UP: Duration = Duration::from_secs(28);
+/// How long nothing is sent again unasked.
+const RESENT: Duration = Duration::from_millis(9_900);
 /// How old the evidence for a response may be, beyond its request.
 const RECENT: Duration = Duration::from_secs(15);
 
@@ -63,6 +67,8 @@ pub(super) struct Oracle {
     pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
     states: BTreeMap<IntentId, IntentState>,
     entries: usize,
+    /// When each relay last sent each open transaction again.
+    resent: BTreeMap<(Process, Felt), Duration>,
     /// When each intent was stored.
     stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
@@ -84,6 +90,17 @@ pub(super) struct Begun {
 }
 
 impl Oracle {
+    /// A process of a relay ends, and with it what it remembers.
+    pub(super) fn crashed(&mut self, relay: Process, now: Duration) {
+        self.watches.crashed(relay, now);
+        self.resent.retain(|(of, _), _| *of != relay);
+    }
+
+    /// When an intent was stored.
+    pub(super) fn stored_at(&self, id: IntentId) -> Option<Duration> {
+        self.stored.get(&id).copied()
+    }
+
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
         if self.violation.is_none() {
             if self.lines.len() == LINES {
@@ -354,6 +371,7 @@ impl World {
             (Change::Displaced(why), IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)
             }
+            (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
             (_, IntentState::Rejected) => self.judge_rejected(before),
             (_, IntentState::Lost) => self.judge_lost(relay, before),
             _ => Ok(()),
@@ -435,6 +453,32 @@ impl World {
             return Err(format!(
                 "rule 2: a URL contradicted, and intent {id} is displaced"
             ));
+        }
+        Ok(())
+    }
+
+    /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
+    fn judge_doubted(&mut self, before: &Intent, why: &str) -> Result<(), String> {
+        let (id, hash) = (before.id, before.transaction_hash);
+        if why.contains("refused") {
+            let view = self.chain.view();
+            self.met(if view.find(hash).is_some() {
+                Case::RefusedAndIncluded
+            } else {
+                Case::RefusedWhenSent
+            });
+            return if self.oracle.record.was_refused(hash, Duration::ZERO) {
+                Ok(())
+            } else {
+                Err(format!("rule 4: no node has refused intent {id}"))
+            };
+        }
+        self.met(Case::GivenUp);
+        let stored = self.oracle.stored_at(id).unwrap_or_default();
+        let age = self.now() - stored;
+        // the relays' clocks differ, and the store's may be set
+        if age < GIVEN_UP && !self.clock_was_set() {
+            return Err(format!("rule 8: intent {id} is given up after {age:?}"));
         }
         Ok(())
     }
@@ -531,6 +575,8 @@ impl World {
         }
         let broken = self.judge_checked(relay, tx.hash);
         self.oracle.report(broken);
+        let broken = self.judge_resent(relay, tx.hash);
+        self.oracle.report(broken);
         let mut intents = self.journal.tables.intents.values();
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
             self.met(Case::SentAgain);
@@ -565,6 +611,20 @@ impl World {
         ))
     }
 
+    /// Rule 8: what is open is not sent again within ten seconds.
+    fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
+        let mut intents = self.journal.tables.intents.values();
+        if !intents.any(|it| it.transaction_hash == hash && it.is_sent_again()) {
+            return Ok(());
+        }
+        let now = self.now();
+        let last = self.oracle.resent.insert((relay, hash), now);
+        if last.is_some_and(|last| now < last + RESENT) {
+            return Err(format!("rule 8: {hash} is sent again within ten seconds"));
+        }
+        Ok(())
+    }
+
     /// What reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
         self.record_delivery(tx.hash);
@@ -581,6 +641,12 @@ impl World {
             let broken = format!("rule 7: {} was sent to another chain", tx.hash);
             self.oracle.report(Err(broken));
         }
+    }
+
+    /// Whether the store's clock was ever set, or is ahead.
+    fn clock_was_set(&self) -> bool {
+        let faults = [Fault::StoreClock, Fault::StoreClockBack, Fault::HoursPass];
+        faults.iter().any(|fault| self.fired.contains_key(fault))
     }
 
     fn since(&self, at: Option<Duration>) -> Duration {

@@ -201,8 +201,28 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
     }
     let confirmed = r#"{"confirm":"ACTIVATE PERMANENT V2 VERIFICATION"}"#;
     all.push(operation(OperationKind::RequireV2, confirmed));
+    all.extend(fresh(&accounts));
     all
 });
+
+/// The last requests of the catalog, which clients make only in the end.
+pub(super) const FRESH: usize = 9;
+
+fn fresh(accounts: &[(Felt, Felt)]) -> Vec<Wanted> {
+    let new = key(77);
+    let account = account_address(new.public_key(), PINS.account_class);
+    let public_key = new.public_key();
+    let body =
+        format!(r#"{{"identity":"0x99","recipient":"{account}","public_key":"{public_key}"}}"#);
+    let mut fresh = vec![operation(OperationKind::FaucetDrip, &body)];
+    for (account, _) in accounts {
+        let body = format!(r#"{{"recipient":"{account}","card_id":"200"}}"#);
+        fresh.push(operation(OperationKind::MintCard, &body));
+        let body = format!(r#"{{"account":"{account}","epoch":15,"units":"1","evidence":"0x0"}}"#);
+        fresh.push(operation(OperationKind::SubmitUsership, &body));
+    }
+    fresh
+}
 
 fn verifications(account: Felt) -> Vec<Wanted> {
     let attest = |id: u64| {

@@ -9,8 +9,8 @@ use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long it is remembered.
-const MEMORY: Duration = Duration::from_secs(90);
+/// How many facts are remembered.
+const MEMORY: usize = 20_000;
 
 /// What a relay can blame for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,8 +57,6 @@ pub(super) struct Shown {
 #[derive(Default)]
 pub(super) struct Record {
     shown: VecDeque<Shown>,
-    /// When hours passed last: what was shown before is remembered all the same.
-    pub(super) skipped_at: Duration,
     failed: BTreeMap<(Process, Failure), Duration>,
     /// When the node last refused a transaction, or may have.
     refused: BTreeMap<Felt, Duration>,
@@ -92,13 +90,8 @@ impl World {
     /// Records what a URL showed to a relay.
     pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
         let at = self.now();
-        let Record {
-            shown, skipped_at, ..
-        } = &mut self.oracle.record;
-        while shown
-            .front()
-            .is_some_and(|it| it.at.max(*skipped_at) + MEMORY < at)
-        {
+        let shown = &mut self.oracle.record.shown;
+        if shown.len() == MEMORY {
             shown.pop_front();
         }
         shown.push_back(Shown {

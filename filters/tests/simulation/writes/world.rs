@@ -676,7 +676,6 @@ impl World {
             let before = self.now();
             self.agenda.skip(Duration::from_secs(hours * 3_600));
             self.carry_conflicts_over(before);
-            self.oracle.record.skipped_at = self.now();
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
@@ -705,7 +704,7 @@ impl World {
         }
         self.note(|| format!("relay {relay} crashes"));
         let now = self.now();
-        self.oracle.watches.crashed(relay, now);
+        self.oracle.crashed(relay, now);
         self.agenda.kill(relay);
         self.release_chore(relay);
         self.relays[relay].floor = 0;
@@ -728,6 +727,12 @@ impl World {
         let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
         self.relays[relay].io = Some(Arc::clone(&io));
         self.agenda.start(relay, super::clients::background(io));
+    }
+
+    /// A day passes for the store.
+    pub(super) fn pass_a_day(&mut self) {
+        self.store_clock_us += 25 * 3_600_000_000;
+        self.note(|| "a day passes".to_owned());
     }
 
     /// Nothing goes wrong any longer.
