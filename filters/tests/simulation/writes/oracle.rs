@@ -313,7 +313,7 @@ impl World {
         if new.operation == DRIP && drips > self.limits.drips as usize {
             return Err(format!("money: {drips} drips within a day"));
         }
-        self.judge_fees(new)
+        self.judge_fees(&new)
     }
 
     /// The fees of a day are within the loosest budget that was in force.
