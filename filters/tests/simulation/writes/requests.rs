@@ -71,7 +71,7 @@ fn policy() -> RelayPolicy {
 
 /// Something that a client wants done.
 pub(super) enum Wanted {
-    Operation(OperationPermit),
+    Operation(Box<OperationPermit>),
     Transaction(Box<TransactionPermit<'static>>, Box<Unverified<'static>>),
 }
 
@@ -257,7 +257,7 @@ fn key(number: u64) -> SecretKey {
 
 fn operation(kind: OperationKind, body: &str) -> Wanted {
     match policy().inspect(Endpoint::Operation(kind), body.as_bytes(), 0) {
-        Ok(Inspected::Operation(permit)) => Wanted::Operation(permit),
+        Ok(Inspected::Operation(permit)) => Wanted::Operation(Box::new(permit)),
         other => panic!("{kind:?}: {other:?}"),
     }
 }
