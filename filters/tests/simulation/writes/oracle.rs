@@ -552,7 +552,7 @@ impl World {
         }
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
-        for url in self.relays[relay].config.urls.iter().copied() {
+        for url in self.urls_of(relay) {
             let heads = record.since(relay, since).filter_map(|it| match it.fact {
                 Fact::Head(head) if it.url == url => Some(head),
                 _ => None,

@@ -260,8 +260,10 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |_, view| Ok(view.state().nonce(account)))
-            .await
+        let nonce = self.ask_url(url, move |_, view| Ok(view.state().nonce(account)));
+        let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
+        Ok(nonce)
     }
 
     async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {
