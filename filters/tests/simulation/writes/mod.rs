@@ -9,16 +9,22 @@
 mod bug;
 mod chain;
 mod clients;
+mod config;
+mod conflicts;
+mod contracts;
 mod coverage;
 mod driver;
+mod end;
 mod explore;
 mod floor;
 mod io;
 mod journal;
+mod locks;
 mod machine;
 mod node;
 mod options;
 mod oracle;
+mod pins;
 mod reads;
 mod refusals;
 mod regime;
@@ -26,6 +32,7 @@ mod requests;
 mod rules;
 mod shown;
 mod stage;
+mod store;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};
@@ -69,7 +76,7 @@ const SETTLING: Duration = Duration::from_secs(120);
 fn run(chance: &mut Chance, options: &Options, coverage: &mut Coverage) -> Outcome {
     let drawn = std::mem::replace(chance, Chance::of_list(&[]));
     let mut world = World::new(drawn, options.bug);
-    options.select(&mut world.enabled);
+    world.select(options);
     let world = Shared::new(world);
     let outcome = play(&world, clients::start_clients, options.steps, coverage);
     *chance = std::mem::replace(&mut world.lock().chance, Chance::of_list(&[]));
@@ -113,6 +120,9 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     };
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
     world.lock().judge_end();
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
     let probes = clients::probes(&world.lock());
     let end = world.now() + SETTLING;
     for probe in probes {
@@ -122,6 +132,12 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
             .agenda()
             .start(CLIENTS, clients::probe(world_of_probe, probe));
     }
+    machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
+    end::start_anew(world);
+    let end = world.now() + SETTLING;
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
 }
 

@@ -8,18 +8,22 @@
 //! reverts does so each time.
 
 use super::chain::{Action, Chain, Tx};
+use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
 use super::refusals::Watches;
-use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, ReplyKind, Request};
+use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
 use super::shown::{Fact, Record};
-use super::world::{CONFIRMATIONS, World};
+use super::world::{CONFIRMATIONS, Fault, World};
 use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
+use portcullis_filters::ledger::{
+    Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
+};
 use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
+use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -35,6 +39,10 @@ const POLL: Duration = Duration::from_millis(950);
 const SETTLING: Duration = Duration::from_secs(2);
 /// How old the check of the chain may be when something is sent.
 const CHECK: Duration = Duration::from_secs(10);
+/// How long no URL shows what may be given up; clocks may differ by some of it.
+const GIVEN_UP: Duration = Duration::from_secs(28);
+/// How long nothing is sent again unasked.
+const RESENT: Duration = Duration::from_millis(9_900);
 /// How old the evidence for a response may be, beyond its request.
 const RECENT: Duration = Duration::from_secs(15);
 
@@ -42,6 +50,8 @@ const RECENT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(super) struct Oracle {
     pub(super) violation: Option<String>,
+    /// The store loses commits, so that nothing else can be demanded.
+    pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
     /// When the requested state was last there.
     had: BTreeMap<usize, Duration>,
@@ -57,6 +67,8 @@ pub(super) struct Oracle {
     pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
     states: BTreeMap<IntentId, IntentState>,
     entries: usize,
+    /// When each relay last sent each open transaction again.
+    resent: BTreeMap<(Process, Felt), Duration>,
     /// When each intent was stored.
     stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
@@ -78,6 +90,17 @@ pub(super) struct Begun {
 }
 
 impl Oracle {
+    /// A process of a relay ends, and with it what it remembers.
+    pub(super) fn crashed(&mut self, relay: Process, now: Duration) {
+        self.watches.crashed(relay, now);
+        self.resent.retain(|(of, _), _| *of != relay);
+    }
+
+    /// When an intent was stored.
+    pub(super) fn stored_at(&self, id: IntentId) -> Option<Duration> {
+        self.stored.get(&id).copied()
+    }
+
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
         if self.violation.is_none() {
             if self.lines.len() == LINES {
@@ -97,14 +120,31 @@ impl Oracle {
         self.bodies.iter().rev().filter_map(first)
     }
 
+    /// The journal has so many entries after the loss of some.
+    pub(super) fn lose_entries(&mut self, left: usize) {
+        self.entries = self.entries.min(left);
+    }
+
+    /// A key is no longer stored.
+    pub(super) fn forget_key(&mut self, key: &str) {
+        self.finals.remove(key);
+    }
+
     pub(super) fn report(&mut self, broken: Result<(), String>) {
-        if let Err(broken) = broken {
+        if let Err(broken) = broken
+            && (!self.judges_progress_only || broken.starts_with("progress"))
+        {
             self.violation.get_or_insert(broken);
         }
     }
 
     /// Money, on the chain that survives.
-    pub(super) fn after_block(&mut self, chain: &Chain, journal: &Journal) -> Result<(), String> {
+    pub(super) fn after_block(
+        &mut self,
+        chain: &Chain,
+        journal: &Journal,
+        limits: Limits,
+    ) -> Result<(), String> {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
@@ -160,7 +200,7 @@ impl Oracle {
         {
             return Err(format!("rule 4: {} is rejected, and was sent", tx.hash));
         }
-        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let cooldown = i64::try_from(limits.cooldown.as_micros()).expect("it is short");
         for (recipient, mut times) in paid {
             times.sort_unstable();
             if times.windows(2).any(|pair| pair[1] - pair[0] < cooldown) {
@@ -270,8 +310,29 @@ impl World {
                 && (it.slot() != new.slot() || it.id == id)
         };
         let drips = self.journal.tables.intents.values().filter(is_drip).count();
-        if new.operation == DRIP && drips > DRIPS_PER_DAY as usize {
+        if new.operation == DRIP && drips > self.limits.drips as usize {
             return Err(format!("money: {drips} drips within a day"));
+        }
+        self.judge_fees(&new)
+    }
+
+    /// The fees of a day are within the loosest budget that was in force.
+    fn judge_fees(&self, new: &Intent) -> Result<(), String> {
+        let Some(limit) = self.limits.fees else {
+            return Ok(());
+        };
+        let [first, last] = minutes(Window::new(new.created_us, DAY_US));
+        let is_counted = |it: &&Intent| {
+            let minute = it.created_us.div_euclid(MINUTE_US);
+            it.epoch == new.epoch
+                && it.state.holds()
+                && (first..=last).contains(&minute)
+                && (it.slot() != new.slot() || it.id == new.id)
+        };
+        let counted = self.journal.tables.intents.values().filter(is_counted);
+        let spent: i64 = counted.map(|it| it.fee_gfri).sum();
+        if new.fee_gfri > 0 && spent > gfri(limit) {
+            return Err(format!("money: {spent} gfri of fees within a day"));
         }
         Ok(())
     }
@@ -310,6 +371,7 @@ impl World {
             (Change::Displaced(why), IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)
             }
+            (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
             (_, IntentState::Rejected) => self.judge_rejected(before),
             (_, IntentState::Lost) => self.judge_lost(relay, before),
             _ => Ok(()),
@@ -395,6 +457,32 @@ impl World {
         Ok(())
     }
 
+    /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
+    fn judge_doubted(&mut self, before: &Intent, why: &str) -> Result<(), String> {
+        let (id, hash) = (before.id, before.transaction_hash);
+        if why.contains("refused") {
+            let view = self.chain.view();
+            self.met(if view.find(hash).is_some() {
+                Case::RefusedAndIncluded
+            } else {
+                Case::RefusedWhenSent
+            });
+            return if self.oracle.record.was_refused(hash, Duration::ZERO) {
+                Ok(())
+            } else {
+                Err(format!("rule 4: no node has refused intent {id}"))
+            };
+        }
+        self.met(Case::GivenUp);
+        let stored = self.oracle.stored_at(id).unwrap_or_default();
+        let age = self.now() - stored;
+        // the relays' clocks differ, and the store's may be set
+        if age < GIVEN_UP && !self.clock_was_set() {
+            return Err(format!("rule 8: intent {id} is given up after {age:?}"));
+        }
+        Ok(())
+    }
+
     /// Rule 4: what is rejected was never sent.
     fn judge_rejected(&mut self, before: &Intent) -> Result<(), String> {
         let stored = self.oracle.stored.get(&before.id).copied();
@@ -464,7 +552,7 @@ impl World {
         }
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
-        for url in 0..self.urls.len() {
+        for url in self.urls_of(relay) {
             let heads = record.since(relay, since).filter_map(|it| match it.fact {
                 Fact::Head(head) if it.url == url => Some(head),
                 _ => None,
@@ -481,17 +569,24 @@ impl World {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
         let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
-        if is_other && PINS.signs_with(tx.sender) && !is_lost {
+        if is_other && is_own(tx.sender) && !is_lost {
             let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
         }
         let broken = self.judge_checked(relay, tx.hash);
         self.oracle.report(broken);
+        let broken = self.judge_resent(relay, tx.hash);
+        self.oracle.report(broken);
         let mut intents = self.journal.tables.intents.values();
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
             self.met(Case::SentAgain);
         }
-        self.note(|| format!("relay {relay} sends {} with nonce {}", tx.hash, tx.nonce));
+        self.note(|| {
+            format!(
+                "relay {relay} sends {} with nonce {}: {:?}",
+                tx.hash, tx.nonce, tx.action
+            )
+        });
     }
 
     /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.
@@ -516,6 +611,20 @@ impl World {
         ))
     }
 
+    /// Rule 8: what is open is not sent again within ten seconds.
+    fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
+        let mut intents = self.journal.tables.intents.values();
+        if !intents.any(|it| it.transaction_hash == hash && it.is_sent_again()) {
+            return Ok(());
+        }
+        let now = self.now();
+        let last = self.oracle.resent.insert((relay, hash), now);
+        if last.is_some_and(|last| now < last + RESENT) {
+            return Err(format!("rule 8: {hash} is sent again within ten seconds"));
+        }
+        Ok(())
+    }
+
     /// What reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
         self.record_delivery(tx.hash);
@@ -532,6 +641,12 @@ impl World {
             let broken = format!("rule 7: {} was sent to another chain", tx.hash);
             self.oracle.report(Err(broken));
         }
+    }
+
+    /// Whether the store's clock was ever set, or is ahead.
+    fn clock_was_set(&self) -> bool {
+        let faults = [Fault::StoreClock, Fault::StoreClockBack, Fault::HoursPass];
+        faults.iter().any(|fault| self.fired.contains_key(fault))
     }
 
     fn since(&self, at: Option<Duration>) -> Duration {
@@ -609,7 +724,9 @@ impl World {
         };
         let is_silent =
             |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
-        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.urls.len()).all(is_silent) {
+        // a reload may have left a relay few URLs, and some may be excluded
+        let is_cut_off = |relay| self.urls_of(relay).into_iter().all(is_silent);
+        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.relays.len()).any(is_cut_off) {
             return Ok(());
         }
         Err("answers: no URL has shown it lately".to_owned())
@@ -623,7 +740,10 @@ impl World {
         let had = self.oracle.had.get(&wanted).copied();
         let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
         let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
-        if is_there || is_shown() {
+        // a URL may have had nodes of another chain, which has it
+        let since = begun.at.saturating_sub(LAG);
+        let is_elsewhere = || self.shown_other_since(since) && self.other.has(action);
+        if is_there || is_shown() || is_elsewhere() {
             return Ok(());
         }
         Err("answers: the state is not there".to_owned())

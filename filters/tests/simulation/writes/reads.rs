@@ -2,7 +2,7 @@
 //! a block that is too large to be read, a contract that does not answer.
 
 use super::Bug;
-use super::chain::{Block as ChainBlock, View, felt};
+use super::chain::{Block as ChainBlock, SELECTORS, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
 use super::shown::{Fact, SERVING, fact_of_receipt};
@@ -100,6 +100,9 @@ impl NodeIo for SimIo {
             match world.refused_read() {
                 Some(refused) => refused,
                 None if to == nobody() => returned(code::CONTRACT_NOT_FOUND),
+                None if selector == SELECTORS.balance_of && world.is_faucet_empty() => {
+                    Ok(vec![Felt::ZERO; 2])
+                }
                 None => Ok(view.state().call(selector, &args)),
             }
         })
@@ -107,7 +110,14 @@ impl NodeIo for SimIo {
     }
 
     async fn class_hash_at(&self, address: Felt) -> Called<Option<Felt>> {
-        self.ask(move |world, _| Ok(world.class_of(address))).await
+        self.ask(move |world, view| {
+            if view.state().is_deployed(address) {
+                Ok(world.class_of(address))
+            } else {
+                Ok(None)
+            }
+        })
+        .await
     }
 
     async fn nonce(&self, account: Felt) -> Called<u64> {
@@ -116,6 +126,7 @@ impl NodeIo for SimIo {
             None => nonce_in(view, account),
         });
         let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
         Ok(if counts {
@@ -155,7 +166,7 @@ impl NodeIo for SimIo {
             if refused || view.state().nonce(tx.sender) != tx.nonce {
                 return returned(code::EXECUTION_ERROR);
             }
-            let price = 1_000 + u128::from(view.head().number);
+            let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;
             Ok(Bounds {
                 l1_gas: (0, price),
                 l1_data_gas: (1_000, price),
@@ -177,9 +188,13 @@ impl NodeIo for SimIo {
     }
 
     fn urls(&self) -> Vec<usize> {
-        let world = self.world.lock();
-        let urls: Vec<usize> = (0..world.urls.len()).collect();
-        world.voters(&urls)
+        let mut world = self.world.lock();
+        let urls = world.urls_of(self.relay);
+        if urls.is_empty() {
+            // as if none answered
+            world.oracle.silent = Some(world.now());
+        }
+        urls
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
@@ -253,8 +268,10 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |_, view| nonce_in(view, account))
-            .await
+        let nonce = self.ask_url(url, move |_, view| nonce_in(view, account));
+        let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
+        Ok(nonce)
     }
 
     async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {

@@ -39,6 +39,7 @@ cases! {
     "rule 7", StartsOver: "an intent of a former epoch is out of force";
     "rule 7", InForce: "another epoch comes into force";
     "rule 8", ResentOpen: "an open one is sent again";
+    "rule 8", GivenUp: "a nonce is given up";
     "rule 8", StartedBesideOpen: "a start writes beside open transactions of users";
     "rule 9", RevertedSucceeds: "what reverted succeeds after a rollback";
     "keys", AnsweredAgain: "a key has its answer again";

@@ -9,8 +9,8 @@ use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long it is remembered.
-const MEMORY: Duration = Duration::from_secs(90);
+/// How many facts are remembered.
+const MEMORY: usize = 20_000;
 
 /// What a relay can blame for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +27,12 @@ pub(super) enum Failure {
     Proof,
     /// The lock of an account was not granted.
     Lock,
+    /// It had too many writes in flight.
+    Full,
     /// There were no random bytes.
     Random,
+    /// A nonce that a transaction of the journal has was read as free.
+    Behind,
 }
 
 /// A fact that a URL showed.
@@ -89,7 +93,7 @@ impl World {
     pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
         let at = self.now();
         let shown = &mut self.oracle.record.shown;
-        while shown.front().is_some_and(|it| it.at + MEMORY < at) {
+        if shown.len() == MEMORY {
             shown.pop_front();
         }
         shown.push_back(Shown {
@@ -120,6 +124,19 @@ impl World {
             Ok(_) => {}
             Err(JournalError::Unconfirmed) => self.fail(relay, Failure::Unconfirmed),
             Err(_) => self.fail(relay, Failure::Store),
+        }
+    }
+
+    /// Records which nonce of an account was read.
+    pub(super) fn record_nonce(&mut self, relay: Process, account: Felt, nonce: u64) {
+        let epoch = self.epoch();
+        let is_behind = self
+            .journal
+            .tables
+            .of_epoch(&epoch)
+            .any(|it| it.signer == account && it.nonce >= nonce && it.state.occupies());
+        if is_behind {
+            self.fail(relay, Failure::Behind);
         }
     }
 
