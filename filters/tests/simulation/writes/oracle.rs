@@ -7,7 +7,7 @@
 //! All of them assume that no rollback reaches below a settled block, and that a transaction that
 //! reverts does so each time.
 
-use super::chain::{Action, Chain, Tx};
+use super::chain::{Action, Chain, Executed, Tx};
 use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
@@ -383,6 +383,15 @@ impl World {
                     if *at == number && !block.transactions.contains(&hash))
             };
             if shown.any(|it| is_other(&it.fact)) {
+                return Ok(());
+            }
+            let view = self.chain.view();
+            let is_listed = |txs: &[Executed]| txs.iter().any(|it| it.tx.hash == hash);
+            // a relay that was paused has seen it long ago
+            if !view
+                .block(number)
+                .is_some_and(|block| is_listed(&block.txs))
+            {
                 return Ok(());
             }
             return Err(format!(

@@ -143,18 +143,18 @@ impl World {
             if watch.ended.is_some() {
                 continue;
             }
-            let facts = self.facts_of(&CATALOG[watch.wanted]);
+            let facts = self.facts_of(watch.relay, &CATALOG[watch.wanted]);
             if let Some(watch) = self.oracle.watches.open.get_mut(&id) {
                 watch.facts.extend(facts);
             }
         }
     }
 
-    fn facts_of(&self, wanted: &Wanted) -> BTreeSet<Fact> {
+    fn facts_of(&self, relay: Process, wanted: &Wanted) -> BTreeSet<Fact> {
         let epoch = self.epoch();
         let intents = || self.journal.tables.intents.values();
         let mut facts = BTreeSet::new();
-        let sender = wanted.sender();
+        let sender = self.sender_of(relay, wanted);
         let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
         if intents().any(|it| it.signer == sender && is_open(it)) {
             facts.insert(Fact::OpenOfAccount);
@@ -192,6 +192,16 @@ impl World {
             }
         }
         facts
+    }
+
+    /// The account that a relay sends it with: relays may have different ones.
+    fn sender_of(&self, relay: Process, wanted: &Wanted) -> Felt {
+        match (wanted, &self.relays[relay].io) {
+            (Wanted::Operation(permit), Some(io)) => {
+                *io.pins.accounts.of(Role::of(permit.operation().kind()))
+            }
+            _ => wanted.sender(),
+        }
     }
 
     /// Notes what the chain refuses now.
