@@ -137,6 +137,7 @@ impl World {
 
     /// Notes what explains refusals now.
     pub(super) fn observe(&mut self) {
+        self.note_epoch();
         let ids: Vec<u64> = self.oracle.watches.open.keys().copied().collect();
         for id in ids {
             let watch = &self.oracle.watches.open[&id];
