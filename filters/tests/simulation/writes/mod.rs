@@ -151,7 +151,8 @@ fn writes_are_true_under_every_interleaving() {
         lock(&coverage).add(own);
         outcome
     };
-    if let Err(failure) = explore(options.seeds.clone(), run) {
+    let skips = |seed| options.skips(seed);
+    if let Err(failure) = explore(options.seeds.clone(), skips, run) {
         panic!("{failure}");
     }
     let coverage = lock(&coverage);

@@ -7,7 +7,7 @@
 //! All of them assume that no rollback reaches below a settled block, and that a transaction that
 //! reverts does so each time.
 
-use super::chain::{Action, Chain, Tx};
+use super::chain::{Action, Chain, Executed, Tx};
 use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
@@ -69,6 +69,8 @@ pub(super) struct Oracle {
     entries: usize,
     /// When each relay last sent each open transaction again.
     resent: BTreeMap<(Process, Felt), Duration>,
+    /// The epoch that was in force last.
+    epoch: Option<String>,
     /// When each intent was stored.
     stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
@@ -242,6 +244,21 @@ impl World {
         reply
     }
 
+    /// Counts that another epoch comes into force.
+    pub(super) fn note_epoch(&mut self) {
+        let Some(agreement) = &self.journal.tables.agreement else {
+            return;
+        };
+        let epoch = agreement.epoch.clone();
+        let before = self.oracle.epoch.replace(epoch.clone());
+        if before.is_some_and(|before| before != epoch) {
+            self.met(Case::InForce);
+            if !self.journal.tables.intents.is_empty() {
+                self.met(Case::StartsOver);
+            }
+        }
+    }
+
     /// Counts the transitions that the journal has recorded.
     fn note_transitions(&mut self) {
         let entries = &self.journal.tables.entries[self.oracle.entries..];
@@ -363,6 +380,8 @@ impl World {
         match (change, state) {
             (Change::SentAgain, _) => {
                 self.met(Case::ResentOpen);
+                let again = (IntentState::Sent, IntentState::Sent);
+                *self.oracle.transitions.entry(again).or_default() += 1;
                 Ok(())
             }
             (_, IntentState::Succeeded | IntentState::Reverted) => {
@@ -421,6 +440,15 @@ impl World {
                     if *at == number && !block.transactions.contains(&hash))
             };
             if shown.any(|it| is_other(&it.fact)) {
+                return Ok(());
+            }
+            let view = self.chain.view();
+            let is_listed = |txs: &[Executed]| txs.iter().any(|it| it.tx.hash == hash);
+            // a relay that was paused has seen it long ago
+            if !view
+                .block(number)
+                .is_some_and(|block| is_listed(&block.txs))
+            {
                 return Ok(());
             }
             return Err(format!(
@@ -831,6 +859,7 @@ impl World {
         if intent.digest != digest {
             return Err("keys: it is the answer to another body".to_owned());
         }
+        let is_second_key = self.journal.written_with[&intent.id].as_ref() != Some(key);
         let last = self.oracle.finals.insert(key.clone(), hash);
         let former = last.filter(|it| *it != hash);
         let before = former.and_then(of);
@@ -840,6 +869,9 @@ impl World {
         let former = before.filter(|former| former.epoch == intent.epoch);
         if last.is_some() {
             self.met(Case::AnsweredAgain);
+        }
+        if is_second_key {
+            self.met(Case::SecondKey);
         }
         match former {
             Some(former) if former.state.is_included() && former.slot() != intent.slot() => Err(

@@ -138,24 +138,25 @@ impl World {
 
     /// Notes what explains refusals now.
     pub(super) fn observe(&mut self) {
+        self.note_epoch();
         let ids: Vec<u64> = self.oracle.watches.open.keys().copied().collect();
         for id in ids {
             let watch = &self.oracle.watches.open[&id];
             if watch.ended.is_some() {
                 continue;
             }
-            let facts = self.facts_of(&CATALOG[watch.wanted]);
+            let facts = self.facts_of(watch.relay, &CATALOG[watch.wanted]);
             if let Some(watch) = self.oracle.watches.open.get_mut(&id) {
                 watch.facts.extend(facts);
             }
         }
     }
 
-    fn facts_of(&self, wanted: &Wanted) -> BTreeSet<Fact> {
+    fn facts_of(&self, relay: Process, wanted: &Wanted) -> BTreeSet<Fact> {
         let epoch = self.epoch();
         let intents = || self.journal.tables.intents.values();
         let mut facts = BTreeSet::new();
-        let sender = wanted.sender();
+        let sender = self.sender_of(relay, wanted);
         let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
         // relays that were started with other pins pay drips from another account
         let is_of = |it: &Intent| it.signer == sender || wanted.name() == DRIP && is_own(it.signer);
@@ -195,6 +196,16 @@ impl World {
             }
         }
         facts
+    }
+
+    /// The account that a relay sends it with: relays may have different ones.
+    fn sender_of(&self, relay: Process, wanted: &Wanted) -> Felt {
+        match (wanted, &self.relays[relay].io) {
+            (Wanted::Operation(permit), Some(io)) => {
+                *io.pins.accounts.of(Role::of(permit.operation().kind()))
+            }
+            _ => wanted.sender(),
+        }
     }
 
     /// Notes what the chain refuses now.

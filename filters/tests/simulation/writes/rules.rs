@@ -48,11 +48,18 @@ cases! {
     "keys", FormerEpoch: "a key of a former epoch is used again";
 }
 
-/// Transitions that no run can take, and why.
-pub(super) const NOT_TAKEN: &[(IntentState, &str)] = &[(
-    IntentState::Intended,
-    "only versions before this one store an intent apart from its sending",
-)];
+/// Transitions that a run of 256 seeds need not take, and why.
+pub(super) fn need_not_be_taken(from: IntentState, to: IntentState) -> bool {
+    use IntentState::{Accepted, Intended, Lost, Reverted, Succeeded};
+    match (from, to) {
+        // only versions before this one store an intent apart from its sending
+        (Intended, _) => true,
+        // a rollback that meets what reverts, or what another one replaced: longer runs take these
+        (Accepted, Lost) | (Succeeded | Lost, Reverted) | (Reverted | Lost, Succeeded) => true,
+        (Reverted, Reverted) => true,
+        _ => false,
+    }
+}
 
 impl World {
     /// Counts that a case came up.
