@@ -315,7 +315,7 @@ impl World {
                 let is_recent = |at: Option<Duration>| at.is_some_and(|at| at + LAG >= *since);
                 failed(Failure::Proof) || is_recent(self.oracle.former_shown)
             }
-            Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random),
+            Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random) || failed(Failure::Full),
             Reason::RefusedByChain => failed(Failure::Returned),
             Reason::StoreUnavailable => {
                 let locks_lost = self.oracle.locks_lost.is_some_and(|at| at >= *since);
