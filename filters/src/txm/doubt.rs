@@ -23,7 +23,7 @@ const FILL: &str = "fill-nonce";
 const GAP: usize = 16;
 
 /// Sends the transaction of a displaced intent again, as it was signed, after the doubtful ones of
-/// its account with lower nonces. The caller holds the account, if it is ours.
+/// its account with lower nonces (rule 5). The caller holds the account, if it is ours.
 pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
     match fate(io, intent).await {
         Fate::Shown => return Submitted::Taken,
@@ -64,7 +64,7 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
         match submitted {
             Submitted::Taken => {}
             Submitted::NotSent(why) => return Err(why.not_of_this_request()),
-            Submitted::Refused(_) | Submitted::Lost | Submitted::Unknown => {
+            Submitted::Refused(_) | Submitted::Lost | Submitted::Undecided | Submitted::Unknown => {
                 return Err(Outcome::unsettled());
             }
         }
@@ -89,7 +89,7 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outc
     })
 }
 
-/// Uses a nonce of the intent's account with a transaction that makes no calls.
+/// Uses a nonce of the intent's account with a transaction that makes no calls (rule 8).
 async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Submitted {
     let Some(role) = role_of(io, intent) else {
         // only its user can sign

@@ -72,7 +72,7 @@ pub(super) fn of_undeployed(nonce: Result<u64, CallError>) -> Result<u64, CallEr
 }
 
 /// Records an intent as lost if another transaction has its nonce, which its account has used, in a
-/// settled block.
+/// settled block (rule 3).
 pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
     let ours = included_with_nonce(io, intent).await?;
     match sightings::nonce_use(io, intent, ours).await {

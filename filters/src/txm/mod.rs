@@ -8,6 +8,7 @@
 //! `doubt` (the node's answer, and a transaction in doubt); `rollbacks` with `sightings` and
 //! `evidence` (after a receipt); `reconcile` and `round` (what is left open); `outcome` (the
 //! answer); `turn` (an account among several processes).
+#![doc = include_str!("rules.md")]
 
 mod bounds;
 mod claim;

@@ -211,7 +211,7 @@ pub(super) async fn settle(
     }
     match submit::repeat(io, intent, Duration::ZERO).await {
         Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Unknown => Ok(Settled::Open),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unknown => Ok(Settled::Open),
         Submitted::NotSent(why) => Err(why.not_of_this_request()),
     }
 }
@@ -231,7 +231,7 @@ fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
 
 /// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
 /// nonce as free. Another transaction may then have the nonce: at most one of the two can be
-/// included. Returns whether it is in doubt.
+/// included (rule 8). Returns whether it is in doubt.
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.

@@ -67,7 +67,7 @@ pub(super) async fn still_included(
     }
 }
 
-/// Polls the URLs for an intent once, and records what is new.
+/// Polls the URLs for an intent once, and records what is new (rules 1 and 2).
 ///
 /// # Errors
 /// Returns an error where [`confirm`] does.

@@ -33,6 +33,8 @@ pub(super) enum Submitted {
     Refused(ErrorObject),
     /// Another transaction has its nonce for good.
     Lost,
+    /// The node answered with an error that decides nothing.
+    Undecided,
     /// It was sent; whether the chain has it is unknown.
     Unknown,
 }
@@ -65,11 +67,12 @@ pub(super) async fn submit<I: Io>(
                 Err(_unrecorded) => Submitted::Unknown,
             }
         }
+        Err(CallError::Returned(_)) => undecided(io),
         Ok(_) | Err(_) => unknown(io),
     }
 }
 
-/// Records a refusal, and finds out what became of the transaction.
+/// Records a refusal, and finds out what became of the transaction (rule 4).
 async fn refused(io: &impl Io, id: IntentId, error: ErrorObject, patience: Duration) -> Submitted {
     let why = format!("refused: code {}", error.code);
     if io.apply(id, &Change::Doubted(&why)).await.is_err() {
@@ -100,6 +103,12 @@ pub(super) async fn accepted(io: &impl Io, id: IntentId) -> Stored<()> {
         io.wake();
     }
     recorded.map(|_| ())
+}
+
+/// Leaves an intent to the reconciliation, whose transaction the node neither took nor refused.
+fn undecided(io: &impl Io) -> Submitted {
+    io.wake();
+    Submitted::Undecided
 }
 
 /// Leaves an intent to the reconciliation.
@@ -163,6 +172,7 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
             refusal,
             ..
         }) => Submitted::NotSent(refusal.into()),
+        Err(CallError::Returned(_)) => undecided(io),
         Ok(_) | Err(_) => unknown(io),
     }
 }

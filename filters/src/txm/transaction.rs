@@ -132,14 +132,13 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
         Submitted::Taken => Ok(Step::Sent(id)),
         Submitted::Refused(error) => Ok(Step::Refused(error)),
         Submitted::Lost => Ok(Step::NonceUsed),
-        Submitted::Unknown => Ok(Step::Unknown(id)),
+        Submitted::Undecided | Submitted::Unknown => Ok(Step::Unknown(id)),
         Submitted::NotSent(why) => Err(why),
     }
 }
 
 /// Whether another transaction has used the nonce of one that the journal does not have, as far as
-/// the node shows it. It is not sent then: only a witness could show afterwards by which transaction
-/// the nonce was used.
+/// the node shows it. It is not sent then: only a witness could show later who used the nonce.
 async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<bool, Outcome> {
     let digest = transaction.hash.to_bytes_be();
     let (next, stored) = join(

@@ -505,6 +505,23 @@ fn what_takes_the_nonce_of_a_drip_in_doubt_is_not_bound_by_it() {
 }
 
 #[test]
+fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
+    const INTERNAL: i64 = -32603;
+    let unknown = ("failed", Some(Reason::OutcomeUnknown));
+    for (seconds, expected, stores, why) in [
+        (29, unknown, 0, "the node may still show it"),
+        (30, WRITTEN, 1, "no node has shown it for long"),
+    ] {
+        let script = reconciled(&[intent(1, 7, IntentState::Sent)]);
+        script.state().later_us = seconds * 1_000_000;
+        script.state().added = [returned(INTERNAL)].into();
+        let (outcome, done) = registered(script, None);
+        let found = (outcome, count(&done, "stores nonce 7"));
+        assert_eq!(found, (expected, stores), "{why}: {done:?}");
+    }
+}
+
+#[test]
 fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
     let doubtful = intent(1, 7, IntentState::Displaced);
     let unknown = ("failed", Some(Reason::OutcomeUnknown));

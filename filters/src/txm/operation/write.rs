@@ -55,7 +55,7 @@ impl Step {
         match submitted {
             Submitted::Taken => Ok(Self::Sent(id, hash)),
             Submitted::Refused(error) => Ok(Self::Refused(id, error)),
-            Submitted::Unknown => Ok(Self::Unknown(id, hash)),
+            Submitted::Undecided | Submitted::Unknown => Ok(Self::Unknown(id, hash)),
             Submitted::Lost => Ok(Self::Again),
             Submitted::NotSent(why) => Err(why),
         }
@@ -121,6 +121,8 @@ pub(super) async fn write<I: Io>(
             earlier.state,
             IntentState::Intended | IntentState::Displaced
         )
+        // its own repeat may use the nonce of one that no URL shows for long
+        && !reconcile::give_up(io, &earlier).await?
         && let Some(outcome) = reconcile::known(io, &earlier).await?
     {
         return Ok(Step::Known(outcome));
@@ -211,7 +213,7 @@ impl<I: Io> Writing<'_, I> {
                             return Err(Outcome::unsettled());
                         }
                         // it may be signed anew, with the same nonce
-                        Submitted::Refused(_) => replaces = Some(earlier),
+                        Submitted::Refused(_) | Submitted::Undecided => replaces = Some(earlier),
                         submitted => {
                             return Step::of(submitted, earlier.id, earlier.transaction_hash);
                         }

@@ -20,6 +20,7 @@ fn name(submitted: &Submitted) -> &'static str {
         Submitted::NotSent(_) => "not sent",
         Submitted::Refused(_) => "refused",
         Submitted::Lost => "lost",
+        Submitted::Undecided => "undecided",
         Submitted::Unknown => "unknown",
     }
 }
