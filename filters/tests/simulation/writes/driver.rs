@@ -278,7 +278,10 @@ impl Io for SimIo {
         let found = self.found.lock().expect("no task panics").clone();
         match found {
             Some((epoch, _)) => Ok(epoch),
-            None => Err(proof.refusal(Required::AllButV2)),
+            None => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                Err(proof.refusal(Required::AllButV2))
+            }
         }
     }
 

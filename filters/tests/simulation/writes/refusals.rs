@@ -245,7 +245,18 @@ impl World {
             return Ok(());
         }
         let name = reason.name();
-        Err(format!("reasons: nothing explains {name}"))
+        let digest = CATALOG[request.wanted].intent_digest();
+        let intents = self.journal.tables.intents.values();
+        let equal: Vec<_> = intents
+            .filter(|it| it.digest == digest)
+            .map(|it| (it.id, it.state))
+            .collect();
+        let Watch {
+            relay, at, facts, ..
+        } = watch;
+        Err(format!(
+            "reasons: nothing explains {name} of relay {relay} since {at:?}: {facts:?}, equal intents {equal:?}"
+        ))
     }
 
     /// A request has its response.
@@ -315,7 +326,10 @@ impl World {
                 let is_recent = |at: Option<Duration>| at.is_some_and(|at| at + LAG >= *since);
                 failed(Failure::Proof) || is_recent(self.oracle.former_shown)
             }
-            Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random) || failed(Failure::Full),
+            Reason::Overloaded => {
+                let is_slow = self.now() >= *since + SLOW;
+                is_slow || failed(Failure::Random) || failed(Failure::Full)
+            }
             Reason::RefusedByChain => failed(Failure::Returned),
             Reason::StoreUnavailable => {
                 let locks_lost = self.oracle.locks_lost.is_some_and(|at| at >= *since);
