@@ -211,8 +211,14 @@ impl JournalIo for Driver {
         self.stored(self.store.intents().unresolved(epoch, signer).await)
     }
 
-    async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
-        self.stored(self.store.intents().displaced(epoch, signer).await)
+    async fn displaced(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
+        let intents = self.store.intents();
+        self.stored(intents.displaced(epoch, below, limit).await)
     }
 
     async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {

@@ -224,20 +224,14 @@ impl Intents<'_> {
         }
     }
 
-    /// All displaced intents of an epoch, or of one signer in it, by nonce.
+    /// The displaced intents of an epoch below an id, newest first; at most `limit`.
     pub async fn displaced(
         &self,
         epoch: &str,
-        signer: Option<Felt>,
+        below: Option<IntentId>,
+        limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        match signer {
-            None => self.db.all(sql::DISPLACED, &[epoch.into()]).await,
-            Some(signer) => {
-                self.db
-                    .all(sql::DISPLACED_OF_SIGNER, &[epoch.into(), signer.into()])
-                    .await
-            }
-        }
+        self.below(sql::DISPLACED, epoch, below, limit).await
     }
 
     /// All intents of a slot, in any state, oldest first.
@@ -276,9 +270,20 @@ impl Intents<'_> {
         below: Option<IntentId>,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
+        self.below(sql::INCLUDED_ANYWHERE, epoch, below, limit)
+            .await
+    }
+
+    async fn below(
+        &self,
+        sql: &'static str,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Result<Vec<Intent>, StoreError> {
         let below = below.map_or(i64::MAX, |below| below.0);
         let args = [epoch.into(), below.into(), i64::from(limit).into()];
-        self.db.all(sql::INCLUDED_ANYWHERE, &args).await
+        self.db.all(sql, &args).await
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.

@@ -139,7 +139,12 @@ pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
     assert_eq!(part, 0.35);
     assert!(advance(&store, succeeded, Displaced).await);
     assert_eq!(
-        store.intents().displaced(EPOCH, None).await.unwrap().len(),
+        store
+            .intents()
+            .displaced(EPOCH, None, 9)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     assert!(advance(&store, open, Rejected).await);

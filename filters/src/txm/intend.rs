@@ -30,19 +30,19 @@ pub(super) enum Intending {
 /// unavailable. Nothing is stored then.
 pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
     let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
-    let Err(outcome) = same_epoch else {
+    let Err(unconfirmed) = same_epoch else {
         return stored;
     };
     match stored {
         Ok(Intending::New(id)) => {
             let why = "not sent: the chain was not confirmed";
             match submit::not_sent(io, id, new.transaction_hash, why).await {
-                Ok(()) => Err(outcome),
+                Ok(()) => Err(unconfirmed.into()),
                 Err(unknown) => Ok(Intending::Unconfirmed(unknown)),
             }
         }
         Ok(Intending::Unconfirmed(unknown)) => Ok(Intending::Unconfirmed(unknown)),
-        _ => Err(outcome),
+        _ => Err(unconfirmed.into()),
     }
 }
 

@@ -181,11 +181,12 @@ pub trait JournalIo: Send + Sync {
         epoch: &str,
         signer: Option<Felt>,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
-    /// The displaced intents of an epoch, or of one signer in it, by nonce.
+    /// The displaced intents of an epoch below an id, newest first; at most `limit`.
     fn displaced(
         &self,
         epoch: &str,
-        signer: Option<Felt>,
+        below: Option<IntentId>,
+        limit: u32,
     ) -> impl Future<Output = Stored<Vec<Intent>>> + Send;
     /// The intents of a slot, in any state, oldest first.
     fn of_slot(

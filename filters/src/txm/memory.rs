@@ -12,9 +12,9 @@ use core::time::Duration;
 #[derive(Default)]
 pub struct Memory {
     pub(super) sightings: Sightings,
-    /// Where the next round over the displaced intents begins, so that each gets its turn.
-    pub(super) next_displaced: usize,
-    /// Where the next round over the open intents begins.
+    /// The last displaced intent that was passed; `None` to begin with the newest.
+    pub(super) displaced: Option<IntentId>,
+    /// Where the next round over the open intents begins, so that each gets its turn.
     pub(super) next_open: usize,
     /// The last intent of an unknown block that was passed; `None` to begin with the newest.
     pub(super) anywhere: Option<IntentId>,

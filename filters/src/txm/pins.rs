@@ -3,7 +3,6 @@
 use super::io::Io;
 use super::outcome::Outcome;
 use super::settings::Required;
-use crate::verdict::Reason;
 use core::future::Future;
 use core::time::Duration;
 use futures_util::future::join;
@@ -12,27 +11,48 @@ use futures_util::future::join;
 /// meanwhile, or a node that is about to time out, takes longer.
 const MAX_AGE: Duration = Duration::from_secs(10);
 
+/// Why the epoch of the chain is not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unconfirmed {
+    /// The chain started again.
+    Restarted,
+    /// The node is unavailable, or too slow. That proves nothing.
+    Unavailable(Outcome),
+}
+
+impl From<Unconfirmed> for Outcome {
+    fn from(unconfirmed: Unconfirmed) -> Self {
+        match unconfirmed {
+            Unconfirmed::Restarted => Self::restarted(),
+            Unconfirmed::Unavailable(outcome) => outcome,
+        }
+    }
+}
+
 /// Refuses if the chain started again since it was proven, as a test network can within the seconds
 /// for which a proof is valid. Called right before anything is sent.
 ///
 /// # Errors
-/// Returns a refusal if the chain started again, or the node is unavailable or twice too slow.
-pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Outcome> {
+/// Returns an error if the chain started again, or the node is unavailable or twice too slow.
+pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Unconfirmed> {
     for _ in 0..2 {
         let begun = io.now();
-        let anchor = io.anchor().await?;
+        let anchor = match io.anchor().await {
+            Ok(anchor) => anchor,
+            Err(error) => return Err(Unconfirmed::Unavailable(error.into())),
+        };
         if anchor != proven {
             // a proof of the chain that the node serves now permits the writes of others
             if io.epoch().await.ok() != Some(anchor) {
                 io.forget_proof();
             }
-            return Err(Outcome::restarted());
+            return Err(Unconfirmed::Restarted);
         }
         if is_recent(io, begun) {
             return Ok(());
         }
     }
-    Err(Outcome::overloaded())
+    Err(Unconfirmed::Unavailable(Outcome::overloaded()))
 }
 
 /// Runs [`check_epoch`] concurrently with `work`, and again if they take longer than [`MAX_AGE`].
@@ -40,7 +60,7 @@ pub(super) async fn check_epoch_during<T>(
     io: &impl Io,
     proven: &str,
     work: impl Future<Output = T>,
-) -> (Result<(), Outcome>, T) {
+) -> (Result<(), Unconfirmed>, T) {
     let begun = io.now();
     let (checked, done) = join(check_epoch(io, proven), work).await;
     match checked {
@@ -55,8 +75,7 @@ fn is_recent(io: &impl Io, begun: Duration) -> bool {
 
 /// Whether the chain certainly started again. An unavailable node is no proof of that.
 pub(super) async fn has_restarted(io: &impl Io, proven: &str) -> bool {
-    let checked = check_epoch(io, proven).await;
-    checked.is_err_and(|outcome| outcome.reason() == Some(Reason::PinsUnproven))
+    check_epoch(io, proven).await == Err(Unconfirmed::Restarted)
 }
 
 /// Explains why the chain refused a read or an estimate: pins no longer hold, as on a chain that

@@ -13,16 +13,19 @@ use super::settings::Role;
 use super::sightings;
 use crate::ledger::{Intent, IntentId, IntentState};
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::time::Duration;
 use futures_util::future::{join, join3};
 use futures_util::stream::{self, StreamExt as _};
 
 /// Intents of a kind that a round passes; further ones are passed by the next rounds, in turn.
-const ROUND: usize = 64;
+const ROUND: u32 = 64;
 /// Intents that are passed concurrently.
 const CONCURRENT: usize = 16;
 /// The time for one intent: a call of the node and what follows from it.
 const BUDGET: Duration = Duration::from_secs(10);
+/// Lost intents of a slot that are looked for, too: they may return.
+const LOST: usize = 16;
 /// How long a round waits for an account: one that is busy is settled by its own writes.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Included intents in a batch; another batch follows only if all of them are gone.
@@ -33,10 +36,17 @@ const NEWEST: u32 = 16;
 /// # Errors
 /// Returns an error if the journal cannot be read.
 pub async fn settle_open(io: &impl Io, epoch: &str) -> Stored<()> {
-    let displaced = io.displaced(epoch, None).await?;
+    let below = io.memory(|memory| memory.displaced);
+    let displaced = io.displaced(epoch, below, ROUND).await?;
     let open = io.unresolved(epoch, None).await?;
-    retain(io, &displaced, &open);
-    let displaced = io.memory(|memory| next_round(&mut memory.next_displaced, displaced));
+    // after the oldest ones, the next round begins with the newest again
+    let is_whole = displaced.len() == ROUND as usize;
+    let mut oldest = None;
+    if is_whole {
+        oldest = displaced.last().map(|it| it.id);
+    }
+    forget(io, below..oldest, &displaced, &open);
+    io.memory(|memory| memory.displaced = oldest);
     let open = io.memory(|memory| next_round(&mut memory.next_open, open));
     join3(
         accounts(io, epoch),
@@ -50,19 +60,29 @@ pub async fn settle_open(io: &impl Io, epoch: &str) -> Stored<()> {
     Ok(())
 }
 
-/// Forgets what is remembered of other intents than these.
-fn retain(io: &impl Io, displaced: &[Intent], open: &[Intent]) {
-    let watched: Vec<IntentId> = displaced.iter().chain(open).map(|it| it.id).collect();
-    sightings::retain(io, &watched);
-    io.memory(|memory| memory.resent.retain(|id, _| watched.contains(id)));
+/// Forgets what is remembered of intents that are no longer watched: those that are not open and
+/// that the list of displaced ones, which begins below `page.start` and ends with `page.end`, passes
+/// over.
+fn forget(io: &impl Io, page: Range<Option<IntentId>>, displaced: &[Intent], open: &[Intent]) {
+    sightings::retain(io, |id| {
+        let is_within =
+            page.start.is_none_or(|below| id < below) && page.end.is_none_or(|oldest| id >= oldest);
+        !is_within || open.iter().chain(displaced).any(|it| it.id == id)
+    });
+    let now = io.now();
+    io.memory(|memory| {
+        let resent = &mut memory.resent;
+        resent.retain(|_, last| now.saturating_sub(*last) < GRACE);
+    });
 }
 
 /// The next [`ROUND`] intents of `all`, in turn.
 fn next_round(begin: &mut usize, mut all: Vec<Intent>) -> Vec<Intent> {
+    let round = ROUND as usize;
     let at = begin.checked_rem(all.len()).unwrap_or(0);
-    *begin = begin.wrapping_add(ROUND);
+    *begin = begin.wrapping_add(round);
     all.rotate_left(at);
-    all.truncate(ROUND);
+    all.truncate(round);
     all
 }
 
@@ -140,15 +160,18 @@ async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
     look_for(io, &intent).await.map(drop)
 }
 
-/// Looks for an intent in doubt, and for the others of its slot that may return; then for the
-/// transaction that used their nonce.
+/// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then
+/// for the transaction that used their nonce.
 async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+    if look_for(io, &intent).await? == Confirmed::Shown {
+        return Ok(());
+    }
     let slot = io
         .of_slot(&intent.epoch, intent.signer, intent.nonce)
         .await?;
-    for other in &slot {
-        let is_gone = matches!(other.state, IntentState::Displaced | IntentState::Lost);
-        if is_gone && look_for(io, other).await? == Confirmed::Shown {
+    let lost = slot.iter().rev().filter(|it| it.state == IntentState::Lost);
+    for other in lost.take(LOST) {
+        if look_for(io, other).await? == Confirmed::Shown {
             return Ok(());
         }
     }

@@ -3,7 +3,6 @@
 
 use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
 use super::io::{Called, Io, Note};
-use super::memory::Memory;
 use super::node::{Receipt, Sender};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId};
@@ -280,20 +279,16 @@ async fn search_by_hashes<I: Io>(
     Ok(Searched::Unused)
 }
 
-/// Forgets the searches for all intents but these, whose nonces are open.
-pub(super) fn retain(io: &impl Io, open: &[IntentId]) {
-    io.memory(
-        |Memory {
-             sightings: Sightings {
-                 walks, settling, ..
-             },
-             ..
-         }| {
-            walks.retain(|id, _| open.contains(id));
-            let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
-            settling.retain(|number| found.iter().any(|(_, found)| *found == number));
-        },
-    );
+/// Forgets the searches for all intents but those whose nonce is open.
+pub(super) fn retain(io: &impl Io, is_open: impl Fn(IntentId) -> bool) {
+    io.memory(|memory| {
+        let Sightings {
+            walks, settling, ..
+        } = &mut memory.sightings;
+        walks.retain(|id, _| is_open(*id));
+        let found: Vec<_> = walks.values().filter_map(|walk| walk.found).collect();
+        settling.retain(|number| found.iter().any(|(_, found)| *found == number));
+    });
 }
 
 /// The view of each URL that answers: its head, and its block of this number.
@@ -325,7 +320,7 @@ mod tests {
             let found = run(nonce_use(&script, &sent, None));
             assert!(matches!(found, NonceUse::Open), "no block has it");
         }
-        retain(&script, &[IntentId(2)]);
+        retain(&script, |id| id == IntentId(2));
         let walks: Vec<_> = script.memory(|it| it.sightings.walks.keys().copied().collect());
         assert_eq!(walks, [IntentId(2)]);
     }

@@ -156,8 +156,8 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
             Err(_) => return unknown(io),
         }
     }
-    if let Err(outcome) = pins::check_epoch(io, &intent.epoch).await {
-        return Submitted::NotSent(outcome);
+    if let Err(unconfirmed) = pins::check_epoch(io, &intent.epoch).await {
+        return Submitted::NotSent(unconfirmed.into());
     }
     match io.add(&intent.operation, &intent.transaction, None).await {
         Ok(added) if added == intent.transaction_hash => repeated(io, intent).await,

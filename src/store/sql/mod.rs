@@ -157,11 +157,9 @@ pub const REQUESTED: &str = intent!(
 );
 /// The intents of a slot.
 pub const INTENTS_OF_SLOT: &str = intent!("epoch = $1 AND signer = $2 AND nonce = $3 ORDER BY id");
-/// The displaced intents of an epoch.
-pub const DISPLACED: &str = intent!("epoch = $1 AND state = 'displaced' ORDER BY nonce, id");
-/// The displaced intents of an epoch and a signer.
-pub const DISPLACED_OF_SIGNER: &str =
-    intent!("epoch = $1 AND signer = $2 AND state = 'displaced' ORDER BY nonce, id");
+/// The displaced intents of an epoch below an id, newest first.
+pub const DISPLACED: &str =
+    intent!("epoch = $1 AND state = 'displaced' AND id < $2 ORDER BY id DESC LIMIT $3");
 /// The included intents of an epoch whose block is known, newest block first.
 pub const INCLUDED: &str = intent!(
     "epoch = $1 AND state IN ('succeeded', 'reverted') \

@@ -2,24 +2,19 @@
 
 use super::script::Script;
 use super::{EPOCH, run};
-use crate::txm::pins::{check_epoch, check_epoch_during};
-use crate::verdict::Reason;
+use crate::txm::pins::{Unconfirmed, check_epoch, check_epoch_during};
 use core::time::Duration;
 
 #[test]
 fn a_check_that_is_older_than_ten_seconds_is_made_again() {
-    for (seconds, expected) in [(10, Ok(())), (11, Err(Some(Reason::PinsUnproven)))] {
+    for (seconds, expected) in [(10, Ok(())), (11, Err(Unconfirmed::Restarted))] {
         let script = Script::new();
         let work = async {
             script.state().now += Duration::from_secs(seconds);
             script.state().anchor = Ok("another".into());
         };
         let (checked, ()) = run(check_epoch_during(&script, EPOCH, work));
-        assert_eq!(
-            checked.map_err(|outcome| outcome.reason()),
-            expected,
-            "{seconds} s"
-        );
+        assert_eq!(checked, expected, "{seconds} s");
     }
 }
 
@@ -30,8 +25,7 @@ fn a_write_of_a_former_epoch_keeps_the_proof() {
         script.state().anchor = Ok("another".into());
         script.state().proven = Ok(proven.into());
         let checked = run(check_epoch(&script, EPOCH));
-        let reason = checked.map_err(|outcome| outcome.reason());
-        assert_eq!(reason, Err(Some(Reason::PinsUnproven)));
+        assert_eq!(checked, Err(Unconfirmed::Restarted));
         assert_eq!(script.done(), dropped, "the proof is of {proven}");
     }
 }

@@ -292,6 +292,18 @@ fn every_open_intent_gets_its_turn() {
 }
 
 #[test]
+fn every_displaced_intent_gets_its_turn() {
+    let all: Vec<Intent> = (1..=150).map(|id| intent(id, 7, Displaced)).collect();
+    let shown_ids: Vec<i64> = (1..=150).collect();
+    let script = shown(&all, &shown_ids);
+    for expected in [86, 22, 0] {
+        pass(&script);
+        let is_displaced = |it: &&Intent| script.state_of(it.id.0) == Displaced;
+        assert_eq!(all.iter().filter(is_displaced).count(), expected);
+    }
+}
+
+#[test]
 fn a_block_that_cannot_be_read_is_searched_by_its_hashes() {
     let script = taken(&[intent(1, 7, Sent)]);
     script.state().unreadable = [10].into();

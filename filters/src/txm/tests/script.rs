@@ -352,9 +352,12 @@ impl JournalIo for Script {
         Ok(self.intents(|it| it.state.is_unresolved() && is_of(it)))
     }
 
-    async fn displaced(&self, _: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
-        let is_of = |it: &Intent| signer.is_none_or(|signer| it.signer == signer);
-        Ok(self.intents(|it| it.state == IntentState::Displaced && is_of(it)))
+    async fn displaced(&self, _: &str, below: Option<IntentId>, limit: u32) -> Stored<Vec<Intent>> {
+        let is_below = |it: &Intent| below.is_none_or(|below| it.id < below);
+        let mut found = self.intents(|it| it.state == IntentState::Displaced && is_below(it));
+        found.sort_by_key(|it| core::cmp::Reverse(it.id));
+        found.truncate(limit as usize);
+        Ok(found)
     }
 
     async fn of_slot(&self, _: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {

@@ -186,11 +186,18 @@ pub(crate) async fn intents_are_selected_by_epoch_and_signer<S: Stage>(stage: &S
         assert!(apply(stage, id, Change::Displaced("gone")).await);
     }
     assert_eq!(open(&epoch, None).await, [first]);
-    let doubtful =
-        async |epoch, signer| ids(&io.displaced(epoch, signer).await.expect("it answers"));
-    assert_eq!(doubtful(&epoch, None).await, [second, third], "by nonce");
-    assert_eq!(doubtful(&epoch, Some(verifier)).await, []);
-    assert_eq!(doubtful(other, None).await, []);
+    let doubtful = async |epoch, below, limit| {
+        let found = io.displaced(epoch, below, limit).await;
+        ids(&found.expect("it answers"))
+    };
+    assert_eq!(
+        doubtful(&epoch, None, 9).await,
+        [second, third],
+        "newest first"
+    );
+    assert_eq!(doubtful(&epoch, None, 1).await, [second]);
+    assert_eq!(doubtful(&epoch, Some(second), 9).await, [third]);
+    assert_eq!(doubtful(other, None, 9).await, []);
     let slot =
         async |epoch, nonce| ids(&io.of_slot(epoch, owner, nonce).await.expect("it answers"));
     assert_eq!(slot(&epoch, 3).await, [third], "in any state");

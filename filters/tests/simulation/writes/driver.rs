@@ -24,6 +24,7 @@ use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
 use portcullis_filters::verdict::Reason;
 use portcullis_filters::window::Window;
+use std::cmp::Reverse;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -118,14 +119,20 @@ impl JournalIo for SimIo {
             .await
     }
 
-    async fn displaced(&self, epoch: &str, signer: Option<Felt>) -> Stored<Vec<Intent>> {
+    async fn displaced(
+        &self,
+        epoch: &str,
+        below: Option<IntentId>,
+        limit: u32,
+    ) -> Stored<Vec<Intent>> {
         let epoch = epoch.to_owned();
-        let is_it = move |it: &Intent| {
-            it.state == IntentState::Displaced && signer.is_none_or(|signer| it.signer == signer)
-        };
         self.read(move |world| {
+            let is_it = |it: &Intent| {
+                it.state == IntentState::Displaced && below.is_none_or(|below| it.id < below)
+            };
             let mut found = world.journal.select(&epoch, is_it);
-            found.sort_by_key(|it| it.nonce);
+            found.sort_by_key(|it| Reverse(it.id));
+            found.truncate(limit as usize);
             found
         })
         .await

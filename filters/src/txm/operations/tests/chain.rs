@@ -252,7 +252,7 @@ impl JournalIo for Chain {
         unreachable!("no decision reads them")
     }
 
-    async fn displaced(&self, _: &str, _: Option<Felt>) -> Stored<Vec<Intent>> {
+    async fn displaced(&self, _: &str, _: Option<IntentId>, _: u32) -> Stored<Vec<Intent>> {
         unreachable!("no decision reads them")
     }
 
