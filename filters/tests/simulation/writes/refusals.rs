@@ -314,6 +314,9 @@ impl World {
                     || has(Fact::EqualIsOpen)
                     || failed(Failure::Lock)
                     || failed(Failure::Behind)
+                    // it joined another write, and its key could not be linked to that
+                    || request.key.is_some()
+                        && (failed(Failure::Store) || failed(Failure::Unconfirmed))
             }
             Reason::OutcomeUnknown => {
                 let digest = wanted.intent_digest();
