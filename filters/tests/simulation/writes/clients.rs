@@ -206,6 +206,13 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         }
         world.sleep(Duration::from_secs(5)).await;
     }
-    let broken = Err(format!("progress: {request:?} has no final answer"));
-    world.lock().oracle.report(broken);
+    let mut world = world.lock();
+    let sender = CATALOG[request.wanted].sender();
+    let (epoch, next) = (world.epoch(), world.chain.nonce(sender));
+    let intents = world.journal.select(&epoch, |it| it.signer == sender);
+    let intents: Vec<_> = intents.iter().map(|it| (it.id, it.nonce, it.state)).collect();
+    let broken = Err(format!(
+        "progress: {request:?} has no final answer; the next nonce is {next} of {intents:?}"
+    ));
+    world.oracle.report(broken);
 }

@@ -81,7 +81,8 @@ pub(super) fn conflicts(operation: &Operation, state: &State) -> Vec<Reason> {
             let newest = views.first(SELECTORS.attestation_of, &[it.account]);
             vec![
                 is(is_known && !is_same, Reason::AttestationReplayed),
-                is(is_known && newest != id, Reason::AttestationNotInForce),
+                // it is known by another call than the newest one, which another node may answer
+                is(newest != id, Reason::AttestationNotInForce),
                 is(!views.is_bound(it.account), Reason::NotRegistered),
             ]
         }

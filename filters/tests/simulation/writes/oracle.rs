@@ -16,7 +16,7 @@ use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
 use super::shown::{Fact, Record};
 use super::world::{CONFIRMATIONS, Fault, World};
-use crate::tables::DRIP;
+use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
@@ -837,7 +837,9 @@ impl World {
         };
         if reply.kind == ReplyKind::Refused(Reason::FaucetCooldown) {
             // on a chain that started over, another request may have the same transaction
+            // and after one that was never sent, too: that one starts no cooldown
             let is_own = intent.epoch == self.epoch()
+                && pays(&intent)
                 && self.journal.written_with[&intent.id].as_ref() == Some(key);
             let why = "keys: its own drip starts the cooldown".to_owned();
             return if is_own && intent.digest == digest {

@@ -5,7 +5,7 @@ use super::Bug;
 use super::chain::{Block as ChainBlock, SELECTORS, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
-use super::shown::{Fact, SERVING, fact_of_receipt};
+use super::shown::{Fact, Failure, SERVING, fact_of_receipt};
 use super::world::{Fault, World, nobody};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
@@ -162,8 +162,13 @@ impl NodeIo for SimIo {
         let hash = Felt::parse(transaction).expect("it was signed here");
         let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
         let tx = self.world.lock().signed[&hash];
-        self.ask(move |_, view| {
-            if refused || view.state().nonce(tx.sender) != tx.nonce {
+        let relay = self.relay;
+        self.ask(move |world, view| {
+            if view.state().nonce(tx.sender) != tx.nonce {
+                world.fail(relay, Failure::NonceMoved);
+                return returned(code::EXECUTION_ERROR);
+            }
+            if refused {
                 return returned(code::EXECUTION_ERROR);
             }
             let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;

@@ -310,6 +310,7 @@ impl World {
             }
             Reason::InProgress => {
                 has(Fact::OpenOfAccount)
+                    || failed(Failure::NonceMoved)
                     || has(Fact::KeyIsOpen)
                     || has(Fact::EqualIsOpen)
                     || failed(Failure::Lock)

@@ -31,6 +31,8 @@ pub(super) enum Failure {
     Full,
     /// There were no random bytes.
     Random,
+    /// The nonce that it had read was not the next one when the fee was estimated.
+    NonceMoved,
     /// A nonce that a transaction of the journal has was read as free.
     Behind,
 }
@@ -149,8 +151,9 @@ impl World {
 
     /// Records the answer to a submission.
     pub(super) fn record_answer(&mut self, hash: Felt, added: &Called<Felt>) {
-        if matches!(added, Err(CallError::Returned(_))) {
-            let now = self.now();
+        if let Err(CallError::Returned(error)) = added {
+            let (now, code) = (self.now(), error.code);
+            self.note(|| format!("{hash} is refused with {code}"));
             self.oracle.record.refused.insert(hash, now);
         }
     }
