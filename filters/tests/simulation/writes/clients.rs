@@ -210,7 +210,10 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
     let sender = CATALOG[request.wanted].sender();
     let (epoch, next) = (world.epoch(), world.chain.nonce(sender));
     let intents = world.journal.select(&epoch, |it| it.signer == sender);
-    let intents: Vec<_> = intents.iter().map(|it| (it.id, it.nonce, it.state)).collect();
+    let intents: Vec<_> = intents
+        .iter()
+        .map(|it| (it.id, it.nonce, it.state, it.included.map(|it| it.number)))
+        .collect();
     let broken = Err(format!(
         "progress: {request:?} has no final answer; the next nonce is {next} of {intents:?}"
     ));

@@ -178,22 +178,29 @@ fn seeds_that_broke_a_rule_once_pass() {
 
 #[test]
 fn two_requests_at_two_relays_survive_each_fault() {
-    for keys in [["a", "a"], ["a", "b"]] {
-        for at in 0..SCOPE {
-            // each choice once goes the way next to the benign one, and once the last way
-            for way in [1, u32::MAX] {
-                let mut choices = vec![0; at];
-                choices.push(way);
-                let world = World::of(Chance::of_list(&choices), Bug::None, 2, 1);
-                let start = |world: &Shared<World>| clients::two_requests(world, keys);
-                let outcome = play(&Shared::new(world), start, SMALL, &mut Coverage::default());
-                if let Some(violation) = outcome.violation {
-                    let trace = outcome.trace.join("\n");
-                    panic!("{keys:?}, choice {at}, way {way}: {violation}\n{trace}");
-                }
+    // each choice once goes the way next to the benign one, and once the last way
+    let ways = [["a", "a"], ["a", "b"]].map(|keys| [(keys, 1), (keys, u32::MAX)]);
+    let ways = ways.as_flattened();
+    let next = AtomicUsize::new(0);
+    side_by_side(|| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let at = number / ways.len();
+            if at >= SCOPE {
+                return;
+            }
+            let (keys, way) = ways[number % ways.len()];
+            let mut choices = vec![0; at];
+            choices.push(way);
+            let world = World::of(Chance::of_list(&choices), Bug::None, 2, 1);
+            let start = |world: &Shared<World>| clients::two_requests(world, keys);
+            let outcome = play(&Shared::new(world), start, SMALL, &mut Coverage::default());
+            if let Some(violation) = outcome.violation {
+                let trace = outcome.trace.join("\n");
+                panic!("{keys:?}, choice {at}, way {way}: {violation}\n{trace}");
             }
         }
-    }
+    });
 }
 
 #[test]

@@ -33,6 +33,8 @@ const LINES: usize = 55;
 const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
 const LOOK: Duration = Duration::from_secs(12);
+/// How long a URL may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two polls that count.
 const POLL: Duration = Duration::from_millis(950);
 /// How far apart a block must be shown twice.
@@ -581,11 +583,19 @@ impl World {
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
         for url in self.urls_of(relay) {
-            let heads = record.since(relay, since).filter_map(|it| match it.fact {
-                Fact::Head(head) if it.url == url => Some(head),
+            let of_url = || record.since(relay, since).filter(|it| it.url == url);
+            let heads = of_url().filter_map(|it| match it.fact {
+                Fact::Head(head) => Some((it.at, head)),
                 _ => None,
             });
-            if heads.max().is_some_and(|head| head < depth) {
+            let Some((at, head)) = heads.max_by_key(|(_, head)| *head) else {
+                continue;
+            };
+            // one that fell silent afterwards, or gave no block with its head, had no say
+            if of_url().any(|it| it.fact == Fact::Silent && it.at + TIMEOUT >= at) {
+                continue;
+            }
+            if head < depth {
                 return Err("a URL that answers does not show its witness deep enough");
             }
         }

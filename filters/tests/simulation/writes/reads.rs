@@ -204,10 +204,10 @@ impl NodeIo for SimIo {
 
     async fn head_of(&self, url: usize) -> Called<u64> {
         let head = self.ask_url(url, |_, view| Ok(view.head().number)).await;
-        if let Ok(number) = head {
-            let fact = Fact::Head(number);
-            self.world.lock().show(self.relay, url, fact);
-        }
+        let fact = head
+            .as_ref()
+            .map_or(Fact::Silent, |number| Fact::Head(*number));
+        self.world.lock().show(self.relay, url, fact);
         head
     }
 
@@ -228,10 +228,11 @@ impl NodeIo for SimIo {
             Ok(listed.or(absent_is_lost.then_some(other)))
         });
         let block = block.await;
-        if let Ok(listed) = &block {
-            let fact = Fact::Block(number, listed.clone());
-            self.world.lock().show(self.relay, url, fact);
-        }
+        let fact = match &block {
+            Ok(listed) => Fact::Block(number, listed.clone()),
+            Err(_) => Fact::Silent,
+        };
+        self.world.lock().show(self.relay, url, fact);
         block
     }
 

@@ -43,6 +43,8 @@ pub(super) enum Fact {
     Head(u64),
     Block(u64, Option<ListedBlock>),
     Receipt(Felt, Option<Receipt>),
+    /// It did not answer when it was asked for its head, or for a block.
+    Silent,
     /// It did not answer when it was asked for this receipt.
     NoReceipt(Felt),
     /// The chain's epoch, in a call that began then.
