@@ -24,14 +24,10 @@ const LOOK_UPS: [(&str, &[&str], &str); 27] = [
     ),
     (
         sql::DISPLACED,
-        &["'e'"],
+        &["'e'", "900", "64"],
         "intent_displaced or intent_search_state",
     ),
-    (
-        sql::DISPLACED_OF_SIGNER,
-        &["'e'", "'0x1'"],
-        "intent_displaced",
-    ),
+    (sql::COUNT_UNPLACED, &[], "intent_unplaced"),
     (sql::INCLUDED, &["'e'", "5"], "intent_included"),
     (
         sql::INCLUDED_ANYWHERE,
