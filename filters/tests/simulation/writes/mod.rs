@@ -40,31 +40,20 @@ pub(crate) use bug::Bug;
 use coverage::Coverage;
 use explore::{explore, lock, side_by_side};
 use machine::{CLIENTS, HasAgenda as _, Machine, Shared};
-use options::{LONG, Options};
+use options::Options;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use world::World;
 
-/// Seeds of long runs that broke a rule once.
-const KEPT: [u64; 6] = [
-    // all locks were lost between the commit of an intent and its first attempt: another relay sent
-    // it, and the first one, which could not confirm the chain, rejected it
-    196,
-    // a drip was under way when the chain started over, and was included in the new one
-    232,
-    // one relay refused a request, or answered it with a write that it joined, while another relay
-    // wrote for the same key
-    266,
-    // a write that had the nonce of one in doubt was moved to another block, and was searched in the
-    // former one for ever
-    438,
-    // a relay that could not confirm the chain said that nothing was sent, while another one, which
-    // held the account meanwhile, had sent its intent
-    692,
-    // the store failed before a key was linked to the write that its request had joined, and the
-    // key got another answer later
-    2056,
+/// Seeds that broke a rule once.
+const KEPT: [u64; 2] = [
+    // the chain started over with the same genesis, and had newer writes above the block of a lost
+    // one: its nonce was taken for used for ever, and nothing above it was settled
+    96,
+    // a drip's identity was read as unbound, and its recipient, at another node, as bound to that
+    // very identity: the recipient was taken, said the refusal
+    221,
 ];
 /// The steps of a run with two requests, and the choices of which each is once not benign.
 const SMALL: u64 = 600;
@@ -164,8 +153,7 @@ fn writes_are_true_under_every_interleaving() {
 
 #[test]
 fn seeds_that_broke_a_rule_once_pass() {
-    let mut options = Options::of(Bug::None);
-    options.steps = LONG.1;
+    let options = Options::of(Bug::None);
     let next = AtomicUsize::new(0);
     side_by_side(|| {
         while let Some(seed) = KEPT.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -70,7 +70,7 @@ pub(super) struct Oracle {
     states: BTreeMap<IntentId, IntentState>,
     entries: usize,
     /// When each relay last sent each open transaction again.
-    resent: BTreeMap<(Process, Felt), Duration>,
+    resent: BTreeMap<(Process, IntentId), Duration>,
     /// The epoch that was in force last.
     epoch: Option<String>,
     /// When each intent was stored.
@@ -651,12 +651,17 @@ impl World {
 
     /// Rule 8: what is open is not sent again within ten seconds.
     fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
-        let mut intents = self.journal.tables.intents.values();
-        if !intents.any(|it| it.transaction_hash == hash && it.is_sent_again()) {
+        // an earlier intent of a user's transaction may be of another epoch
+        let mut newest = self.journal.tables.intents.values().rev();
+        let Some(id) = newest
+            .find(|it| it.transaction_hash == hash)
+            .filter(|it| it.is_sent_again())
+            .map(|it| it.id)
+        else {
             return Ok(());
-        }
+        };
         let now = self.now();
-        let last = self.oracle.resent.insert((relay, hash), now);
+        let last = self.oracle.resent.insert((relay, id), now);
         if last.is_some_and(|last| now < last + RESENT) {
             return Err(format!("rule 8: {hash} is sent again within ten seconds"));
         }
