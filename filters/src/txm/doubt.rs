@@ -9,7 +9,7 @@ use super::fate::{Fate, fate, next_nonce};
 use super::intend::{Intending, intend};
 use super::io::Io;
 use super::outcome::Outcome;
-use super::rollbacks::PATIENCE;
+use super::rollbacks::{PATIENCE, look_for};
 use super::settings::Role;
 use super::sign::{Signing, sign};
 use super::submit::{self, Submitted, submit};
@@ -51,6 +51,10 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
     for nonce in (next..intent.nonce).take(GAP) {
         let slot = slot_of(io, intent, nonce).await?;
         if slot.is_occupied {
+            if let Some(included) = &slot.included {
+                // the chain may have lost it below a newer one: the next repeat sends it again
+                look_for(io, included).await?;
+            }
             continue;
         }
         let newest = slot.displaced.iter().max_by_key(|below| below.id);
@@ -75,6 +79,7 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
 /// The intents of a slot that matter for its nonce.
 struct Slot {
     is_occupied: bool,
+    included: Option<Intent>,
     displaced: Vec<Intent>,
 }
 
@@ -82,9 +87,11 @@ struct Slot {
 async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outcome> {
     let mut intents = io.of_slot(&intent.epoch, intent.signer, nonce).await?;
     let is_occupied = intents.iter().any(|other| other.state.occupies());
+    let included = intents.iter().find(|it| it.state.is_included()).cloned();
     intents.retain(|other| other.state == IntentState::Displaced);
     Ok(Slot {
         is_occupied,
+        included,
         displaced: intents,
     })
 }

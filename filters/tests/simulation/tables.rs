@@ -56,6 +56,11 @@ impl Tables {
         self.intents.values().filter(move |it| it.epoch == epoch)
     }
 
+    /// Uses no id that the others have used.
+    pub(crate) fn go_on_after(&mut self, others: &Self) {
+        self.seq = self.seq.max(others.seq);
+    }
+
     fn append(&mut self, id: IntentId, state: IntentState) {
         self.seq += 1;
         self.entries.push((id, state));

@@ -124,15 +124,25 @@ pub(crate) fn explore_within(
 }
 
 impl Failure {
-    /// The failure of a seed, whose choices are made fewer and more benign in at most `max_runs`.
+    /// The failure of a seed, whose choices are made fewer and more benign in at most `max_runs`,
+    /// while they break the same rule: what the violation says before its first colon.
     pub(crate) fn shrunk(
         seed: u64,
         choices: Vec<u32>,
         max_runs: usize,
         run: impl Fn(&mut Chance) -> Outcome,
     ) -> Box<Self> {
+        let rule = |outcome: Outcome| {
+            let violation = outcome.violation?;
+            Some(violation.split(':').next().unwrap_or_default().to_owned())
+        };
+        let broken = if max_runs > 0 {
+            rule(run(&mut Chance::of_list(&choices)))
+        } else {
+            None
+        };
         let choices = shrink(choices, max_runs, |list| {
-            run(&mut Chance::of_list(list)).violation.is_some()
+            rule(run(&mut Chance::of_list(list))) == broken
         });
         let outcome = run(&mut Chance::of_list(&choices));
         Box::new(Self {

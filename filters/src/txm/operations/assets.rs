@@ -109,6 +109,9 @@ pub(super) async fn faucet_drip(
         Binding::Bound
     } else if is_elsewhere && !is_recovery {
         Binding::IdentityElsewhere
+    } else if bound == identity {
+        // registered since the first of the two reads, or at another node
+        Binding::Bound
     } else if bound != Felt::ZERO {
         Binding::RecipientElsewhere
     } else if is_recovery {

@@ -30,7 +30,12 @@ pub(super) async fn register(
         );
     }
     let (elsewhere, checked) = join(state.identity_of(account), state.check_account(account)).await;
-    if elsewhere? != Felt::ZERO {
+    let elsewhere = elsewhere?;
+    if elsewhere == identity {
+        // bound since the first of the two reads, or at another node
+        return Ok(Decision::Already(Details::None));
+    }
+    if elsewhere != Felt::ZERO {
         return refuse(
             Reason::AccountTaken,
             "the account is bound to another identity",

@@ -1,64 +1,14 @@
 //! A chain of blocks with the product's contracts, and the URLs that show it, each in its way.
 
+pub(super) use super::contracts::{Action, SELECTORS, State};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::tx::selector;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) fn felt(number: u64) -> Felt {
     Felt::from(number)
 }
-
-/// The effect of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    Register {
-        identity: Felt,
-        account: Felt,
-    },
-    Mint {
-        recipient: Felt,
-        card: [Felt; 2],
-    },
-    Usership {
-        account: Felt,
-        epoch: Felt,
-        result: [Felt; 2],
-    },
-    Drip {
-        recipient: Felt,
-    },
-    /// A transaction of a user, or of a stranger with our key.
-    Other,
-}
-
-/// Selectors are digests: each is computed once.
-pub(super) struct Selectors {
-    pub(super) register: Felt,
-    pub(super) mint: Felt,
-    pub(super) usership: Felt,
-    pub(super) transfer: Felt,
-    pub(super) identity_of: Felt,
-    pub(super) account_of: Felt,
-    pub(super) minted_to: Felt,
-    pub(super) owner_of: Felt,
-    pub(super) usership_of: Felt,
-    pub(super) balance_of: Felt,
-}
-
-pub(super) static SELECTORS: LazyLock<Selectors> = LazyLock::new(|| Selectors {
-    register: selector("register_identity"),
-    mint: selector("mint"),
-    usership: selector("submit_usership"),
-    transfer: selector("transfer"),
-    identity_of: selector("identity_of"),
-    account_of: selector("account_of"),
-    minted_to: selector("minted_to"),
-    owner_of: selector("owner_of"),
-    usership_of: selector("usership_of"),
-    balance_of: selector("balance_of"),
-});
 
 /// A signed transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +18,9 @@ pub(super) struct Tx {
     pub(super) nonce: u64,
     pub(super) action: Action,
 }
+
+/// The fee of a transaction, in fri.
+const FEE: u128 = 3_000_000_000_000_000;
 
 /// A transaction in a block.
 #[derive(Clone, Copy, Debug)]
@@ -79,108 +32,7 @@ pub(super) struct Executed {
 impl Executed {
     /// What it cost, in fri.
     pub(super) fn fee(&self) -> u128 {
-        1
-    }
-}
-
-/// The state of the contracts.
-#[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    nonces: BTreeMap<Felt, u64>,
-    bound: BTreeMap<Felt, Felt>,
-    cards: BTreeMap<[Felt; 2], Felt>,
-    results: BTreeMap<(Felt, Felt), [Felt; 2]>,
-}
-
-impl State {
-    pub(super) fn nonce(&self, account: Felt) -> u64 {
-        self.nonces.get(&account).copied().unwrap_or(0)
-    }
-
-    fn identity_of(&self, account: Felt) -> Felt {
-        let found = self.bound.iter().find(|(_, bound)| **bound == account);
-        found.map_or(Felt::ZERO, |(identity, _)| *identity)
-    }
-
-    /// Whether the requested state is there.
-    pub(super) fn has(&self, action: Action) -> bool {
-        match action {
-            Action::Register { identity, account } => self.bound.get(&identity) == Some(&account),
-            Action::Mint { recipient, card } => self.cards.get(&card) == Some(&recipient),
-            Action::Usership {
-                account,
-                epoch,
-                result,
-            } => self.results.get(&(account, epoch)) == Some(&result),
-            Action::Drip { .. } | Action::Other => false,
-        }
-    }
-
-    /// Whether the contracts permit it.
-    fn permits(&self, action: Action) -> bool {
-        match action {
-            Action::Register { identity, account } => {
-                !self.bound.contains_key(&identity) && self.identity_of(account) == Felt::ZERO
-            }
-            Action::Mint { card, .. } => !self.cards.contains_key(&card),
-            Action::Usership { account, epoch, .. } => {
-                !self.results.contains_key(&(account, epoch))
-            }
-            Action::Drip { .. } | Action::Other => true,
-        }
-    }
-
-    fn execute(&mut self, tx: Tx, is_unlucky: bool) -> Executed {
-        *self.nonces.entry(tx.sender).or_default() += 1;
-        let succeeded = !is_unlucky && self.permits(tx.action);
-        if succeeded {
-            match tx.action {
-                Action::Register { identity, account } => {
-                    self.bound.insert(identity, account);
-                }
-                Action::Mint { recipient, card } => {
-                    self.cards.insert(card, recipient);
-                }
-                Action::Usership {
-                    account,
-                    epoch,
-                    result,
-                } => {
-                    self.results.insert((account, epoch), result);
-                }
-                Action::Drip { .. } | Action::Other => {}
-            }
-        }
-        Executed { tx, succeeded }
-    }
-
-    /// The result of a view.
-    pub(super) fn call(&self, view: Felt, args: &[Felt]) -> Vec<Felt> {
-        let of = &*SELECTORS;
-        let arg = |at: usize| args.get(at).copied().unwrap_or(Felt::ZERO);
-        if view == of.identity_of {
-            vec![self.identity_of(arg(0))]
-        } else if view == of.account_of {
-            vec![self.bound.get(&arg(0)).copied().unwrap_or(Felt::ZERO)]
-        } else if view == of.minted_to || view == of.owner_of {
-            vec![
-                self.cards
-                    .get(&[arg(0), arg(1)])
-                    .copied()
-                    .unwrap_or(Felt::ZERO),
-            ]
-        } else if view == of.usership_of {
-            self.results
-                .get(&(arg(0), arg(1)))
-                .copied()
-                .unwrap_or([Felt::ZERO; 2])
-                .to_vec()
-        } else if view == of.balance_of {
-            vec![Felt::ZERO, felt(1)]
-        } else {
-            // is_verified
-            vec![felt(1)]
-        }
+        FEE
     }
 }
 
@@ -258,6 +110,10 @@ pub(super) struct Chain {
     state: State,
     /// The mempool, by sender and nonce.
     pool: BTreeMap<(Felt, u64), Pooled>,
+    /// The state before the first block.
+    initial: State,
+    /// The time of the newest block, in seconds since 1970.
+    time: u64,
     forks: u64,
     /// No rollback reaches below.
     settled: usize,
@@ -286,6 +142,8 @@ pub(super) enum Refused {
     Included,
     /// Its nonce is not the next one, or the mempool has another transaction with it.
     Nonce,
+    /// Its sender is no contract.
+    NotDeployed,
 }
 
 /// How a node takes a transaction.
@@ -303,12 +161,14 @@ pub(super) struct Taking {
 
 impl Chain {
     /// A chain of one block. No rollback reaches `confirmations` blocks deep.
-    pub(super) fn new(genesis: u64, confirmations: usize, time: u64) -> Self {
+    pub(super) fn new(genesis: u64, initial: State, confirmations: usize, time: u64) -> Self {
         let mut chain = Self {
             genesis,
             blocks: Arc::default(),
             pending: Vec::new(),
-            state: State::default(),
+            state: initial.clone(),
+            initial,
+            time,
             pool: BTreeMap::new(),
             forks: 0,
             settled: 1,
@@ -332,6 +192,12 @@ impl Chain {
         self.state.nonce(account)
     }
 
+    /// V2 verification is permanent from now on.
+    pub(super) fn activate_v2(&mut self) {
+        self.state.v2 = true;
+        self.initial.v2 = true;
+    }
+
     pub(super) fn has(&self, action: Action) -> bool {
         self.state.has(action)
     }
@@ -347,6 +213,10 @@ impl Chain {
         let other = self.pool.get(&slot).map(|other| other.tx.hash);
         if other == Some(tx.hash) {
             return Err(Refused::Duplicate);
+        }
+        let deploys = matches!(tx.action, Action::Deploy { .. });
+        if !deploys && !self.state.is_deployed(tx.sender) {
+            return Err(Refused::NotDeployed);
         }
         let next = self.nonce(tx.sender);
         let is_next = tx.nonce == next || taking.keeps_ahead && tx.nonce > next;
@@ -373,8 +243,8 @@ impl Chain {
                 return;
             };
             self.pool.remove(&slot);
-            let executed = self.state.execute(tx, is_unlucky);
-            self.pending.push(executed);
+            let succeeded = self.state.execute(&tx, is_unlucky, self.time);
+            self.pending.push(Executed { tx, succeeded });
         }
     }
 
@@ -432,9 +302,10 @@ impl Chain {
             };
             self.seen.insert(it.tx.hash, seen);
         }
+        self.time = parent.max(time);
         let block = Block {
             number,
-            timestamp: parent.max(time),
+            timestamp: self.time,
             hash,
             txs,
             state: self.state.clone(),
@@ -472,7 +343,7 @@ impl Chain {
         self.blocks = Arc::default();
         self.pending.clear();
         self.pool.clear();
-        self.state = State::default();
+        self.state = self.initial.clone();
         self.settled = 1;
         self.close_block(time);
     }

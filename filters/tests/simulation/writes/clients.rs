@@ -2,8 +2,8 @@
 //! relay's background task.
 
 use super::io::SimIo;
-use super::machine::{CLIENTS, HasAgenda as _, Process, Shared};
-use super::requests::{CATALOG, Request};
+use super::machine::{CLIENTS, HasAgenda as _, Shared};
+use super::requests::{CATALOG, FRESH, Request};
 use super::world::World;
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
@@ -24,9 +24,12 @@ pub(super) async fn background(io: Arc<SimIo>) {
     loop {
         either(io.sleep(Duration::from_secs(2)), io.woken()).await;
         let permitted = reconcile::permit(&*io, Required::AllButV2).await;
-        if let Ok(epoch) = permitted
-            && io.world.lock().is_first(io.relay)
-        {
+        let Ok(epoch) = permitted else {
+            io.world.lock().release_chore(io.relay);
+            continue;
+        };
+        // the store decides who has it, for as long as that one is heard of
+        if io.world.lock().try_chore(io.relay) {
             let _settled = round::settle_open(&io, &epoch).await;
         }
     }
@@ -124,7 +127,7 @@ impl World {
     fn next_request(&mut self, last: Option<&Request>) -> Request {
         let number = self.ticket();
         let new = |world: &mut Self| Request {
-            wanted: world.chance.choose(CATALOG.len() as u32) as usize,
+            wanted: world.chance.choose((CATALOG.len() - FRESH) as u32) as usize,
             key: (world.chance.choose(4) != 3).then(|| format!("k{number}")),
             action: number,
         };
@@ -151,13 +154,6 @@ impl World {
             },
             _ => new(self),
         }
-    }
-
-    /// Whether this relay does the work of the background for all: the first that runs.
-    fn is_first(&self, relay: Process) -> bool {
-        let now = self.now();
-        let runs = |relay: &super::world::Relay| relay.io.is_some() && relay.paused_until <= now;
-        self.relays.iter().position(runs) == Some(relay)
     }
 }
 
@@ -210,6 +206,16 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         }
         world.sleep(Duration::from_secs(5)).await;
     }
-    let broken = Err(format!("rule 13: {request:?} has no final answer"));
-    world.lock().oracle.report(broken);
+    let mut world = world.lock();
+    let sender = CATALOG[request.wanted].sender();
+    let (epoch, next) = (world.epoch(), world.chain.nonce(sender));
+    let intents = world.journal.select(&epoch, |it| it.signer == sender);
+    let intents: Vec<_> = intents
+        .iter()
+        .map(|it| (it.id, it.nonce, it.state, it.included.map(|it| it.number)))
+        .collect();
+    let broken = Err(format!(
+        "progress: {request:?} has no final answer; the next nonce is {next} of {intents:?}"
+    ));
+    world.oracle.report(broken);
 }

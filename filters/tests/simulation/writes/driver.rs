@@ -1,11 +1,12 @@
 //! The relay's driver, in the simulation.
 
 use super::Bug;
-use super::chain::{Action, SELECTORS, Tx, felt};
-use super::io::{Guard, LOCK, SimIo, release};
+use super::chain::{Action, Tx, felt};
+use super::io::SimIo;
 use super::journal::{OwnedChange, OwnedIntent};
+use super::locks::Guard;
 use super::machine::{HasAgenda as _, Slot};
-use super::requests::PINS;
+use super::shown::Failure;
 use super::world::{Fault, World};
 use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
@@ -194,8 +195,11 @@ impl JournalIo for SimIo {
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| world.journal.claim(&key, token))
-            .await
+        self.query(true, move |world| {
+            let now_us = world.clock_us();
+            world.journal.claim(&key, token, now_us)
+        })
+        .await
     }
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
@@ -234,11 +238,11 @@ impl Io for SimIo {
     type Guard = Guard;
 
     fn pins(&self) -> &Pins {
-        &PINS
+        self.pins
     }
 
     fn settings(&self) -> Settings {
-        super::requests::settings()
+        self.world.lock().relays[self.relay].config.settings
     }
 
     fn now(&self) -> Duration {
@@ -250,6 +254,13 @@ impl Io for SimIo {
     }
 
     fn random(&self) -> Option<[u8; 16]> {
+        {
+            let mut world = self.world.lock();
+            if world.fires(Fault::NoRandom, 300) {
+                world.fail(self.relay, Failure::Random);
+                return None;
+            }
+        }
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.world.lock().ticket().to_be_bytes());
         Some(bytes)
@@ -259,8 +270,14 @@ impl Io for SimIo {
         use_it(&mut self.memory.lock().expect("no task panics"))
     }
 
-    async fn require(&self, _: Required) -> Result<String, Outcome> {
-        self.prove().await.epoch
+    async fn require(&self, required: Required) -> Result<String, Outcome> {
+        let proof = self.prove().await;
+        if let Some(epoch) = proof.proven(required) {
+            return Ok(epoch);
+        }
+        let relay = self.relay;
+        self.world.lock().fail(relay, Failure::Proof);
+        Err(proof.refusal(required))
     }
 
     async fn epoch(&self) -> Result<String, Outcome> {
@@ -268,7 +285,10 @@ impl Io for SimIo {
         let found = self.found.lock().expect("no task panics").clone();
         match found {
             Some((epoch, _)) => Ok(epoch),
-            None => proof.epoch,
+            None => {
+                self.world.lock().fail(self.relay, Failure::Proof);
+                Err(proof.refusal(Required::AllButV2))
+            }
         }
     }
 
@@ -283,7 +303,8 @@ impl Io for SimIo {
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<Guard, LockError> {
-        self.acquire(*PINS.accounts.of(role), deadline, LOCK).await
+        self.lock_account(*self.pins.accounts.of(role), deadline)
+            .await
     }
 
     async fn check_lock(&self, guard: &mut Guard) -> Stored<()> {
@@ -299,10 +320,9 @@ impl Io for SimIo {
         }
     }
 
-    async fn unlock(&self, mut guard: Guard) {
+    async fn unlock(&self, guard: Guard) {
         let _released = self.query(true, |_| ()).await;
-        guard.is_released = true;
-        release(&self.world, guard.of, guard.ticket);
+        self.unlock_account(guard);
     }
 
     fn sign(&self, role: Role, invoke: Invoke, purpose: Purpose) -> SignedText {
@@ -310,7 +330,7 @@ impl Io for SimIo {
         let action = invoke
             .calls
             .first()
-            .map_or(Action::Other, |call| action(call.selector, &call.args));
+            .map_or(Action::Other, |call| Action::of(call.selector, &call.args));
         let of = &invoke.bounds;
         let text = format!("{role:?} {nonce} {action:?} {of:?} {purpose:?}");
         let hash = felt(text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -376,7 +396,7 @@ impl Io for SimIo {
         work: impl Future<Output = T> + Send,
     ) -> Option<T> {
         let of = felt(1_000 + self.relay as u64);
-        let _turn = self
+        let (_turn, _) = self
             .acquire(of, deadline, Duration::from_secs(3_600))
             .await
             .ok()?;
@@ -405,15 +425,30 @@ impl Io for SimIo {
             (running.is_some(), slot)
         };
         let (is_running, slot) = running;
+        if !is_running && self.world.lock().fires(Fault::OverFull, 600) {
+            self.in_flight.lock().expect("no task panics").remove(&key);
+            self.world.lock().fail(self.relay, Failure::Full);
+            let message = "the relay has as many writes in flight as it takes: nothing was sent";
+            return Outcome::refused(Reason::Overloaded, message);
+        }
         if !is_running {
             let (in_flight, world, filled) = (
                 Arc::clone(&self.in_flight),
                 self.world.clone(),
                 slot.clone(),
             );
+            let aborted = self.aborted_after();
+            let relay = self.relay;
             self.spawn(async move {
-                let outcome = unless_it_panics(write).await;
-                world.fill(&filled, outcome);
+                let write = unless_it_panics(write);
+                let outcome = match aborted {
+                    Some(time) => first_of(write, world.sleep(time)).await,
+                    None => Some(write.await),
+                };
+                if outcome.is_none() {
+                    world.lock().fail(relay, Failure::Unconfirmed);
+                }
+                world.fill(&filled, outcome.unwrap_or_else(interrupted));
                 if bug == Bug::StoredAlready {
                     world.sleep(Duration::from_secs(60)).await;
                 }
@@ -470,26 +505,33 @@ async fn unless_it_panics(write: impl Future<Output = Outcome>) -> Outcome {
             Err(_) => Poll::Ready(None),
         }
     });
-    let message = "the write was interrupted: repeat the request; it is not sent twice";
-    let interrupted = || Outcome::refused(Reason::OutcomeUnknown, message);
     polled.await.unwrap_or_else(interrupted)
 }
 
-/// The action of a call.
-fn action(selector: Felt, args: &[Felt]) -> Action {
-    let of = &*SELECTORS;
-    match *args {
-        [identity, account] if selector == of.register => Action::Register { identity, account },
-        [recipient, low, high] if selector == of.mint => Action::Mint {
-            recipient,
-            card: [low, high],
-        },
-        [account, epoch, units, evidence] if selector == of.usership => Action::Usership {
-            account,
-            epoch,
-            result: [units, evidence],
-        },
-        [recipient, ..] if selector == of.transfer => Action::Drip { recipient },
-        _ => Action::Other,
+fn interrupted() -> Outcome {
+    let message = "the write was interrupted: repeat the request; it is not sent twice";
+    Outcome::refused(Reason::OutcomeUnknown, message)
+}
+
+impl SimIo {
+    /// When a write in flight is dropped, if it is.
+    fn aborted_after(&self) -> Option<Duration> {
+        let mut world = self.world.lock();
+        if !world.fires(Fault::Aborted, 300) {
+            return None;
+        }
+        Some(world.millis(1, 200))
     }
+}
+
+/// The result of `work`, unless `end` comes first.
+async fn first_of<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
+    let (mut work, mut end) = (pin!(work), pin!(end));
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        end.as_mut().poll(context).map(|()| None)
+    })
+    .await
 }

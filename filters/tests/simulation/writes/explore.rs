@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Runs seeds until one fails, the lowest that does, and shrinks its choices.
+/// Runs seeds, but those that are skipped, until one fails: the lowest that does. Shrinks its
+/// choices.
 pub(super) fn explore(
     seeds: Range<u64>,
+    skips: impl Fn(u64) -> bool + Sync,
     run: impl Fn(&mut Chance) -> Outcome + Sync,
 ) -> Result<(), Box<Failure>> {
     let next = AtomicU64::new(seeds.start);
@@ -19,6 +21,9 @@ pub(super) fn explore(
             let is_below = |it: &(u64, _)| it.0 < seed;
             if seed >= seeds.end || lock(&failed).as_ref().is_some_and(is_below) {
                 return;
+            }
+            if skips(seed) {
+                continue;
             }
             let mut chance = Chance::of_seed(seed);
             if run(&mut chance).violation.is_some() {

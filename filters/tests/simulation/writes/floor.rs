@@ -2,7 +2,7 @@
 //! behind another one. As the relay's own URLs (`src/node/group`).
 
 use super::machine::Process;
-use super::world::{Mode, World};
+use super::world::{Fault, Mode, World};
 use std::time::Duration;
 
 /// A URL that is more blocks behind another one has no say.
@@ -62,6 +62,7 @@ impl World {
         }
         let (first, _) = up.first()?;
         if now < *floor.gone.get_or_insert(now) + GONE {
+            self.count(Fault::BelowFloor);
             return None;
         }
         *floor = Floor::default();

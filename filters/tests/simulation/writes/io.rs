@@ -4,79 +4,40 @@
 use super::Bug;
 use super::chain::View;
 use super::machine::{HasAgenda as _, Process, Shared, Slot, fill};
-use super::shown::Failure;
+use super::pins::Proof;
 use super::world::{Fault, Lapse, World};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::txm::io::{Called, Flight, JournalError, LockError, Stored};
+use portcullis_filters::txm::io::{Called, Flight, JournalError, Stored};
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{CallError, ErrorObject};
 use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::settings::Pins;
+use portcullis_filters::txm::turn::Turn;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 /// How long a call of the node may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// No request is on its way for longer.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long a proof is valid.
-const PROOF: Duration = Duration::from_secs(5);
-/// How long another chain must be reported before it is in force.
-const PATIENCE_US: i64 = 10_000_000;
-/// How long to wait for another process.
-pub(super) const LOCK: Duration = Duration::from_secs(10);
 
 /// One process of a relay.
 pub(super) struct SimIo {
     pub(super) relay: Process,
     pub(super) world: Shared<World>,
     pub(super) memory: Mutex<Memory>,
+    /// Its configuration, as far as it does not change while it runs.
+    pub(super) pins: &'static Pins,
     pub(super) proof: Mutex<Option<Proof>>,
     /// The newest epoch that a proof found, agreed or not, with its head.
     pub(super) found: Mutex<Option<(String, u64)>>,
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
     wakes: Mutex<Slot<()>>,
-}
-
-#[derive(Clone)]
-pub(super) struct Proof {
-    /// The epoch, if the relays of the store write to it.
-    pub(super) epoch: Result<String, Outcome>,
-    until: Duration,
-}
-
-/// The lock of an account.
-pub(super) struct Guard {
-    world: Shared<World>,
-    pub(super) of: Felt,
-    pub(super) ticket: u64,
-    pub(super) is_released: bool,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if !self.is_released {
-            release(&self.world, self.of, self.ticket);
-        }
-    }
-}
-
-pub(super) fn release(world: &Shared<World>, of: Felt, ticket: u64) {
-    let mut world = world.lock();
-    let lock = world.locks.entry(of).or_default();
-    lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-    if lock.holder.is_some_and(|(_, holder)| holder == ticket) {
-        lock.holder = None;
-    }
-    if lock.holder.is_none()
-        && let Some((_, waker)) = lock.waiting.front()
-    {
-        waker.wake_by_ref();
-    }
+    /// Its turns with the accounts.
+    pub(super) turns: Mutex<BTreeMap<Felt, Turn>>,
 }
 
 pub(super) fn no_answer<T>() -> Called<T> {
@@ -105,9 +66,10 @@ pub(super) fn returned<T>(code: i64) -> Called<T> {
 }
 
 impl SimIo {
-    pub(super) fn new(relay: Process, world: Shared<World>) -> Self {
+    pub(super) fn new(relay: Process, world: Shared<World>, pins: &'static Pins) -> Self {
         Self {
             relay,
+            pins,
             world,
             memory: Mutex::default(),
             proof: Mutex::default(),
@@ -115,6 +77,7 @@ impl SimIo {
             in_flight: Arc::default(),
             counters: Mutex::default(),
             wakes: Mutex::new(Slot::new()),
+            turns: Mutex::default(),
         }
     }
 
@@ -237,6 +200,7 @@ impl SimIo {
                     }
                     false => Ok(carry_out(world)),
                 };
+                world.raise_alarm();
                 if crash {
                     world.crash(relay);
                 } else {
@@ -257,39 +221,6 @@ impl SimIo {
         self.query(false, move |world| read(world)).await
     }
 
-    pub(super) async fn prove(&self) -> Proof {
-        let now = self.world.now();
-        let cached = self.proof.lock().expect("no task panics").clone();
-        if let Some(proof) = cached.filter(|proof| now < proof.until) {
-            return proof;
-        }
-        let read = self
-            .ask(|_, view| Ok((format!("g{}", view.genesis), view.head().number)))
-            .await;
-        let epoch = match read {
-            Ok((epoch, head)) => {
-                let found = Some((epoch.clone(), head));
-                *self.found.lock().expect("no task panics") = found;
-                self.agree(epoch).await
-            }
-            Err(_) => {
-                self.world.lock().fail(self.relay, Failure::Proof);
-                Err(unproven())
-            }
-        };
-        let valid = if epoch.is_ok() {
-            PROOF
-        } else {
-            Duration::from_secs(1)
-        };
-        let proof = Proof {
-            epoch,
-            until: now + valid,
-        };
-        *self.proof.lock().expect("no task panics") = Some(proof.clone());
-        proof
-    }
-
     /// Wakes the reconciliation, now or when it waits next.
     pub(super) fn wake_up(&self) {
         let slot = self.wakes.lock().expect("no task panics").clone();
@@ -303,100 +234,8 @@ impl SimIo {
         *self.wakes.lock().expect("no task panics") = Slot::new();
     }
 
-    /// The epoch, if the relays of the store write to it.
-    async fn agree(&self, epoch: String) -> Result<String, Outcome> {
-        let reported = epoch.clone();
-        let agreed = self.query(true, move |world| {
-            let now_us = world.clock_us();
-            world.journal.tables.agree(&reported, now_us, PATIENCE_US)
-        });
-        match agreed.await {
-            Ok(expected) if expected == epoch => Ok(epoch),
-            _ => {
-                self.world.lock().fail(self.relay, Failure::Proof);
-                Err(unproven())
-            }
-        }
-    }
-
-    /// Waits for a lock, at most until a deadline, or for so long while another process has it.
-    pub(super) async fn acquire(
-        &self,
-        of: Felt,
-        deadline: Duration,
-        patience: Duration,
-    ) -> Result<Guard, LockError> {
-        let (ticket, start) = {
-            let mut world = self.world.lock();
-            (world.ticket(), world.now())
-        };
-        let guard = Guard {
-            world: self.world.clone(),
-            of,
-            ticket,
-            is_released: false,
-        };
-        let mut is_timed = false;
-        let relay = self.relay;
-        let granted = poll_fn(|context| {
-            let mut world = self.world.lock();
-            let (now, bug) = (world.now(), world.bug);
-            let lock = world.locks.entry(of).or_default();
-            let is_first = lock
-                .waiting
-                .front()
-                .is_none_or(|(first, _)| *first == ticket);
-            if lock.holder.is_none() && is_first {
-                lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-                lock.holder = Some((relay, ticket));
-                return Poll::Ready(Ok(()));
-            }
-            let is_elsewhere = lock.holder.is_some_and(|(holder, _)| holder != relay);
-            let is_over = now >= deadline || (is_elsewhere && now >= start + patience);
-            if is_over {
-                if bug == Bug::LockLeaked {
-                    lock.waiting.retain(|(waiting, _)| *waiting != ticket);
-                    lock.holder = Some((relay, 0));
-                }
-                let held = if is_elsewhere {
-                    LockError::HeldElsewhere
-                } else {
-                    LockError::Deadline
-                };
-                return Poll::Ready(Err(held));
-            }
-            let waker = context.waker().clone();
-            match lock
-                .waiting
-                .iter_mut()
-                .find(|(waiting, _)| *waiting == ticket)
-            {
-                Some(waiting) => waiting.1 = waker.clone(),
-                None => lock.waiting.push_back((ticket, waker.clone())),
-            }
-            if !std::mem::replace(&mut is_timed, true) {
-                for end in [deadline, start + patience] {
-                    let waker = waker.clone();
-                    let wake = move |_: &mut World| waker.wake();
-                    world.agenda().after(end.saturating_sub(now), wake);
-                }
-            }
-            Poll::Pending
-        });
-        let granted = granted.await;
-        if granted.is_err() {
-            self.world.lock().fail(relay, Failure::Lock);
-        }
-        granted?;
-        Ok(guard)
-    }
-
     pub(super) fn counted(&self, account: Felt, nonce: u64) -> u64 {
         let counters = self.counters.lock().expect("no task panics");
         nonce.max(counters.get(&account).copied().unwrap_or(0))
     }
-}
-
-fn unproven() -> Outcome {
-    Outcome::refused(Reason::PinsUnproven, "the chain's pins are not proven")
 }

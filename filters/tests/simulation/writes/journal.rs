@@ -1,7 +1,7 @@
 //! The journal of the simulation: the tables, with the planted bugs of what reaches them.
 
 use super::Bug;
-use crate::tables::{RequestKey, Tables, pays};
+use crate::tables::{Named, RequestKey, Tables, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     self, Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
@@ -154,6 +154,8 @@ pub(super) struct Journal {
     pub(super) tables: Tables,
     /// The key with which each intent was written.
     pub(super) written_with: BTreeMap<IntentId, Option<String>>,
+    /// When each key was claimed.
+    claimed_us: BTreeMap<Named, i64>,
 }
 
 impl Journal {
@@ -162,6 +164,7 @@ impl Journal {
             bug,
             tables: Tables::default(),
             written_with: BTreeMap::new(),
+            claimed_us: BTreeMap::new(),
         }
     }
 
@@ -282,9 +285,34 @@ impl Journal {
         }
     }
 
-    pub(super) fn claim(&mut self, key: &RequestKey, token: ClaimToken) -> Claim {
+    pub(super) fn claim(&mut self, key: &RequestKey, token: ClaimToken, now_us: i64) -> Claim {
         let seen = self.seen(key);
+        if !self.tables.keys.contains_key(&key.named) {
+            self.claimed_us.insert(key.named.clone(), now_us);
+        }
         self.tables.claim(&seen, token)
+    }
+
+    /// Deletes the keys from before then that are answered, or name nothing.
+    pub(super) fn prune(&mut self, before_us: i64) -> Vec<String> {
+        let claimed_us = &self.claimed_us;
+        let mut pruned = Vec::new();
+        self.tables.keys.retain(|named, key| {
+            let is_old = claimed_us.get(named).is_some_and(|at| *at < before_us);
+            let is_kept = !is_old || key.intent.is_some() && key.answer.is_none();
+            if !is_kept {
+                pruned.push(named.1.clone());
+            }
+            is_kept
+        });
+        pruned
+    }
+
+    /// Becomes what a standby has. No id is used twice.
+    pub(super) fn promote(&mut self, standby: Self) {
+        let newest = self.tables.clone();
+        *self = standby;
+        self.tables.go_on_after(&newest);
     }
 
     pub(super) fn linked(&self, key: &RequestKey) -> Option<Intent> {

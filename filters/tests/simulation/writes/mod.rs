@@ -9,16 +9,22 @@
 mod bug;
 mod chain;
 mod clients;
+mod config;
+mod conflicts;
+mod contracts;
 mod coverage;
 mod driver;
+mod end;
 mod explore;
 mod floor;
 mod io;
 mod journal;
+mod locks;
 mod machine;
 mod node;
 mod options;
 mod oracle;
+mod pins;
 mod reads;
 mod refusals;
 mod regime;
@@ -26,6 +32,7 @@ mod requests;
 mod rules;
 mod shown;
 mod stage;
+mod store;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};
@@ -33,31 +40,20 @@ pub(crate) use bug::Bug;
 use coverage::Coverage;
 use explore::{explore, lock, side_by_side};
 use machine::{CLIENTS, HasAgenda as _, Machine, Shared};
-use options::{LONG, Options};
+use options::Options;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use world::World;
 
-/// Seeds of long runs that broke a rule once.
-const KEPT: [u64; 6] = [
-    // all locks were lost between the commit of an intent and its first attempt: another relay sent
-    // it, and the first one, which could not confirm the chain, rejected it
-    196,
-    // a drip was under way when the chain started over, and was included in the new one
-    232,
-    // one relay refused a request, or answered it with a write that it joined, while another relay
-    // wrote for the same key
-    266,
-    // a write that had the nonce of one in doubt was moved to another block, and was searched in the
-    // former one for ever
-    438,
-    // a relay that could not confirm the chain said that nothing was sent, while another one, which
-    // held the account meanwhile, had sent its intent
-    692,
-    // the store failed before a key was linked to the write that its request had joined, and the
-    // key got another answer later
-    2056,
+/// Seeds that broke a rule once.
+const KEPT: [u64; 2] = [
+    // the chain started over with the same genesis, and had newer writes above the block of a lost
+    // one: its nonce was taken for used for ever, and nothing above it was settled
+    96,
+    // a drip's identity was read as unbound, and its recipient, at another node, as bound to that
+    // very identity: the recipient was taken, said the refusal
+    221,
 ];
 /// The steps of a run with two requests, and the choices of which each is once not benign.
 const SMALL: u64 = 600;
@@ -69,7 +65,7 @@ const SETTLING: Duration = Duration::from_secs(120);
 fn run(chance: &mut Chance, options: &Options, coverage: &mut Coverage) -> Outcome {
     let drawn = std::mem::replace(chance, Chance::of_list(&[]));
     let mut world = World::new(drawn, options.bug);
-    options.select(&mut world.enabled);
+    world.select(options);
     let world = Shared::new(world);
     let outcome = play(&world, clients::start_clients, options.steps, coverage);
     *chance = std::mem::replace(&mut world.lock().chance, Chance::of_list(&[]));
@@ -113,6 +109,9 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     };
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
     world.lock().judge_end();
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
     let probes = clients::probes(&world.lock());
     let end = world.now() + SETTLING;
     for probe in probes {
@@ -122,6 +121,12 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
             .agenda()
             .start(CLIENTS, clients::probe(world_of_probe, probe));
     }
+    machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
+    if world.lock().oracle.violation.is_some() {
+        return;
+    }
+    end::start_anew(world);
+    let end = world.now() + SETTLING;
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
 }
 
@@ -135,7 +140,8 @@ fn writes_are_true_under_every_interleaving() {
         lock(&coverage).add(own);
         outcome
     };
-    if let Err(failure) = explore(options.seeds.clone(), run) {
+    let skips = |seed| options.skips(seed);
+    if let Err(failure) = explore(options.seeds.clone(), skips, run) {
         panic!("{failure}");
     }
     let coverage = lock(&coverage);
@@ -147,8 +153,7 @@ fn writes_are_true_under_every_interleaving() {
 
 #[test]
 fn seeds_that_broke_a_rule_once_pass() {
-    let mut options = Options::of(Bug::None);
-    options.steps = LONG.1;
+    let options = Options::of(Bug::None);
     let next = AtomicUsize::new(0);
     side_by_side(|| {
         while let Some(seed) = KEPT.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -161,22 +166,29 @@ fn seeds_that_broke_a_rule_once_pass() {
 
 #[test]
 fn two_requests_at_two_relays_survive_each_fault() {
-    for keys in [["a", "a"], ["a", "b"]] {
-        for at in 0..SCOPE {
-            // each choice once goes the way next to the benign one, and once the last way
-            for way in [1, u32::MAX] {
-                let mut choices = vec![0; at];
-                choices.push(way);
-                let world = World::of(Chance::of_list(&choices), Bug::None, 2, 1);
-                let start = |world: &Shared<World>| clients::two_requests(world, keys);
-                let outcome = play(&Shared::new(world), start, SMALL, &mut Coverage::default());
-                if let Some(violation) = outcome.violation {
-                    let trace = outcome.trace.join("\n");
-                    panic!("{keys:?}, choice {at}, way {way}: {violation}\n{trace}");
-                }
+    // each choice once goes the way next to the benign one, and once the last way
+    let ways = [["a", "a"], ["a", "b"]].map(|keys| [(keys, 1), (keys, u32::MAX)]);
+    let ways = ways.as_flattened();
+    let next = AtomicUsize::new(0);
+    side_by_side(|| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let at = number / ways.len();
+            if at >= SCOPE {
+                return;
+            }
+            let (keys, way) = ways[number % ways.len()];
+            let mut choices = vec![0; at];
+            choices.push(way);
+            let world = World::of(Chance::of_list(&choices), Bug::None, 2, 1);
+            let start = |world: &Shared<World>| clients::two_requests(world, keys);
+            let outcome = play(&Shared::new(world), start, SMALL, &mut Coverage::default());
+            if let Some(violation) = outcome.violation {
+                let trace = outcome.trace.join("\n");
+                panic!("{keys:?}, choice {at}, way {way}: {violation}\n{trace}");
             }
         }
-    }
+    });
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! The two are independent: a refusal of a second delivery says nothing about the first.
 
 use super::chain::{Refused, Taking, Tx, felt};
+use super::config::is_own;
 use super::io::{no_answer, returned, unreachable};
 use super::machine::{HasAgenda as _, Process};
-use super::requests::PINS;
 use super::world::{Fault, Mode, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -106,6 +106,13 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
+    /// Leaves what these faults permit.
+    pub(super) fn restrict(&mut self, enabled: &[Fault]) {
+        self.used_for_included &= enabled.contains(&Fault::UsedForIncluded);
+        self.keeps_ahead &= enabled.contains(&Fault::NonceAhead);
+        self.replaces &= enabled.contains(&Fault::Replaced);
+    }
+
     pub(super) fn drawn(chance: &mut Chance, enabled: &[Fault]) -> Self {
         let mut is = |fault| chance.choose(2) == 1 && enabled.contains(&fault);
         Self {
@@ -150,7 +157,7 @@ impl World {
             return self.deliver_elsewhere(tx);
         }
         self.judge_add(&tx);
-        if PINS.signs_with(tx.sender) && self.fires(Fault::Overtaken, 60) {
+        if is_own(tx.sender) && self.fires(Fault::Overtaken, 60) {
             self.use_nonce(tx.sender);
         }
         let fate = self.fate(&tx);
@@ -247,6 +254,7 @@ impl World {
             }
             Err(Refused::Included) => returned(code::DUPLICATE),
             Err(Refused::Nonce) => returned(code::INVALID_NONCE),
+            Err(Refused::NotDeployed) => returned(code::VALIDATION_FAILURE),
         }
     }
 
@@ -271,7 +279,7 @@ impl World {
 
     /// How the node treats a transaction; drawn once.
     fn fate(&mut self, tx: &Tx) -> Fate {
-        let is_own = PINS.signs_with(tx.sender);
+        let is_own = is_own(tx.sender);
         if let Some(fate) = self.fates.get(&tx.hash).copied() {
             let is_over = is_own && self.is_healed && matches!(fate, Fate::Held { .. });
             return if is_over { Fate::Plain } else { fate };
@@ -299,7 +307,7 @@ impl World {
     /// Nothing of our accounts stays in the mempool any longer.
     pub(super) fn let_go_of_own(&mut self) {
         let held: Vec<Tx> = self.signed.values().copied().collect();
-        for tx in held.iter().filter(|tx| PINS.signs_with(tx.sender)) {
+        for tx in held.iter().filter(|tx| is_own(tx.sender)) {
             if self.chain.holds(tx) {
                 let is_evicted = self.chance.choose(2) == 1;
                 self.chain.let_go(tx, is_evicted);
@@ -315,7 +323,7 @@ impl World {
         };
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
-            Some(Fate::Held { .. }) => !PINS.signs_with(tx.sender),
+            Some(Fate::Held { .. }) => !is_own(tx.sender),
             _ => self.chain.is_pooled(tx),
         }
     }

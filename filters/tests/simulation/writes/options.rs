@@ -1,7 +1,7 @@
 //! Which runs a test makes: all of them, or those that the environment selects.
 //!
 //! `PORTCULLIS_SIMULATION_SEED` is one seed, `_SEEDS` how many, `_STEPS` the steps of each, `_BUG` a
-//! planted bug of the world, and `_WORLD` the faults that may happen: `none`, names with commas
+//! planted bug of the world, `_SKIP` seeds that are left out, and `_WORLD` the faults that may happen: `none`, names with commas
 //! between them, or names that each begin with `-`, which are left out.
 
 use super::bug::Bug;
@@ -23,6 +23,8 @@ pub(super) struct Options {
     pub(super) steps: u64,
     pub(super) bug: Bug,
     world: Option<String>,
+    /// Seeds that are left out, because they fail without a mistake, too.
+    skipped: Vec<u64>,
     /// Whether they are all runs, so that everything must have happened in one of them.
     pub(super) are_all: bool,
 }
@@ -37,6 +39,7 @@ impl Options {
             steps,
             bug,
             world: None,
+            skipped: Vec::new(),
             are_all: true,
         }
     }
@@ -60,8 +63,18 @@ impl Options {
             steps: steps.unwrap_or(all.steps),
             bug: bug.unwrap_or(Bug::None),
             world,
+            skipped: text("SKIP")
+                .iter()
+                .flat_map(|seeds| seeds.split(','))
+                .filter_map(|seed| seed.parse().ok())
+                .collect(),
             are_all,
         }
+    }
+
+    /// Whether this seed is left out.
+    pub(super) fn skips(&self, seed: u64) -> bool {
+        self.skipped.contains(&seed)
     }
 
     /// Leaves the faults that may happen.

@@ -7,19 +7,23 @@
 //! All of them assume that no rollback reaches below a settled block, and that a transaction that
 //! reverts does so each time.
 
-use super::chain::{Action, Chain, Tx};
+use super::chain::{Action, Chain, Executed, Tx};
+use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
 use super::machine::Process;
 use super::refusals::Watches;
-use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, ReplyKind, Request};
+use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
 use super::shown::{Fact, Record};
-use super::world::{CONFIRMATIONS, World};
-use crate::tables::DRIP;
+use super::world::{CONFIRMATIONS, Fault, World};
+use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
+use portcullis_filters::ledger::{
+    Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
+};
 use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
+use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -29,12 +33,18 @@ const LINES: usize = 55;
 const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
 const LOOK: Duration = Duration::from_secs(12);
+/// How long a URL may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two polls that count.
 const POLL: Duration = Duration::from_millis(950);
 /// How far apart a block must be shown twice.
 const SETTLING: Duration = Duration::from_secs(2);
 /// How old the check of the chain may be when something is sent.
 const CHECK: Duration = Duration::from_secs(10);
+/// How long no URL shows what may be given up; clocks may differ by some of it.
+const GIVEN_UP: Duration = Duration::from_secs(28);
+/// How long nothing is sent again unasked.
+const RESENT: Duration = Duration::from_millis(9_900);
 /// How old the evidence for a response may be, beyond its request.
 const RECENT: Duration = Duration::from_secs(15);
 
@@ -42,6 +52,8 @@ const RECENT: Duration = Duration::from_secs(15);
 #[derive(Default)]
 pub(super) struct Oracle {
     pub(super) violation: Option<String>,
+    /// The store loses commits, so that nothing else can be demanded.
+    pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
     /// When the requested state was last there.
     had: BTreeMap<usize, Duration>,
@@ -57,6 +69,10 @@ pub(super) struct Oracle {
     pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
     states: BTreeMap<IntentId, IntentState>,
     entries: usize,
+    /// When each relay last sent each open transaction again.
+    resent: BTreeMap<(Process, IntentId), Duration>,
+    /// The epoch that was in force last.
+    epoch: Option<String>,
     /// When each intent was stored.
     stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
@@ -78,6 +94,17 @@ pub(super) struct Begun {
 }
 
 impl Oracle {
+    /// A process of a relay ends, and with it what it remembers.
+    pub(super) fn crashed(&mut self, relay: Process, now: Duration) {
+        self.watches.crashed(relay, now);
+        self.resent.retain(|(of, _), _| *of != relay);
+    }
+
+    /// When an intent was stored.
+    pub(super) fn stored_at(&self, id: IntentId) -> Option<Duration> {
+        self.stored.get(&id).copied()
+    }
+
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
         if self.violation.is_none() {
             if self.lines.len() == LINES {
@@ -97,14 +124,31 @@ impl Oracle {
         self.bodies.iter().rev().filter_map(first)
     }
 
+    /// The journal has so many entries after the loss of some.
+    pub(super) fn lose_entries(&mut self, left: usize) {
+        self.entries = self.entries.min(left);
+    }
+
+    /// A key is no longer stored.
+    pub(super) fn forget_key(&mut self, key: &str) {
+        self.finals.remove(key);
+    }
+
     pub(super) fn report(&mut self, broken: Result<(), String>) {
-        if let Err(broken) = broken {
+        if let Err(broken) = broken
+            && (!self.judges_progress_only || broken.starts_with("progress"))
+        {
             self.violation.get_or_insert(broken);
         }
     }
 
     /// Money, on the chain that survives.
-    pub(super) fn after_block(&mut self, chain: &Chain, journal: &Journal) -> Result<(), String> {
+    pub(super) fn after_block(
+        &mut self,
+        chain: &Chain,
+        journal: &Journal,
+        limits: Limits,
+    ) -> Result<(), String> {
         let epoch = format!("g{}", chain.genesis);
         let mut paid: BTreeMap<Felt, Vec<i64>> = BTreeMap::new();
         let mut pairs: BTreeMap<Felt, Felt> = BTreeMap::new();
@@ -160,7 +204,7 @@ impl Oracle {
         {
             return Err(format!("rule 4: {} is rejected, and was sent", tx.hash));
         }
-        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let cooldown = i64::try_from(limits.cooldown.as_micros()).expect("it is short");
         for (recipient, mut times) in paid {
             times.sort_unstable();
             if times.windows(2).any(|pair| pair[1] - pair[0] < cooldown) {
@@ -200,6 +244,21 @@ impl World {
         }
         self.observe();
         reply
+    }
+
+    /// Counts that another epoch comes into force.
+    pub(super) fn note_epoch(&mut self) {
+        let Some(agreement) = &self.journal.tables.agreement else {
+            return;
+        };
+        let epoch = agreement.epoch.clone();
+        let before = self.oracle.epoch.replace(epoch.clone());
+        if before.is_some_and(|before| before != epoch) {
+            self.met(Case::InForce);
+            if !self.journal.tables.intents.is_empty() {
+                self.met(Case::StartsOver);
+            }
+        }
     }
 
     /// Counts the transitions that the journal has recorded.
@@ -270,8 +329,29 @@ impl World {
                 && (it.slot() != new.slot() || it.id == id)
         };
         let drips = self.journal.tables.intents.values().filter(is_drip).count();
-        if new.operation == DRIP && drips > DRIPS_PER_DAY as usize {
+        if new.operation == DRIP && drips > self.limits.drips as usize {
             return Err(format!("money: {drips} drips within a day"));
+        }
+        self.judge_fees(&new)
+    }
+
+    /// The fees of a day are within the loosest budget that was in force.
+    fn judge_fees(&self, new: &Intent) -> Result<(), String> {
+        let Some(limit) = self.limits.fees else {
+            return Ok(());
+        };
+        let [first, last] = minutes(Window::new(new.created_us, DAY_US));
+        let is_counted = |it: &&Intent| {
+            let minute = it.created_us.div_euclid(MINUTE_US);
+            it.epoch == new.epoch
+                && it.state.holds()
+                && (first..=last).contains(&minute)
+                && (it.slot() != new.slot() || it.id == new.id)
+        };
+        let counted = self.journal.tables.intents.values().filter(is_counted);
+        let spent: i64 = counted.map(|it| it.fee_gfri).sum();
+        if new.fee_gfri > 0 && spent > gfri(limit) {
+            return Err(format!("money: {spent} gfri of fees within a day"));
         }
         Ok(())
     }
@@ -302,6 +382,8 @@ impl World {
         match (change, state) {
             (Change::SentAgain, _) => {
                 self.met(Case::ResentOpen);
+                let again = (IntentState::Sent, IntentState::Sent);
+                *self.oracle.transitions.entry(again).or_default() += 1;
                 Ok(())
             }
             (_, IntentState::Succeeded | IntentState::Reverted) => {
@@ -310,6 +392,7 @@ impl World {
             (Change::Displaced(why), IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)
             }
+            (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
             (_, IntentState::Rejected) => self.judge_rejected(before),
             (_, IntentState::Lost) => self.judge_lost(relay, before),
             _ => Ok(()),
@@ -361,6 +444,15 @@ impl World {
             if shown.any(|it| is_other(&it.fact)) {
                 return Ok(());
             }
+            let view = self.chain.view();
+            let is_listed = |txs: &[Executed]| txs.iter().any(|it| it.tx.hash == hash);
+            // a relay that was paused has seen it long ago
+            if !view
+                .block(number)
+                .is_some_and(|block| is_listed(&block.txs))
+            {
+                return Ok(());
+            }
             return Err(format!(
                 "rule 2: no URL showed another block for intent {id}"
             ));
@@ -391,6 +483,32 @@ impl World {
             return Err(format!(
                 "rule 2: a URL contradicted, and intent {id} is displaced"
             ));
+        }
+        Ok(())
+    }
+
+    /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
+    fn judge_doubted(&mut self, before: &Intent, why: &str) -> Result<(), String> {
+        let (id, hash) = (before.id, before.transaction_hash);
+        if why.contains("refused") {
+            let view = self.chain.view();
+            self.met(if view.find(hash).is_some() {
+                Case::RefusedAndIncluded
+            } else {
+                Case::RefusedWhenSent
+            });
+            return if self.oracle.record.was_refused(hash, Duration::ZERO) {
+                Ok(())
+            } else {
+                Err(format!("rule 4: no node has refused intent {id}"))
+            };
+        }
+        self.met(Case::GivenUp);
+        let stored = self.oracle.stored_at(id).unwrap_or_default();
+        let age = self.now() - stored;
+        // the relays' clocks differ, and the store's may be set
+        if age < GIVEN_UP && !self.clock_was_set() {
+            return Err(format!("rule 8: intent {id} is given up after {age:?}"));
         }
         Ok(())
     }
@@ -464,12 +582,20 @@ impl World {
         }
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
-        for url in 0..self.urls.len() {
-            let heads = record.since(relay, since).filter_map(|it| match it.fact {
-                Fact::Head(head) if it.url == url => Some(head),
+        for url in self.urls_of(relay) {
+            let of_url = || record.since(relay, since).filter(|it| it.url == url);
+            let heads = of_url().filter_map(|it| match it.fact {
+                Fact::Head(head) => Some((it.at, head)),
                 _ => None,
             });
-            if heads.max().is_some_and(|head| head < depth) {
+            let Some((at, head)) = heads.max_by_key(|(_, head)| *head) else {
+                continue;
+            };
+            // one that fell silent afterwards, or gave no block with its head, had no say
+            if of_url().any(|it| it.fact == Fact::Silent && it.at + TIMEOUT >= at) {
+                continue;
+            }
+            if head < depth {
                 return Err("a URL that answers does not show its witness deep enough");
             }
         }
@@ -481,17 +607,24 @@ impl World {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
         let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
-        if is_other && PINS.signs_with(tx.sender) && !is_lost {
+        if is_other && is_own(tx.sender) && !is_lost {
             let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
         }
         let broken = self.judge_checked(relay, tx.hash);
         self.oracle.report(broken);
+        let broken = self.judge_resent(relay, tx.hash);
+        self.oracle.report(broken);
         let mut intents = self.journal.tables.intents.values();
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
             self.met(Case::SentAgain);
         }
-        self.note(|| format!("relay {relay} sends {} with nonce {}", tx.hash, tx.nonce));
+        self.note(|| {
+            format!(
+                "relay {relay} sends {} with nonce {}: {:?}",
+                tx.hash, tx.nonce, tx.action
+            )
+        });
     }
 
     /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.
@@ -516,6 +649,25 @@ impl World {
         ))
     }
 
+    /// Rule 8: what is open is not sent again within ten seconds.
+    fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
+        // an earlier intent of a user's transaction may be of another epoch
+        let mut newest = self.journal.tables.intents.values().rev();
+        let Some(id) = newest
+            .find(|it| it.transaction_hash == hash)
+            .filter(|it| it.is_sent_again())
+            .map(|it| it.id)
+        else {
+            return Ok(());
+        };
+        let now = self.now();
+        let last = self.oracle.resent.insert((relay, id), now);
+        if last.is_some_and(|last| now < last + RESENT) {
+            return Err(format!("rule 8: {hash} is sent again within ten seconds"));
+        }
+        Ok(())
+    }
+
     /// What reaches the node is durable, and meant for this chain.
     pub(super) fn judge_add(&mut self, tx: &Tx) {
         self.record_delivery(tx.hash);
@@ -532,6 +684,12 @@ impl World {
             let broken = format!("rule 7: {} was sent to another chain", tx.hash);
             self.oracle.report(Err(broken));
         }
+    }
+
+    /// Whether the store's clock was ever set, or is ahead.
+    fn clock_was_set(&self) -> bool {
+        let faults = [Fault::StoreClock, Fault::StoreClockBack, Fault::HoursPass];
+        faults.iter().any(|fault| self.fired.contains_key(fault))
     }
 
     fn since(&self, at: Option<Duration>) -> Duration {
@@ -609,7 +767,9 @@ impl World {
         };
         let is_silent =
             |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
-        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.urls.len()).all(is_silent) {
+        // a reload may have left a relay few URLs, and some may be excluded
+        let is_cut_off = |relay| self.urls_of(relay).into_iter().all(is_silent);
+        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.relays.len()).any(is_cut_off) {
             return Ok(());
         }
         Err("answers: no URL has shown it lately".to_owned())
@@ -623,7 +783,10 @@ impl World {
         let had = self.oracle.had.get(&wanted).copied();
         let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
         let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
-        if is_there || is_shown() {
+        // a URL may have had nodes of another chain, which has it
+        let since = begun.at.saturating_sub(LAG);
+        let is_elsewhere = || self.shown_other_since(since) && self.other.has(action);
+        if is_there || is_shown() || is_elsewhere() {
             return Ok(());
         }
         Err("answers: the state is not there".to_owned())
@@ -689,7 +852,9 @@ impl World {
         };
         if reply.kind == ReplyKind::Refused(Reason::FaucetCooldown) {
             // on a chain that started over, another request may have the same transaction
+            // and after one that was never sent, too: that one starts no cooldown
             let is_own = intent.epoch == self.epoch()
+                && pays(&intent)
                 && self.journal.written_with[&intent.id].as_ref() == Some(key);
             let why = "keys: its own drip starts the cooldown".to_owned();
             return if is_own && intent.digest == digest {
@@ -711,6 +876,7 @@ impl World {
         if intent.digest != digest {
             return Err("keys: it is the answer to another body".to_owned());
         }
+        let is_second_key = self.journal.written_with[&intent.id].as_ref() != Some(key);
         let last = self.oracle.finals.insert(key.clone(), hash);
         let former = last.filter(|it| *it != hash);
         let before = former.and_then(of);
@@ -720,6 +886,9 @@ impl World {
         let former = before.filter(|former| former.epoch == intent.epoch);
         if last.is_some() {
             self.met(Case::AnsweredAgain);
+        }
+        if is_second_key {
+            self.met(Case::SecondKey);
         }
         match former {
             Some(former) if former.state.is_included() && former.slot() != intent.slot() => Err(

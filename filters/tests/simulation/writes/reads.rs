@@ -2,10 +2,10 @@
 //! a block that is too large to be read, a contract that does not answer.
 
 use super::Bug;
-use super::chain::{Block as ChainBlock, View, felt};
+use super::chain::{Block as ChainBlock, SELECTORS, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
-use super::shown::{Fact, SERVING, fact_of_receipt};
+use super::shown::{Fact, Failure, SERVING, fact_of_receipt};
 use super::world::{Fault, World, nobody};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
@@ -100,6 +100,9 @@ impl NodeIo for SimIo {
             match world.refused_read() {
                 Some(refused) => refused,
                 None if to == nobody() => returned(code::CONTRACT_NOT_FOUND),
+                None if selector == SELECTORS.balance_of && world.is_faucet_empty() => {
+                    Ok(vec![Felt::ZERO; 2])
+                }
                 None => Ok(view.state().call(selector, &args)),
             }
         })
@@ -107,7 +110,14 @@ impl NodeIo for SimIo {
     }
 
     async fn class_hash_at(&self, address: Felt) -> Called<Option<Felt>> {
-        self.ask(move |world, _| Ok(world.class_of(address))).await
+        self.ask(move |world, view| {
+            if view.state().is_deployed(address) {
+                Ok(world.class_of(address))
+            } else {
+                Ok(None)
+            }
+        })
+        .await
     }
 
     async fn nonce(&self, account: Felt) -> Called<u64> {
@@ -116,6 +126,7 @@ impl NodeIo for SimIo {
             None => nonce_in(view, account),
         });
         let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
         Ok(if counts {
@@ -151,11 +162,16 @@ impl NodeIo for SimIo {
         let hash = Felt::parse(transaction).expect("it was signed here");
         let refused = self.world.lock().fires(Fault::EstimateRefused, 50);
         let tx = self.world.lock().signed[&hash];
-        self.ask(move |_, view| {
-            if refused || view.state().nonce(tx.sender) != tx.nonce {
+        let relay = self.relay;
+        self.ask(move |world, view| {
+            if view.state().nonce(tx.sender) != tx.nonce {
+                world.fail(relay, Failure::NonceMoved);
                 return returned(code::EXECUTION_ERROR);
             }
-            let price = 1_000 + u128::from(view.head().number);
+            if refused {
+                return returned(code::EXECUTION_ERROR);
+            }
+            let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;
             Ok(Bounds {
                 l1_gas: (0, price),
                 l1_data_gas: (1_000, price),
@@ -177,17 +193,21 @@ impl NodeIo for SimIo {
     }
 
     fn urls(&self) -> Vec<usize> {
-        let world = self.world.lock();
-        let urls: Vec<usize> = (0..world.urls.len()).collect();
-        world.voters(&urls)
+        let mut world = self.world.lock();
+        let urls = world.urls_of(self.relay);
+        if urls.is_empty() {
+            // as if none answered
+            world.oracle.silent = Some(world.now());
+        }
+        urls
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
         let head = self.ask_url(url, |_, view| Ok(view.head().number)).await;
-        if let Ok(number) = head {
-            let fact = Fact::Head(number);
-            self.world.lock().show(self.relay, url, fact);
-        }
+        let fact = head
+            .as_ref()
+            .map_or(Fact::Silent, |number| Fact::Head(*number));
+        self.world.lock().show(self.relay, url, fact);
         head
     }
 
@@ -208,10 +228,11 @@ impl NodeIo for SimIo {
             Ok(listed.or(absent_is_lost.then_some(other)))
         });
         let block = block.await;
-        if let Ok(listed) = &block {
-            let fact = Fact::Block(number, listed.clone());
-            self.world.lock().show(self.relay, url, fact);
-        }
+        let fact = match &block {
+            Ok(listed) => Fact::Block(number, listed.clone()),
+            Err(_) => Fact::Silent,
+        };
+        self.world.lock().show(self.relay, url, fact);
         block
     }
 
@@ -253,8 +274,10 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
-        self.ask_url(url, move |_, view| nonce_in(view, account))
-            .await
+        let nonce = self.ask_url(url, move |_, view| nonce_in(view, account));
+        let nonce = nonce.await?;
+        self.world.lock().record_nonce(self.relay, account, nonce);
+        Ok(nonce)
     }
 
     async fn sender_of(&self, url: usize, hash: Felt) -> Called<Option<Sender>> {

@@ -1,9 +1,10 @@
 //! Every refusal has a reason in the model's own state: the chain, the journal, the locks, other
 //! requests, or a call that failed while the request was open.
 
-use super::chain::{SELECTORS, State};
+use super::config::is_own;
+use super::conflicts::conflicts;
 use super::machine::Process;
-use super::requests::{CATALOG, COOLDOWN, DRIPS_PER_DAY, PINS, Reply, Request, Wanted};
+use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
 use super::world::World;
 use crate::tables::{DRIP, pays};
@@ -79,7 +80,7 @@ impl Wanted {
     pub(super) fn sender(&self) -> Felt {
         match self {
             Self::Operation(permit) => *PINS.accounts.of(Role::of(permit.operation().kind())),
-            Self::Transaction(permit) => permit.sender(),
+            Self::Transaction(permit, _) => permit.sender(),
         }
     }
 
@@ -87,40 +88,8 @@ impl Wanted {
     pub(super) fn intent_digest(&self) -> [u8; 32] {
         match self {
             Self::Operation(permit) => permit.digest(),
-            Self::Transaction(permit) => permit.hash().to_bytes_be(),
+            Self::Transaction(permit, _) => permit.hash().to_bytes_be(),
         }
-    }
-}
-
-/// Why the contracts forbid an operation.
-fn conflict(operation: &Operation, state: &State) -> Option<Reason> {
-    let of = &*SELECTORS;
-    let view = |selector, args: &[Felt]| state.call(selector, args)[0];
-    let bound = |identity, account| {
-        let elsewhere = view(of.account_of, &[identity]);
-        if elsewhere != Felt::ZERO {
-            return (elsewhere != account).then_some(Reason::IdentityTaken);
-        }
-        (view(of.identity_of, &[account]) != Felt::ZERO).then_some(Reason::AccountTaken)
-    };
-    match operation {
-        Operation::Register(it) => bound(it.identity, it.account),
-        Operation::FaucetDrip(it) => bound(it.identity, it.recipient),
-        Operation::MintCard(it) => {
-            let first = view(of.minted_to, &it.card_id.felts());
-            let is_other = first != Felt::ZERO && first != it.recipient;
-            is_other.then_some(Reason::AlreadyMinted)
-        }
-        Operation::SubmitUsership(it) => {
-            let found = state.call(of.usership_of, &[it.account, Felt::from(it.epoch)]);
-            if found != [Felt::ZERO; 2] {
-                let is_other = found != [Felt::from(it.units), it.evidence];
-                return is_other.then_some(Reason::UsershipConflict);
-            }
-            let identity = view(of.identity_of, &[it.account]);
-            (identity == Felt::ZERO).then_some(Reason::NotRegistered)
-        }
-        _ => None,
     }
 }
 
@@ -162,36 +131,40 @@ impl World {
         watches.next += 1;
         let id = watches.next;
         watches.open.insert(id, watch);
+        self.note_conflicts();
         self.observe();
         id
     }
 
     /// Notes what explains refusals now.
     pub(super) fn observe(&mut self) {
+        self.note_epoch();
         let ids: Vec<u64> = self.oracle.watches.open.keys().copied().collect();
         for id in ids {
             let watch = &self.oracle.watches.open[&id];
             if watch.ended.is_some() {
                 continue;
             }
-            let facts = self.facts_of(&CATALOG[watch.wanted]);
+            let facts = self.facts_of(watch.relay, &CATALOG[watch.wanted]);
             if let Some(watch) = self.oracle.watches.open.get_mut(&id) {
                 watch.facts.extend(facts);
             }
         }
     }
 
-    fn facts_of(&self, wanted: &Wanted) -> BTreeSet<Fact> {
+    fn facts_of(&self, relay: Process, wanted: &Wanted) -> BTreeSet<Fact> {
         let epoch = self.epoch();
         let intents = || self.journal.tables.intents.values();
         let mut facts = BTreeSet::new();
-        let sender = wanted.sender();
+        let sender = self.sender_of(relay, wanted);
         let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
-        if intents().any(|it| it.signer == sender && is_open(it)) {
+        // relays that were started with other pins pay drips from another account
+        let is_of = |it: &Intent| it.signer == sender || wanted.name() == DRIP && is_own(it.signer);
+        if intents().any(|it| is_of(it) && is_open(it)) {
             facts.insert(Fact::OpenOfAccount);
         }
         match wanted {
-            Wanted::Transaction(permit) => {
+            Wanted::Transaction(permit, _) => {
                 let is_taken = |it: &Intent| {
                     (it.signer, it.nonce) == (sender, permit.nonce())
                         && it.transaction_hash != permit.hash()
@@ -216,7 +189,7 @@ impl World {
                             && pays(it)
                             && it.created_us > now_us - DAY_US
                     };
-                    if intents().filter(is_drip).count() >= DRIPS_PER_DAY as usize {
+                    if intents().filter(is_drip).count() >= self.limits.fewest_drips as usize {
                         facts.insert(Fact::NoDripsLeft);
                     }
                 }
@@ -225,15 +198,36 @@ impl World {
         facts
     }
 
+    /// The account that a relay sends it with: relays may have different ones.
+    fn sender_of(&self, relay: Process, wanted: &Wanted) -> Felt {
+        match (wanted, &self.relays[relay].io) {
+            (Wanted::Operation(permit), Some(io)) => {
+                *io.pins.accounts.of(Role::of(permit.operation().kind()))
+            }
+            _ => wanted.sender(),
+        }
+    }
+
     /// Notes what the chain refuses now.
     pub(super) fn note_conflicts(&mut self) {
         let now = self.now();
         let view = self.chain.view();
         for (at, wanted) in CATALOG.iter().enumerate() {
-            if let Wanted::Operation(permit) = wanted
-                && let Some(reason) = conflict(permit.operation(), view.state())
-            {
+            let Wanted::Operation(permit) = wanted else {
+                continue;
+            };
+            for reason in conflicts(permit.operation(), view.state()) {
                 self.oracle.watches.conflicts.insert((at, reason), now);
+            }
+        }
+    }
+
+    /// Hours pass: what the chain refused right before that, a URL may still show.
+    pub(super) fn carry_conflicts_over(&mut self, before: Duration) {
+        let now = self.now();
+        for at in self.oracle.watches.conflicts.values_mut() {
+            if *at + LAG >= before {
+                *at = now;
             }
         }
     }
@@ -251,7 +245,18 @@ impl World {
             return Ok(());
         }
         let name = reason.name();
-        Err(format!("reasons: nothing explains {name}"))
+        let digest = CATALOG[request.wanted].intent_digest();
+        let intents = self.journal.tables.intents.values();
+        let equal: Vec<_> = intents
+            .filter(|it| it.digest == digest)
+            .map(|it| (it.id, it.state))
+            .collect();
+        let Watch {
+            relay, at, facts, ..
+        } = watch;
+        Err(format!(
+            "reasons: nothing explains {name} of relay {relay} since {at:?}: {facts:?}, equal intents {equal:?}"
+        ))
     }
 
     /// A request has its response.
@@ -296,7 +301,7 @@ impl World {
             }
             Reason::NonceConflict => {
                 let is_next = match wanted {
-                    Wanted::Transaction(permit) => {
+                    Wanted::Transaction(permit, _) => {
                         self.chain.nonce(permit.sender()) == permit.nonce()
                     }
                     Wanted::Operation(_) => true,
@@ -305,9 +310,14 @@ impl World {
             }
             Reason::InProgress => {
                 has(Fact::OpenOfAccount)
+                    || failed(Failure::NonceMoved)
                     || has(Fact::KeyIsOpen)
                     || has(Fact::EqualIsOpen)
                     || failed(Failure::Lock)
+                    || failed(Failure::Behind)
+                    // it joined another write, and its key could not be linked to that
+                    || request.key.is_some()
+                        && (failed(Failure::Store) || failed(Failure::Unconfirmed))
             }
             Reason::OutcomeUnknown => {
                 let digest = wanted.intent_digest();
@@ -320,15 +330,34 @@ impl World {
                 let is_recent = |at: Option<Duration>| at.is_some_and(|at| at + LAG >= *since);
                 failed(Failure::Proof) || is_recent(self.oracle.former_shown)
             }
-            Reason::Overloaded => self.now() >= *since + SLOW || failed(Failure::Random),
+            Reason::Overloaded => {
+                let is_slow = self.now() >= *since + SLOW;
+                is_slow || failed(Failure::Random) || failed(Failure::Full)
+            }
             Reason::RefusedByChain => failed(Failure::Returned),
-            Reason::StoreUnavailable => failed(Failure::Store) || failed(Failure::Unconfirmed),
+            Reason::StoreUnavailable => {
+                let locks_lost = self.oracle.locks_lost.is_some_and(|at| at >= *since);
+                failed(Failure::Store) || failed(Failure::Unconfirmed) || locks_lost
+            }
             Reason::UpstreamTimeout
             | Reason::UpstreamUnreachable
             | Reason::UpstreamStatus
             | Reason::UpstreamOversized
             | Reason::UpstreamInvalid => failed(Failure::Node),
-            Reason::NotRegistered => self.conflicts(request.wanted, reason, watch),
+            Reason::NotRegistered
+            | Reason::NotVerified
+            | Reason::NotAttested
+            | Reason::AttestationReplayed
+            | Reason::AttestationNotInForce
+            | Reason::RecoveryPending
+            | Reason::RecoveryNotPending
+            | Reason::RecoveryNotReady
+            | Reason::RecoveryNotCancellable => self.conflicts(request.wanted, reason, watch),
+            Reason::AccountNotDeployed | Reason::AccountAlreadyDeployed => {
+                self.conflicts(request.wanted, reason, watch) || wanted.name() != DRIP
+            }
+            Reason::FaucetEmpty => self.was_faucet_empty(*since),
+            Reason::ClassNotApproved => self.has_other_class(),
             // judged by their transaction, and by their key
             Reason::Reverted | Reason::IdempotencyConflict => true,
             _ => false,
@@ -348,7 +377,8 @@ impl World {
             .urls
             .iter()
             .flat_map(|url| url.frozen_views(watch.since));
-        views.any(|view| conflict(permit.operation(), view.state()) == Some(reason))
+        views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
+            || self.shown_other_since(watch.since.saturating_sub(LAG))
     }
 
     /// Whether this drip was paid to the recipient within the cooldown.
@@ -359,7 +389,8 @@ impl World {
         let Operation::FaucetDrip(drip) = permit.operation() else {
             return false;
         };
-        let cooldown = i64::try_from(COOLDOWN.as_micros()).expect("it is short");
+        let cooldown =
+            i64::try_from(self.limits.longest_cooldown.as_micros()).expect("it is short");
         let open = i64::try_from((self.now() - watch.since).as_micros()).expect("it is short");
         let from = self.clock_us() - cooldown - open;
         let mut intents = self.journal.tables.intents.values();

@@ -11,6 +11,10 @@ pub(super) struct Regime {
     pub(super) is_deep: bool,
     /// About every tenth block is followed by a rollback.
     pub(super) is_often: bool,
+    /// V2 verification is not permanent when the chain starts.
+    pub(super) is_v2_later: bool,
+    /// The store loses its newest commits; nothing but progress is judged.
+    pub(super) loses_tail: bool,
 }
 
 impl Regime {
@@ -18,12 +22,22 @@ impl Regime {
         Self {
             is_deep: chance.choose(8) == 7 && enabled.contains(&Fault::DeepRollback),
             is_often: chance.choose(3) == 2 && enabled.contains(&Fault::OftenRollback),
+            is_v2_later: chance.choose(4) == 3 && enabled.contains(&Fault::V2Later),
+            loses_tail: chance.choose(12) == 11 && enabled.contains(&Fault::LostTail),
         }
+    }
+
+    /// Leaves what these faults permit.
+    pub(super) fn restrict(&mut self, enabled: &[Fault]) {
+        self.is_deep &= enabled.contains(&Fault::DeepRollback);
+        self.is_often &= enabled.contains(&Fault::OftenRollback);
+        self.is_v2_later &= enabled.contains(&Fault::V2Later);
+        self.loses_tail &= enabled.contains(&Fault::LostTail);
     }
 
     /// Whether no transaction of a settled block is ever taken back.
     pub(super) fn judges_money(self) -> bool {
-        !self.is_deep
+        !self.is_deep && !self.loses_tail
     }
 
     /// From this depth on, a block is final.

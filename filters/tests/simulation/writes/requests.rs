@@ -1,29 +1,27 @@
 //! Requests and their responses.
 
-use super::chain::Action;
+use super::chain::{Action, State};
 use super::io::SimIo;
 use super::machine::{HasAgenda as _, Process, Slot, fill};
 use super::world::World;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::Budgets;
 use portcullis_filters::operation::{Operation, OperationKind};
 use portcullis_filters::policy::{
     Caps, Contracts, Endpoint, Inspected, OperationPermit, RelayPolicy, TransactionPermit,
+    Unverified,
 };
 use portcullis_filters::secret::{Secret, SecretKey};
 use portcullis_filters::tx::{
-    Account, Bounds, Call, Invoke, Transaction, account_address, selector,
+    Account, Bounds, Call, DeployAccount, Invoke, Transaction, account_address, selector,
 };
 use portcullis_filters::txm::operation::{Answer, Task, operate};
 use portcullis_filters::txm::outcome::{Outcome, Status};
-use portcullis_filters::txm::reconcile;
-use portcullis_filters::txm::settings::{Accounts, Pins, Required, Settings};
-use portcullis_filters::txm::transaction::{Approved, submit};
+use portcullis_filters::txm::settings::{Accounts, Pins};
+use portcullis_filters::txm::transaction::{Approved, account, submit};
 use portcullis_filters::verdict::Reason;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 pub(super) static PINS: LazyLock<Pins> = LazyLock::new(|| Pins {
     chain_id: Felt::from_short_string("SN_SEPOLIA").expect("a short string"),
@@ -51,27 +49,6 @@ fn contracts() -> Contracts {
     }
 }
 
-/// The most drips within 24 hours.
-pub(super) const DRIPS_PER_DAY: u32 = 12;
-/// Between two drips of a recipient.
-pub(super) const COOLDOWN: Duration = Duration::from_secs(20 * 3_600);
-
-pub(super) fn settings() -> Settings {
-    Settings {
-        faucet_amount: 5,
-        faucet_cooldown: COOLDOWN,
-        max_fee: 1_000_000_000_000_000_000,
-        max_l2_gas: 1_000_000_000,
-        recovery_cancel_window: Duration::from_secs(60),
-        receipt_timeout: Duration::from_secs(10),
-        confirmations: super::world::CONFIRMATIONS as u64,
-        budgets: Budgets {
-            drips: Some(DRIPS_PER_DAY),
-            fees: None,
-        },
-    }
-}
-
 fn policy() -> RelayPolicy {
     RelayPolicy {
         tokens: Tokens::new(&[Secret::new("0123456789abcdef0123456789abcdef".into())])
@@ -94,15 +71,30 @@ fn policy() -> RelayPolicy {
 
 /// Something that a client wants done.
 pub(super) enum Wanted {
-    Operation(OperationPermit),
-    Transaction(Box<TransactionPermit<'static>>),
+    Operation(Box<OperationPermit>),
+    Transaction(Box<TransactionPermit<'static>>, Box<Unverified<'static>>),
+}
+
+/// The number of users with an account.
+const USERS: u64 = 4;
+/// The nonces of a user's transactions; with the first one, the last user deploys the account.
+const NONCES: u64 = 6;
+
+/// The account of a user.
+fn address(user: u64) -> Felt {
+    account_address(key(user).public_key(), PINS.account_class)
+}
+
+/// The contracts' state before the first block.
+pub(super) fn initial(v2: bool) -> State {
+    State::new(v2, [address(USERS)])
 }
 
 impl Wanted {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Operation(permit) => permit.operation().kind().name(),
-            Self::Transaction(permit) => permit.kind(),
+            Self::Transaction(permit, _) => permit.kind(),
         }
     }
 
@@ -110,7 +102,7 @@ impl Wanted {
     pub(super) fn digest(&self) -> Option<[u8; 32]> {
         match self {
             Self::Operation(permit) => Some(permit.digest()),
-            Self::Transaction(_) => None,
+            Self::Transaction(..) => None,
         }
     }
 
@@ -133,6 +125,23 @@ impl Wanted {
                 epoch: Felt::from(it.epoch),
                 result: [Felt::from(it.units), it.evidence],
             }),
+            Operation::VerificationAttest(it) => Some(Action::Attest {
+                account: it.account,
+                id: it.attestation_id,
+                content: [
+                    it.assurance_type.felt(),
+                    Felt::from(u64::from(it.assurance_level)),
+                    Felt::from(it.expires_at),
+                ],
+            }),
+            Operation::VerificationRevoke(it) => Some(Action::Revoke {
+                account: it.account,
+            }),
+            Operation::RecoveryPropose(it) => Some(Action::Propose {
+                identity: it.identity,
+                account: it.new_account,
+            }),
+            Operation::RequireV2(_) => Some(Action::RequireV2),
             _ => None,
         }
     }
@@ -179,11 +188,68 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
             all.push(operation(OperationKind::SubmitUsership, &body));
         }
     }
-    for key in &keys {
-        all.extend((0..3).map(|nonce| transaction(key, nonce)));
+    for (number, key) in (1..).zip(&keys) {
+        let first = u64::from(number == USERS);
+        all.extend((first..NONCES).map(|nonce| invoke(key, nonce)));
+        if number == USERS {
+            all.push(deployment(key));
+        }
     }
+    for (account, key) in &accounts {
+        all.extend(verifications(*account));
+        all.extend(recoveries(*account, *key));
+    }
+    let confirmed = r#"{"confirm":"ACTIVATE PERMANENT V2 VERIFICATION"}"#;
+    all.push(operation(OperationKind::RequireV2, confirmed));
+    all.extend(fresh(&accounts));
     all
 });
+
+/// The last requests of the catalog, which clients make only in the end.
+pub(super) const FRESH: usize = 9;
+
+fn fresh(accounts: &[(Felt, Felt)]) -> Vec<Wanted> {
+    let new = key(77);
+    let account = account_address(new.public_key(), PINS.account_class);
+    let public_key = new.public_key();
+    let body =
+        format!(r#"{{"identity":"0x99","recipient":"{account}","public_key":"{public_key}"}}"#);
+    let mut fresh = vec![operation(OperationKind::FaucetDrip, &body)];
+    for (account, _) in accounts {
+        let body = format!(r#"{{"recipient":"{account}","card_id":"200"}}"#);
+        fresh.push(operation(OperationKind::MintCard, &body));
+        let body = format!(r#"{{"account":"{account}","epoch":15,"units":"1","evidence":"0x0"}}"#);
+        fresh.push(operation(OperationKind::SubmitUsership, &body));
+    }
+    fresh
+}
+
+fn verifications(account: Felt) -> Vec<Wanted> {
+    let attest = |id: u64| {
+        let body = format!(
+            r#"{{"account":"{account}","attestation_id":"0x{id:x}","assurance_type":"KYC","assurance_level":1,"expires_at":"2036-01-01T00:00:00Z"}}"#
+        );
+        operation(OperationKind::VerificationAttest, &body)
+    };
+    let body = format!(r#"{{"account":"{account}","reason":"FRAUD"}}"#);
+    let revoke = operation(OperationKind::VerificationRevoke, &body);
+    vec![attest(1), attest(2), revoke]
+}
+
+/// Recoveries of two identities to an account.
+fn recoveries(account: Felt, key: Felt) -> Vec<Wanted> {
+    let mut all = Vec::new();
+    for identity in ["0x10", "0x11"] {
+        let body = format!(
+            r#"{{"identity":"{identity}","new_account":"{account}","new_public_key":"{key}"}}"#
+        );
+        all.push(operation(OperationKind::RecoveryPropose, &body));
+        let body = format!(r#"{{"identity":"{identity}"}}"#);
+        all.push(operation(OperationKind::RecoveryExecute, &body));
+        all.push(operation(OperationKind::RecoveryCancel, &body));
+    }
+    all
+}
 
 fn key(number: u64) -> SecretKey {
     SecretKey::parse(&Secret::new(format!("0x{number:x}234").into())).expect("a key")
@@ -191,46 +257,56 @@ fn key(number: u64) -> SecretKey {
 
 fn operation(kind: OperationKind, body: &str) -> Wanted {
     match policy().inspect(Endpoint::Operation(kind), body.as_bytes(), 0) {
-        Ok(Inspected::Operation(permit)) => Wanted::Operation(permit),
+        Ok(Inspected::Operation(permit)) => Wanted::Operation(Box::new(permit)),
         other => panic!("{kind:?}: {other:?}"),
     }
 }
 
-fn transaction(key: &SecretKey, nonce: u64) -> Wanted {
-    let sender = account_address(key.public_key(), PINS.account_class);
+const BOUNDS: Bounds = Bounds {
+    l1_gas: (0, 1),
+    l1_data_gas: (1, 1),
+    l2_gas: (1, 1),
+};
+
+fn invoke(key: &SecretKey, nonce: u64) -> Wanted {
     let call = Call {
         to: contracts().card,
         selector: selector("burn"),
         args: vec![felt(7), felt(0)],
     };
-    let bounds = Bounds {
-        l1_gas: (0, 1),
-        l1_data_gas: (1, 1),
-        l2_gas: (1, 1),
-    };
     let invoke = Invoke {
-        sender,
+        sender: account_address(key.public_key(), PINS.account_class),
         calls: vec![call],
         nonce: felt(nonce),
-        bounds,
+        bounds: BOUNDS,
     };
-    let signed = Transaction::from(invoke).sign(PINS.chain_id, key);
-    let (method, params) = ("starknet_addInvokeTransaction", signed.to_params());
+    transaction(key, invoke.into(), "starknet_addInvokeTransaction")
+}
+
+fn deployment(key: &SecretKey) -> Wanted {
+    let deploy = DeployAccount {
+        class_hash: PINS.account_class,
+        public_key: key.public_key(),
+        bounds: BOUNDS,
+    };
+    transaction(key, deploy.into(), "starknet_addDeployAccountTransaction")
+}
+
+fn transaction(key: &SecretKey, transaction: Transaction, method: &str) -> Wanted {
+    let params = transaction.sign(PINS.chain_id, key).to_params();
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-    let policy = policy();
-    match policy.inspect(Endpoint::Rpc, body.leak().as_bytes(), 0) {
-        Ok(Inspected::Transaction(unverified)) => {
-            let account = Account {
-                class_hash: PINS.account_class,
-                public_key: key.public_key(),
-            };
-            let permit = unverified
-                .verify(&policy, Some(account))
-                .expect("it is signed");
-            Wanted::Transaction(Box::new(permit))
-        }
+    let (policy, body) = (policy(), &*body.leak());
+    let inspected = || match policy.inspect(Endpoint::Rpc, body.as_bytes(), 0) {
+        Ok(Inspected::Transaction(unverified)) => unverified,
         other => panic!("{other:?}"),
-    }
+    };
+    let account = Account {
+        class_hash: PINS.account_class,
+        public_key: key.public_key(),
+    };
+    let permit = inspected().verify(&policy, Some(account));
+    let permit = permit.expect("it is signed");
+    Wanted::Transaction(Box::new(permit), Box::new(inspected()))
 }
 
 /// A request: what is wanted, with which key.
@@ -326,7 +402,11 @@ impl Reply {
 impl World {
     fn sign_of_user(&mut self, permit: &TransactionPermit<'_>) {
         let (hash, sender, nonce) = (permit.hash(), permit.sender(), permit.nonce());
-        let action = super::chain::Action::Other;
+        let action = if permit.is_deploy() {
+            Action::Deploy { account: sender }
+        } else {
+            Action::Other
+        };
         self.signed.insert(
             hash,
             super::chain::Tx {
@@ -355,9 +435,9 @@ impl World {
                     let task = Task::new(permit, request.key.as_deref(), &Arc::new(()), "");
                     Reply::of(&operate(&io, &task).await)
                 }
-                Wanted::Transaction(permit) => {
+                Wanted::Transaction(permit, unverified) => {
                     io.world.lock().sign_of_user(permit);
-                    transact(&io, permit).await
+                    transact(&io, permit, unverified).await
                 }
             };
             let mut world = io.world.lock();
@@ -368,9 +448,17 @@ impl World {
     }
 }
 
-async fn transact(io: &Arc<SimIo>, permit: &TransactionPermit<'static>) -> Reply {
-    let outcome = match reconcile::permit(&**io, Required::All).await {
-        Ok(epoch) => submit(io, Approved::new(permit, epoch, &Arc::new(()))).await,
+/// What the handler does: it reads the sender's class, and submits what is verified.
+async fn transact(
+    io: &Arc<SimIo>,
+    permit: &TransactionPermit<'static>,
+    unverified: &Unverified<'static>,
+) -> Reply {
+    let outcome = match account(&**io, unverified).await {
+        Ok((_, Some(account))) if account.class_hash != PINS.account_class => {
+            Outcome::refused(Reason::ClassNotApproved, "the class is not approved")
+        }
+        Ok((epoch, _)) => submit(io, Approved::new(permit, epoch, &Arc::new(()))).await,
         Err(refused) => refused,
     };
     Reply::of_outcome(&outcome)

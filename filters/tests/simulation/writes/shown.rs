@@ -9,8 +9,8 @@ use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How long it is remembered.
-const MEMORY: Duration = Duration::from_secs(90);
+/// How many facts are remembered.
+const MEMORY: usize = 20_000;
 
 /// What a relay can blame for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,8 +27,14 @@ pub(super) enum Failure {
     Proof,
     /// The lock of an account was not granted.
     Lock,
+    /// It had too many writes in flight.
+    Full,
     /// There were no random bytes.
     Random,
+    /// The nonce that it had read was not the next one when the fee was estimated.
+    NonceMoved,
+    /// A nonce that a transaction of the journal has was read as free.
+    Behind,
 }
 
 /// A fact that a URL showed.
@@ -37,6 +43,8 @@ pub(super) enum Fact {
     Head(u64),
     Block(u64, Option<ListedBlock>),
     Receipt(Felt, Option<Receipt>),
+    /// It did not answer when it was asked for its head, or for a block.
+    Silent,
     /// It did not answer when it was asked for this receipt.
     NoReceipt(Felt),
     /// The chain's epoch, in a call that began then.
@@ -89,7 +97,7 @@ impl World {
     pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
         let at = self.now();
         let shown = &mut self.oracle.record.shown;
-        while shown.front().is_some_and(|it| it.at + MEMORY < at) {
+        if shown.len() == MEMORY {
             shown.pop_front();
         }
         shown.push_back(Shown {
@@ -123,6 +131,19 @@ impl World {
         }
     }
 
+    /// Records which nonce of an account was read.
+    pub(super) fn record_nonce(&mut self, relay: Process, account: Felt, nonce: u64) {
+        let epoch = self.epoch();
+        let is_behind = self
+            .journal
+            .tables
+            .of_epoch(&epoch)
+            .any(|it| it.signer == account && it.nonce >= nonce && it.state.occupies());
+        if is_behind {
+            self.fail(relay, Failure::Behind);
+        }
+    }
+
     /// Records that a transaction reached the node.
     pub(super) fn record_delivery(&mut self, hash: Felt) {
         let now = self.now();
@@ -132,8 +153,9 @@ impl World {
 
     /// Records the answer to a submission.
     pub(super) fn record_answer(&mut self, hash: Felt, added: &Called<Felt>) {
-        if matches!(added, Err(CallError::Returned(_))) {
-            let now = self.now();
+        if let Err(CallError::Returned(error)) = added {
+            let (now, code) = (self.now(), error.code);
+            self.note(|| format!("{hash} is refused with {code}"));
             self.oracle.record.refused.insert(hash, now);
         }
     }

@@ -69,7 +69,7 @@ fn run(relays: Relays, case: impl AsyncFnOnce(&WorldStage)) {
     let mut world = World::of(Chance::of_list(&[]), Bug::None, count, 2);
     world.is_exclusive = relays == Relays::One;
     let world = Shared::new(world);
-    let relay = |relay| Arc::new(SimIo::new(relay, world.clone()));
+    let relay = |relay| Arc::new(SimIo::new(relay, world.clone(), &PINS));
     let stage = WorldStage {
         world: world.clone(),
         relays: (0..count).map(relay).collect(),

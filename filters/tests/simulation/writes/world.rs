@@ -3,20 +3,21 @@
 
 use super::Bug;
 use super::chain::{Action, Chain, Taking, Tx, View, felt};
+use super::config::{self, Config, Limits};
 use super::floor::Floor;
 use super::io::SimIo;
 use super::journal::Journal;
+use super::locks::Lock;
 use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
 use super::regime::Regime;
-use super::requests::Reply;
+use super::requests::{Reply, initial};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 /// Blocks above one that is final.
@@ -48,8 +49,9 @@ faults! {
     Rollback, Returns, Genesis, Stranger, CommitUnknown, StoreFails, StoreFull, StoreRestarts, StoreClock,
     RelayClock, Crash, Pause, CutOff, HoursPass, Twice, UsedForIncluded, UndecidedForEver, Undecided, Held, Evicted,
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
-    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains,
-    StoreClockBack,
+    ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
+    V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
+    LostTail, NoRandom, Aborted, OverFull, BelowFloor,
 }
 
 /// How a URL shows the chain.
@@ -84,13 +86,6 @@ pub(super) struct Url {
     thawed: Option<(Box<View>, Duration)>,
 }
 
-/// The lock of an account, or of a process' turn.
-#[derive(Default)]
-pub(super) struct Lock {
-    pub(super) holder: Option<(Process, u64)>,
-    pub(super) waiting: VecDeque<(u64, Waker)>,
-}
-
 /// A relay.
 pub(super) struct Relay {
     /// Its present process; `None` while it is down.
@@ -102,6 +97,7 @@ pub(super) struct Relay {
     pub(super) clock_us: i64,
     /// By how much its estimate of the store's clock is wrong, in microseconds.
     pub(super) skew_us: i64,
+    pub(super) config: Config,
     /// What its process has shown.
     pub(super) floor: Floor,
     /// Its requests without a response.
@@ -119,11 +115,24 @@ pub(super) struct World {
     pub(super) me: Option<Shared<Self>>,
     pub(super) chain: Chain,
     /// Another chain, which nodes behind the same URL may have.
-    other: Chain,
+    pub(super) other: Chain,
     pub(super) regime: Regime,
+    pub(super) limits: Limits,
+    /// The pins with which relays start.
+    pub(super) variant: usize,
+    pins_fail_until: Duration,
+    faucet_empty_until: Duration,
+    /// When a URL last had nodes of another chain.
+    other_shown: Option<Duration>,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
+    /// What a standby has, of each of the last seconds.
+    pub(super) standby: VecDeque<Journal>,
+    /// The process that does the chores of all, and when it was last heard of.
+    pub(super) chore: Option<(Process, Duration)>,
+    /// The entries of the journal whose indexes were checked.
+    pub(super) checked_entries: usize,
     /// The journal as it was some seconds ago.
     pub(super) stale: Option<Journal>,
     /// The hash of each transaction that a user signed, by its text.
@@ -202,13 +211,11 @@ impl Url {
 impl World {
     pub(super) fn new(mut chance: Chance, bug: Bug) -> Self {
         let all = chance.choose(4) == 3;
-        let excluded = std::env::var("SIMULATION_WITHOUT").unwrap_or_default();
-        let is_excluded = |fault: &Fault| excluded.split(',').any(|it| it == format!("{fault:?}"));
         let drawn = Fault::ALL
             .iter()
             .copied()
             .filter(|_| chance.choose(2) == 1 || all);
-        let enabled: Vec<Fault> = drawn.filter(|fault| !is_excluded(fault)).collect();
+        let enabled: Vec<Fault> = drawn.collect();
         let urls = 1 + chance.choose(3) as usize;
         let balancer = chance.choose(3) == 2 && enabled.contains(&Fault::Balancer);
         let relays = 1 + chance.choose(3) as usize;
@@ -228,8 +235,15 @@ impl World {
 
     fn with(mut chance: Chance, bug: Bug, relays: usize, urls: usize, enabled: Vec<Fault>) -> Self {
         let dialect = Dialect::drawn(&mut chance, &enabled);
+        let url_count = urls;
         let urls = (0..urls).map(|_| Url::FRESH);
+        let settings = config::settings(&mut Chance::of_list(&[]));
+        let config = Config {
+            settings,
+            urls: (0..url_count).collect(),
+        };
         let relay = || Relay {
+            config: config.clone(),
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
@@ -246,12 +260,20 @@ impl World {
             fired: BTreeMap::new(),
             is_healed: false,
             me: None,
-            chain: Chain::new(0, CONFIRMATIONS, seconds(EPOCH_US)),
-            other: Chain::new(OTHER, CONFIRMATIONS, seconds(EPOCH_US)),
+            chain: Chain::new(0, initial(true), CONFIRMATIONS, seconds(EPOCH_US)),
+            other: Chain::new(OTHER, initial(true), CONFIRMATIONS, seconds(EPOCH_US)),
             regime: Regime::default(),
+            limits: Limits::of(&settings),
+            variant: 0,
+            pins_fail_until: Duration::ZERO,
+            faucet_empty_until: Duration::ZERO,
+            other_shown: None,
             urls: urls.collect(),
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
+            standby: VecDeque::new(),
+            chore: None,
+            checked_entries: 0,
             stale: None,
             texts: BTreeMap::new(),
             lapse: None,
@@ -313,6 +335,20 @@ impl World {
         self.classes.get(&address).copied()
     }
 
+    /// Leaves the faults that a run selects.
+    pub(super) fn select(&mut self, options: &super::options::Options) {
+        options.select(&mut self.enabled);
+        let enabled = self.enabled.clone();
+        self.dialect.restrict(&enabled);
+        self.urls[0].is_balancer &= enabled.contains(&Fault::Balancer);
+        let mut regime = self.regime;
+        regime.restrict(&enabled);
+        if regime != self.regime {
+            self.fired.clear();
+            self.set_regime(regime);
+        }
+    }
+
     /// Counts a fault that follows from how the world was drawn.
     pub(super) fn count(&mut self, fault: Fault) {
         *self.fired.entry(fault).or_default() += 1;
@@ -354,7 +390,12 @@ impl World {
 
     fn set_regime(&mut self, regime: Regime) {
         self.regime = regime;
-        self.chain = Chain::new(0, regime.final_depth(), self.chain_time());
+        self.oracle.judges_progress_only = regime.loses_tail;
+        let initial = initial(!regime.is_v2_later);
+        self.chain = Chain::new(0, initial, regime.final_depth(), self.chain_time());
+        if regime.is_v2_later {
+            self.count(Fault::V2Later);
+        }
     }
 
     pub(super) fn epoch(&self) -> String {
@@ -402,8 +443,37 @@ impl World {
 
     /// The URL that serves calls of a relay.
     pub(super) fn serving(&mut self, relay: Process) -> Option<usize> {
-        let urls: Vec<usize> = (0..self.urls.len()).collect();
+        let urls = self.relays[relay].config.urls.clone();
         self.choose_serving(relay, &urls)
+    }
+
+    /// The URLs of a relay that have a say.
+    pub(super) fn urls_of(&self, relay: Process) -> Vec<usize> {
+        self.voters(&self.relays[relay].config.urls)
+    }
+
+    pub(super) fn is_faucet_empty(&self) -> bool {
+        !self.is_healed && self.now() < self.faucet_empty_until
+    }
+
+    /// Whether the faucet was empty since then, or lately.
+    pub(super) fn was_faucet_empty(&self, since: Duration) -> bool {
+        self.faucet_empty_until + Duration::from_secs(10) >= since
+    }
+
+    /// Whether an account that a relay asked for has another class than the pinned one.
+    pub(super) fn has_other_class(&self) -> bool {
+        let pinned = super::requests::PINS.account_class;
+        self.classes.values().any(|class| *class != pinned)
+    }
+
+    /// Whether a URL had nodes of another chain since then.
+    pub(super) fn shown_other_since(&self, since: Duration) -> bool {
+        self.other_shown.is_some_and(|at| at >= since)
+    }
+
+    pub(super) fn are_pins_broken(&self) -> bool {
+        !self.is_healed && self.now() < self.pins_fail_until
     }
 
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -433,6 +503,10 @@ impl World {
         for url in 0..self.urls.len() {
             self.change_mode(url);
         }
+        let is_mixed = |url: &Url| matches!(url.mode, Mode::TwoChains);
+        if self.urls.iter().any(is_mixed) {
+            self.other_shown = Some(self.now());
+        }
         if self
             .urls
             .iter()
@@ -442,7 +516,7 @@ impl World {
         }
         if self.regime.judges_money() {
             let (chain, journal) = (&self.chain, &self.journal);
-            let broken = self.oracle.after_block(chain, journal);
+            let broken = self.oracle.after_block(chain, journal, self.limits);
             self.oracle.report(broken);
         }
     }
@@ -546,6 +620,21 @@ impl World {
             self.relays[relay].skew_us = skew * 1_000;
             self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
+        self.disturb_store();
+        if self.fires(Fault::Reload, 60) {
+            self.reload(relay);
+        }
+        if self.fires(Fault::Repinned, 200) {
+            self.repin();
+        }
+        if self.fires(Fault::PinsFail, 200) {
+            self.pins_fail_until = self.now() + self.millis(500, 30_000);
+            self.note(|| "pins do not hold for a while".to_owned());
+        }
+        if self.fires(Fault::FaucetEmpty, 200) {
+            self.faucet_empty_until = self.now() + self.millis(500, 30_000);
+            self.note(|| "the faucet is empty for a while".to_owned());
+        }
         if self.fires(Fault::StoreRestarts, 120) {
             self.lose_locks();
         }
@@ -564,7 +653,9 @@ impl World {
         }
         if self.fires(Fault::HoursPass, 200) {
             let hours = 1 + u64::from(self.chance.choose(30));
+            let before = self.now();
             self.agenda.skip(Duration::from_secs(hours * 3_600));
+            self.carry_conflicts_over(before);
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
@@ -574,6 +665,7 @@ impl World {
     /// The store restarts.
     pub(super) fn lose_locks(&mut self) {
         self.locks.clear();
+        self.chore = None;
         self.oracle.locks_lost = Some(self.now());
         self.note(|| "the store restarts: all locks are lost".to_owned());
     }
@@ -592,8 +684,9 @@ impl World {
         }
         self.note(|| format!("relay {relay} crashes"));
         let now = self.now();
-        self.oracle.watches.crashed(relay, now);
+        self.oracle.crashed(relay, now);
         self.agenda.kill(relay);
+        self.release_chore(relay);
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
             fill(&mut self.agenda, &request, None);
@@ -609,10 +702,16 @@ impl World {
             return;
         }
         let Some(me) = self.me.clone() else { return };
-        let io = Arc::new(SimIo::new(relay, me));
+        let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
         self.relays[relay].io = Some(Arc::clone(&io));
         self.relays[relay].floor = Floor::default();
         self.agenda.start(relay, super::clients::background(io));
+    }
+
+    /// A day passes for the store.
+    pub(super) fn pass_a_day(&mut self) {
+        self.store_clock_us += 25 * 3_600_000_000;
+        self.note(|| "a day passes".to_owned());
     }
 
     /// Nothing goes wrong any longer.
@@ -629,5 +728,14 @@ impl World {
             relay.cut_off_until = Duration::ZERO;
         }
         self.let_go_of_own();
+        self.chain.activate_v2();
+        self.other.activate_v2();
+        self.variant = 0;
+        for relay in 0..self.relays.len() {
+            let io = self.relays[relay].io.as_ref();
+            if io.is_some_and(|io| !std::ptr::eq(io.pins, config::pins(0))) {
+                self.crash(relay);
+            }
+        }
     }
 }
