@@ -112,7 +112,15 @@ pub(super) async fn execute(
             ..refused
         });
     }
-    if elsewhere? != Felt::ZERO {
+    let elsewhere = elsewhere?;
+    if elsewhere == identity {
+        // completed since the first of the two reads, or at another node
+        return refuse(
+            Reason::RecoveryNotPending,
+            "no recovery of the identity is pending",
+        );
+    }
+    if elsewhere != Felt::ZERO {
         return refuse(
             Reason::AccountTaken,
             "the new account was bound to an identity in the meantime",

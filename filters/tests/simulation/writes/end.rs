@@ -8,6 +8,7 @@ use super::rules::Case;
 use super::world::World;
 use portcullis_filters::ledger::{Intent, IntentState};
 use portcullis_filters::txm::settings::Role;
+use portcullis_filters::verdict::Reason;
 use std::time::Duration;
 
 /// How soon after its start a relay takes a write.
@@ -106,6 +107,8 @@ impl World {
             Some(reply) if reply.kind == ReplyKind::Written => {
                 self.judge_start(wanted, begun + limit)
             }
+            // what the others open at the same time may use up a day's fees; that is judged elsewhere
+            Some(reply) if reply.kind == ReplyKind::Refused(Reason::BudgetExceeded) => Ok(()),
             Some(reply) if !reply.is_open() || is_late => {
                 Err(format!("progress: nothing forbids {name}: {reply:?}"))
             }

@@ -377,7 +377,10 @@ impl World {
             .urls
             .iter()
             .flat_map(|url| url.frozen_views(watch.since));
-        views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
+        // the block that is being built may show it since the last look
+        let building = self.chain.view();
+        conflicts(permit.operation(), building.state()).contains(&reason)
+            || views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
             || self.shown_other_since(watch.since.saturating_sub(LAG))
     }
 

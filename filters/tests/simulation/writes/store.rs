@@ -85,6 +85,12 @@ impl World {
         let number = pruned.len();
         for key in pruned {
             self.oracle.forget_key(&key);
+            // used again, it is a new one
+            for with in self.journal.written_with.values_mut() {
+                if with.as_ref() == Some(&key) {
+                    *with = None;
+                }
+            }
         }
         self.note(|| format!("{number} keys are pruned"));
     }
