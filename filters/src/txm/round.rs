@@ -21,7 +21,7 @@ use futures_util::future::{join, join3};
 use futures_util::stream::{self, StreamExt as _};
 
 /// Intents of a kind that a round passes; further ones are passed by the next rounds, in turn.
-const ROUND: u32 = 64;
+const ROUND: u8 = 64;
 /// Intents that are passed concurrently.
 const CONCURRENT: usize = 16;
 /// The time for one intent: a call of the node and what follows from it.
@@ -40,11 +40,11 @@ const NEWEST: u32 = 16;
 /// Returns an error if the journal cannot be read.
 pub async fn settle_open<I: Io>(io: &Arc<I>, epoch: &str) -> Stored<()> {
     let below = io.memory(|memory| memory.displaced);
-    let displaced = io.displaced(epoch, below, ROUND).await?;
+    let displaced = io.displaced(epoch, below, u32::from(ROUND)).await?;
     let open = io.unresolved(epoch, None).await?;
     // after the oldest ones, the next round begins with the newest again
     let mut oldest = None;
-    if displaced.len() == ROUND as usize {
+    if displaced.len() == usize::from(ROUND) {
         oldest = displaced.last().map(|it| it.id);
     }
     forget(&**io, below..oldest, &displaced, &open);
@@ -106,7 +106,7 @@ fn forget(io: &impl Io, page: Range<Option<IntentId>>, displaced: &[Intent], ope
 
 /// The next [`ROUND`] intents of `all`, in turn.
 fn next_round(begin: &mut usize, mut all: Vec<Intent>) -> Vec<Intent> {
-    let round = ROUND as usize;
+    let round = usize::from(ROUND);
     let at = begin.checked_rem(all.len()).unwrap_or(0);
     *begin = begin.wrapping_add(round);
     all.rotate_left(at);

@@ -28,7 +28,7 @@ pub(crate) struct RequestKey {
 /// The rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
-    seq: i64,
+    pub(crate) seq: i64,
     pub(crate) agreement: Option<Agreement>,
     pub(crate) intents: BTreeMap<IntentId, Intent>,
     pub(crate) keys: BTreeMap<Named, Key>,
@@ -54,11 +54,6 @@ impl Tables {
         epoch: &'a str,
     ) -> impl DoubleEndedIterator<Item = &'a Intent> + Clone {
         self.intents.values().filter(move |it| it.epoch == epoch)
-    }
-
-    /// Uses no id that the others have used.
-    pub(crate) fn go_on_after(&mut self, others: &Self) {
-        self.seq = self.seq.max(others.seq);
     }
 
     fn append(&mut self, id: IntentId, state: IntentState) {

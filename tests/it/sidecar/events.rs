@@ -100,7 +100,7 @@ fn older_events_are_stale() {
         &stage.send(&Event::new("old", &subject, "revoked", 9)),
         "stale",
         "verified",
-        { "a repeated event tells what was true when it came first" },
+        "a repeated event tells what was true when it came first",
     );
 }
 

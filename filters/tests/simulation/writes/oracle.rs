@@ -263,9 +263,10 @@ impl World {
 
     /// Counts the transitions that the journal has recorded.
     fn note_transitions(&mut self) {
-        let entries = &self.journal.tables.entries[self.oracle.entries..];
+        let first = self.oracle.entries;
         self.oracle.entries = self.journal.tables.entries.len();
-        for (id, state) in entries.to_vec() {
+        for at in first..self.oracle.entries {
+            let (id, state) = self.journal.tables.entries[at];
             let before = self.oracle.states.insert(id, state);
             // it is stored as intended and as sent at once
             let Some(before) = before.filter(|it| *it != IntentState::Intended) else {
