@@ -22,7 +22,7 @@ pub(crate) async fn an_older_store_counts_as_pruned(world: World) {
 pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
     let store = world.open().await;
     let mut ids = Vec::new();
-    for (number, end) in [
+    for (end, number) in [
         None,
         Some(Accepted),
         Some(Succeeded),
@@ -31,9 +31,8 @@ pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
         Some(Lost),
     ]
     .into_iter()
-    .enumerate()
+    .zip(0..)
     {
-        let number = number as u64;
         let identity = Some(felt(0x100 + number));
         let new = NewIntent {
             identity,

@@ -88,9 +88,8 @@ impl<I: Io> Drop for Passing<I> {
     }
 }
 
-/// Forgets what is remembered of intents that are no longer watched: those that are not open and
-/// that the list of displaced ones, which begins below `page.start` and ends with `page.end`, passes
-/// over.
+/// Forgets what is remembered of intents that are no longer watched: those that are not open, and
+/// not on the page of displaced ones that begins below `page.start` and ends with `page.end`.
 fn forget(io: &impl Io, page: Range<Option<IntentId>>, displaced: &[Intent], open: &[Intent]) {
     sightings::retain(io, |id| {
         let is_within =
