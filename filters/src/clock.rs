@@ -24,7 +24,7 @@ pub struct Reading {
     pub received: Duration,
 }
 
-/// What is known of the other clock at an instant of this machine's monotonic clock.
+/// Knowledge of the other clock at an instant of this machine's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteClock {
     at: Duration,
@@ -37,7 +37,7 @@ pub struct RemoteClock {
 }
 
 impl RemoteClock {
-    /// What is known after an answer. An answer that contradicts the bounds replaces them: one of
+    /// The knowledge after an answer. An answer that contradicts the bounds replaces them: one of
     /// the clocks was set.
     #[must_use]
     pub fn after(last: Option<Self>, reading: Reading) -> Self {

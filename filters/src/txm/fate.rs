@@ -1,4 +1,4 @@
-//! What became of a transaction that was sent and is in no block that is known.
+//! The fate of a transaction that was sent and is in no block that is known.
 //!
 //! Only what a URL shows is evidence: its hash in a block, or another transaction of its nonce in a
 //! settled one. A free nonce says that nothing is decided yet.
@@ -13,7 +13,7 @@ use crate::felt::Felt;
 use crate::ledger::{Intent, IntentState};
 use alloc::format;
 
-/// What became of a transaction, as far as the node shows it now.
+/// The fate of a transaction, as far as the node shows it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// A URL shows it: in an accepted block, which the journal has then, or in the one being built.

@@ -71,7 +71,7 @@ impl Walk {
     }
 }
 
-/// What one block says about a nonce.
+/// The evidence of one block for a nonce.
 enum Searched {
     /// A transaction with this hash used it.
     Used(Felt),

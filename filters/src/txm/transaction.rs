@@ -95,7 +95,7 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
 
 /// How far a transaction came.
 enum Step {
-    /// The same transaction, requested before, has this outcome.
+    /// An earlier request with this transaction has this outcome.
     Known(Outcome),
     /// The node has it.
     Sent(IntentId),

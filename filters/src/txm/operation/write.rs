@@ -46,7 +46,7 @@ pub(super) enum Step {
     Refused(IntentId, ErrorObject),
     /// The transaction was sent; whether the chain has it is unknown.
     Unknown(IntentId, Felt),
-    /// Nothing came of it for good: another turn may write.
+    /// It has no effect for good: another turn may write.
     Again,
 }
 

@@ -124,7 +124,7 @@ impl Oracle {
         self.bodies.iter().rev().filter_map(first)
     }
 
-    /// The journal has so many entries after the loss of some.
+    /// The number of the journal's entries after the loss of some.
     pub(super) fn lose_entries(&mut self, left: usize) {
         self.entries = self.entries.min(left);
     }
