@@ -148,6 +148,19 @@ fn a_lower_nonce_that_nothing_can_use_is_filled() {
 }
 
 #[test]
+fn an_included_one_that_the_chain_lost_below_is_looked_for() {
+    let (lost, displaced) = (below(2, Succeeded), intent(1, 7, Displaced));
+    let script = Script::with(&[lost, displaced.clone()]);
+    script.state().nonces = [Ok(6)].into();
+    assert_eq!(name(&run(send_again(&script, &displaced))), "taken");
+    assert_eq!(
+        script.state_of(2),
+        Displaced,
+        "its request can send it again"
+    );
+}
+
+#[test]
 fn nobody_else_fills_the_nonces_of_a_user() {
     let of_user = Intent {
         signer: Felt::from(0xdd_u64),
@@ -155,8 +168,10 @@ fn nobody_else_fills_the_nonces_of_a_user() {
     };
     let script = Script::with(core::slice::from_ref(&of_user));
     script.state().nonces = [Ok(6)].into();
-    assert_eq!(name(&run(send_again(&script, &of_user))), "not sent");
-    assert!(!script.done().iter().any(|it| it.starts_with("sends")));
+    assert_eq!(name(&run(send_again(&script, &of_user))), "taken");
+    let done = script.done();
+    let sent = done.iter().filter(|it| it.starts_with("sends")).count();
+    assert_eq!(sent, 1, "the node says whether it waits: {done:?}");
 }
 
 #[test]
