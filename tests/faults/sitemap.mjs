@@ -66,11 +66,11 @@ export class Sitemap {
     const stale = answers.filter(({ text }) => !text?.includes(`/${name}<`));
     assert.equal(stale.length, 0, `${stale.length} of ${READS} are of the past or cut off`);
     const operation = drip();
-    let paid = 0;
+    const paid = new Set();
     for (let count = 0; count <= REPEATS; count += 1) {
-      const { status } = await this.service.post(operation);
-      paid += status === 200 ? 1 : 0;
+      const { status, hash } = await this.service.post(operation);
+      if (status === 200) paid.add(hash);
     }
-    assert.equal(paid, 1, 'one drip for one recipient');
+    assert.equal(paid.size, 1, 'one drip for one recipient');
   }
 }
