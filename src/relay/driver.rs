@@ -32,7 +32,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// The parts of the relay that the transaction manager uses.
 pub(super) struct Driver {
@@ -47,7 +47,6 @@ pub(super) struct Driver {
     pub(super) unsettled: Notify,
     start: Instant,
     memory: Mutex<Memory>,
-    turn: tokio::sync::Mutex<()>,
     in_flight: Shared<Flight, Outcome>,
 }
 
@@ -72,7 +71,6 @@ impl Driver {
             unsettled: Notify::new(),
             start: Instant::now(),
             memory: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
             in_flight: Shared::new(0, |_| 0),
         }
     }
@@ -396,15 +394,6 @@ impl Io for Driver {
             trace.note_call(start, call);
         }
         Ok(added?)
-    }
-
-    async fn in_turn<T: Send>(
-        &self,
-        deadline: Duration,
-        work: impl Future<Output = T> + Send,
-    ) -> Option<T> {
-        let _turn = timeout_at(self.at(deadline), self.turn.lock()).await.ok()?;
-        Some(work.await)
     }
 
     async fn join(

@@ -327,12 +327,6 @@ pub trait Io: NodeIo + JournalIo + 'static {
         trace: Option<&Self::Trace>,
     ) -> impl Future<Output = Called<Felt>> + Send;
 
-    /// Runs work exclusively in this process; `None` if its turn does not come before the deadline.
-    fn in_turn<T: Send>(
-        &self,
-        deadline: Duration,
-        work: impl Future<Output = T> + Send,
-    ) -> impl Future<Output = Option<T>> + Send;
     /// Carries a write out once for all requests that wait for it.
     fn join(
         &self,

@@ -517,14 +517,6 @@ impl Io for Script {
         self.state().added.pop_front().unwrap_or(Ok(hash))
     }
 
-    async fn in_turn<T: Send>(
-        &self,
-        _: Duration,
-        work: impl Future<Output = T> + Send,
-    ) -> Option<T> {
-        Some(work.await)
-    }
-
     async fn join(
         &self,
         flight: Flight,

@@ -1,4 +1,4 @@
-//! What the journal's methods promise about intents.
+//! The promises of the journal's methods about intents.
 
 use super::{Commit, Stage, owner};
 use portcullis_filters::felt::Felt;

@@ -1,4 +1,4 @@
-//! What the journal's methods promise about idempotency keys.
+//! The promises of the journal's methods about idempotency keys.
 
 use super::journal::{epoch, included, new, store};
 use super::{Stage, owner};

@@ -68,7 +68,6 @@ macro_rules! cases {
                 the_epoch_is_known_without_a_node
                 an_account_has_one_writer
                 a_dropped_guard_unlocks
-                turns_exclude_each_other
                 equal_flights_share_one_write
                 a_flight_outlives_its_first_request
                 an_interrupted_write_is_unknown

@@ -1,4 +1,4 @@
-//! What the node's methods promise.
+//! The promises of the node's methods.
 
 use super::{
     Mode, NAME, Stage, code_of, estimate_text, eventually, is_unsent, ok, owner, sent, signed,

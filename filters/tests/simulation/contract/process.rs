@@ -1,4 +1,4 @@
-//! What the methods of a process promise: proofs, locks, flights, time.
+//! The promises of the methods of a process: proofs, locks, flights, time.
 
 use super::journal::epoch;
 use super::{Mode, NAME, Stage, estimate_text, eventually, ok, owner, sent, signed, signed_with};
@@ -190,29 +190,6 @@ pub(crate) async fn a_lost_session_loses_its_lock<S: Stage>(stage: &S) {
     let mut next = next.expect("a new session");
     assert_eq!(io.check_lock(&mut next).await, Ok(()));
     io.unlock(next).await;
-}
-
-pub(crate) async fn turns_exclude_each_other<S: Stage>(stage: &S) {
-    let io = stage.io();
-    let running = AtomicU32::new(0);
-    let turn = async || {
-        let work = async {
-            assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "one at a time");
-            io.sleep(SOON).await;
-            running.fetch_sub(1, Ordering::Relaxed)
-        };
-        io.in_turn(io.now() + LATER, work).await
-    };
-    let both = join(turn(), turn()).await;
-    assert_eq!(both, (Some(1), Some(1)));
-    let long = io.in_turn(io.now() + LATER, io.sleep(SOON * 3));
-    let late = io.in_turn(io.now() + SOON, async { panic!("its turn does not come") });
-    let (long, late): (_, Option<()>) = join(long, late).await;
-    assert_eq!(
-        (long, late),
-        (Some(()), None),
-        "the deadline is of the wait only"
-    );
 }
 
 fn flight(number: u8) -> Flight {

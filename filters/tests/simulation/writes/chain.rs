@@ -30,7 +30,7 @@ pub(super) struct Executed {
 }
 
 impl Executed {
-    /// What it cost, in fri.
+    /// Its fee, in fri.
     pub(super) fn fee(&self) -> u128 {
         FEE
     }

@@ -390,19 +390,6 @@ impl Io for SimIo {
         }
     }
 
-    async fn in_turn<T: Send>(
-        &self,
-        deadline: Duration,
-        work: impl Future<Output = T> + Send,
-    ) -> Option<T> {
-        let of = felt(1_000 + self.relay as u64);
-        let (_turn, _) = self
-            .acquire(of, deadline, Duration::from_secs(3_600))
-            .await
-            .ok()?;
-        Some(work.await)
-    }
-
     async fn join(
         &self,
         flight: Flight,

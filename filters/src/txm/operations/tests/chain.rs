@@ -362,10 +362,6 @@ impl Io for Chain {
         unreachable!("a decision sends nothing")
     }
 
-    async fn in_turn<T: Send>(&self, _: Duration, _: impl Future<Output = T> + Send) -> Option<T> {
-        unreachable!("a decision waits for nobody")
-    }
-
     async fn join(&self, _: Flight, _: impl Future<Output = Outcome> + Send + 'static) -> Outcome {
         unreachable!("a decision waits for nobody")
     }
