@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::support::relay::chain::{CLASS, felt};
-use crate::support::relay::devnet::{Network, deployed, funded, network};
+use crate::support::relay::devnet::{Network, deployed, network, own_network};
 use crate::support::relay::expect::{refused, rpc_refused, submitted};
 use crate::support::relay::stage::{Stage, post};
 use crate::support::relay::user::{BOUNDS, ID, User, call};
@@ -110,8 +110,9 @@ fn a_recovery_is_done_from_first_to_last() {
 
 #[test]
 fn a_repeated_cancellation_gets_its_outcome() {
-    let stage = Stage::on_devnet();
-    let (old, new) = (deployed(), funded());
+    let network = own_network();
+    let stage = Stage::on(&network, network.forward());
+    let (old, new) = (network.deployed(), network.funded());
     let (identity, body) = ("0xca", r#"{"identity":"0xca"}"#);
     done(
         &stage.post("/register", registration(identity, &old)),
@@ -140,13 +141,15 @@ fn a_repeated_cancellation_gets_its_outcome() {
 
 #[test]
 fn an_identity_is_paid_once_for_its_recoveries() {
-    let stage = Stage::on_devnet();
+    let network = own_network();
+    let stage = Stage::on(&network, network.forward());
     let (identity, body) = ("0xa1", r#"{"identity":"0xa1"}"#);
     done(
-        &stage.post("/register", registration(identity, &deployed())),
+        &stage.post("/register", registration(identity, &network.deployed())),
         "register",
     );
-    for (user, is_paid) in [(funded(), true), (funded(), false), (funded(), false)] {
+    for is_paid in [true, false, false] {
+        let user = network.funded();
         done(
             &stage.post("/recovery-propose", proposal(identity, &user)),
             "propose",
@@ -170,7 +173,9 @@ fn attestation(account: Felt, id: &str, level: u8) -> String {
 
 #[test]
 fn only_the_attestation_in_force_is_done_already() {
-    let (stage, user) = (Stage::on_devnet(), deployed());
+    let network = own_network();
+    let stage = Stage::on(&network, network.forward());
+    let user = network.deployed();
     done(
         &stage.post("/register", registration("0xa7", &user)),
         "register",
@@ -191,7 +196,9 @@ fn only_the_attestation_in_force_is_done_already() {
 
 #[test]
 fn a_key_is_answered_after_the_policy_changed() {
-    let (stage, user) = (Stage::on_devnet(), deployed());
+    let network = own_network();
+    let stage = Stage::on(&network, network.forward());
+    let user = network.deployed();
     done(
         &stage.post("/register", registration("0xad", &user)),
         "register",
