@@ -80,6 +80,8 @@ pub(super) struct Oracle {
     /// The last time at which a call of a relay got no answer.
     pub(super) silent: Option<Duration>,
     pub(super) locks_lost: Option<Duration>,
+    /// The highest price of gas that was estimated, in fri.
+    pub(super) highest_price: u128,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
     /// How often each request got each reply.
