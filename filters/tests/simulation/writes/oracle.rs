@@ -392,7 +392,7 @@ impl World {
             (_, IntentState::Succeeded | IntentState::Reverted) => {
                 self.judge_included(before, state)
             }
-            (Change::Displaced(why), IntentState::Displaced) => {
+            (Change::Displaced { why, .. }, IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)
             }
             (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),

@@ -9,7 +9,7 @@ use super::shown::Failure;
 use super::world::World;
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{DAY_US, Intent, IntentState};
+use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, gfri};
 use portcullis_filters::operation::Operation;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::verdict::Reason;
@@ -34,6 +34,8 @@ enum Fact {
     BoundElsewhere,
     /// The drips of a day are used up.
     NoDripsLeft,
+    /// The fees of a day are used up.
+    NoFeesLeft,
     /// Another request with its key is open.
     KeyIsOpen,
     /// An equal request is open.
@@ -174,6 +176,9 @@ impl World {
                 }
             }
             Wanted::Operation(permit) => {
+                if self.are_fees_used_up() {
+                    facts.insert(Fact::NoFeesLeft);
+                }
                 if let Operation::FaucetDrip(it) = permit.operation() {
                     let mut bindings = self.journal.tables.bindings.iter();
                     let is_other = |identity, recipient| {
@@ -196,6 +201,21 @@ impl World {
             }
         }
         facts
+    }
+
+    /// Whether the tightest budget of fees has no room for another transaction.
+    fn are_fees_used_up(&self) -> bool {
+        let Some(limit) = self.limits.lowest_fees else {
+            return false;
+        };
+        let epoch = self.epoch();
+        // the minutes of a day, by a clock that may differ
+        let from = self.clock_us() - DAY_US - 2 * MINUTE_US;
+        let intents = self.journal.tables.intents.values();
+        let counted =
+            intents.filter(|it| it.epoch == epoch && it.state.holds() && it.created_us >= from);
+        let spent: i64 = counted.map(|it| it.fee_gfri).sum();
+        spent + gfri(self.highest_fee()) > gfri(limit)
     }
 
     /// The account that a relay sends it with: relays may have different ones.
@@ -291,7 +311,7 @@ impl World {
                 self.conflicts(request.wanted, reason, watch)
             }
             Reason::FaucetCooldown => self.is_paid(wanted, reply.hash, watch),
-            Reason::BudgetExceeded => has(Fact::NoDripsLeft),
+            Reason::BudgetExceeded => has(Fact::NoDripsLeft) || has(Fact::NoFeesLeft),
             Reason::Rejected => {
                 let digest = wanted.intent_digest();
                 let mut intents = self.journal.tables.intents.values();
