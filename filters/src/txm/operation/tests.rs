@@ -538,6 +538,24 @@ fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
 }
 
 #[test]
+fn a_success_without_a_block_gives_its_nonce_up() {
+    for (seconds, expected, why) in [
+        (29, UNSETTLED, "a node may still show it"),
+        (30, WRITTEN, "no node has shown it for long"),
+    ] {
+        let taken = Intent {
+            included: None,
+            ..other(1, 7, IntentState::Succeeded)
+        };
+        let script = reconciled(core::slice::from_ref(&taken));
+        script.state().intended = [Ok(Intended::NonceTaken(Box::new(taken)))].into();
+        script.state().later_us = seconds * 1_000_000;
+        let (outcome, done) = registered(script, None);
+        assert_eq!(outcome, expected, "{why}: {done:?}");
+    }
+}
+
+#[test]
 fn one_in_doubt_is_sent_again_behind_a_newer_success() {
     let doubtful = intent(1, 7, IntentState::Displaced);
     for (answers, stores, why) in [
