@@ -56,16 +56,25 @@ async fn apply<S: Stage>(stage: &S, id: IntentId, change: Change<'_>) -> bool {
 }
 
 /// The change by a receipt of a block.
-pub(super) fn included(number: u64) -> Change<'static> {
-    let block = Inclusion {
+fn block(number: u64) -> Inclusion {
+    Inclusion {
         number,
         fingerprint: [7; 32],
-    };
+    }
+}
+
+pub(super) fn included(number: u64) -> Change<'static> {
     Change::Included {
         outcome: Ok(()),
         fee: Some(1),
-        block: Some(block),
+        block: Some(block(number)),
     }
+}
+
+/// The change of an intent that is gone from this block.
+fn gone_from(number: u64) -> Change<'static> {
+    let from = Some(block(number));
+    Change::Displaced { from, why: "gone" }
 }
 
 fn ids(intents: &[Intent]) -> Vec<IntentId> {
@@ -131,6 +140,8 @@ pub(crate) async fn changes_follow_the_states<S: Stage>(stage: &S) {
             IntentState::Displaced,
         ),
         (included(6), true, IntentState::Succeeded),
+        // another block has it by now
+        (gone_from(5), false, IntentState::Succeeded),
         (
             Change::Displaced {
                 from: None,

@@ -6,7 +6,7 @@ use super::conflicts::conflicts;
 use super::machine::Process;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
-use super::world::World;
+use super::world::{SKEW_US, World};
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, gfri};
@@ -187,7 +187,8 @@ impl World {
                     if bindings.any(|(_, pair)| is_other(pair.identity, pair.recipient)) {
                         facts.insert(Fact::BoundElsewhere);
                     }
-                    let now_us = self.clock_us();
+                    // by the clock of a relay
+                    let now_us = self.clock_us() - 2 * SKEW_US;
                     let is_drip = |it: &&Intent| {
                         it.operation == DRIP
                             && it.epoch == epoch
@@ -415,7 +416,7 @@ impl World {
         let cooldown =
             i64::try_from(self.limits.longest_cooldown.as_micros()).expect("it is short");
         let open = i64::try_from((self.now() - watch.since).as_micros()).expect("it is short");
-        let from = self.clock_us() - cooldown - open;
+        let from = self.clock_us() - cooldown - open - 2 * SKEW_US;
         let mut intents = self.journal.tables.intents.values();
         intents.any(|it| {
             it.operation == DRIP
