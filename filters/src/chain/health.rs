@@ -138,14 +138,14 @@ impl UrlHealth {
         })
     }
 
-    /// The place of the URL for a request at `now`. A read may be the trial of a URL that answers
-    /// polls but failed at calls; a write never is.
-    pub fn standing(&mut self, repeat: Repeat, now: Duration) -> Standing {
+    /// The place of the URL for a request at `now`. A client's read may be the trial of a URL that
+    /// answers polls but failed at calls; a write or a poll never is.
+    pub fn standing(&mut self, asked: Asked, repeat: Repeat, now: Duration) -> Standing {
         if self.fault().is_none() {
             return Standing::Serves;
         }
         let is_due = self.polls.failures < POLLS && now >= self.trial;
-        if repeat == Repeat::Never || !is_due {
+        if repeat == Repeat::Never || asked == Asked::Poll || !is_due {
             return Standing::LeftOut;
         }
         self.trial = now.saturating_add(TRIAL);

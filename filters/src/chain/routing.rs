@@ -35,7 +35,11 @@ pub enum End {
     Behind,
     /// The URL accepts no call at the moment.
     NotAsked,
-    /// No valid answer, and the URL cannot have received the request.
+    /// No connection.
+    Unreachable,
+    /// The URL has another chain.
+    Foreign,
+    /// No valid answer while the connection was checked: the request was not sent.
     Unsent,
     /// No valid answer.
     Failed,
@@ -131,7 +135,8 @@ impl Routing {
             End::Answer => Step::Deliver,
             End::Final => Step::Stop,
             End::Failed | End::Error if self.repeat == Repeat::Never => Step::Stop,
-            End::Failed | End::Error | End::Behind | End::NotAsked | End::Unsent => Step::Next,
+            End::Behind | End::NotAsked | End::Unreachable => Step::Next,
+            End::Foreign | End::Unsent | End::Failed | End::Error => Step::Next,
         }
     }
 
@@ -156,10 +161,11 @@ fn bit(url: usize) -> u64 {
 fn weight(end: End) -> u8 {
     match end {
         End::Answer | End::Behind | End::NotAsked => 0,
-        End::Unsent => 1,
-        End::Failed => 2,
-        End::Error => 3,
-        End::Final => 4,
+        End::Unreachable => 1,
+        End::Foreign => 2,
+        End::Unsent | End::Failed => 3,
+        End::Error => 4,
+        End::Final => 5,
     }
 }
 
@@ -191,6 +197,8 @@ mod tests {
         let (read, write) = (Routing::new(Repeat::Safe), Routing::new(Repeat::Never));
         for (end, of_read, of_write) in [
             (End::Answer, Step::Deliver, Step::Deliver),
+            (End::Unreachable, Step::Next, Step::Next),
+            (End::Foreign, Step::Next, Step::Next),
             (End::Unsent, Step::Next, Step::Next),
             (End::NotAsked, Step::Next, Step::Next),
             (End::Failed, Step::Next, Step::Stop),
@@ -206,16 +214,18 @@ mod tests {
     #[test]
     fn the_first_most_telling_failure_is_shown() {
         let mut routing = Routing::new(Repeat::Safe);
-        let shown = [
-            End::Unsent,
-            End::Unsent,
-            End::Failed,
-            End::Failed,
-            End::Error,
-            End::Failed,
-        ]
-        .map(|end| routing.shows(end));
-        assert_eq!(shown, [true, false, true, false, true, false]);
+        let ends = [
+            (End::Unreachable, true),
+            (End::Unreachable, false),
+            (End::Foreign, true),
+            (End::Failed, true),
+            (End::Unsent, false),
+            (End::Error, true),
+            (End::Failed, false),
+        ];
+        for (end, is_shown) in ends {
+            assert_eq!(routing.shows(end), is_shown, "{end:?}");
+        }
     }
 
     #[test]

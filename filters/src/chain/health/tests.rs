@@ -40,7 +40,7 @@ fn two_failed_polls_leave_a_url_out() {
     health.failed(Asked::Poll, FailureClass::Refused, at(2_000), at(2_010));
     assert_eq!(class(&health), Some(FailureClass::Refused));
     assert_eq!(
-        health.standing(Repeat::Safe, at(9_000)),
+        health.standing(Asked::Call, Repeat::Safe, at(9_000)),
         Standing::LeftOut,
         "calls are not tried while polls fail"
     );
@@ -82,10 +82,24 @@ fn polls_that_failed_alike_prove_calls() {
 fn one_read_a_second_is_tried() {
     let mut health = failing(FailureClass::Internal, 3);
     let now = at(1_000);
-    assert_eq!(health.standing(Repeat::Never, now), Standing::LeftOut);
-    assert_eq!(health.standing(Repeat::Safe, now), Standing::Serves);
-    assert_eq!(health.standing(Repeat::Safe, at(1_999)), Standing::LeftOut);
-    assert_eq!(health.standing(Repeat::Safe, at(2_000)), Standing::Serves);
+    assert_eq!(
+        health.standing(Asked::Call, Repeat::Never, now),
+        Standing::LeftOut
+    );
+    let poll = health.standing(Asked::Poll, Repeat::Safe, now);
+    assert_eq!(poll, Standing::LeftOut, "it proves nothing about calls");
+    assert_eq!(
+        health.standing(Asked::Call, Repeat::Safe, now),
+        Standing::Serves
+    );
+    assert_eq!(
+        health.standing(Asked::Call, Repeat::Safe, at(1_999)),
+        Standing::LeftOut
+    );
+    assert_eq!(
+        health.standing(Asked::Call, Repeat::Safe, at(2_000)),
+        Standing::Serves
+    );
 }
 
 #[test]
