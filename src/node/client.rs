@@ -96,9 +96,8 @@ impl FailedUrls {
             return Ok(payload);
         }
         let holds_back = choice.holds_back();
-        let is_sent =
-            shown.is_some_and(|failure| matches!(failure.end(), End::Failed | End::Final));
-        let error = if is_behind || (holds_back && !is_sent) {
+        let is_answered = matches!(shown, Some(CallFailure::Busy | CallFailure::After(_)));
+        let error = if is_behind || (holds_back && !is_answered) {
             NodeError::Lagging
         } else {
             shown.map_or(NodeError::Unreachable, CallFailure::error)

@@ -1,5 +1,6 @@
 //! Asks a second URL while the first is slow, and takes the first valid answer.
 
+use super::answer::failure_class;
 use super::client::NodeClient;
 use super::route::Choice;
 use super::target::{Answered, Target};
@@ -12,6 +13,14 @@ use tokio::time::{Instant, timeout_at};
 
 /// The end of an attempt, and the URL's index; `None` if its breaker was open.
 type Attempted = Option<(Result<Answered, CallFailure>, usize)>;
+
+/// Whether the attempt has a valid answer.
+fn is_answer(attempted: &Attempted) -> bool {
+    match attempted {
+        Some((Ok(answered), _)) => failure_class(&answered.payload).is_none(),
+        _ => false,
+    }
+}
 
 impl NodeClient {
     /// Attempts a call at the URL at `index`. If that is slow, a read is sent to a second URL, too.
@@ -33,19 +42,23 @@ impl NodeClient {
             if let Some(ended) = self.patiently(target, first.as_mut()).await {
                 return ended;
             }
-            let order = choice.order(self.targets.len());
-            let Some(second) = routing.second(order, |url| self.standing(choice, call, url)) else {
-                return first.await;
-            };
-            let second = pin!(self.try_url(call, second, &mut spare));
-            match select(first, second).await {
-                Either::Left((ended @ Some((Ok(_), _)), _)) => return ended,
-                Either::Left((ended, second)) => match second.await {
-                    None => return ended,
-                    attempted => attempted,
-                },
-                Either::Right((ended @ Some((Ok(_), _)), _)) => ended,
-                Either::Right((_, first)) => return first.await,
+            loop {
+                let order = choice.order(self.targets.len());
+                let second = routing.second(order, |url| self.standing(choice, call, url));
+                let Some(second) = second else {
+                    return first.await;
+                };
+                let second = pin!(self.try_url(call, second, &mut spare));
+                match select(first.as_mut(), second).await {
+                    Either::Left((ended, _)) if is_answer(&ended) => return ended,
+                    Either::Left((ended, second)) => match second.await {
+                        None => return ended,
+                        attempted => break attempted,
+                    },
+                    Either::Right((ended, _)) if is_answer(&ended) => break ended,
+                    // the next one is asked, while the first may still answer
+                    Either::Right(_) => {}
+                }
             }
         };
         *permit = spare;

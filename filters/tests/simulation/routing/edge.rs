@@ -162,29 +162,26 @@ impl Edge {
             let class = FailureClass::Timeout;
             self.health[url].failed(Asked::Call, class, now, second_at);
         }
-        let order = 0..world.modes.len();
-        let second = routing.second(order, |url| {
+        while let Some(second) = routing.second(0..world.modes.len(), |url| {
             self.standing(url, Repeat::Safe, second_at, world)
-        });
-        let Some(second) = second else {
-            return self.end(url, act, now, over, call);
-        };
-        let other = world.ask(second, true, chance);
-        call.urls.push(second);
-        self.judge.asked(second, world);
-        match other {
-            Act::Answer(latency) if second_at + latency < over => {
-                self.end(second, other, second_at, second_at + latency, call)
+        }) {
+            let other = world.ask(second, true, chance);
+            call.urls.push(second);
+            self.judge.asked(second, world);
+            let ends = match other {
+                Act::Answer(latency) => second_at + latency,
+                Act::Silence => over,
+                _ => second_at,
+            };
+            if ends >= over {
+                break;
             }
-            Act::Silence => self.end(url, act, now, over, call),
-            _ => {
-                let ended = self.end(second, other, second_at, second_at, call);
-                match act {
-                    Act::Answer(_) | Act::Silence => self.end(url, act, now, over, call),
-                    _ => ended,
-                }
+            let ended = self.end(second, other, second_at, ends, call);
+            if ended.end == End::Answer {
+                return ended;
             }
         }
+        self.end(url, act, now, over, call)
     }
 
     /// Records how a URL answered.
