@@ -1,3 +1,5 @@
+//! The health of one URL at chosen times; `tests/simulation/routing` has it among others.
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
