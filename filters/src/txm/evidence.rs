@@ -124,6 +124,25 @@ impl Below {
     }
 }
 
+/// When the URLs were asked, and when the last one had answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Before the first question, on a monotonic clock.
+    pub begun: Duration,
+    /// After the last answer.
+    pub ended: Duration,
+}
+
+impl From<Duration> for Look {
+    /// A look that takes no time.
+    fn from(at: Duration) -> Self {
+        Self {
+            begun: at,
+            ended: at,
+        }
+    }
+}
+
 /// Blocks that are deep enough, and since when every URL shows them.
 #[derive(Clone, Debug, Default)]
 pub struct Settling(BTreeMap<u64, (BlockHash, Duration)>);
@@ -137,8 +156,10 @@ impl Settling {
         views: &[View],
         number: u64,
         confirmations: u64,
-        now: Duration,
+        look: impl Into<Look>,
     ) -> Option<BlockHash> {
+        // one URL may answer long after the others: what they showed is as old as the question
+        let Look { begun, ended } = look.into();
         let depth = number.saturating_add(confirmations);
         let is_shown = |hash: BlockHash| {
             views.iter().all(|view| {
@@ -153,12 +174,12 @@ impl Settling {
             self.0.remove(&number);
             return None;
         };
-        let (first, since) = *self.0.entry(number).or_insert((hash, now));
+        let (first, since) = *self.0.entry(number).or_insert((hash, ended));
         if first != hash {
-            self.0.insert(number, (hash, now));
+            self.0.insert(number, (hash, ended));
             return None;
         }
-        (now.saturating_sub(since) >= SETTLING).then_some(hash)
+        (begun.saturating_sub(since) >= SETTLING).then_some(hash)
     }
 
     /// Forgets the blocks that are no longer wanted.
@@ -286,6 +307,20 @@ mod tests {
             None
         );
         assert_eq!(blocks.settled(&views, NUMBER, 2, at(2)), Some([1; 32]));
+    }
+
+    #[test]
+    fn a_slow_answer_makes_no_second_look() {
+        let mut blocks = Settling::default();
+        let views = [block(1, true)];
+        let look = |begun, ended| Look {
+            begun: at(begun),
+            ended: at(ended),
+        };
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at(0)), None);
+        let slow = blocks.settled(&views, NUMBER, 2, look(0, 5));
+        assert_eq!(slow, None, "it was asked at once");
+        assert_eq!(blocks.settled(&views, NUMBER, 2, look(2, 3)), Some([1; 32]));
     }
 
     #[test]

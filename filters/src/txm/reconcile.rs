@@ -230,13 +230,14 @@ fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
 }
 
 /// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
-/// nonce as free. Another transaction may then have the nonce: at most one of the two can be
-/// included (rule 8). Returns whether it is in doubt.
+/// nonce as free; and so an included one of which no block is known. Another transaction may then
+/// have the nonce: at most one of the two can be included (rule 8). Returns whether it is in doubt.
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.
 pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
-    if !intent.state.is_unresolved() || age(io, intent) < ABANDONED {
+    let is_anywhere = intent.state.is_included() && intent.included.is_none();
+    if !(intent.state.is_unresolved() || is_anywhere) || age(io, intent) < ABANDONED {
         return Ok(false);
     }
     let hash = intent.transaction_hash;
@@ -253,7 +254,12 @@ pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, Outco
         return Ok(false);
     }
     let why = "no node has shown it for long, and its nonce is free";
-    Ok(io.apply(intent.id, &Change::Doubted(why)).await?)
+    let doubt = if is_anywhere {
+        Change::Displaced(why)
+    } else {
+        Change::Doubted(why)
+    };
+    Ok(io.apply(intent.id, &doubt).await?)
 }
 
 /// The time since an intent last changed.

@@ -7,7 +7,7 @@
 use super::fate::{lose_if_settled, next_nonce};
 use super::io::{Io, Stored, within};
 use super::outcome::Outcome;
-use super::reconcile::{GRACE, age, settle};
+use super::reconcile::{GRACE, age, give_up, settle};
 use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
 use super::sightings;
@@ -183,8 +183,13 @@ async fn anywhere(io: &impl Io, epoch: &str) {
     each(io, found, |intent| look_anywhere(io, intent)).await;
 }
 
+/// Looks for the block of an included intent. One that is gone before its block is known would keep
+/// its nonce for ever.
 async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
-    look_for(io, &intent).await.map(drop)
+    if look_for(io, &intent).await? == Confirmed::Unknown {
+        give_up(io, &intent).await?;
+    }
+    Ok(())
 }
 
 /// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then

@@ -1,7 +1,7 @@
 //! Polls each URL of the node for journaled transactions, and remembers the results from poll to
 //! poll. [`super::evidence`] decides what they prove.
 
-use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
+use super::evidence::{Below, Doubt, Look, Presence, Settling, ShownBlock, View};
 use super::io::{Called, Io, Note};
 use super::node::{Receipt, Sender};
 use crate::felt::Felt;
@@ -144,11 +144,15 @@ pub(super) async fn nonce_use(
     let Some((transaction, number)) = found else {
         return NonceUse::Open;
     };
+    let begun = io.now();
     let views = views(io, &io.urls(), number, transaction).await;
     let is_listed = views
         .iter()
         .any(|view| view.block.is_some_and(|block| block.lists));
-    let now = io.now();
+    let look = Look {
+        begun,
+        ended: io.now(),
+    };
     let confirmations = io.settings().confirmations;
     io.memory(|memory| {
         if !is_listed {
@@ -158,7 +162,7 @@ pub(super) async fn nonce_use(
         let settled = memory
             .sightings
             .settling
-            .settled(&views, number, confirmations, now);
+            .settled(&views, number, confirmations, look);
         if settled.is_none() || !is_listed {
             return NonceUse::Open;
         }

@@ -1,5 +1,6 @@
 //! What happened in the runs: a rule that was never put to the test proves nothing.
 
+use super::regime::Share;
 use super::rules::{Case, need_not_be_taken};
 use super::world::{Fault, World};
 use portcullis_filters::ledger::IntentState;
@@ -17,6 +18,9 @@ const NOT_MET: &[(Case, &str)] = &[
     ),
 ];
 
+/// The least share of actions that are written, in percent by regime: about half of what it is.
+const LEAST: &[(&str, u64)] = &[];
+
 /// The steps, faults, replies, transitions and cases of the runs.
 #[derive(Default)]
 pub(super) struct Coverage {
@@ -25,6 +29,8 @@ pub(super) struct Coverage {
     replies: BTreeMap<(&'static str, String), u64>,
     transitions: BTreeMap<(IntentState, IntentState), u64>,
     cases: BTreeMap<Case, u64>,
+    /// The share of actions that were written, by regime.
+    shares: BTreeMap<&'static str, Share>,
 }
 
 impl Coverage {
@@ -36,6 +42,12 @@ impl Coverage {
             replies: std::mem::take(&mut world.oracle.replies),
             transitions: std::mem::take(&mut world.oracle.transitions),
             cases: std::mem::take(&mut world.oracle.cases),
+            shares: world
+                .regime
+                .names()
+                .into_iter()
+                .map(|name| (name, world.actions))
+                .collect(),
         }
     }
 
@@ -45,6 +57,11 @@ impl Coverage {
         add(&mut self.replies, other.replies);
         add(&mut self.transitions, other.transitions);
         add(&mut self.cases, other.cases);
+        for (name, Share { written, ended }) in other.shares {
+            let sum = self.shares.entry(name).or_default();
+            sum.written += written;
+            sum.ended += ended;
+        }
     }
 
     pub(super) fn print(&self) {
@@ -59,6 +76,13 @@ impl Coverage {
         }
         for (case, times) in &self.cases {
             println!("{}: {times}", case.text());
+        }
+        for (name, share) in &self.shares {
+            let Share { written, ended } = share;
+            println!(
+                "{name}: {written} of {ended} actions are written, {}%",
+                share.percent()
+            );
         }
     }
 
@@ -88,6 +112,10 @@ impl Coverage {
             }
         }
         assert!(transitions.is_empty(), "never taken: {transitions:?}");
+        for (name, least) in LEAST {
+            let share = self.shares.get(name).copied().unwrap_or_default();
+            assert!(share.percent() >= *least, "{name}: {share:?} is too little");
+        }
     }
 }
 

@@ -204,8 +204,12 @@ impl JournalIo for SimIo {
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
         let key = RequestKey::from(key);
-        self.query(true, move |world| world.journal.link(&key, intent))
-            .await
+        self.query(true, move |world| {
+            let is_linked = world.journal.link(&key, intent);
+            world.judge_links();
+            is_linked
+        })
+        .await
     }
 
     async fn answer(
@@ -371,7 +375,7 @@ impl Io for SimIo {
         let relay = self.relay;
         let added = self.call_node(move |world| world.deliver(relay, tx));
         let added = added.await;
-        self.world.lock().record_answer(hash, &added);
+        self.world.lock().record_answer(relay, hash, &added);
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(tx.sender, tx.nonce + 1);

@@ -2,7 +2,7 @@
 //! behind. The flows, the ledger and the evidence are the production code; the world and the
 //! relay's driver are here.
 //!
-//! Reading order: `requests` and `clients`, `world` and `regime` (what goes wrong), `oracle` (what must hold),
+//! Reading order: `requests` and `clients`, `world`, `regime` and `ending` (what goes wrong), `oracle` (what must hold),
 //! `driver` and `io` (how a relay reaches the world), `node` and `reads` (what the node
 //! answers), `journal`, `chain`, `machine`.
 
@@ -15,10 +15,12 @@ mod contracts;
 mod coverage;
 mod driver;
 mod end;
+mod ending;
 mod explore;
 mod floor;
 mod io;
 mod journal;
+mod links;
 mod locks;
 mod machine;
 mod node;
@@ -29,6 +31,7 @@ mod reads;
 mod refusals;
 mod regime;
 mod requests;
+mod rounds;
 mod rules;
 mod shown;
 mod stage;
@@ -112,6 +115,7 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     if world.lock().oracle.violation.is_some() {
         return;
     }
+    world.lock().hold_next();
     let probes = clients::probes(&world.lock());
     let end = world.now() + SETTLING;
     for probe in probes {
@@ -128,6 +132,9 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     end::start_anew(world);
     let end = world.now() + SETTLING;
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
+    if world.lock().oracle.violation.is_none() {
+        ending::lose_blocks(world, machine);
+    }
 }
 
 #[test]

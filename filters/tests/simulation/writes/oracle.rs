@@ -10,7 +10,9 @@
 use super::chain::{Action, Chain, Executed, Tx};
 use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
+use super::links::Links;
 use super::machine::Process;
+use super::pins::PATIENCE_US;
 use super::refusals::Watches;
 use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
@@ -33,6 +35,10 @@ const LINES: usize = 55;
 const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
 const LOOK: Duration = Duration::from_secs(12);
+/// After how many seconds a witness must have been found, once nothing goes wrong.
+const WITNESSED: u64 = 90;
+/// How long another epoch must be reported before it is in force.
+const PATIENCE: Duration = Duration::from_micros(PATIENCE_US.unsigned_abs());
 /// How long a URL may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two polls that count.
@@ -45,6 +51,8 @@ const CHECK: Duration = Duration::from_secs(10);
 const GIVEN_UP: Duration = Duration::from_secs(28);
 /// How long nothing is sent again unasked.
 const RESENT: Duration = Duration::from_millis(9_900);
+/// How long after its answer a submission may be recorded: relays are paused.
+const ANSWERED: Duration = Duration::from_secs(120);
 /// How old the evidence for a response may be, beyond its request.
 const RECENT: Duration = Duration::from_secs(15);
 
@@ -68,6 +76,8 @@ pub(super) struct Oracle {
     /// How often each transition was taken.
     pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
     states: BTreeMap<IntentId, IntentState>,
+    /// The numbers of the blocks that each intent was recorded in.
+    included: BTreeMap<IntentId, BTreeSet<u64>>,
     entries: usize,
     /// When each relay last sent each open transaction again.
     resent: BTreeMap<(Process, IntentId), Duration>,
@@ -82,8 +92,24 @@ pub(super) struct Oracle {
     pub(super) locks_lost: Option<Duration>,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
+    pub(super) links: Links,
+    reported: Option<Reported>,
+    /// The highest head of each epoch.
+    pub(super) highest: BTreeMap<String, u64>,
+    /// When hours passed last.
+    pub(super) leapt: Option<Duration>,
+    /// When each relay last sent something of each account.
+    sends: BTreeMap<(Process, Felt), Duration>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
+}
+
+/// The epoch that was reported last, and since when no other one was.
+#[derive(Clone, Debug)]
+struct Reported {
+    epoch: String,
+    now: Duration,
+    clock_us: i64,
 }
 
 /// The situation in which a request came in.
@@ -242,8 +268,34 @@ impl World {
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is stored, nonce {}", new.nonce));
         }
+        self.judge_links();
         self.observe();
         reply
+    }
+
+    /// Rule 7: an epoch is in force once it was reported for long, and no other one.
+    pub(super) fn judge_agreement(&mut self, reported: &str, before: Option<&str>) {
+        let (now, clock_us) = (self.now(), self.clock_us());
+        let report = &mut self.oracle.reported;
+        if report.as_ref().is_none_or(|it| it.epoch != reported) {
+            let epoch = reported.to_owned();
+            *report = Some(Reported {
+                epoch,
+                now,
+                clock_us,
+            });
+        }
+        let Some(first) = report.as_ref() else { return };
+        let agreement = self.journal.tables.agreement.as_ref();
+        let in_force = agreement.map(|it| it.epoch.as_str());
+        let is_early = now < first.now + PATIENCE && clock_us < first.clock_us + PATIENCE_US;
+        if before.is_some() && in_force != before && is_early {
+            let broken = format!(
+                "rule 7: {reported} is in force {:?} after it was first reported",
+                now - first.now
+            );
+            self.oracle.report(Err(broken));
+        }
     }
 
     /// Counts that another epoch comes into force.
@@ -284,6 +336,7 @@ impl World {
     /// Rules 4 and 5: a request has one nonce until that is settled, and a nonce one transaction.
     fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
         let new = self.journal.tables.intents[&id].clone();
+        self.judge_born(&new)?;
         let slot = self.journal.tables.intents.values();
         let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
         let displaced: Vec<_> = slot
@@ -336,6 +389,19 @@ impl World {
         self.judge_fees(&new)
     }
 
+    /// No transaction is born above the chain's head.
+    fn judge_born(&mut self, new: &Intent) -> Result<(), String> {
+        self.note_heads();
+        let highest = self.oracle.highest.get(&new.epoch).copied();
+        match new.born.zip(highest) {
+            Some((born, highest)) if born > highest => Err(format!(
+                "rule 3: intent {} is born at {born}, and the head is {highest}",
+                new.id
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The fees of a day are within the loosest budget that was in force.
     fn judge_fees(&self, new: &Intent) -> Result<(), String> {
         let Some(limit) = self.limits.fees else {
@@ -361,10 +427,16 @@ impl World {
     pub(super) fn apply(&mut self, relay: Process, id: IntentId, change: &Change<'_>) -> bool {
         let now_us = self.clock_us();
         let before = self.journal.tables.intents.get(&id).cloned();
+        let lost = self.lost_beside(id);
         let is_applied = self.journal.apply(id, change, now_us);
         if let Some(before) = before.filter(|_| is_applied) {
             self.note_transitions();
-            let state = self.journal.tables.intents[&id].state;
+            let after = &self.journal.tables.intents[&id];
+            let state = after.state;
+            let number = after.included.map(|it| it.number);
+            let judged = self.judge_anew(&lost).and_then(|()| self.judge_answers());
+            self.oracle.report(judged);
+            self.oracle.included.entry(id).or_default().extend(number);
             let broken = self.judge_change(relay, &before, change, state);
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is {}", state.name()));
@@ -390,12 +462,15 @@ impl World {
             (_, IntentState::Succeeded | IntentState::Reverted) => {
                 self.judge_included(before, state)
             }
+            (Change::Accepted, _) => self.judge_accepted(relay, before),
             (Change::Displaced(why), IntentState::Displaced) => {
-                self.judge_displaced(relay, before, why)
+                self.judge_displaced(relay, before, why)?;
+                self.judge_unwitnessed(before)
             }
             (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
             (_, IntentState::Rejected) => self.judge_rejected(before),
-            (_, IntentState::Lost) => self.judge_lost(relay, before),
+            (Change::Lost(why), _) => self.judge_lost(relay, before, why),
+            (_, IntentState::Lost) => self.judge_lost(relay, before, ""),
             _ => Ok(()),
         }
     }
@@ -421,6 +496,104 @@ impl World {
         Err(format!("rule 1: no block ever had intent {}", before.id))
     }
 
+    /// A node has said that it has it, or has shown it.
+    fn judge_accepted(&self, relay: Process, before: &Intent) -> Result<(), String> {
+        let since = self.now().saturating_sub(ANSWERED);
+        let record = &self.oracle.record;
+        if record.is_taken(relay, before.transaction_hash, since) || self.has_leapt(ANSWERED) {
+            return Ok(());
+        }
+        Err(format!(
+            "answers: intent {} is accepted, and no node has said so",
+            before.id
+        ))
+    }
+
+    /// Whether hours have passed within this time.
+    fn has_leapt(&self, within: Duration) -> bool {
+        self.since(self.oracle.leapt) <= within
+    }
+
+    /// The lost intents of a slot whose request was written anew.
+    fn lost_beside(&self, id: IntentId) -> Vec<IntentId> {
+        let Some(of) = self.journal.tables.intents.get(&id) else {
+            return Vec::new();
+        };
+        let intents = || self.journal.tables.of_epoch(&of.epoch);
+        let lost = intents()
+            .filter(|it| it.state == IntentState::Lost && it.slot() == of.slot() && it.id != id);
+        let anew = lost.filter(|lost| {
+            intents().any(|it| {
+                let is_newer = it.id > lost.id && it.state.holds() && it.slot() != lost.slot();
+                is_newer && it.digest == lost.digest
+            })
+        });
+        anew.map(|it| it.id).collect()
+    }
+
+    /// Rule 6: what is written anew is only watched.
+    fn judge_anew(&self, lost: &[IntentId]) -> Result<(), String> {
+        let intents = &self.journal.tables.intents;
+        let is_in_doubt = |id: &&IntentId| {
+            intents
+                .get(id)
+                .is_some_and(|it| it.state == IntentState::Displaced)
+        };
+        match lost.iter().find(is_in_doubt) {
+            Some(id) => Err(format!(
+                "rule 6: intent {id} is in doubt, and its request was written anew"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A stored answer is that of its intent, which is neither rejected nor lost.
+    fn judge_answers(&self) -> Result<(), String> {
+        let tables = &self.journal.tables;
+        for ((_, key), stored) in &tables.keys {
+            let Some((status, _)) = stored.answer else {
+                continue;
+            };
+            let Some(intent) = stored.intent.and_then(|id| tables.intents.get(&id)) else {
+                continue;
+            };
+            let is_true = match intent.state {
+                IntentState::Succeeded => status == 200,
+                IntentState::Reverted => status != 200,
+                state => state.holds(),
+            };
+            if !is_true {
+                let state = intent.state.name();
+                return Err(format!(
+                    "keys: {key} has a stored answer {status}, and its intent is {state}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rule 6: what was lost to a transaction is in doubt with it.
+    fn judge_unwitnessed(&self, witness: &Intent) -> Result<(), String> {
+        let intents = || self.journal.tables.of_epoch(&witness.epoch);
+        let of_slot = intents().filter(|it| it.slot() == witness.slot());
+        for lost in of_slot.filter(|it| it.state == IntentState::Lost) {
+            let is_anew = |it: &Intent| {
+                let is_newer = it.id > lost.id && it.state.holds();
+                is_newer && it.digest == lost.digest && it.slot() != lost.slot()
+            };
+            let is_same = |it: &Intent| {
+                it.id != lost.id && it.state.holds() && it.transaction_hash == lost.transaction_hash
+            };
+            if !intents().any(|it| is_anew(it) || is_same(it)) {
+                return Err(format!(
+                    "rule 6: intent {} stays lost, and intent {} is in doubt",
+                    lost.id, witness.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Rule 2: the node showed that it is gone.
     fn judge_displaced(
         &mut self,
@@ -438,9 +611,12 @@ impl World {
                 .oracle
                 .record
                 .since(relay, self.now().saturating_sub(LOOK));
+            // another relay may have recorded another block since
+            let numbers = self.oracle.included.get(&id);
             let is_other = |fact: &Fact| {
                 matches!(fact, Fact::Block(at, Some(block))
-                    if *at == number && !block.transactions.contains(&hash))
+                    if numbers.is_some_and(|all| all.contains(at))
+                        && !block.transactions.contains(&hash))
             };
             if shown.any(|it| is_other(&it.fact)) {
                 return Ok(());
@@ -485,7 +661,37 @@ impl World {
                 "rule 2: a URL contradicted, and intent {id} is displaced"
             ));
         }
+        if self.is_head_above(relay, number) {
+            return Err(format!(
+                "rule 2: a head was not below, and intent {id} is displaced"
+            ));
+        }
         Ok(())
+    }
+
+    /// Whether in the last look at the block with this number, a URL that did not show it had its
+    /// head not below.
+    fn is_head_above(&self, relay: Process, number: u64) -> bool {
+        let since = self.now().saturating_sub(LOOK);
+        let facts = || self.oracle.record.since(relay, since);
+        let asked = || facts().filter(|it| it.fact == Fact::Block(number, None));
+        let Some(begun) = asked().map(|it| it.begun).max() else {
+            return false;
+        };
+        // two looks at once cannot be told apart
+        let is_other = |at: Duration| at != begun && at + POLL > begun;
+        if asked().any(|it| is_other(it.begun)) {
+            return false;
+        }
+        let mut of_look = asked().filter(|it| it.begun == begun);
+        of_look.any(|block| {
+            let heads = facts().filter(|it| (it.url, it.begun) == (block.url, begun));
+            let heads = heads.filter_map(|it| match it.fact {
+                Fact::Head(head) => Some(head),
+                _ => None,
+            });
+            heads.min().is_some_and(|head| head >= number)
+        })
     }
 
     /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
@@ -530,8 +736,24 @@ impl World {
     }
 
     /// Rule 3: `lost` has a witness in a settled block, which every URL has shown twice.
-    fn judge_lost(&mut self, relay: Process, before: &Intent) -> Result<(), String> {
-        if !self.regime.judges_money() {
+    fn judge_lost(&mut self, relay: Process, before: &Intent, why: &str) -> Result<(), String> {
+        let (sender, nonce, hash) = (before.signer, before.nonce, before.transaction_hash);
+        if !self.chain.was_used_by_other(sender, nonce, hash) {
+            return Err(format!(
+                "rule 3: intent {} is lost, and no block ever had its nonce with another one",
+                before.id
+            ));
+        }
+        let number = why.split(' ').nth(1).and_then(|number| number.parse().ok());
+        if let Some(number) = number
+            && !self.was_shown_twice(relay, number)
+        {
+            return Err(format!(
+                "rule 3: intent {} is lost, and block {number} was not shown twice",
+                before.id
+            ));
+        }
+        if !self.judges_money() {
             return Ok(());
         }
         let lost = &self.journal.tables.intents[&before.id];
@@ -568,19 +790,33 @@ impl World {
             .map_err(|why| format!("rule 3: intent {id} is lost, and {why}"))
     }
 
+    /// Whether a relay was shown one block with this number twice, two seconds or more apart, with no
+    /// other one in between.
+    fn was_shown_twice(&self, relay: Process, number: u64) -> bool {
+        let shown = self.oracle.record.since(relay, Duration::ZERO);
+        let blocks = shown.filter_map(|it| match &it.fact {
+            Fact::Block(at, Some(block)) if *at == number => Some((it.at, block.hash)),
+            _ => None,
+        });
+        let recent = self.now().saturating_sub(LOOK);
+        let mut last: Option<(Duration, Felt)> = None;
+        for (at, hash) in blocks {
+            match last {
+                Some((newest, of)) if of == hash => {
+                    if newest >= at + SETTLING {
+                        return true;
+                    }
+                }
+                _ if at < recent && !self.has_leapt(LOOK) => return false,
+                _ => last = Some((at, hash)),
+            }
+        }
+        false
+    }
+
     /// Whether a relay saw that a block is settled.
     fn judge_settled(&self, relay: Process, number: u64) -> Result<(), &'static str> {
         let record = &self.oracle.record;
-        let looks = record.since(relay, Duration::ZERO).filter_map(|it| {
-            let is_it = matches!(&it.fact, Fact::Block(at, Some(_)) if *at == number);
-            is_it.then_some(it.at)
-        });
-        let looks: Vec<Duration> = looks.collect();
-        if let (Some(last), Some(first)) = (looks.first(), looks.last())
-            && *last < *first + SETTLING
-        {
-            return Err("its witness was not seen twice");
-        }
         let depth = number + CONFIRMATIONS as u64;
         let since = self.now().saturating_sub(LOOK);
         for url in self.urls_of(relay) {
@@ -615,6 +851,8 @@ impl World {
         let broken = self.judge_checked(relay, tx.hash);
         self.oracle.report(broken);
         let broken = self.judge_resent(relay, tx.hash);
+        self.oracle.report(broken);
+        let broken = self.judge_doubtful(relay, tx);
         self.oracle.report(broken);
         let mut intents = self.journal.tables.intents.values();
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
@@ -667,6 +905,31 @@ impl World {
             return Err(format!("rule 8: {hash} is sent again within ten seconds"));
         }
         Ok(())
+    }
+
+    /// Rule 5: what is in doubt is sent again only after its nonce was read as free.
+    fn judge_doubtful(&mut self, relay: Process, tx: &Tx) -> Result<(), String> {
+        let now = self.now();
+        let last = self.oracle.sends.insert((relay, tx.sender), now);
+        let intents = self.journal.tables.intents.values();
+        let newest = intents.rev().find(|it| it.transaction_hash == tx.hash);
+        let is_in_doubt = newest.is_some_and(|it| it.state == IntentState::Displaced);
+        // lower ones may have been sent before it, which takes long
+        let is_after_others = self.since(last) <= RECENT + LOOK;
+        let was_paused = self.relays[relay].paused_until + RECENT >= now && !now.is_zero();
+        if !is_in_doubt || is_after_others || was_paused || self.has_leapt(RECENT) {
+            return Ok(());
+        }
+        let since = now.saturating_sub(RECENT + TIMEOUT);
+        let is_free = |fact: &Fact| matches!(fact, Fact::Nonce(of, next) if *of == tx.sender && *next <= tx.nonce);
+        let mut shown = self.oracle.record.since(relay, since);
+        if shown.any(|it| is_free(&it.fact)) {
+            return Ok(());
+        }
+        Err(format!(
+            "rule 5: {} is in doubt, and is sent although its nonce is used",
+            tx.hash
+        ))
     }
 
     /// What reaches the node is durable, and meant for this chain.
@@ -899,6 +1162,19 @@ impl World {
         }
     }
 
+    /// Whether a block that was settled long ago has another transaction with its nonce.
+    fn has_witness(&self, intent: &Intent) -> bool {
+        let view = self.chain.view();
+        let deepest = view.head().number.saturating_sub(2 * CONFIRMATIONS as u64);
+        let is_it = |tx: &Tx| {
+            (tx.sender, tx.nonce) == (intent.signer, intent.nonce)
+                && tx.hash != intent.transaction_hash
+        };
+        let latest = self.chain_time().saturating_sub(WITNESSED);
+        let mut settled = (0..=deepest).filter_map(|number| view.block(number));
+        settled.any(|block| block.timestamp < latest && block.txs.iter().any(|it| is_it(&it.tx)))
+    }
+
     /// Once nothing has gone wrong for long.
     pub(super) fn judge_end(&mut self) {
         let judged = self.judged_end();
@@ -926,6 +1202,12 @@ impl World {
             }
             if intent.state.is_unresolved() && !self.may_stay_open(intent.transaction_hash) {
                 return Err(format!("progress: intent {} is still open", intent.id));
+            }
+            if intent.state == IntentState::Displaced && self.has_witness(intent) {
+                return Err(format!(
+                    "rule 3: intent {} is in doubt, and a settled block has its nonce",
+                    intent.id
+                ));
             }
         }
         let bindings = self.journal.tables.bindings.iter();

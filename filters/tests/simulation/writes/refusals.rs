@@ -259,6 +259,15 @@ impl World {
         ))
     }
 
+    /// The operations that wait for a response, each with its relay.
+    pub(super) fn open_operations(&self) -> Vec<(Process, usize)> {
+        let open = self.oracle.watches.open.values();
+        let open = open.filter(|it| it.ended.is_none());
+        let open = open.map(|it| (it.relay, it.wanted));
+        open.filter(|(_, wanted)| CATALOG[*wanted].digest().is_some())
+            .collect()
+    }
+
     /// A request has its response.
     pub(super) fn unwatch(&mut self, id: u64) {
         self.oracle.watches.open.remove(&id);
