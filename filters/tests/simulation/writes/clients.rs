@@ -5,6 +5,7 @@ use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
 use super::requests::{CATALOG, FRESH, Reply, ReplyKind, Request};
 use super::world::World;
+use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
 use portcullis_filters::txm::{reconcile, round};
@@ -132,6 +133,18 @@ async fn client(world: Shared<World>) {
 }
 
 impl World {
+    /// Whether a request has a transaction in doubt that no node decides about, of an account that the
+    /// relays sign with no longer: it is never signed with another one.
+    fn is_stuck_elsewhere(&self, wanted: usize) -> bool {
+        let (epoch, wanted) = (self.epoch(), &CATALOG[wanted]);
+        let mut of_epoch = self.journal.tables.of_epoch(&epoch);
+        of_epoch.any(|it| {
+            let is_its = it.digest == wanted.intent_digest() && it.signer != wanted.sender();
+            let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
+            is_its && is_open && self.may_stay_open(it.transaction_hash)
+        })
+    }
+
     /// What the journal and the chain have of the account of a request.
     pub(super) fn account_of(&self, wanted: usize) -> String {
         let sender = CATALOG[wanted].sender();
@@ -249,7 +262,7 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         world.sleep(Duration::from_secs(5)).await;
     }
     let mut world = world.lock();
-    if world.has_fallen {
+    if world.has_fallen || world.is_stuck_elsewhere(request.wanted) {
         return;
     }
     let account = world.account_of(request.wanted);

@@ -21,7 +21,7 @@ use super::world::{CONFIRMATIONS, Fault, World};
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
+    Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, Pair, gfri, minutes,
 };
 use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
@@ -81,6 +81,8 @@ pub(super) struct Oracle {
     entries: usize,
     /// When each relay last sent each open transaction again.
     resent: BTreeMap<(Process, IntentId), Duration>,
+    /// How often each relay sent each transaction.
+    times: BTreeMap<(Process, IntentId), u64>,
     /// The epoch that was in force last.
     epoch: Option<String>,
     /// When each intent was stored.
@@ -212,8 +214,13 @@ impl Oracle {
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {
+                let drips: Vec<_> = of_epoch
+                    .values()
+                    .filter(|it| it.identity == Some(identity))
+                    .map(|it| (it.id.0, it.signer, it.nonce, it.state, it.subject))
+                    .collect();
                 return Err(format!(
-                    "money: identity {identity} was paid to two recipients"
+                    "money: identity {identity} was paid to two recipients: {drips:?}"
                 ));
             }
         }
@@ -434,7 +441,11 @@ impl World {
             let after = &self.journal.tables.intents[&id];
             let state = after.state;
             let number = after.included.map(|it| it.number);
-            let judged = self.judge_anew(&lost).and_then(|()| self.judge_answers());
+            let judged = self
+                .judge_anew(&lost)
+                .and_then(|()| self.judge_answers(&before));
+            self.oracle.report(judged);
+            let judged = self.judge_bindings(&before.epoch);
             self.oracle.report(judged);
             self.oracle.included.entry(id).or_default().extend(number);
             let broken = self.judge_change(relay, &before, change, state);
@@ -547,16 +558,58 @@ impl World {
         }
     }
 
-    /// A stored answer is that of its intent, which is neither rejected nor lost.
-    fn judge_answers(&self) -> Result<(), String> {
+    /// Rule 5: what is on the chain, or may be, has its binding: the transaction that took a slot, not
+    /// the one that is in doubt.
+    fn judge_bindings(&self, epoch: &str) -> Result<(), String> {
         let tables = &self.journal.tables;
-        for ((_, key), stored) in &tables.keys {
+        let of_pair = |it: &Intent| Some((it.identity?, it.subject?));
+        let drips = || tables.of_epoch(epoch).filter(|it| it.operation == DRIP);
+        for drip in drips().filter(|it| it.state.occupies()) {
+            let Some((identity, recipient)) = of_pair(drip) else {
+                continue;
+            };
+            let pair = Pair {
+                identity,
+                recipient,
+            };
+            let is_elsewhere = |it: &Intent| {
+                let is_other = |other: (Felt, Felt)| {
+                    other != (identity, recipient) && (other.0 == identity || other.1 == recipient)
+                };
+                it.slot() != drip.slot() && it.state.holds() && of_pair(it).is_some_and(is_other)
+            };
+            if !tables.bindings.contains(&(epoch.to_owned(), pair)) && !drips().any(is_elsewhere) {
+                let bound: Vec<_> = tables
+                    .bindings
+                    .iter()
+                    .filter(|(of, _)| of == epoch)
+                    .collect();
+                let all: Vec<_> = drips()
+                    .map(|it| (it.id.0, it.nonce, it.state, it.identity, it.subject))
+                    .collect();
+                return Err(format!(
+                    "rule 5: drip {} has no binding: {all:?}, bound {bound:?}",
+                    drip.id
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer is withdrawn when its intent is rejected, lost, or has another outcome.
+    fn judge_answers(&self, before: &Intent) -> Result<(), String> {
+        let tables = &self.journal.tables;
+        let intent = &tables.intents[&before.id];
+        let mut of_intent = tables.keys.iter();
+        while intent.state != before.state
+            && let Some(((_, key), stored)) = of_intent.next()
+        {
             let Some((status, _)) = stored.answer else {
                 continue;
             };
-            let Some(intent) = stored.intent.and_then(|id| tables.intents.get(&id)) else {
+            if stored.intent != Some(before.id) {
                 continue;
-            };
+            }
             let is_true = match intent.state {
                 IntentState::Succeeded => status == 200,
                 IntentState::Reverted => status != 200,
@@ -892,16 +945,20 @@ impl World {
     fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
         // an earlier intent of a user's transaction may be of another epoch
         let mut newest = self.journal.tables.intents.values().rev();
-        let Some(id) = newest
-            .find(|it| it.transaction_hash == hash)
-            .filter(|it| it.is_sent_again())
-            .map(|it| it.id)
-        else {
+        let Some(intent) = newest.find(|it| it.transaction_hash == hash) else {
             return Ok(());
         };
+        let (id, is_again) = (intent.id, intent.is_sent_again());
+        let times = self.oracle.times.entry((relay, id)).or_default();
+        *times += 1;
+        // what it sends first it may have taken for open, and have sent again, before
+        let is_first = *times <= 2;
+        if !is_again {
+            return Ok(());
+        }
         let now = self.now();
         let last = self.oracle.resent.insert((relay, id), now);
-        if last.is_some_and(|last| now < last + RESENT) {
+        if last.is_some_and(|last| now < last + RESENT) && !is_first {
             return Err(format!("rule 8: {hash} is sent again within ten seconds"));
         }
         Ok(())
