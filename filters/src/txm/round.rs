@@ -7,7 +7,7 @@
 use super::fate::{lose_if_settled, next_nonce};
 use super::io::{Io, Stored, within};
 use super::outcome::Outcome;
-use super::reconcile::{GRACE, age, give_up, settle};
+use super::reconcile::{GRACE, age, settle};
 use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
 use super::sightings;
@@ -98,8 +98,7 @@ fn forget(io: &impl Io, page: Range<Option<IntentId>>, displaced: &[Intent], ope
     });
     let now = io.now();
     io.memory(|memory| {
-        let resent = &mut memory.resent;
-        resent.retain(|_, last| now.saturating_sub(*last) < GRACE);
+        memory.resent.retain(|_, resent| !resent.is_past(now));
     });
 }
 
@@ -183,13 +182,8 @@ async fn anywhere(io: &impl Io, epoch: &str) {
     each(io, found, |intent| look_anywhere(io, intent)).await;
 }
 
-/// Looks for the block of an included intent. One that is gone before its block is known would keep
-/// its nonce for ever.
 async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
-    if look_for(io, &intent).await? == Confirmed::Unknown {
-        give_up(io, &intent).await?;
-    }
-    Ok(())
+    look_for(io, &intent).await.map(drop)
 }
 
 /// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then

@@ -103,21 +103,6 @@ fn those_of_unknown_blocks_hide_no_other() {
     assert_eq!(included(&script), [2, 30], "each gets its turn");
 }
 
-#[test]
-fn one_gone_from_an_unknown_block_frees_its_nonce() {
-    let unknown = Intent {
-        included: None,
-        ..intent(1, 7, Succeeded)
-    };
-    for (later, next, state) in [(29, 7, Succeeded), (31, 8, Succeeded), (31, 7, Displaced)] {
-        let script = watching(std::slice::from_ref(&unknown));
-        script.state().later_us = later * 1_000_000;
-        script.state().nonces = [Ok(next), Ok(next)].into();
-        pass(&script);
-        assert_eq!(script.state_of(1), state, "{later} s, nonce {next}");
-    }
-}
-
 /// The intents whose inclusion was recorded, by their ids.
 fn included(script: &Arc<Script>) -> Vec<i64> {
     let state = script.state();

@@ -39,6 +39,9 @@ const LOOK: Duration = Duration::from_secs(12);
 const WITNESSED: u64 = 90;
 /// How long another epoch must be reported before it is in force.
 const PATIENCE: Duration = Duration::from_micros(PATIENCE_US.unsigned_abs());
+/// How old the evidence of another block may be once it is recorded: a poll, a proof of the pins and
+/// two checks of the chain take as long.
+const WEIGHED: Duration = Duration::from_secs(30);
 /// How long a URL may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two polls that count.
@@ -92,6 +95,8 @@ pub(super) struct Oracle {
     /// The last time at which a call of a relay got no answer.
     pub(super) silent: Option<Duration>,
     pub(super) locks_lost: Option<Duration>,
+    /// The highest price of gas that was estimated, in fri.
+    pub(super) highest_price: u128,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
     pub(super) links: Links,
@@ -281,8 +286,8 @@ impl World {
     }
 
     /// Rule 7: an epoch is in force once it was reported for long, and no other one.
-    pub(super) fn judge_agreement(&mut self, reported: &str, before: Option<&str>) {
-        let (now, clock_us) = (self.now(), self.clock_us());
+    pub(super) fn judge_agreement(&mut self, reported: &str, before: Option<&str>, clock_us: i64) {
+        let now = self.now();
         let report = &mut self.oracle.reported;
         if report.as_ref().is_none_or(|it| it.epoch != reported) {
             let epoch = reported.to_owned();
@@ -431,8 +436,13 @@ impl World {
     }
 
     /// Changes an intent, and judges that.
-    pub(super) fn apply(&mut self, relay: Process, id: IntentId, change: &Change<'_>) -> bool {
-        let now_us = self.clock_us();
+    pub(super) fn apply(
+        &mut self,
+        relay: Process,
+        id: IntentId,
+        change: &Change<'_>,
+        now_us: i64,
+    ) -> bool {
         let before = self.journal.tables.intents.get(&id).cloned();
         let lost = self.lost_beside(id);
         let is_applied = self.journal.apply(id, change, now_us);
@@ -474,7 +484,7 @@ impl World {
                 self.judge_included(before, state)
             }
             (Change::Accepted, _) => self.judge_accepted(relay, before),
-            (Change::Displaced(why), IntentState::Displaced) => {
+            (Change::Displaced { why, .. }, IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)?;
                 self.judge_unwitnessed(before)
             }
@@ -663,7 +673,7 @@ impl World {
             let mut shown = self
                 .oracle
                 .record
-                .since(relay, self.now().saturating_sub(LOOK));
+                .since(relay, self.now().saturating_sub(WEIGHED));
             // another relay may have recorded another block since
             let numbers = self.oracle.included.get(&id);
             let is_other = |fact: &Fact| {
