@@ -2,9 +2,9 @@
 //! behind. The flows, the ledger and the evidence are the production code; the world and the
 //! relay's driver are here.
 //!
-//! Reading order: `requests` and `clients`, `world`, `regime` and `ending` (what goes wrong), `oracle` (what must hold),
-//! `driver` and `io` (how a relay reaches the world), `node` and `reads` (what the node
-//! answers), `journal`, `chain`, `machine`.
+//! Reading order: `requests` and `clients`; `world`, `regime` and `ending` (what goes wrong); `oracle`
+//! and `fates` (what must hold); `driver` and `io` (how a relay reaches the world); `node` and `reads`
+//! (what the node answers); `journal`, `chain`, `machine`.
 
 mod bug;
 mod chain;
@@ -17,6 +17,7 @@ mod driver;
 mod end;
 mod ending;
 mod explore;
+mod fates;
 mod floor;
 mod io;
 mod journal;

@@ -615,8 +615,13 @@ impl World {
             Mode::Frozen(Box::new(self.chain.view()))
         } else if self.fires(Fault::UrlDown, 30) {
             Mode::Down
-        } else if self.fires(Fault::HeadOnly, 30) {
-            Mode::Hollow(1 + self.chance.choose(3) as usize)
+        } else if self.fires(Fault::HeadOnly, 40) {
+            // the others are behind meanwhile
+            for other in 0..self.urls.len() {
+                let behind = Mode::Behind(3 + self.chance.choose(4) as usize);
+                self.set_mode(other, behind);
+            }
+            Mode::Hollow(3 + self.chance.choose(4) as usize)
         } else if self.fires(Fault::TwoChains, 150) {
             Mode::TwoChains
         } else if self.chance.choose(4) == 0 {
