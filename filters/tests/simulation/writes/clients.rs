@@ -133,15 +133,17 @@ async fn client(world: Shared<World>) {
 }
 
 impl World {
-    /// Whether a request has a transaction in doubt that no node decides about, of an account that the
-    /// relays sign with no longer: it is never signed with another one.
-    fn is_stuck_elsewhere(&self, wanted: usize) -> bool {
+    /// Whether a request has a transaction in doubt that no node decides about, and that is not signed
+    /// anew: it is of an account that the relays sign with no longer, or no node answers to it.
+    fn is_stuck(&self, wanted: usize) -> bool {
         let (epoch, wanted) = (self.epoch(), &CATALOG[wanted]);
         let mut of_epoch = self.journal.tables.of_epoch(&epoch);
         of_epoch.any(|it| {
-            let is_its = it.digest == wanted.intent_digest() && it.signer != wanted.sender();
+            let is_its = it.digest == wanted.intent_digest();
+            let is_elsewhere = it.signer != wanted.sender();
+            let is_final = is_elsewhere || self.is_never_answered(it.transaction_hash);
             let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
-            is_its && is_open && self.may_stay_open(it.transaction_hash)
+            is_its && is_final && is_open && self.may_stay_open(it.transaction_hash)
         })
     }
 
@@ -262,7 +264,7 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         world.sleep(Duration::from_secs(5)).await;
     }
     let mut world = world.lock();
-    if world.has_fallen || world.is_stuck_elsewhere(request.wanted) {
+    if world.has_fallen || world.is_stuck(request.wanted) {
         return;
     }
     let account = world.account_of(request.wanted);

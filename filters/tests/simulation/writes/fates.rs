@@ -410,6 +410,14 @@ impl World {
                 let is_excluded = it.identity == drip.identity || it.subject == drip.subject;
                 it.state == IntentState::Displaced && is_excluded && is_bound(it)
             };
+            // one of another slot may have its identity or its recipient by now
+            let is_excluded = |it: &Intent| {
+                let is_same = it.identity == drip.identity || it.subject == drip.subject;
+                it.slot() != drip.slot() && it.state.holds() && is_same
+            };
+            if drips().any(is_excluded) {
+                continue;
+            }
             let mut of_slot = drips().filter(|it| it.slot() == drip.slot());
             if let Some(other) = of_slot.find(has_its) {
                 return Err(format!(

@@ -131,7 +131,8 @@ impl World {
             return first;
         }
         // a balancer passes on what one node said about what another one has
-        let second = if first.is_err() || self.chance.choose(3) == 0 {
+        let has_it = first.is_ok() && self.oracle.taken.contains(&tx.hash);
+        let second = if !has_it || self.chance.choose(3) == 0 {
             self.deliver_once(relay, tx)
         } else {
             self.chance.pick(&SECOND).called()
@@ -320,6 +321,20 @@ impl World {
                 self.chain.let_go(tx, is_evicted);
             }
         }
+    }
+
+    /// Whether no node ever answers when a transaction is submitted.
+    pub(super) fn is_never_answered(&self, hash: Felt) -> bool {
+        let fate = self.fates.get(&hash);
+        fate.is_some_and(|fate| {
+            matches!(
+                fate,
+                Fate::Undecided {
+                    said: Said::Status,
+                    ..
+                }
+            )
+        })
     }
 
     /// Whether nothing may ever decide about a transaction: the node does not, or has it in its

@@ -441,6 +441,11 @@ impl World {
         watch.is_alone.then_some(watch.at)
     }
 
+    /// The relay of a request.
+    pub(super) fn relay_of(&self, id: u64) -> Process {
+        self.oracle.watches.open[&id].relay
+    }
+
     /// When a request, or the oldest one that it may have joined, came in.
     pub(super) fn since_of(&self, id: u64) -> Duration {
         self.oracle.watches.open[&id].since
