@@ -10,7 +10,7 @@
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`webhook`] (the age verifier's events), [`verdict`]
 //! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
-//! [`position`], [`bearer`], [`hmac`], [`secret`].
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -33,6 +33,7 @@ pub mod ledger;
 pub mod limit;
 mod named;
 pub mod nearest;
+pub mod node_headers;
 pub mod operation;
 pub mod policy;
 pub mod position;

@@ -133,7 +133,8 @@ section! {
         /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
         /// Why: the system trusts public authorities; a private node has one of its own.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
-        /// The file with one line `Name: value`, a header of requests to every URL; "" for none.
+        /// The file of headers of requests to every URL, each a line `Name: value`; "" for none.
+        /// A User-Agent there replaces portcullis/VERSION.
         /// Why: hosted nodes know their clients by a key, and keys live in files.
         header_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
         /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.

@@ -145,7 +145,7 @@ impl Target {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
         if let Ok(credentials) = &**self.node.credentials.load() {
-            request.extend_from_slice(credentials.header());
+            request.extend_from_slice(credentials.headers());
         }
         if let Some(traceparent) = call.traceparent {
             request.extend_from_slice(b"traceparent: ");

@@ -184,6 +184,10 @@ fn no_client_header_reaches_the_node() {
         ("content-type", "application/json"),
         ("content-length", &length),
         ("accept-encoding", "identity"),
+        (
+            "user-agent",
+            concat!("portcullis/", env!("CARGO_PKG_VERSION")),
+        ),
     ];
     for (name, value) in expected {
         let own: Vec<_> = headers.iter().filter(|(own, _)| own == name).collect();
