@@ -23,7 +23,7 @@ use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
 use crate::io::gzip::GzipForm;
-use crate::node::{Answer, Call, NodeClient, NodeError, Route, chain};
+use crate::node::{Answer, Call, Node, NodeClient, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use bytes::Bytes;
@@ -218,6 +218,11 @@ impl Gateway {
     /// The state of the cache, for metrics.
     pub fn cache(&self) -> CacheStats {
         self.cache.stats()
+    }
+
+    /// The node that answers.
+    pub fn node(&self) -> &Node {
+        self.node.shared()
     }
 
     /// Inspects the body of an admitted request. Returns the permitted read and the JSON text of

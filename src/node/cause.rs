@@ -1,7 +1,7 @@
 //! Why an attempt at a URL of the node failed, in words for the operator.
 //!
 //! A [`NodeError`] and a [`CallFailure`] decide what happens next; a [`Cause`] only explains. Of an
-//! answer it holds only the status.
+//! answer it holds only the status and `Retry-After`.
 
 use super::NodeError;
 use super::breaker::CallFailure;
@@ -11,7 +11,13 @@ use http::StatusCode;
 use rustls::{Error, InvalidMessage};
 use std::fmt;
 use std::io;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// The shortest wait that is passed on to clients.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait that is passed on to clients: an hour of the node's would outlast its cause.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -30,8 +36,8 @@ pub(super) enum Cause {
     Credentials(String),
     /// How the URL's chain differs from the served one.
     Chain(String),
-    /// An answer of this HTTP status.
-    Status(u16),
+    /// An answer of this HTTP status, and how long the node wants to be left alone.
+    Status(u16, Option<Duration>),
     /// Any other error.
     Fault(NodeError),
 }
@@ -49,7 +55,7 @@ impl fmt::Display for Cause {
             Self::NoDescriptor => f.write_str("too few file descriptors are left"),
             Self::Tls(error) => f.write_str(&tls_reason(error)),
             Self::Chain(why) | Self::Credentials(why) => f.write_str(why),
-            Self::Status(code) => {
+            Self::Status(code, _) => {
                 let status = StatusCode::from_u16(*code).ok();
                 let phrase = status.and_then(|status| status.canonical_reason());
                 write!(f, "{code} {}", phrase.unwrap_or("(unknown status)"))
@@ -138,6 +144,20 @@ impl Failures {
         Some(cause.to_string())
     }
 
+    /// The seconds that the node still wants to be left alone, by the most recent answer of a
+    /// status; `None` if it does not say so.
+    pub(super) fn retry_after(&self, now: Instant) -> Option<u32> {
+        let ends = self.0.iter().flatten().filter_map(|(at, cause)| match cause {
+            Cause::Status(_, Some(wait)) => Some(*at + (*wait).clamp(MIN_WAIT, MAX_WAIT)),
+            _ => None,
+        });
+        let left = ends.max()?.checked_duration_since(now)?;
+        match u32::try_from(left.as_millis().div_ceil(1000)) {
+            Ok(seconds) if seconds > 0 => Some(seconds),
+            _ => None,
+        }
+    }
+
     /// All failures; `stopped` is the one because of which the URL gets no calls.
     pub(super) fn all(&self, stopped: Option<NodeError>) -> Vec<UrlFailure> {
         let known = NodeError::ALL.into_iter().zip(&self.0);
@@ -183,7 +203,7 @@ impl From<ExchangeError> for FailedAttempt {
         match error {
             ExchangeError::BeforeAnswer => NodeError::Cut.into(),
             ExchangeError::Answer(error) => error.into(),
-            ExchangeError::Status(code) => Self {
+            ExchangeError::Status(code, wait) => Self {
                 failure: match code {
                     300..=399 => CallFailure::After(NodeError::Redirect),
                     // the node's own timeout
@@ -191,8 +211,32 @@ impl From<ExchangeError> for FailedAttempt {
                     429 | 503 => CallFailure::Busy,
                     _ => CallFailure::After(NodeError::Status),
                 },
-                cause: Cause::Status(code),
+                cause: Cause::Status(code, wait),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_counts_down_and_is_bounded() {
+        let start = Instant::now();
+        for (wait, later_ms, expected, why) in [
+            (Some(7), 0, Some(7), "as the node says"),
+            (Some(7), 2_500, Some(5), "rounded up"),
+            (Some(7), 7_000, None, "over"),
+            (Some(0), 0, Some(1), "at least a second"),
+            (Some(3_600), 0, Some(60), "at most a minute"),
+            (None, 0, None, "the node names none"),
+        ] {
+            let mut failures = Failures::default();
+            let wait = wait.map(Duration::from_secs);
+            failures.note(NodeError::Status, Cause::Status(429, wait), start);
+            let now = start + Duration::from_millis(later_ms);
+            assert_eq!(failures.retry_after(now), expected, "{why}");
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The node, under one or more URLs.
 pub struct Node {
@@ -47,6 +48,15 @@ impl Node {
     /// the operator as the cause.
     pub fn set_start(&self, progress: Option<String>) {
         self.start.store(progress.map(Arc::new));
+    }
+
+    /// The seconds after which the first of the URLs that refused calls as too many may take calls
+    /// again; `None` if no URL named a time.
+    pub fn retry_after(&self, now: Instant) -> Option<u32> {
+        let waits = self.records.iter();
+        waits
+            .filter_map(|record| record.failures().retry_after(now))
+            .min()
     }
 
     /// The number of the block that identifies the chain.

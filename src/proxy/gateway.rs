@@ -171,7 +171,8 @@ impl Surface for Gateway {
                 let refusal = NodeError::OverShare.into();
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
-            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id),
+            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id)
+                .with_retry_after_of(self.node()),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply.chain_position = position;
@@ -215,7 +216,8 @@ async fn reach_position(
         id: Some(id.into()),
         ..refusal
     };
-    let mut reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+    let reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+    let mut reply = reply.with_retry_after_of(gateway.node());
     reply.chain_position = gateway.position().filter(|_| is_behind);
     Err(reply)
 }
