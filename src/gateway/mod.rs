@@ -26,6 +26,7 @@ use crate::io::gzip::GzipForm;
 use crate::node::{Answer, Call, Node, NodeClient, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Latest, View};
 use flights::{Flights, Role};
@@ -50,6 +51,8 @@ pub struct Gateway {
     /// Seeds the hash of every [`CacheKey`].
     keys: RandomState,
     latest: Latest,
+    /// The version of the API that the node returned last to a client.
+    version: ArcSwapOption<String>,
 }
 
 /// The settings of a running gateway that a reload changes.
@@ -97,6 +100,8 @@ impl clients::Settings for Settings {
 
 /// How long a request waits for this instance's view to reach the required position.
 const CATCHING_UP: Duration = Duration::from_millis(100);
+/// Bytes of a version such as `0.10.4-rc.1`.
+const MAX_VERSION: usize = 24;
 /// Timeout for the node to report its height.
 const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -182,6 +187,7 @@ impl Gateway {
             flights: Flights::new(),
             keys: RandomState::new(),
             latest,
+            version: ArcSwapOption::empty(),
         }
     }
 
@@ -218,6 +224,22 @@ impl Gateway {
     /// The state of the cache, for metrics.
     pub fn cache(&self) -> CacheStats {
         self.cache.stats()
+    }
+
+    /// Records the version of the API that the node returned, as JSON.
+    pub fn note_version(&self, json: &[u8]) {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+        match serde_json::from_slice::<String>(json) {
+            Ok(version) if version.len() <= MAX_VERSION && version.chars().all(is_part) => {
+                self.version.store(Some(Arc::new(version)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The version of the API that the node returned last to a client.
+    pub fn version(&self) -> Option<Arc<String>> {
+        self.version.load_full()
     }
 
     /// The node that answers.

@@ -12,8 +12,11 @@ use crate::telemetry::{self, CacheUse, RequestRecord, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, GatewayCall, JudgedHead, PublicDocument};
+use portcullis_filters::policy::{
+    Admission, GatewayCall, JudgedHead, PublicDocument, name_version,
+};
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
+use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -84,7 +87,7 @@ impl Surface for Gateway {
     ) -> Admission<GatewayCall, Guard, Ticket<'a>> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        match judged.counting {
+        let mut admission = match judged.counting {
             Counting::Limited => settings
                 .policy
                 .admit(&judged.head, limiter, limiter.now(), enter),
@@ -93,7 +96,13 @@ impl Surface for Gateway {
                     .policy
                     .admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
             }
+        };
+        if let Err(refusal) = &mut admission.verdict
+            && let Some(version) = self.version()
+        {
+            name_version(refusal, &version);
         }
+        admission
     }
 
     async fn answer(
@@ -161,6 +170,12 @@ impl Surface for Gateway {
                     });
                 }
                 record.node = answer.as_ref().ok().and_then(|answer| answer.node);
+                if request.method() == Method::SpecVersion
+                    && let Ok(answer) = &answer
+                    && answer.is_result()
+                {
+                    self.note_version(&answer.payload);
+                }
                 answer
             }
         };
