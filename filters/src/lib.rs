@@ -10,7 +10,8 @@
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`webhook`] (the age verifier's events), [`verdict`]
 //! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
-//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`].
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`],
+//! [`head_age`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -28,6 +29,7 @@ pub mod client;
 pub mod clock;
 pub mod felt;
 pub mod head;
+pub mod head_age;
 pub mod hmac;
 pub mod ledger;
 pub mod limit;

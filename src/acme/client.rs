@@ -55,9 +55,7 @@ impl HttpClient for Client {
             let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
             let field = parts.headers.get(header::RETRY_AFTER);
             *retry_after.lock() = match field {
-                Some(field) if is_refusal => {
-                    parse_retry_after(field.as_bytes(), SystemTime::now())
-                }
+                Some(field) if is_refusal => parse_retry_after(field.as_bytes(), SystemTime::now()),
                 _ => None,
             };
             Ok(BytesResponse {

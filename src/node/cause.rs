@@ -147,10 +147,14 @@ impl Failures {
     /// The seconds that the node still wants to be left alone, by the most recent answer of a
     /// status; `None` if it does not say so.
     pub(super) fn retry_after(&self, now: Instant) -> Option<u32> {
-        let ends = self.0.iter().flatten().filter_map(|(at, cause)| match cause {
-            Cause::Status(_, Some(wait)) => Some(*at + (*wait).clamp(MIN_WAIT, MAX_WAIT)),
-            _ => None,
-        });
+        let ends = self
+            .0
+            .iter()
+            .flatten()
+            .filter_map(|(at, cause)| match cause {
+                Cause::Status(_, Some(wait)) => Some(*at + (*wait).clamp(MIN_WAIT, MAX_WAIT)),
+                _ => None,
+            });
         let left = ends.max()?.checked_duration_since(now)?;
         match u32::try_from(left.as_millis().div_ceil(1000)) {
             Ok(seconds) if seconds > 0 => Some(seconds),

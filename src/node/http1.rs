@@ -5,9 +5,7 @@
 //! reused only after exactly one complete answer to its request was read from it.
 
 use super::{MAX_ANSWER, NodeError};
-use crate::io::{
-    Exhausted, LazyTimer, MemoryPermit, READ_SIZE, parse_retry_after, poll_read_some,
-};
+use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, parse_retry_after, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;

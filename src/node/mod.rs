@@ -6,7 +6,7 @@
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
 //! `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for all
 //! URLs), `group` (which URLs may serve, and which answers are older than what clients have seen),
-//! `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
+//! `guard` (polls them), `head_age` (polls their newest blocks), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -19,6 +19,7 @@ mod credentials;
 mod error;
 mod group;
 mod guard;
+mod head_age;
 mod http1;
 mod probes;
 mod route;
@@ -37,6 +38,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
 pub use group::LeftOut;
 pub use guard::ChainGuard;
+pub use head_age::HeadPolls;
 pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};

@@ -13,6 +13,7 @@ use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
+use portcullis_filters::head_age::HeadTime;
 use portcullis_filters::rpc::response::Outcome;
 use prometheus::IntCounter;
 use rustix::io::Errno;
@@ -418,6 +419,8 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
+    /// The newest block that was seen.
+    head_time: Mutex<Option<HeadTime>>,
 }
 
 impl UrlRecord {
@@ -447,6 +450,7 @@ impl UrlRecord {
                 attempts,
                 latest,
                 failures: Mutex::default(),
+                head_time: Mutex::default(),
             })
         };
         shown.iter().enumerate().map(record).collect()
@@ -473,6 +477,16 @@ impl UrlRecord {
     /// Whether no other URL has answered a call since this one did.
     pub(super) fn is_latest(&self) -> bool {
         self.latest.load(Ordering::Relaxed) == self.index
+    }
+
+    /// Records the newest block.
+    pub(super) fn note_head_time(&self, head: HeadTime) {
+        *self.head_time.lock() = Some(head);
+    }
+
+    /// The newest block that was seen.
+    pub(super) fn head_time(&self) -> Option<HeadTime> {
+        *self.head_time.lock()
     }
 
     /// The recorded failures of attempts.

@@ -91,6 +91,7 @@ impl Health {
         loop {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
+            self.report(Condition::NodeStalled, self.stalled_urls());
             if let Some(Switch { from, to, cause }) = serving.update(&self.node.urls()) {
                 self.metrics
                     .conditions
@@ -280,6 +281,13 @@ impl Health {
         .collect()
     }
 
+    /// The URLs that answer, but have no new block.
+    fn stalled_urls(&self) -> Vec<Finding> {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let stalled = self.node.stalled_urls(now.as_secs()).into_iter();
+        stalled.map(|(url, cause)| finding(&url, &cause)).collect()
+    }
+
     fn is_starting(&self) -> bool {
         self.node
             .urls()
@@ -299,16 +307,31 @@ impl Health {
     /// Why the cache is bypassed, unless another condition already covers it.
     fn bypassed_cache(&self) -> Option<Finding> {
         let cause = match &self.fleet {
-            None => "the watch of the chain gets no answers in time",
+            None => match self.recent_failure() {
+                Some(cause) => cause,
+                None => "the watch of the chain gets no answers in time".to_owned(),
+            },
             // without the store the gateway polls less often, and caches only for a while after
             // each poll
             Some(fleet) if fleet.failure().is_some() => return None,
-            Some(_) => "neither the fleet nor the node reports the chain's position in time",
+            Some(_) => {
+                "neither the fleet nor the node reports the chain's position in time".to_owned()
+            }
         };
         Some(Finding {
             needs_node: true,
-            ..finding("", cause)
+            ..finding("", &cause)
         })
+    }
+
+    /// Why the most recent attempt at the node failed, if one failed lately.
+    fn recent_failure(&self) -> Option<String> {
+        let failures = self.node.failures().into_iter();
+        let newest = failures.max_by_key(|failure| failure.at)?;
+        if newest.at.elapsed() > SILENCE {
+            return None;
+        }
+        Some(newest.cause)
     }
 
     /// A file that the last reload refused: what is applied is older, and a restart would fail.

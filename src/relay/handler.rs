@@ -134,8 +134,7 @@ impl Handler {
             }
             Answer::Outcome(outcome) => {
                 self.report(kind, kind, &outcome, request_id).await;
-                answer::operation(&outcome, request_id)
-                    .with_retry_after_of(self.0.chain.0.shared())
+                answer::operation(&outcome, request_id).with_retry_after_of(self.0.chain.0.shared())
             }
         }
     }
