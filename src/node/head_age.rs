@@ -43,11 +43,12 @@ impl HeadPolls {
             let params = r#"{"block_id":"latest"}"#;
             chain::write_request(id, "starknet_getBlockWithTxHashes", params, out);
         };
-        let call = Call::new(write, Instant::now() + self.timeout);
+        let call = Call::new(write, Instant::now() + self.timeout).polling();
         let answer = target.ask(&call, &mut MemoryPermit::of(&self.memory)).await;
         // a failure is counted and explained already
-        if let Ok((_, payload)) = answer
-            && let Ok(block) = serde_json::from_slice(&payload)
+        let Ok(answered) = answer else { return };
+        let (_, payload) = target.keep(answered);
+        if let Ok(block) = serde_json::from_slice(&payload)
             && let Some(head) = head_time(&block)
         {
             target.record.note_head_time(head);

@@ -80,6 +80,7 @@ mod tests {
                 head_time: None,
                 left_out: None,
                 left_out_cause: None,
+                fault: None,
             });
             let found = serving.update(&urls.collect::<Vec<_>>());
             let found = found

@@ -70,6 +70,7 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
             Intended::NonceTaken(intent) if intent.state.is_included() => {
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}
+                    Confirmed::Unknown if reconcile::give_up(io, &intent).await? => {}
                     Confirmed::Unknown | Confirmed::Pending => return Err(Outcome::unsettled()),
                     Confirmed::Shown | Confirmed::Unavailable => {
                         return Ok(Intending::NonceTaken);

@@ -176,7 +176,7 @@ async fn carry_out<I: Io>(
         Ok(Step::Sent(id, hash)) => Box::pin(confirm(io, task, id, hash)).await,
         Ok(Step::Refused(id, error)) => Outcome::rejected(&error).of_intent(id),
         Ok(Step::Unknown(id, hash)) => Outcome::unknown(hash).of_intent(id),
-        Ok(Step::Written(_) | Step::Again) => Outcome::unsettled(),
+        Ok(Step::Written(_) | Step::Again | Step::InDoubt(_)) => Outcome::unsettled(),
         Err(refused) if refused.reason() == Some(Reason::RefusedByChain) => {
             pins::explain(io, task.required(), refused).await
         }

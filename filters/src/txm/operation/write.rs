@@ -48,6 +48,8 @@ pub(super) enum Step {
     Unknown(IntentId, Felt),
     /// It has no effect for good: another turn may write.
     Again,
+    /// An equal intent is in doubt: another turn sends that again.
+    InDoubt(Box<Intent>),
 }
 
 impl Step {
@@ -170,12 +172,19 @@ impl<I: Io> Writing<'_, I> {
         })
     }
 
-    /// Takes turns until the operation is written, or must not be.
+    /// Takes turns until the operation is written, or must not be. Reads again what other relays
+    /// have written meanwhile.
     async fn turns_of(&self, guard: &mut I::Guard) -> Result<Step, Outcome> {
         let mut nonce = None;
+        let mut earlier = self.earlier().await?;
         for _ in 0..TURNS {
-            match Box::pin(self.turn(guard, &mut nonce)).await {
-                Ok(Step::Again) => {}
+            match Box::pin(self.turn(guard, earlier, &mut nonce)).await {
+                Ok(Step::Again) => earlier = self.earlier().await?,
+                Ok(Step::InDoubt(intent)) => {
+                    // nothing was stored with the nonce
+                    nonce = None;
+                    earlier = Some(*intent);
+                }
                 step => return step,
             }
         }
@@ -196,12 +205,17 @@ impl<I: Io> Writing<'_, I> {
         Ok(request::earlier(found, since_us))
     }
 
-    /// Writes while the account is locked, but not with `nonce`, that of the turn before. Reads
-    /// again what other relays have written meanwhile, and sends again what is in doubt.
-    async fn turn(&self, guard: &mut I::Guard, nonce: &mut Option<u64>) -> Result<Step, Outcome> {
+    /// Writes while the account is locked, but not with `nonce`, that of the turn before. If the
+    /// request is about an `earlier` intent that is in doubt, that is sent again.
+    async fn turn(
+        &self,
+        guard: &mut I::Guard,
+        earlier: Option<Intent>,
+        nonce: &mut Option<u64>,
+    ) -> Result<Step, Outcome> {
         let Self { io, task, .. } = *self;
         let mut replaces = None;
-        if let Some(earlier) = self.earlier().await? {
+        if let Some(earlier) = earlier {
             match earlier.state {
                 IntentState::Intended => {}
                 IntentState::Displaced => {
@@ -314,7 +328,7 @@ impl<I: Io> Writing<'_, I> {
             Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
                 return Ok(Step::Known(outcome));
             }
-            Intending::Displaced(_) => return Ok(Step::Again),
+            Intending::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
             Intending::NonceTaken => return Err(Outcome::unsettled()),
         };
         task.stored.store(id.0, Ordering::Relaxed);
