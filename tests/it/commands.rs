@@ -117,7 +117,7 @@ fn a_live_check_queries_the_node() {
     assert_eq!(brands.len(), 3, "which node it is: {methods:?}");
     assert_eq!(
         tried.len(),
-        14,
+        13,
         "each method that is used, once: {methods:?}"
     );
 

@@ -106,6 +106,10 @@ pub(crate) fn honest(call: &Call) -> Vec<Act> {
             result(call, &format!("\"{id}\""))
         }
         "starknet_specVersion" => result(call, "\"0.10.2\""),
+        // a known method without its parameters
+        name if name.starts_with("starknet_") && params.as_array().is_some_and(Vec::is_empty) => {
+            error(call, -32602)
+        }
         "starknet_getBlockWithTxHashes" => block(call, 1_700_000_000),
         "starknet_getClassHashAt" => result(
             call,
@@ -126,10 +130,6 @@ pub(crate) fn honest(call: &Call) -> Vec<Act> {
             result(call, &format!("[{{{all}}}]"))
         }
         "starknet_getTransactionReceipt" => error(call, 29),
-        // a known method without its parameters
-        name if name.starts_with("starknet_") && params.as_array().is_some_and(Vec::is_empty) => {
-            error(call, -32602)
-        }
         _ => error(call, -32601),
     }
 }
