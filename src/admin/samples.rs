@@ -170,8 +170,8 @@ fn group(registry: &Registry, admin: &Admin) {
     });
     let node = admin.node.clone();
     let name = "portcullis_node_head_timestamp_seconds";
-    let help = "The time of the newest block that the URL has shown, in seconds since 1970; 0 while \
-                it is unknown.";
+    let help = "When the newest block seen at the URL was made, in seconds since 1970; 0 while that \
+                is unknown.";
     let time = Opts::new(name, help);
     registry.sample(IntGaugeVec::new(time, &["node"]), move |gauges| {
         for (index, url) in node.urls().iter().enumerate() {

@@ -34,7 +34,7 @@ use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::{ClientKey, Networks, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
-use portcullis_filters::rpc::{CacheClass, MethodSet};
+use portcullis_filters::rpc::{CacheClass, Method, MethodSet};
 use portcullis_filters::verdict::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -227,7 +227,7 @@ impl Gateway {
     }
 
     /// Records the version of the API that the node returned, as JSON.
-    pub fn note_version(&self, json: &[u8]) {
+    fn note_version(&self, json: &[u8]) {
         let is_part = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
         match serde_json::from_slice::<String>(json) {
             Ok(version) if version.len() <= MAX_VERSION && version.chars().all(is_part) => {
@@ -467,6 +467,9 @@ impl PendingRead<'_> {
             return Ok(self.gateway.node.answer_with(head.to_string()));
         }
         let answer = self.fetch(call, route, deadline).await?;
+        if self.request.method() == Method::SpecVersion && answer.is_result() {
+            self.gateway.note_version(&answer.payload);
+        }
         if let Some(class) = self.class.filter(|_| answer.is_result()) {
             self.store(class, &answer);
         }

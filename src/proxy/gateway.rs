@@ -16,7 +16,6 @@ use portcullis_filters::policy::{
     Admission, GatewayCall, JudgedHead, PublicDocument, name_version,
 };
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
-use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -170,12 +169,6 @@ impl Surface for Gateway {
                     });
                 }
                 record.node = answer.as_ref().ok().and_then(|answer| answer.node);
-                if request.method() == Method::SpecVersion
-                    && let Ok(answer) = &answer
-                    && answer.is_result()
-                {
-                    self.note_version(&answer.payload);
-                }
                 answer
             }
         };
@@ -186,8 +179,7 @@ impl Surface for Gateway {
                 let refusal = NodeError::OverShare.into();
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
-            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id)
-                .with_retry_after_of(self.node()),
+            Err(fault) => node_failed(self, fault, id, context),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply.chain_position = position;
@@ -203,6 +195,17 @@ impl Surface for Gateway {
         }
         reply
     }
+}
+
+/// The response to a read that the node did not answer.
+fn node_failed(
+    gateway: &Gateway,
+    fault: NodeError,
+    id: &str,
+    context: &RequestContext<'_>,
+) -> Reply {
+    let reply = Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id);
+    reply.with_retry_after_of(gateway.node())
 }
 
 /// Waits until the chain reaches the position that a request names, or returns the refusal.

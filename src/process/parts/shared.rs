@@ -35,8 +35,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Builds the shared state. Its additions are the export of traces, the chain guard, the polls of
-    /// the newest blocks, and those of the fleet.
+    /// Builds the shared state. Its additions are the export of traces, the chain guard, the polls
+    /// of the newest blocks, and those of the fleet.
     pub(crate) fn new(
         config: &Config,
         log: Log,
