@@ -170,7 +170,7 @@ fn group(registry: &Registry, admin: &Admin) {
     });
     let node = admin.node.clone();
     let name = "portcullis_node_head_timestamp_seconds";
-    let help = "When the newest block seen at the URL was made, in seconds since 1970; 0 while that \
+    let help = "When the newest block seen at the URL was made, in seconds since 1970; 0 while it \
                 is unknown.";
     let time = Opts::new(name, help);
     registry.sample(IntGaugeVec::new(time, &["node"]), move |gauges| {
