@@ -6,8 +6,8 @@
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
 //! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
 //! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
-//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `behind` (waits), `http1` (one
-//! exchange), `chain` (typed calls).
+//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `head_age` (polls the newest
+//! blocks), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod group;
 mod guard;
+mod head_age;
 mod hedge;
 mod http1;
 mod probes;
@@ -40,6 +41,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
 pub use group::LeftOut;
 pub use guard::ChainGuard;
+pub use head_age::HeadPolls;
 pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};

@@ -8,6 +8,7 @@ use crate::config::{NodeConfig, NodeUrl};
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
 use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
+use portcullis_filters::head_age::HeadTime;
 use prometheus::IntCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +29,8 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
+    /// The newest block that was seen.
+    head_time: Mutex<Option<HeadTime>>,
     health: Mutex<UrlHealth>,
     /// The start of the clock of `health`.
     born: Instant,
@@ -60,6 +63,7 @@ impl UrlRecord {
                 attempts,
                 latest,
                 failures: Mutex::default(),
+                head_time: Mutex::default(),
                 health: Mutex::default(),
                 born: Instant::now(),
             })
@@ -138,6 +142,16 @@ impl UrlRecord {
     /// Whether no other URL has answered a call since this one did.
     pub(super) fn is_latest(&self) -> bool {
         self.latest.load(Ordering::Relaxed) == self.index
+    }
+
+    /// Records the newest block.
+    pub(super) fn note_head_time(&self, head: HeadTime) {
+        *self.head_time.lock() = Some(head);
+    }
+
+    /// The newest block that was seen.
+    pub(super) fn head_time(&self) -> Option<HeadTime> {
+        *self.head_time.lock()
     }
 
     /// The recorded failures of attempts.

@@ -148,7 +148,7 @@ impl Target {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
         if let Ok(credentials) = &**self.node.credentials.load() {
-            request.extend_from_slice(credentials.header());
+            request.extend_from_slice(credentials.headers());
         }
         if let Some(traceparent) = call.traceparent {
             request.extend_from_slice(b"traceparent: ");
@@ -244,7 +244,7 @@ impl Target {
             {
                 Ok(body) => return Ok((connection, body)),
                 // 408: the node closes an idle connection (RFC 9110, section 15.5.9)
-                Err(ExchangeError::BeforeAnswer | ExchangeError::Status(408)) => {
+                Err(ExchangeError::BeforeAnswer | ExchangeError::Status(408, _)) => {
                     self.node.metrics.node_retries.inc();
                 }
                 Err(error) => return Err(error.into()),
