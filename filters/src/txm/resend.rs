@@ -64,7 +64,7 @@ impl Resent {
     /// Whether nothing follows from it any longer: one that is due after the longest pause is not
     /// forgotten before it is sent again, which would begin with the shortest.
     pub(super) fn is_past(&self, now: Duration) -> bool {
-        now.saturating_sub(self.at) >= LONGEST * 2
+        now.saturating_sub(self.at) >= LONGEST.saturating_mul(2)
     }
 }
 
