@@ -8,7 +8,8 @@
 use super::fate::{Fate, fate, next_nonce};
 use super::intend::{Intending, intend};
 use super::io::Io;
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::outcome::Unknown;
 use super::rollbacks::{PATIENCE, look_for};
 use super::settings::Role;
 use super::sign::{Signing, sign};
@@ -28,7 +29,7 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
     match fate(io, intent).await {
         Fate::Shown => return Submitted::Taken,
         Fate::Lost => return Submitted::Lost,
-        Fate::Used => return Submitted::NotSent(Outcome::unsettled()),
+        Fate::Used => return Submitted::NotSent(NotSent::InProgress),
         Fate::Unavailable(why) => return Submitted::NotSent(why),
         Fate::Free => {}
     }
@@ -43,9 +44,9 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
 /// # Errors
 /// Returns an error if another intent has the nonce of this one, if a lower nonce stays free, or if
 /// the chain or the store is unavailable.
-async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
     if slot_of(io, intent, intent.nonce).await?.is_occupied {
-        return Err(Outcome::unsettled());
+        return Err(NotSent::InProgress);
     }
     let next = next_nonce(io, intent).await?;
     for nonce in (next..intent.nonce).take(GAP) {
@@ -67,10 +68,12 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
         }
         match submitted {
             Submitted::Taken => {}
-            Submitted::NotSent(why) => return Err(why.not_of_this_request()),
-            Submitted::Refused(_) | Submitted::Lost | Submitted::Undecided | Submitted::Unknown => {
-                return Err(Outcome::unsettled());
-            }
+            Submitted::NotSent(why) => return Err(why),
+            Submitted::Refused(_)
+            | Submitted::Rejected(_)
+            | Submitted::Lost
+            | Submitted::Undecided
+            | Submitted::Unknown(_) => return Err(NotSent::InProgress),
         }
     }
     Ok(())
@@ -84,7 +87,7 @@ struct Slot {
 }
 
 /// The slot of another nonce of an intent's account.
-async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outcome> {
+async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotSent> {
     let mut intents = io.of_slot(&intent.epoch, intent.signer, nonce).await?;
     let is_occupied = intents.iter().any(|other| other.state.occupies());
     let included = intents.iter().find(|it| it.state.is_included()).cloned();
@@ -100,15 +103,15 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outc
 async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Submitted {
     let Some(role) = role_of(io, intent) else {
         // only its user can sign
-        return Submitted::NotSent(Outcome::unsettled());
+        return Submitted::NotSent(NotSent::InProgress);
     };
     let (signed, max_fee) = match sign(io, role, Vec::new(), nonce, in_doubt).await {
         Ok(Signing::Signed { signed, max_fee }) => (signed, max_fee),
-        Ok(Signing::NonceMoved) => return Submitted::NotSent(Outcome::unsettled()),
+        Ok(Signing::NonceMoved) => return Submitted::NotSent(NotSent::InProgress),
         Err(why) => return Submitted::NotSent(why),
     };
     let Some(born) = io.proven_head(&intent.epoch) else {
-        return Submitted::NotSent(Outcome::restarted());
+        return Submitted::NotSent(NotSent::Restarted);
     };
     let new = NewIntent {
         operation: FILL,
@@ -135,11 +138,11 @@ async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Sub
         Ok(Intending::New(id)) => {
             let submitted = submit(io, id, &new, None, Duration::ZERO).await;
             if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
-                return Submitted::Unknown;
+                return Submitted::Unknown(Unknown::NoAnswer);
             }
             submitted
         }
-        Ok(_) => Submitted::NotSent(Outcome::unsettled()),
+        Ok(_) => Submitted::NotSent(NotSent::InProgress),
         Err(why) => Submitted::NotSent(why),
     }
 }

@@ -1,10 +1,12 @@
 //! Stores an intent, or finds the intent that prevents it.
 
 use super::io::{Io, JournalError};
+use super::not_sent::NotSent;
 use super::operations::check_binding;
-use super::outcome::Outcome;
+use super::outcome::Known;
 use super::rollbacks::{self, Confirmed};
-use super::{pins, reconcile, submit};
+use super::submit::{self, Unsent};
+use super::{pins, reconcile};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
 use alloc::boxed::Box;
 
@@ -12,23 +14,27 @@ use alloc::boxed::Box;
 pub(super) enum Intending {
     /// The intent is durable as sent.
     New(IntentId),
-    /// An equal intent has this outcome.
-    Known(Outcome),
+    /// An equal intent answers the request.
+    Known(Known),
     /// Another transaction of the account has its nonce.
     NonceTaken,
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
+    /// The intent was stored and not sent, and is rejected; why.
+    Rejected(IntentId, NotSent),
+    /// The intent was stored, and another relay has sent it.
+    SentElsewhere(IntentId),
     /// The store did not confirm the intent: it may be stored, and be sent later.
-    Unconfirmed(Outcome),
+    Unconfirmed,
 }
 
 /// Makes an intent durable as sent, unless an earlier one prevents it. If it is new, the chain is
 /// still the one that it was signed for.
 ///
 /// # Errors
-/// Returns a refusal if a budget is exceeded, a cooldown is not over, or the chain or the store is
+/// Returns an error if a budget is exceeded, a cooldown is not over, or the chain or the store is
 /// unavailable. Nothing is stored then.
-pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
+pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> {
     let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
     let Err(unconfirmed) = same_epoch else {
         return stored;
@@ -36,23 +42,24 @@ pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intendin
     match stored {
         Ok(Intending::New(id)) => {
             let why = "not sent: the chain was not confirmed";
-            match submit::not_sent(io, id, new.transaction_hash, why).await {
-                Ok(()) => Err(Outcome::from(unconfirmed).of_intent(id)),
-                Err(unknown) => Ok(Intending::Unconfirmed(unknown)),
-            }
+            Ok(match submit::not_sent(io, id, why).await {
+                Unsent::Recorded => Intending::Rejected(id, unconfirmed.into()),
+                Unsent::SentAgain => Intending::SentElsewhere(id),
+                Unsent::Unconfirmed => Intending::Unconfirmed,
+            })
         }
-        Ok(Intending::Unconfirmed(unknown)) => Ok(Intending::Unconfirmed(unknown)),
+        Ok(Intending::Unconfirmed) => Ok(Intending::Unconfirmed),
         _ => Err(unconfirmed.into()),
     }
 }
 
-async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
+async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> {
     loop {
         let now_us = io.clock_us();
         let intended = match io.intend(new, now_us).await {
             Err(JournalError::Unconfirmed) => {
-                let unconfirmed = submit::unconfirmed(io, new.transaction_hash);
-                return Ok(Intending::Unconfirmed(unconfirmed));
+                io.wake();
+                return Ok(Intending::Unconfirmed);
             }
             intended => intended?,
         };
@@ -62,15 +69,15 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
                 return Ok(Intending::Displaced(intent));
             }
             Intended::Known(intent) => {
-                if let Some(outcome) = reconcile::known(io, &intent).await? {
-                    return Ok(Intending::Known(outcome));
+                if let Some(known) = reconcile::known(io, &intent).await? {
+                    return Ok(Intending::Known(known));
                 }
             }
             // the chain says that the nonce is free: the intent's block may have been rolled back
             Intended::NonceTaken(intent) if intent.state.is_included() => {
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}
-                    Confirmed::Unknown | Confirmed::Pending => return Err(Outcome::unsettled()),
+                    Confirmed::Unknown | Confirmed::Pending => return Err(NotSent::InProgress),
                     Confirmed::Shown | Confirmed::Unavailable => {
                         return Ok(Intending::NonceTaken);
                     }
@@ -80,11 +87,15 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
             Intended::NonceTaken(intent) if reconcile::give_up(io, &intent).await? => {}
             Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
             Intended::Elsewhere(binding) => check_binding(binding)?,
-            Intended::OtherChain => return Err(Outcome::restarted()),
-            Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
-            Intended::KeyConflict => return Err(Outcome::key_conflict()),
+            Intended::OtherChain => return Err(NotSent::Restarted),
+            Intended::OverBudget(over) => return Err(NotSent::OverBudget { over, now_us }),
+            Intended::KeyConflict => return Err(NotSent::KeyConflict),
             Intended::TooSoon { last, until_us } => {
-                return Err(Outcome::too_soon(&last, until_us, now_us));
+                return Err(NotSent::TooSoon {
+                    last,
+                    until_us,
+                    now_us,
+                });
             }
         }
     }

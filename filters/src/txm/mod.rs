@@ -20,6 +20,7 @@ pub mod io;
 mod journal;
 pub mod memory;
 pub mod node;
+pub mod not_sent;
 pub mod operation;
 pub mod operations;
 pub mod outcome;

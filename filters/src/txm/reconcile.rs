@@ -10,10 +10,12 @@
 use super::evidence;
 use super::fate::{next_nonce, of_undeployed};
 use super::io::{Io, LockError};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::outcome::Known;
+use super::rollbacks::{self, Still};
 use super::settings::{Required, Role};
 use super::submit::{self, Submitted};
-use super::{journal, pins, rollbacks};
+use super::{journal, pins};
 use crate::ledger::{Change, Intent, IntentState};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -32,8 +34,8 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// Returns the epoch.
 ///
 /// # Errors
-/// Returns a refusal if the pins are unproven, or the chain or the store is unavailable.
-pub async fn permit(io: &impl Io, required: Required) -> Result<String, Outcome> {
+/// Returns an error if the pins are unproven, or the chain or the store is unavailable.
+pub async fn permit(io: &impl Io, required: Required) -> Result<String, NotSent> {
     let epoch = io.require(required).await?;
     if io.memory(|memory| memory.floor.as_ref() == Some(&epoch)) {
         return Ok(epoch);
@@ -50,13 +52,13 @@ pub async fn permit(io: &impl Io, required: Required) -> Result<String, Outcome>
 /// Afterwards each write settles what is open before it signs.
 ///
 /// # Errors
-/// Returns a refusal if the account is not locked before the deadline.
+/// Returns an error if the account is not locked before the deadline.
 pub async fn catch_up(
     io: &impl Io,
     epoch: &str,
     role: Role,
     deadline: Duration,
-) -> Result<(), Outcome> {
+) -> Result<(), NotSent> {
     if is_caught_up(io, epoch, role) {
         return Ok(());
     }
@@ -103,29 +105,31 @@ pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
     }
 }
 
-/// The outcome of a journaled intent, which is not sent again; `None` if it has no effect, or is in
+/// How far a journaled intent came, which is not sent again; `None` if it has no effect, or is in
 /// doubt. Waits for a process that is writing it.
 ///
 /// # Errors
-/// Returns an error if the intent was included and no URL shows that it still is, or if the chain
-/// or the store is unavailable.
-pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
+/// Returns an error if the chain started again, or if the store is unavailable.
+pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Known>, NotSent> {
     let start = io.now();
     let mut intent = intent.clone();
     loop {
         if intent.state.is_included() {
-            let included = rollbacks::still_included(io, &intent).await?;
-            return Ok(included.as_ref().and_then(Outcome::of));
+            return Ok(match rollbacks::still_included(io, &intent).await? {
+                Still::Included(now) => Known::of(&now),
+                Still::Displaced => None,
+                Still::Unseen => Some(Known::unseen(&intent)),
+            });
         }
         if intent.state.is_unresolved() {
             intent = submit::refreshed(io, &intent).await?.unwrap_or(intent);
         }
-        let known = Outcome::of(&intent);
-        if !known.as_ref().is_some_and(Outcome::is_open) {
+        let known = Known::of(&intent);
+        if !intent.state.is_unresolved() {
             return Ok(known);
         }
         if pins::has_restarted(io, &intent.epoch).await {
-            return Err(Outcome::restarted());
+            return Err(NotSent::Restarted);
         }
         let limit = writing_time(io, &intent);
         let waited = io.now().saturating_sub(start);
@@ -155,7 +159,7 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
 /// # Errors
 /// Returns an error if an intent may still use that nonce, or if the chain or the store is
 /// unavailable.
-pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), Outcome> {
+pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), NotSent> {
     let address = *io.pins().accounts.of(role);
     for intent in io.unresolved(epoch, Some(address)).await? {
         let settled = settle(io, &intent, Duration::ZERO).await?;
@@ -163,7 +167,7 @@ pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Resul
             continue;
         }
         if !give_up(io, &intent).await? {
-            return Err(Outcome::unsettled());
+            return Err(NotSent::InProgress);
         }
     }
     caught_up(io, epoch, role);
@@ -187,7 +191,7 @@ pub(super) async fn settle(
     io: &impl Io,
     intent: &Intent,
     grace: Duration,
-) -> Result<Settled, Outcome> {
+) -> Result<Settled, NotSent> {
     let age = age(io, intent);
     if intent.state == IntentState::Intended {
         let is_over = age >= grace && io.apply(intent.id, &Change::Rejected("never sent")).await?;
@@ -210,9 +214,9 @@ pub(super) async fn settle(
         return Ok(Settled::Open);
     }
     match submit::repeat(io, intent, Duration::ZERO).await {
-        Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Undecided | Submitted::Unknown => Ok(Settled::Open),
-        Submitted::NotSent(why) => Err(why.not_of_this_request()),
+        Submitted::Refused(_) | Submitted::Lost | Submitted::Rejected(_) => Ok(Settled::Ended),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unknown(_) => Ok(Settled::Open),
+        Submitted::NotSent(why) => Err(why),
     }
 }
 
@@ -235,7 +239,7 @@ fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.
-pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
+pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSent> {
     if !intent.state.is_unresolved() || age(io, intent) < ABANDONED {
         return Ok(false);
     }

@@ -5,7 +5,7 @@
 //! request is kept. `fate` has what follows where no block is known.
 
 use super::io::{Io, Note};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
 use super::settings::Required;
 use super::sightings::{self, Sighting};
 use super::{journal, pins};
@@ -38,7 +38,7 @@ pub(super) enum Confirmed {
 /// # Errors
 /// Returns an error if the transaction seems to be gone but the chain is not the proven one, or if
 /// the store is unavailable.
-pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
+pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, NotSent> {
     let end = io.now().saturating_add(PATIENCE);
     loop {
         let found = look_for(io, intent).await?;
@@ -50,20 +50,29 @@ pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, 
     }
 }
 
-/// The present state of an included intent, if the chain still has it according to the node; `None`
-/// if it is in doubt.
+/// An intent that was included, after a look at the chain.
+pub(super) enum Still {
+    /// According to the node, the chain has it; this is what the journal has now.
+    Included(Intent),
+    /// It is in doubt.
+    Displaced,
+    /// No URL shows it, nor that it is gone.
+    Unseen,
+}
+
+/// Checks whether the chain still has an included intent, as [`confirm`] does, and reads it again.
 ///
 /// # Errors
-/// Returns an error where [`confirm`] does, and if no URL shows it, nor that it is gone.
-pub(super) async fn still_included(
-    io: &impl Io,
-    intent: &Intent,
-) -> Result<Option<Intent>, Outcome> {
+/// Returns an error where [`confirm`] does.
+pub(super) async fn still_included(io: &impl Io, intent: &Intent) -> Result<Still, NotSent> {
     match confirm(io, intent).await? {
-        Confirmed::Unavailable => Ok(Some(intent.clone())),
-        Confirmed::Displaced => Ok(None),
-        Confirmed::Unknown | Confirmed::Pending => Err(Outcome::unseen(intent)),
-        Confirmed::Shown => Ok(io.intent(intent.id).await?),
+        Confirmed::Unavailable => Ok(Still::Included(intent.clone())),
+        Confirmed::Displaced => Ok(Still::Displaced),
+        Confirmed::Unknown | Confirmed::Pending => Ok(Still::Unseen),
+        Confirmed::Shown => match io.intent(intent.id).await? {
+            Some(now) => Ok(Still::Included(now)),
+            None => Ok(Still::Displaced),
+        },
     }
 }
 
@@ -71,7 +80,7 @@ pub(super) async fn still_included(
 ///
 /// # Errors
 /// Returns an error where [`confirm`] does.
-pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
+pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, NotSent> {
     match sightings::look_for(io, intent).await {
         Sighting::Unavailable => Ok(Confirmed::Unavailable),
         Sighting::Unknown => Ok(Confirmed::Unknown),
@@ -95,7 +104,7 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
             let epoch = io.require(Required::AllButV2).await?;
             pins::check_epoch(io, &epoch).await?;
             if epoch != intent.epoch {
-                return Err(Outcome::restarted());
+                return Err(NotSent::Restarted);
             }
             journal::displace(io, intent, doubt.text()).await?;
             Ok(Confirmed::Displaced)

@@ -6,7 +6,7 @@
 
 use super::fate::{lose_if_settled, next_nonce};
 use super::io::{Io, Stored, within};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
 use super::reconcile::{GRACE, age, settle};
 use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
@@ -116,7 +116,7 @@ fn next_round(begin: &mut usize, mut all: Vec<Intent>) -> Vec<Intent> {
 /// Passes intents, each within its budget.
 async fn each<F>(io: &impl Io, intents: Vec<Intent>, pass: impl Fn(Intent) -> F)
 where
-    F: Future<Output = Result<(), Outcome>> + Send,
+    F: Future<Output = Result<(), NotSent>> + Send,
 {
     let passes = stream::iter(intents).map(pass);
     passes
@@ -183,13 +183,13 @@ async fn anywhere(io: &impl Io, epoch: &str) {
     each(io, found, |intent| look_anywhere(io, intent)).await;
 }
 
-async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     look_for(io, &intent).await.map(drop)
 }
 
 /// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then
 /// for the transaction that used their nonce.
-async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     if look_for(io, &intent).await? == Confirmed::Shown {
         return Ok(());
     }
@@ -206,21 +206,21 @@ async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
 }
 
 /// Settles an open intent of a user, and looks for the transaction that used its nonce.
-async fn follow_user(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn follow_user(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     settle(io, &intent, GRACE).await?;
     follow_ours(io, intent).await
 }
 
 /// Looks for the transaction that used the nonce of an open intent. Those of our accounts are
 /// settled while the account is locked.
-async fn follow_ours(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn follow_ours(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     if age(io, &intent) >= GRACE {
         lose_if_used(io, &intent).await?;
     }
     Ok(())
 }
 
-async fn lose_if_used(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+async fn lose_if_used(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
     if next_nonce(io, intent).await? > intent.nonce {
         lose_if_settled(io, intent).await?;
     }

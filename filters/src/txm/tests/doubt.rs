@@ -21,7 +21,8 @@ fn name(submitted: &Submitted) -> &'static str {
         Submitted::Refused(_) => "refused",
         Submitted::Lost => "lost",
         Submitted::Undecided => "undecided",
-        Submitted::Unknown => "unknown",
+        Submitted::Rejected(_) => "rejected",
+        Submitted::Unknown(_) => "unknown",
     }
 }
 
