@@ -8,7 +8,7 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
-//! [`ledger`] (the rules of its journal), [`webhook`] (the age verifier's events), [`verdict`]
+//! [`ledger`] (the rules of its journal), [`chain`] (which URL of the node answers), [`webhook`] (the age verifier's events), [`verdict`]
 //! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
 //! [`position`], [`bearer`], [`hmac`], [`secret`].
 #![cfg_attr(not(test), no_std)]
@@ -24,6 +24,7 @@
 extern crate alloc;
 
 pub mod bearer;
+pub mod chain;
 pub mod client;
 pub mod clock;
 pub mod felt;

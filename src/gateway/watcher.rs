@@ -83,7 +83,8 @@ impl Watcher {
             max_connections: config.max_connections.max(BLOCKS),
             ..config.clone()
         };
-        let client = NodeClient::new(&config, node, memory).with_patience(PATIENCE);
+        let client = NodeClient::new(&config, node, memory);
+        let client = client.with_patience(PATIENCE).polling();
         let chain = Chain(client);
         Self {
             cache,

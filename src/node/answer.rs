@@ -1,10 +1,13 @@
 //! A verified answer of the node.
 
-use super::NodeError;
+use super::cause::{Cause, FailedAttempt};
+use super::{CallFailure, NodeError};
 use crate::io::MemoryPermit;
 use crate::io::gzip::GzipForm;
 use bytes::Bytes;
+use portcullis_filters::chain::{FailureClass, InvalidAnswer};
 use portcullis_filters::rpc::response::Outcome;
+use serde::Deserialize;
 use std::sync::Arc;
 
 /// 4 MiB: the bound on the body of a node's answer.
@@ -38,9 +41,32 @@ impl Answer {
     }
 }
 
+/// The part of an error that is read.
+#[derive(Deserialize)]
+struct ErrorCode {
+    code: i64,
+}
+
+/// The code of the error in a payload; 0 if it is a result.
+pub(super) fn error_code((member, text): &Payload) -> i64 {
+    if *member == RESULT {
+        return 0;
+    }
+    serde_json::from_slice(text).map_or(0, |ErrorCode { code }| code)
+}
+
+/// The class of an error that is not that of the API; `None` if the payload is an answer.
+pub(super) fn failure_class(payload: &Payload) -> Option<FailureClass> {
+    FailureClass::of_error(error_code(payload))
+}
+
 /// Returns the payload of a body that is one complete response to the request with this id.
-pub(super) fn verify(body: &Bytes, id: u64) -> Result<Payload, NodeError> {
-    let (member, payload) = match Outcome::verify(body, id).ok_or(NodeError::Invalid)? {
+pub(super) fn verify(body: &Bytes, id: u64) -> Result<Payload, FailedAttempt> {
+    let outcome = Outcome::verify(body, id).ok_or_else(|| FailedAttempt {
+        failure: CallFailure::After(NodeError::Invalid),
+        cause: Cause::Invalid(InvalidAnswer::of(body, id)),
+    })?;
+    let (member, payload) = match outcome {
         Outcome::Result(text) => (RESULT, text),
         Outcome::Error(text) => ("error", text),
     };

@@ -2,15 +2,15 @@
 //! URL is behind or the chain went back.
 //!
 //! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
-//! are in doubt: three polls without the block that was shown end the epoch (`group`). A
-//! transaction that is missing three times from the block of its receipt was rolled back, whatever
+//! are in doubt: three polls without the block that was shown end the epoch (`group`), each over a
+//! connection of its own, since a balancer may tie a connection to one node. A transaction that is missing three times from the block of its receipt was rolled back, whatever
 //! the heads are.
 
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
 use super::client::Unanswered;
 use super::group::PollResult;
-use super::{Call, NodeClient, Route};
+use super::{Call, ConnectionChoice, NodeClient, Route};
 use crate::io::MemoryPermit;
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
@@ -107,13 +107,16 @@ impl NodeClient {
     async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let deadline = Instant::now() + POLL;
+        // each poll opens a connection: behind a balancer, three of them are three pieces of evidence
         let call = Call::new(write, deadline).by(route);
+        let call = call.over(ConnectionChoice::New).polling();
         let mut permit = MemoryPermit::of(&self.memory);
         let payload = match route {
             Route::HeadNumber => {
                 let target = self.targets.first()?;
                 let attempt = target.attempt(&call, &mut permit);
-                timeout_at(deadline, attempt).await.ok()??.ok()?
+                let answered = timeout_at(deadline, attempt).await.ok()??.ok()?;
+                answered.payload
             }
             _ => Box::pin(self.attempt(&call, &mut permit)).await.ok()?.0,
         };

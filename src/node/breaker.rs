@@ -2,10 +2,12 @@
 //!
 //! A few consecutive failures open it; a foreign chain opens it at once. After a second, one call
 //! probes the URL. A call that times out, or that a busy node refuses, is no failure if the node
-//! has answered others meanwhile.
+//! has answered others meanwhile. It only spares a URL that accepts no connections or gives no
+//! answers; whether the answers are valid is judged by the URL's health.
 
 use super::NodeError;
 use parking_lot::Mutex;
+use portcullis_filters::chain::End;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,11 +28,25 @@ pub enum CallFailure {
     Foreign,
     /// The node refused the call as too many (429, 503): it is up, but busy.
     Busy,
+    /// The URL failed while the connection was being checked: the request was not sent.
+    Unsent(NodeError),
     /// Any other failure: the request may have reached the node.
     After(NodeError),
 }
 
 impl CallFailure {
+    /// How the attempt ended, for the routing of its call.
+    pub(super) fn end(self) -> End {
+        match self {
+            Self::Connect => End::Unreachable,
+            Self::Foreign => End::Foreign,
+            Self::Unsent(error) | Self::After(error) if error.is_ours() => End::Final,
+            Self::After(NodeError::Oversized) => End::Final,
+            Self::Unsent(_) => End::Unsent,
+            Self::Gone | Self::Busy | Self::After(_) => End::Failed,
+        }
+    }
+
     /// The error that the caller gets if no other URL answers.
     pub(super) const fn error(self) -> NodeError {
         match self {
@@ -38,7 +54,7 @@ impl CallFailure {
             Self::Gone => NodeError::Cut,
             Self::Foreign => NodeError::WrongChain,
             Self::Busy => NodeError::Status,
-            Self::After(error) => error,
+            Self::Unsent(error) | Self::After(error) => error,
         }
     }
 }
@@ -50,7 +66,7 @@ pub struct Breaker(Mutex<BreakerState>);
 #[derive(Debug, Default)]
 struct BreakerState {
     failures: u32,
-    /// Calls that were answered.
+    /// Calls with a valid answer.
     answers: u64,
     /// Set while open: when the next probe may start, if none is under way.
     probe_at: Option<Instant>,
@@ -88,7 +104,7 @@ impl Breaker {
         })
     }
 
-    /// Calls that were answered so far.
+    /// Calls with a valid answer so far.
     pub(super) fn answers(&self) -> u64 {
         self.0.lock().answers
     }
@@ -105,13 +121,17 @@ impl Attempt<'_> {
     pub fn record(self, failure: Option<CallFailure>, now: impl FnOnce() -> Instant) {
         let mut state = self.breaker.0.lock();
         match failure {
-            Some(CallFailure::After(NodeError::Timeout) | CallFailure::Busy)
-                if state.answers != self.answers => {}
+            Some(
+                CallFailure::After(NodeError::Timeout)
+                | CallFailure::Unsent(NodeError::Timeout)
+                | CallFailure::Busy,
+            ) if state.answers != self.answers => {}
             Some(
                 CallFailure::Connect
                 | CallFailure::Gone
                 | CallFailure::Foreign
                 | CallFailure::Busy
+                | CallFailure::Unsent(NodeError::Cut | NodeError::Timeout)
                 | CallFailure::After(NodeError::Cut | NodeError::Timeout),
             ) => {
                 state.failures = state.failures.saturating_add(1);
@@ -122,10 +142,10 @@ impl Attempt<'_> {
                 }
             }
             // our own bound was reached, which says nothing about the node
-            Some(CallFailure::After(error)) if error.is_ours() => {}
-            // even an invalid answer shows that the node is up
-            _ => {
-                state.answers += 1;
+            Some(CallFailure::Unsent(error) | CallFailure::After(error)) if error.is_ours() => {}
+            failure => {
+                // an invalid answer shows that calls reach the node, but it is no answer
+                state.answers += u64::from(failure.is_none());
                 state.failures = 0;
                 state.probe_at = None;
             }

@@ -2,6 +2,7 @@
 
 use super::Route;
 use crate::io::ClientShare;
+use portcullis_filters::chain::{Asked, Repeat};
 use tokio::time::Instant;
 
 /// Which connection a request is sent over.
@@ -9,8 +10,10 @@ use tokio::time::Instant;
 pub enum ConnectionChoice {
     /// A pooled one. If it ends before an answer begins, the request is sent once more.
     Pooled,
-    /// A new one; nothing is sent twice.
+    /// A new one: a balancer may have tied the others to a node that is behind.
     New,
+    /// A new one; nothing is sent twice, not even to another URL.
+    Once,
 }
 
 /// A call. One struct, so that the future that waits for its answer stays small.
@@ -20,6 +23,7 @@ pub struct Call<'a, W> {
     pub(super) write: W,
     pub(super) route: Route,
     pub(super) connection: ConnectionChoice,
+    pub(super) asked: Asked,
     pub(super) traceparent: Option<&'a [u8]>,
     pub(super) share: Option<ClientShare>,
     pub(super) start: Instant,
@@ -35,6 +39,7 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
             write,
             route: Route::Primary,
             connection: ConnectionChoice::Pooled,
+            asked: Asked::Call,
             traceparent: None,
             share: None,
             start: Instant::now(),
@@ -52,6 +57,23 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
     #[must_use]
     pub fn over(self, connection: ConnectionChoice) -> Self {
         Self { connection, ..self }
+    }
+
+    /// Counts the call as a poll of the URL that gets it.
+    #[must_use]
+    pub(super) fn polling(self) -> Self {
+        Self {
+            asked: Asked::Poll,
+            ..self
+        }
+    }
+
+    /// Whether the call may be sent to a second URL.
+    pub(super) fn repeat(&self) -> Repeat {
+        match self.connection {
+            ConnectionChoice::Pooled | ConnectionChoice::New => Repeat::Safe,
+            ConnectionChoice::Once => Repeat::Never,
+        }
     }
 
     /// Sends this `traceparent` with the call; it must be well-formed.

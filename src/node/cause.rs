@@ -8,6 +8,7 @@ use super::breaker::CallFailure;
 use super::http1::ExchangeError;
 use crate::secrets::certificates;
 use http::StatusCode;
+use portcullis_filters::chain::{FailureClass, InvalidAnswer};
 use rustls::{Error, InvalidMessage};
 use std::fmt;
 use std::io;
@@ -32,6 +33,12 @@ pub(super) enum Cause {
     Chain(String),
     /// An answer of this HTTP status.
     Status(u16),
+    /// A body that is not the response to the request.
+    Invalid(InvalidAnswer),
+    /// The answer ended after this many bytes of its body.
+    CutOff(usize),
+    /// An error of this code in a JSON-RPC answer, which is not that of the API.
+    Error(i64),
     /// Any other error.
     Fault(NodeError),
 }
@@ -54,6 +61,11 @@ impl fmt::Display for Cause {
                 let phrase = status.and_then(|status| status.canonical_reason());
                 write!(f, "{code} {}", phrase.unwrap_or("(unknown status)"))
             }
+            Self::Invalid(how) => how.fmt(f),
+            Self::CutOff(bytes) => write!(f, "the answer was cut off after {bytes} bytes"),
+            Self::Error(code @ -32_603) => write!(f, "internal error ({code})"),
+            Self::Error(code @ -32_005) => write!(f, "rate limited ({code})"),
+            Self::Error(code) => write!(f, "server error ({code})"),
             Self::Fault(error) => f.write_str(match error {
                 NodeError::Timeout => "no answer in time",
                 NodeError::Unreachable => "no connection",
@@ -116,31 +128,41 @@ pub struct UrlFailure {
 
 /// The most recent failure of each kind at one URL.
 #[derive(Debug, Default)]
-pub(super) struct Failures([Option<(Instant, Cause)>; NodeError::ALL.len()]);
+pub(super) struct Failures {
+    of_error: [Option<(Instant, Cause)>; NodeError::ALL.len()],
+    /// The most recent error of the server itself in an answer, which the caller gets as it is.
+    in_answer: Option<(Instant, Cause)>,
+}
 
 impl Failures {
     /// Records why an attempt failed.
     pub(super) fn note(&mut self, error: NodeError, cause: Cause, now: Instant) {
-        if let Some(newest) = self.0.get_mut(error as usize) {
+        if let Some(newest) = self.of_error.get_mut(error as usize) {
             *newest = Some((now, cause));
         }
     }
 
+    /// Records an error of the server itself, of this code.
+    pub(super) fn note_error(&mut self, code: i64, now: Instant) {
+        self.in_answer = Some((now, Cause::Error(code)));
+    }
+
     /// Why the most recent attempt with this error failed, in words.
     pub(super) fn cause_of(&self, error: NodeError) -> Option<String> {
-        let (_, cause) = self.0.get(error as usize)?.as_ref()?;
+        let (_, cause) = self.of_error.get(error as usize)?.as_ref()?;
         Some(cause.to_string())
     }
 
     /// Why the most recent failed attempt failed; `None` if none failed.
     pub(super) fn newest(&self) -> Option<String> {
-        let (_, cause) = self.0.iter().flatten().max_by_key(|(at, _)| *at)?;
+        let all = self.of_error.iter().chain([&self.in_answer]);
+        let (_, cause) = all.flatten().max_by_key(|(at, _)| *at)?;
         Some(cause.to_string())
     }
 
     /// All failures; `stopped` is the one because of which the URL gets no calls.
     pub(super) fn all(&self, stopped: Option<NodeError>) -> Vec<UrlFailure> {
-        let known = NodeError::ALL.into_iter().zip(&self.0);
+        let known = NodeError::ALL.into_iter().zip(&self.of_error);
         let known = known.filter_map(|(error, known)| Some((error, known.as_ref()?)));
         let failure = |(error, (at, cause)): (_, &(Instant, Cause))| UrlFailure {
             error,
@@ -167,6 +189,45 @@ impl FailedAttempt {
             cause,
         }
     }
+
+    /// An error of this code in an answer; `None` if it is an error of the API.
+    pub(super) fn in_answer(code: i64) -> Option<Self> {
+        FailureClass::of_error(code)?;
+        Some(Self {
+            failure: CallFailure::After(NodeError::Invalid),
+            cause: Cause::Error(code),
+        })
+    }
+
+    /// The failure of a check before the request was sent.
+    pub(super) fn unsent(self) -> Self {
+        let failure = match self.failure {
+            CallFailure::After(error) => CallFailure::Unsent(error),
+            failure => failure,
+        };
+        Self { failure, ..self }
+    }
+
+    /// The class of a failure that says something about the URL; `None` if it is ours, or if the
+    /// URL has another chain.
+    pub(super) fn class(&self) -> Option<FailureClass> {
+        if let Cause::Status(code) = self.cause {
+            return Some(FailureClass::of_status(code));
+        }
+        if let Cause::Error(code) = self.cause {
+            return FailureClass::of_error(code);
+        }
+        match self.failure.error() {
+            error if error.is_ours() => None,
+            NodeError::WrongChain | NodeError::Lagging | NodeError::Starting => None,
+            NodeError::Timeout => Some(FailureClass::Timeout),
+            NodeError::Unreachable | NodeError::Cut => Some(FailureClass::Unreachable),
+            NodeError::Redirect => Some(FailureClass::Redirect),
+            NodeError::Status => Some(FailureClass::Status),
+            NodeError::Oversized | NodeError::Overloaded | NodeError::OverShare => None,
+            NodeError::Invalid => Some(FailureClass::Invalid),
+        }
+    }
 }
 
 impl From<NodeError> for FailedAttempt {
@@ -183,6 +244,10 @@ impl From<ExchangeError> for FailedAttempt {
         match error {
             ExchangeError::BeforeAnswer => NodeError::Cut.into(),
             ExchangeError::Answer(error) => error.into(),
+            ExchangeError::CutOff(bytes) => Self {
+                failure: CallFailure::After(NodeError::Invalid),
+                cause: Cause::CutOff(bytes),
+            },
             ExchangeError::Status(code) => Self {
                 failure: match code {
                     300..=399 => CallFailure::After(NodeError::Redirect),

@@ -262,7 +262,7 @@ impl Chain {
         trace: &mut CallTrace,
     ) -> Result<Felt, RpcError> {
         // if it were sent twice, the second could fail because the first used the nonce
-        let connection = ConnectionChoice::New;
+        let connection = ConnectionChoice::Once;
         let result = self
             .ask_in(
                 method,

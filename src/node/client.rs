@@ -1,13 +1,15 @@
-//! Sends each call to a URL of the node that may serve it. Tries the next URL if that one accepts
-//! no connection, or if its answer is older than what clients have seen.
+//! Sends each call to a URL of the node that may serve it. Tries the next URL if that one gives no
+//! valid answer, or one that is older than what clients have seen. `routing` of the pure crate
+//! decides; this module performs it.
 
-use super::answer::{Payload, RESULT};
+use super::answer::{Payload, RESULT, failure_class};
 use super::route::Choice;
-use super::target::Target;
-use super::{Answer, Call, CallFailure, Node, NodeError, NodeStatus, Probes};
+use super::target::{Answered, Target};
+use super::{Answer, Call, CallFailure, ConnectionChoice, Node, NodeError, NodeStatus, Probes};
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
+use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,6 +29,7 @@ pub struct NodeClient {
     next_id: AtomicU64,
     /// How long a call waits for a URL that is behind what clients have seen.
     patience: Duration,
+    asked: Asked,
 }
 
 /// No URL returned an answer that may be passed on.
@@ -35,6 +38,84 @@ pub(super) struct Unanswered {
     error: NodeError,
     /// Whether a URL returned an answer that is older than what clients have seen.
     pub(super) is_behind: bool,
+    /// Whether a URL is not used because of its head, which may change soon.
+    holds_back: bool,
+}
+
+/// Why an answer is not passed on.
+enum Rejected {
+    /// It is older than what clients have seen.
+    Behind,
+    /// It is an error of the server itself, which is passed on only if no URL answers.
+    Error(Payload),
+}
+
+/// The URLs that gave no answer to one call, as far as the caller is to know.
+#[derive(Default)]
+struct FailedUrls {
+    /// The failure that says most, and whether the request may have been received.
+    shown: Option<CallFailure>,
+    /// An error of a server, and the URL's index.
+    payload: Option<(Payload, usize)>,
+    is_behind: bool,
+}
+
+impl FailedUrls {
+    fn answer(&mut self, rejected: Rejected, index: usize, routing: &mut Routing) -> End {
+        match rejected {
+            Rejected::Behind => {
+                self.is_behind = true;
+                End::Behind
+            }
+            Rejected::Error(payload) => {
+                if routing.shows(End::Error) {
+                    self.payload = Some((payload, index));
+                }
+                End::Error
+            }
+        }
+    }
+
+    fn failure(&mut self, failure: CallFailure, routing: &mut Routing) -> End {
+        let end = failure.end();
+        if routing.shows(end) {
+            self.shown = Some(failure);
+            self.payload = None;
+        }
+        end
+    }
+
+    /// The result of a call that no URL answered.
+    fn conclude(self, choice: &Choice<'_>) -> Result<(Payload, usize), Unanswered> {
+        let Self {
+            shown,
+            payload,
+            is_behind,
+        } = self;
+        if let Some(payload) = payload.filter(|_| !is_behind) {
+            return Ok(payload);
+        }
+        let holds_back = choice.holds_back();
+        let is_sent =
+            shown.is_some_and(|failure| matches!(failure.end(), End::Failed | End::Final));
+        let error = if is_behind || (holds_back && !is_sent) {
+            NodeError::Lagging
+        } else {
+            shown.map_or(NodeError::Unreachable, CallFailure::error)
+        };
+        Err(Unanswered {
+            error,
+            is_behind,
+            holds_back,
+        })
+    }
+}
+
+impl Unanswered {
+    /// Whether the same call may be answered soon, and may be sent again.
+    fn may_change<W: Fn(u64, &mut Vec<u8>)>(self, call: &Call<'_, W>) -> bool {
+        self.error == NodeError::Lagging || (self.holds_back && call.repeat() == Repeat::Safe)
+    }
 }
 
 impl NodeClient {
@@ -48,6 +129,16 @@ impl NodeClient {
             timeout: config.timeout,
             next_id: AtomicU64::new(1),
             patience: CATCH_UP,
+            asked: Asked::Call,
+        }
+    }
+
+    /// Counts the calls of this client as polls: they say nothing about the calls of others.
+    #[must_use]
+    pub fn polling(self) -> Self {
+        Self {
+            asked: Asked::Poll,
+            ..self
         }
     }
 
@@ -103,6 +194,7 @@ impl NodeClient {
         &'a self,
         mut call: Call<'a, impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
+        call.asked = self.asked;
         call.id = self.next_id.fetch_add(1, Ordering::Relaxed);
         // a block: an `async fn` would hold the call twice
         async move {
@@ -113,16 +205,15 @@ impl NodeClient {
             let mut wait = FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if let Err(
-                    failed @ Unanswered {
-                        error: NodeError::Lagging,
-                        ..
-                    },
-                ) = answered
+                if let Err(failed) = answered
+                    && failed.may_change(&call)
                 {
                     let until = call.deadline.min(call.start + self.patience);
                     // boxed, because few calls wait
                     if Box::pin(self.catch_up(call.route, failed, &mut wait, until)).await {
+                        if failed.is_behind && call.connection == ConnectionChoice::Pooled {
+                            call.connection = ConnectionChoice::New;
+                        }
                         continue;
                     }
                 }
@@ -142,59 +233,102 @@ impl NodeClient {
         }
     }
 
-    /// Tries the URLs that may serve, in order, until one accepts a connection. Returns the answer,
-    /// and that URL's index.
+    /// Tries the URLs, in order, until one gives a valid answer. Returns the answer, and that URL's
+    /// index.
     pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
     ) -> Result<(Payload, usize), Unanswered> {
-        let mut error = NodeError::Unreachable;
-        let mut is_behind = false;
         let choice = self.choose(call);
-        for index in choice.order(self.targets.len()) {
-            let Some(target) = self.targets.get(index) else {
+        let mut routing = Routing::new(call.repeat());
+        let mut failures = FailedUrls::default();
+        while let Some(index) = self.next_url(&choice, call, &mut routing) {
+            let attempt = if choice.has_alternatives() {
+                // boxed: with a single URL, the future stays small
+                Box::pin(self.hedge(call, index, &choice, &mut routing, permit)).await
+            } else {
+                self.try_url(call, index, permit).await
+            };
+            let Some((result, index)) = attempt else {
                 continue;
             };
-            if !choice.admits(index) {
-                continue;
-            }
-            let Some(result) = target.attempt(call, permit).await else {
-                continue;
+            let end = match result {
+                Ok(answered) => match self.accept(call, answered, index, &choice) {
+                    Ok(payload) => return Ok((payload, index)),
+                    Err(end) => failures.answer(end, index, &mut routing),
+                },
+                Err(failure) => failures.failure(failure, &mut routing),
             };
-            match result {
-                Ok(payload) if choice.passes_on(index, call.route, &payload) => {
-                    if choice.is_of_primary() {
-                        target.record.serves();
-                    }
-                    return Ok((payload, index));
-                }
-                // try the next URL: this answer is older than what clients have seen
-                Ok(_) => is_behind = true,
-                Err(failure @ (CallFailure::After(_) | CallFailure::Busy)) => {
-                    return Err(Unanswered {
-                        error: failure.error(),
-                        is_behind: false,
-                    });
-                }
-                // try the next URL
-                Err(CallFailure::Connect) => {}
-                Err(CallFailure::Foreign) if error != NodeError::Cut => {
-                    error = NodeError::WrongChain;
-                }
-                Err(CallFailure::Foreign) => {}
-                Err(CallFailure::Gone) => error = NodeError::Cut,
+            if routing.after(end) == Step::Stop {
+                break;
             }
         }
-        let is_lagging = is_behind || choice.holds_back();
-        Err(Unanswered {
-            error: if is_lagging {
-                NodeError::Lagging
-            } else {
-                error
-            },
-            is_behind,
-        })
+        failures.conclude(&choice)
+    }
+
+    fn next_url<W: Fn(u64, &mut Vec<u8>)>(
+        &self,
+        choice: &Choice<'_>,
+        call: &Call<'_, W>,
+        routing: &mut Routing,
+    ) -> Option<usize> {
+        let order = choice.order(self.targets.len());
+        routing.next(order, |url| self.standing(choice, call, url))
+    }
+
+    /// The place of a URL for this call.
+    pub(super) fn standing<W: Fn(u64, &mut Vec<u8>)>(
+        &self,
+        choice: &Choice<'_>,
+        call: &Call<'_, W>,
+        url: usize,
+    ) -> Standing {
+        match self.targets.get(url) {
+            Some(target) if choice.admits(url) => {
+                if choice.has_alternatives() {
+                    target.record.standing(call.asked, call.repeat())
+                } else {
+                    Standing::Serves
+                }
+            }
+            _ => Standing::Excluded,
+        }
+    }
+
+    /// Attempts the call at one URL; `None` if its breaker is open.
+    pub(super) async fn try_url<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+        &self,
+        call: &Call<'_, W>,
+        index: usize,
+        permit: &mut MemoryPermit,
+    ) -> Option<(Result<Answered, CallFailure>, usize)> {
+        let result = self.targets.get(index)?.attempt(call, permit).await?;
+        Some((result, index))
+    }
+
+    /// Judges an answer. Returns its payload if it may be passed on.
+    fn accept<W: Fn(u64, &mut Vec<u8>)>(
+        &self,
+        call: &Call<'_, W>,
+        answered: Answered,
+        index: usize,
+        choice: &Choice<'_>,
+    ) -> Result<Payload, Rejected> {
+        let Some(target) = self.targets.get(index) else {
+            return Err(Rejected::Behind);
+        };
+        if choice.has_alternatives() && failure_class(&answered.payload).is_some() {
+            return Err(Rejected::Error(target.keep(answered)));
+        }
+        if !choice.passes_on(index, call.route, &answered.payload) {
+            // dropped with its connection, which may lead to one node that is behind
+            return Err(Rejected::Behind);
+        }
+        if choice.is_of_primary() {
+            target.record.serves();
+        }
+        Ok(target.keep(answered))
     }
 
     fn choose<W>(&self, call: &Call<'_, W>) -> Choice<'_> {

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::chain::Asked;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,11 @@ impl Poll<'_> {
         max_lag: u64,
     ) -> Result<Option<PollResult>, FailedAttempt> {
         let head = self.ask("starknet_blockNumber", "[]").await?;
+        if let Err(code) = head
+            && let Some(failed) = FailedAttempt::in_answer(code)
+        {
+            return Err(failed);
+        }
         let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else {
             return Ok(None);
         };
@@ -86,6 +92,7 @@ impl Poll<'_> {
         let params =
             format!(r#"{{"block_id":{{"block_number":{number}}},"contract_address":"0x1"}}"#);
         let answer = self.ask("starknet_getClassHashAt", &params).await?;
+        // any other error, whatever its class, says that the state is pruned
         Ok(matches!(answer, Ok(_) | Err(code::CONTRACT_NOT_FOUND)))
     }
 
@@ -125,17 +132,9 @@ impl ChainGuard {
         let Some(target) = self.targets.get(index) else {
             return Ok(());
         };
-        let checked = self.begin(target, Instant::now() + limit).await;
-        checked.map(drop).map_err(|failed| match failed {
-            Stopped::Excluded(why) => why,
-            Stopped::Failed(failed) => {
-                let error = match failed.failure {
-                    failure @ (CallFailure::After(_) | CallFailure::Busy) => failure.error(),
-                    _ => NodeError::Unreachable,
-                };
-                format!("{}: {}", error.name(), failed.cause)
-            }
-        })
+        let sent = Instant::now();
+        let checked = self.begin(target, sent + limit).await;
+        note(target, sent, checked).map(drop)
     }
 
     /// Compares the heads of all URLs that have the served chain. Returns each URL's head, or how
@@ -186,11 +185,22 @@ impl ChainGuard {
         target: &'a Target,
         limit: Duration,
     ) -> Option<(Poll<'a>, PollResult)> {
-        let deadline = Instant::now() + limit;
-        // an excluded URL was logged already, and the breaker handles one that is down
-        let mut poll = self.begin(target, deadline).await.ok()?;
-        let result = timeout_at(deadline, poll.head(self.mode, self.max_lag)).await;
-        Some((poll, result.ok()?.ok()??))
+        let sent = Instant::now();
+        let polled = self.begin_and_poll(target, sent + limit).await;
+        // an excluded URL was logged already
+        let (poll, result) = note(target, sent, polled).ok()?;
+        Some((poll, result?))
+    }
+
+    async fn begin_and_poll<'a>(
+        &self,
+        target: &'a Target,
+        deadline: Instant,
+    ) -> Result<(Poll<'a>, Option<PollResult>), Stopped> {
+        let mut poll = self.begin(target, deadline).await?;
+        let head = timeout_at(deadline, poll.head(self.mode, self.max_lag)).await;
+        let result = head.unwrap_or_else(|_| Err(NodeError::Timeout.into()))?;
+        Ok((poll, result))
     }
 
     async fn round(&self, group: &Group, limit: Duration) {
@@ -236,6 +246,29 @@ enum Stopped {
     /// The URL has another chain: how it differs.
     Excluded(String),
     Failed(FailedAttempt),
+}
+
+/// Records how a poll, which began at `sent`, ended. Returns in words why it has no result.
+fn note<T>(target: &Target, sent: Instant, polled: Result<T, Stopped>) -> Result<T, String> {
+    let record = &target.record;
+    match polled {
+        Ok(polled) => {
+            record.note_valid(Asked::Poll, sent);
+            Ok(polled)
+        }
+        Err(Stopped::Excluded(why)) => Err(why),
+        Err(Stopped::Failed(failed)) => {
+            record.note_failure(Asked::Poll, failed.class(), sent);
+            let error = match failed.failure {
+                failure @ (CallFailure::After(_) | CallFailure::Busy) => failure.error(),
+                _ => NodeError::Unreachable,
+            };
+            let why = format!("{}: {}", error.name(), failed.cause);
+            let mut failures = record.failures();
+            failures.note(failed.failure.error(), failed.cause, Instant::now());
+            Err(why)
+        }
+    }
 }
 
 impl From<FailedAttempt> for Stopped {

@@ -50,6 +50,8 @@ pub(super) enum ExchangeError {
     Status(u16),
     /// The answer cannot be passed on.
     Answer(NodeError),
+    /// The connection ended after this many bytes of the body.
+    CutOff(usize),
 }
 
 impl From<Exhausted> for ExchangeError {
@@ -202,7 +204,8 @@ impl Connection {
         self.buffer
             .reserve(length.saturating_sub(self.buffer.len()));
         while self.buffer.len() < length {
-            self.read_more().await?;
+            let cut_off = ExchangeError::CutOff(self.buffer.len());
+            self.read_more().await.map_err(|_| cut_off)?;
         }
         // the rest must not share the body's memory: an idle connection would hold all of it
         let rest = BytesMut::from(self.buffer.get(length..).unwrap_or_default());

@@ -6,7 +6,7 @@
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
 //! `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for all
 //! URLs), `group` (which URLs may serve, and which answers are older than what clients have seen),
-//! `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
+//! `hedge` (a second URL while one is slow), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -19,6 +19,7 @@ mod credentials;
 mod error;
 mod group;
 mod guard;
+mod hedge;
 mod http1;
 mod probes;
 mod route;
@@ -41,7 +42,7 @@ pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use shared::Node;
-pub use status::{NodeStatus, UrlStats};
+pub use status::{NodeStatus, UrlFault, UrlStats};
 
 /// The pure parts, for the simulation.
 #[cfg(test)]

@@ -16,13 +16,13 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Probes each URL whose breaker is open at every `interval`, so that it closes before a
+    /// Probes each URL that fails, or whose breaker is open, at every `interval`, so that it closes before a
     /// client's request needs it. A URL that hangs delays no other.
     pub async fn run(&self, interval: Duration) {
         let probing = self.targets.iter().map(|target| async move {
             loop {
                 tokio::time::sleep(interval).await;
-                if target.breaker.failure().is_some() {
+                if target.breaker.failure().is_some() || target.record.fault().is_some() {
                     self.probe_one(target).await;
                 }
             }
@@ -58,6 +58,7 @@ impl Probes {
             chain::write_request(id, "starknet_specVersion", "[]", out);
         };
         let call = Call::new(write, Instant::now() + limit).over(ConnectionChoice::New);
+        let call = call.polling();
         target
             .ask(&call, &mut MemoryPermit::of(&self.memory))
             .await

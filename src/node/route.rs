@@ -1,11 +1,10 @@
 //! Selects the URL that a call goes to.
 
-use super::answer::{Payload, RESULT};
+use super::answer::{Payload, RESULT, error_code};
 use super::chain::{code, is_accepted};
 use super::group::{Evidence, Group, GroupState, Shows, Source};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::json::scan::{select, string_in};
-use serde::Deserialize;
 use std::borrow::Cow;
 use tokio::time::Instant;
 
@@ -43,7 +42,7 @@ impl Route {
     fn shows(self, payload: &Payload, floor: Option<u64>) -> Shows {
         let (member, text) = payload;
         let is_result = *member == RESULT;
-        let code = || serde_json::from_slice(text).map_or(0, |ErrorCode { code }| code);
+        let code = || error_code(payload);
         match self {
             Self::Primary | Self::Head | Self::Url(_) => Shows::Nothing,
             Self::HeadNumber => serde_json::from_slice(text).map_or(Shows::Nothing, Shows::Head),
@@ -69,12 +68,6 @@ impl Route {
             Self::Transaction(_) | Self::Block(_) | Self::BlockOfPrimary(_) => Shows::Nothing,
         }
     }
-}
-
-/// The part of an error that is read.
-#[derive(Deserialize)]
-struct ErrorCode {
-    code: i64,
 }
 
 /// The part of a block, of a receipt or of a transaction's status that is read.
@@ -212,6 +205,11 @@ impl<'a> Choice<'a> {
             )
     }
 
+    /// Whether the URL's health decides, too: not if the caller chose the URL, or if there is one.
+    pub(super) fn has_alternatives(&self) -> bool {
+        self.only.is_none() && self.group.has_several()
+    }
+
     /// Whether the call is for the primary.
     pub(super) fn is_of_primary(&self) -> bool {
         self.replica.is_none() && self.only.is_none()
@@ -219,6 +217,6 @@ impl<'a> Choice<'a> {
 
     /// Whether a URL that could answer is not used because of its head.
     pub(super) fn holds_back(&self) -> bool {
-        self.only.is_none() && self.group.has_several() && self.group.read(GroupState::is_held_back)
+        self.has_alternatives() && self.group.read(GroupState::is_held_back)
     }
 }

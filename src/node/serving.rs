@@ -79,6 +79,7 @@ mod tests {
                 head: None,
                 left_out: None,
                 left_out_cause: None,
+                fault: None,
             });
             let found = serving.update(&urls.collect::<Vec<_>>());
             let found = found

@@ -7,6 +7,8 @@ use super::{Credentials, CredentialsError};
 use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
+use portcullis_filters::chain::HedgeBudget;
 use std::sync::Arc;
 
 /// The node, under one or more URLs.
@@ -14,6 +16,8 @@ pub struct Node {
     pub(super) records: Vec<Arc<UrlRecord>>,
     pub(super) chain: ServedChain,
     pub(super) group: Group,
+    /// The calls that may be sent to a second URL because the first is slow.
+    pub(super) hedges: Mutex<HedgeBudget>,
     /// The credentials in force, or every reason why they are unusable.
     pub(super) credentials: ArcSwap<Result<Credentials, Vec<CredentialsError>>>,
     /// The progress of its start, as text for the operator; `None` once it runs.
@@ -32,6 +36,7 @@ impl Node {
             records: UrlRecord::all(config, &metrics),
             chain: ServedChain::new(config),
             group: Group::new(config),
+            hedges: Mutex::default(),
             credentials: ArcSwap::from_pointee(credentials),
             start: ArcSwapOption::empty(),
             metrics,

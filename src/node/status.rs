@@ -29,6 +29,17 @@ pub struct UrlStats {
     pub left_out: Option<LeftOut>,
     /// Why it is left out, in words.
     pub left_out_cause: Option<String>,
+    /// Why its answers are not valid, if it fails; also of a single URL, which is never left out.
+    pub fault: Option<UrlFault>,
+}
+
+/// A URL that gives no valid answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlFault {
+    /// Its last failure, in words.
+    pub cause: String,
+    /// Whether it has given no valid answer at all since it failed first.
+    pub is_total: bool,
 }
 
 /// The status of the node, as one of its clients sees it.
@@ -62,6 +73,14 @@ impl NodeStatus {
         let stats = |target: &Target| {
             let (index, open) = (target.record.index, target.breaker.failure());
             let member = group.as_ref().and_then(|group| group.members.get(index));
+            let fault = target.record.fault().map(|fault| {
+                let newest = target.record.failures().newest();
+                UrlFault {
+                    cause: newest.unwrap_or_else(|| fault.class.name().to_owned()),
+                    is_total: fault.is_total,
+                }
+            });
+            let failing = member.and(fault.as_ref());
             UrlStats {
                 url: target.record.url.clone(),
                 idle: target.idle(),
@@ -75,8 +94,13 @@ impl NodeStatus {
                 answers: target.record.answers(),
                 is_latest: target.record.is_latest(),
                 head: member.and_then(|member| member.head),
-                left_out: member.and_then(|member| member.left_out),
-                left_out_cause: group.as_ref().and_then(|group| group.cause(index, answers)),
+                left_out: member
+                    .and_then(|member| member.left_out)
+                    .or_else(|| failing.map(|_| LeftOut::Failing)),
+                left_out_cause: failing
+                    .map(|fault| fault.cause.clone())
+                    .or_else(|| group.as_ref().and_then(|group| group.cause(index, answers))),
+                fault,
             }
         };
         targets.iter().map(stats).collect()

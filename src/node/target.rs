@@ -2,7 +2,7 @@
 //!
 //! Each attempt is admitted by the breaker, counted by its outcome, and explained if it fails.
 
-use super::answer::{Payload, verify};
+use super::answer::{Payload, RESULT, error_code, failure_class, verify};
 use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt, Failures};
 use super::http1::{Connection, ExchangeError, NodeStream};
@@ -13,7 +13,7 @@ use crate::io::{DescriptorUse, MemoryPermit};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::rpc::response::Outcome;
+use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
 use prometheus::IntCounter;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
@@ -104,6 +104,12 @@ pub(super) struct Target {
     max_connections: usize,
 }
 
+/// A verified answer, and the connection that it arrived over.
+pub(super) struct Answered {
+    pub(super) payload: Payload,
+    connection: Box<Connection>,
+}
+
 struct Idle {
     connection: Box<Connection>,
     since: Instant,
@@ -170,15 +176,23 @@ impl Target {
         &self,
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-    ) -> Option<Result<Payload, CallFailure>> {
+    ) -> Option<Result<Answered, CallFailure>> {
         let admitted = self.breaker.enter(Instant::now)?;
         let result = self.ask(call, permit).await;
+        let failure = result.as_ref().err().copied();
         // refused by the node's own limit while other calls are in flight: the node still works
-        let is_full = result == Err(CallFailure::Busy) && self.busy() > 0;
+        let is_full = failure == Some(CallFailure::Busy) && self.busy() > 0;
         if !is_full {
-            admitted.record(result.as_ref().err().copied(), Instant::now);
+            admitted.record(failure, Instant::now);
         }
         Some(result)
+    }
+
+    /// Keeps the connection of an answer for later calls. That of an answer which is behind is
+    /// closed instead: a balancer may have tied it to a node that is behind.
+    pub(super) fn keep(&self, answered: Answered) -> Payload {
+        self.put_idle(answered.connection, Instant::now());
+        answered.payload
     }
 
     /// Sends a call, whatever the breaker says; counts its outcome, and explains a failure.
@@ -186,15 +200,22 @@ impl Target {
         &self,
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-    ) -> Result<Payload, CallFailure> {
+    ) -> Result<Answered, CallFailure> {
         let mut line = AttemptLine::begin();
+        let sent = Instant::now();
         let result = self.exchange(call, permit, &mut line).await;
         let verified = result.and_then(|(connection, body)| {
+            // the connection is kept only now: after a wrong answer the right one may still arrive
             let payload = verify(&body, call.id)?;
-            // only now: after a wrong answer the right one may still arrive
-            self.put_idle(connection, Instant::now());
-            Ok(payload)
+            Ok(Answered {
+                payload,
+                connection,
+            })
         });
+        match &verified {
+            Ok(answered) => self.record.note_answer(call.asked, &answered.payload, sent),
+            Err(failed) => self.record.note_failure(call.asked, failed.class(), sent),
+        }
         self.record
             .count(verified.as_ref().err().map(|failed| failed.failure));
         line.log(&self.record, call, verified.as_ref().err());
@@ -207,7 +228,7 @@ impl Target {
     }
 
     /// Sends a request and reads the whole answer. Sends it once more only if a pooled connection
-    /// ended before the first byte of an answer.
+    /// ended, or got 408, before the first byte of an answer.
     async fn exchange<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
@@ -225,7 +246,10 @@ impl Target {
                 .await
             {
                 Ok(body) => return Ok((connection, body)),
-                Err(ExchangeError::BeforeAnswer) => self.node.metrics.node_retries.inc(),
+                // 408: the node closes an idle connection (RFC 9110, section 15.5.9)
+                Err(ExchangeError::BeforeAnswer | ExchangeError::Status(408)) => {
+                    self.node.metrics.node_retries.inc();
+                }
                 Err(error) => return Err(error.into()),
             }
             may_be_received = true;
@@ -258,7 +282,8 @@ impl Target {
         let epoch = self.node.chain.epoch();
         let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
         if self.node.chain.is_checked() {
-            let verdict = self.verify_chain(&mut connection, deadline, permit).await?;
+            let verdict = self.verify_chain(&mut connection, deadline, permit).await;
+            let verdict = verdict.map_err(FailedAttempt::unsent)?;
             verdict.map_err(|why| FailedAttempt {
                 failure: CallFailure::Foreign,
                 cause: Cause::Chain(why),
@@ -286,12 +311,19 @@ impl Target {
         ];
         let mut results = [None, None];
         for ((method, params), result) in calls.into_iter().zip(&mut results) {
-            *result = self
-                .ask_over(connection, method, params, deadline, permit)
-                .await?
-                .ok();
+            *result = Some(
+                self.ask_over(connection, method, params, deadline, permit)
+                    .await?,
+            );
         }
         let [id, anchor] = results;
+        // a node that fails says nothing about its chain; one without the anchor may be pruned
+        if let Some(Err(code)) = id
+            && let Some(failed) = FailedAttempt::in_answer(code)
+        {
+            return Err(failed);
+        }
+        let [id, anchor] = [id, anchor].map(|result| result.and_then(Result::ok));
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
         Ok(self
             .node
@@ -300,7 +332,7 @@ impl Target {
     }
 
     /// Calls a method with these parameters over `connection`, which is replaced if the node closes
-    /// it. Returns the result, or the code of the error: 0 if the answer is invalid.
+    /// it. Returns the result, or the code of the error.
     pub(super) async fn ask_over(
         &self,
         connection: &mut Box<Connection>,
@@ -321,14 +353,11 @@ impl Target {
         if !connection.is_reusable() {
             *connection = self.dial().await.map_err(FailedAttempt::connect)?;
         }
-        let parse = |text| serde_json::from_slice::<Value>(text).ok();
-        Ok(match Outcome::verify(&body, call.id) {
-            Some(Outcome::Result(text)) => parse(text).ok_or(0),
-            Some(Outcome::Error(text)) => Err(parse(text)
-                .and_then(|error| error["code"].as_i64())
-                .unwrap_or(0)),
-            None => Err(0),
-        })
+        let (member, text) = verify(&body, call.id)?;
+        if member != RESULT {
+            return Ok(Err(error_code(&(member, text))));
+        }
+        Ok(serde_json::from_slice(&text).map_err(|_| 0))
     }
 
     pub(super) async fn dial(&self) -> Result<Box<Connection>, Cause> {
@@ -418,6 +447,9 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
+    health: Mutex<UrlHealth>,
+    /// The start of the clock of `health`.
+    born: Instant,
 }
 
 impl UrlRecord {
@@ -447,6 +479,8 @@ impl UrlRecord {
                 attempts,
                 latest,
                 failures: Mutex::default(),
+                health: Mutex::default(),
+                born: Instant::now(),
             })
         };
         shown.iter().enumerate().map(record).collect()
@@ -458,6 +492,56 @@ impl UrlRecord {
         if let Some(counter) = self.attempts.get(outcome) {
             counter.inc();
         }
+    }
+
+    /// Records a verified answer to a request that was sent at `sent`.
+    fn note_answer(&self, asked: Asked, payload: &Payload, sent: Instant) {
+        match failure_class(payload) {
+            None => self.note_valid(asked, sent),
+            // the watch reads more of the chain than some nodes have
+            Some(_) if asked == Asked::Poll => {}
+            class => {
+                let code = error_code(payload);
+                self.failures().note_error(code, Instant::now());
+                self.note_failure(asked, class, sent);
+            }
+        }
+    }
+
+    /// Records a valid answer to a request that was sent at `sent`.
+    pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
+        let mut health = self.health.lock();
+        health.answered(asked, sent - self.born, self.born.elapsed());
+    }
+
+    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
+    /// URL.
+    pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
+        if let Some(class) = class {
+            let mut health = self.health.lock();
+            health.failed(asked, class, sent - self.born, self.born.elapsed());
+        }
+    }
+
+    /// Why the URL is left out, if it is.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.health.lock().fault()
+    }
+
+    /// The place of the URL for a request.
+    pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
+        let now = self.born.elapsed();
+        self.health.lock().standing(asked, repeat, now)
+    }
+
+    /// How long to wait for the URL before a second one is asked.
+    pub(super) fn hedge_bound(&self) -> Duration {
+        self.health.lock().latency.bound()
+    }
+
+    /// Whether the URL has answered a call since then.
+    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
+        self.health.lock().has_answered_since(since - self.born)
     }
 
     /// Records that the URL answered a call; an answered probe does not count.

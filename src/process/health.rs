@@ -252,15 +252,24 @@ impl Health {
             .update(condition, found, SystemTime::now());
     }
 
-    /// The URLs that do not answer or are left out; if that is all of them, requests fail.
+    /// The URLs that do not answer or are left out; if that is all of them, requests fail. A URL
+    /// that only fails at some calls is tried if no other answers, so it alone makes none fail.
     fn node_urls(&self) -> Vec<Finding> {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
+        let mut partial = Vec::new();
         for url in self.nodes().flat_map(|node| node.urls()) {
+            let is_partial =
+                url.failure.is_none() && url.fault.as_ref().is_some_and(|fault| !fault.is_total);
+            if is_partial {
+                partial.push(url.url.clone());
+            }
             let known = failures.entry(url.url).or_default();
             let cause = url
                 .failure
                 .map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
-            let cause = cause.or(url.left_out_cause);
+            let cause = cause
+                .or(url.left_out_cause)
+                .or(url.fault.map(|fault| fault.cause));
             *known = known.take().or(cause);
         }
         for (url, cause) in self.silent.lock().iter() {
@@ -269,7 +278,8 @@ impl Health {
                 .or_default()
                 .get_or_insert_with(|| cause.clone());
         }
-        let is_failing = failures.values().all(Option::is_some);
+        let mut all = failures.iter();
+        let is_failing = all.all(|(url, cause)| cause.is_some() && !partial.contains(url));
         let down = failures
             .into_iter()
             .filter_map(|(url, failure)| Some((url, failure?)));
@@ -296,10 +306,23 @@ impl Health {
         cache.is_some_and(|cache| cache.enabled && cache.suspended)
     }
 
+    /// Why a request to the node failed most recently, if one did just now.
+    fn last_failure(&self) -> Option<String> {
+        let failures = self.node.failures().into_iter();
+        let recent = failures.filter(|failure| failure.at.elapsed() <= INTERVAL * 2);
+        recent
+            .max_by_key(|failure| failure.at)
+            .map(|failure| failure.cause)
+    }
+
     /// Why the cache is bypassed, unless another condition already covers it.
     fn bypassed_cache(&self) -> Option<Finding> {
+        let failed_poll = self.last_failure();
         let cause = match &self.fleet {
-            None => "the watch of the chain gets no answers in time",
+            None => match &failed_poll {
+                Some(cause) => cause,
+                None => "the watch of the chain gets no answers in time",
+            },
             // without the store the gateway polls less often, and caches only for a while after
             // each poll
             Some(fleet) if fleet.failure().is_some() => return None,

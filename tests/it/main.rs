@@ -27,6 +27,7 @@ mod debugging;
 mod dev;
 mod dev_nodes;
 mod documents;
+mod failover;
 mod fleet;
 mod flights;
 mod framing;

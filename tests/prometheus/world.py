@@ -134,7 +134,8 @@ class Portcullis:
         bearer = {"authorization": f"Bearer {self.secret('relay.token')}"}
         status, text = ask(f"{url}/faucet-drip", drip, bearer)
         assert status == 200 and not json.loads(text)["idempotent"], text
-        status, text = ask(f"{url}/faucet-drip", drip, bearer)
+        another = {**bearer, "idempotency-key": "another-drip"}
+        status, text = ask(f"{url}/faucet-drip", drip, another)
         assert status == 429, text
         status, text = ask(f"{url}/faucet-drip", drip)
         assert status == 401, text

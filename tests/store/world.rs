@@ -318,7 +318,10 @@ pub(crate) fn change(state: IntentState, detail: &str) -> Change<'_> {
         IntentState::Succeeded => included(Ok(())),
         IntentState::Reverted => included(Err(Some(detail))),
         IntentState::Rejected => Change::Rejected(detail),
-        IntentState::Displaced => Change::Displaced(detail),
+        IntentState::Displaced => Change::Displaced {
+            from: None,
+            why: detail,
+        },
         IntentState::Lost => Change::Lost(detail),
     }
 }

@@ -37,8 +37,14 @@ pub enum Change<'a> {
     /// The node refused it after it was sent, or has not shown it for long; why. That is doubt, and
     /// no proof: whatever is between here and the node may have delivered it twice.
     Doubted(&'a str),
-    /// The chain no longer shows it, or never did; why.
-    Displaced(&'a str),
+    /// The chain no longer shows it, or never did.
+    Displaced {
+        /// The block that it is gone from. If another one was seen to list it since, nothing is
+        /// known against that.
+        from: Option<Inclusion>,
+        /// Why.
+        why: &'a str,
+    },
     /// A settled block has another transaction of its slot; which.
     Lost(&'a str),
 }
@@ -57,7 +63,7 @@ impl Change<'_> {
                 outcome: Err(_), ..
             } => IntentState::Reverted,
             Self::Rejected(_) => IntentState::Rejected,
-            Self::Doubted(_) | Self::Displaced(_) => IntentState::Displaced,
+            Self::Doubted(_) | Self::Displaced { .. } => IntentState::Displaced,
             Self::Lost(_) => IntentState::Lost,
         }
     }
@@ -73,9 +79,10 @@ impl Change<'_> {
                 outcome: Err(reason),
                 ..
             } => *reason,
-            Self::Rejected(why) | Self::Doubted(why) | Self::Displaced(why) | Self::Lost(why) => {
-                Some(why)
-            }
+            Self::Rejected(why)
+            | Self::Doubted(why)
+            | Self::Displaced { why, .. }
+            | Self::Lost(why) => Some(why),
         }
     }
 }
@@ -149,7 +156,7 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
         steps.extend(others.map(|other| moved(other, IntentState::Displaced, Some(TAKEN))));
     }
     steps.push(step);
-    if matches!(change, Change::Displaced(_)) {
+    if matches!(change, Change::Displaced { .. }) {
         let lost = others().filter(|other| other.state == IntentState::Lost);
         let mut lost: Vec<_> = lost
             .filter(|lost| !is_written_anew(lost, intents))
@@ -208,6 +215,9 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         _ if !intent.state.holds() && next.holds() => {
             !others.any(|it| it.state.holds() && it.transaction_hash == intent.transaction_hash)
         }
+        Change::Displaced {
+            from: Some(from), ..
+        } if intent.state.is_included() => intent.included == Some(*from),
         // a block that lists it outweighs any refusal
         Change::Doubted(_) => intent.state.is_unresolved(),
         // whichever of the two comes first is applied, and only once

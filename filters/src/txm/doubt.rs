@@ -64,7 +64,11 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), NotSent> 
             None => Submitted::Lost,
         };
         if matches!(submitted, Submitted::Refused(_) | Submitted::Lost) {
-            submitted = fill(io, intent, nonce, slot.displaced.len()).await;
+            let Some(role) = role_of(io, intent) else {
+                // only its user can sign, and the node says whether it waits for that
+                continue;
+            };
+            submitted = fill(io, intent, role, nonce, slot.displaced.len()).await;
         }
         match submitted {
             Submitted::Taken => {}
@@ -100,11 +104,7 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotS
 }
 
 /// Uses a nonce of the intent's account with a transaction that makes no calls (rule 8).
-async fn fill(io: &impl Io, intent: &Intent, nonce: u64, in_doubt: usize) -> Submitted {
-    let Some(role) = role_of(io, intent) else {
-        // only its user can sign
-        return Submitted::NotSent(NotSent::InProgress);
-    };
+async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: usize) -> Submitted {
     let (signed, max_fee) = match sign(io, role, Vec::new(), nonce, in_doubt).await {
         Ok(Signing::Signed { signed, max_fee }) => (signed, max_fee),
         Ok(Signing::NonceMoved) => return Submitted::NotSent(NotSent::InProgress),

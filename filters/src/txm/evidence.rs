@@ -19,6 +19,23 @@ pub const SETTLING: Duration = Duration::from_secs(2);
 /// The hash of a block.
 pub type BlockHash = [u8; 32];
 
+/// When a poll of the URLs began and ended, on a monotonic clock. Polls overlap, and a slow one ends
+/// long after some URL answered it: what it shows is no newer than its begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// When the URLs were queried.
+    pub begun: Duration,
+    /// When the last one had answered.
+    pub ended: Duration,
+}
+
+impl Polled {
+    /// Whether it began `time` or more after an earlier one had ended.
+    fn is_after(self, ended: Duration, time: Duration) -> bool {
+        self.begun >= ended.saturating_add(time)
+    }
+}
+
 /// The result of one poll of a URL that answers and may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
@@ -88,17 +105,17 @@ pub fn is_abandoned(views: impl IntoIterator<Item = SlotView>, nonce: u64) -> bo
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Below {
     polls: u8,
+    /// When the last of them ended, or the one that began the count again.
     last: Duration,
 }
 
 impl Below {
-    /// Judges one poll at `now`, on a monotonic clock. `views` are those of all URLs that answered,
-    /// at the block `number`, which included the transaction. URLs that contradict each other
-    /// change nothing.
-    pub fn judge(&mut self, views: &[View], number: u64, now: Duration) -> Presence {
+    /// Judges one poll. `views` are those of all URLs that answered, at the block `number`, which
+    /// included the transaction. URLs that contradict each other change nothing.
+    pub fn judge(&mut self, views: &[View], number: u64, polled: Polled) -> Presence {
         let mut blocks = views.iter().filter_map(|view| view.block);
         if blocks.clone().any(|block| block.lists) {
-            *self = Self::default();
+            self.begin_again(polled);
             return Presence::Shown;
         }
         if blocks.next().is_some() {
@@ -108,13 +125,18 @@ impl Below {
             return Presence::Unknown;
         }
         if views.iter().any(|view| view.head >= number) {
-            *self = Self::default();
+            self.begin_again(polled);
             return Presence::Unknown;
         }
-        if self.polls == 0 || now.saturating_sub(self.last) >= POLL_INTERVAL {
+        let interval = if self.polls == 0 {
+            Duration::ZERO
+        } else {
+            POLL_INTERVAL
+        };
+        if polled.is_after(self.last, interval) {
             *self = Self {
                 polls: self.polls.saturating_add(1),
-                last: now,
+                last: polled.ended,
             };
         }
         if self.polls < POLLS {
@@ -122,11 +144,27 @@ impl Below {
         }
         Presence::Displaced(Doubt::HeadBelow)
     }
+
+    fn begin_again(&mut self, polled: Polled) {
+        *self = Self {
+            polls: 0,
+            last: self.last.max(polled.ended),
+        };
+    }
 }
 
 /// Blocks that are deep enough, and since when every URL shows them.
 #[derive(Clone, Debug, Default)]
-pub struct Settling(BTreeMap<u64, (BlockHash, Duration)>);
+pub struct Settling(BTreeMap<u64, Steady>);
+
+/// What every URL shows at a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Steady {
+    /// The hash of the block; `None` if they do not show one and the same.
+    hash: Option<BlockHash>,
+    /// When the first poll that showed this ended.
+    since: Duration,
+}
 
 impl Settling {
     /// The hash of the block `number`, if it is settled: `confirmations` blocks deep at every URL,
@@ -137,7 +175,7 @@ impl Settling {
         views: &[View],
         number: u64,
         confirmations: u64,
-        now: Duration,
+        polled: Polled,
     ) -> Option<BlockHash> {
         let depth = number.saturating_add(confirmations);
         let is_shown = |hash: BlockHash| {
@@ -149,16 +187,28 @@ impl Settling {
             .first()
             .and_then(|view| view.block)
             .map(|block| block.hash);
-        let Some(hash) = hash.filter(|hash| is_shown(*hash)) else {
-            self.0.remove(&number);
+        let now = Steady {
+            hash: hash.filter(|hash| is_shown(*hash)),
+            since: polled.ended,
+        };
+        let Some(before) = self.0.get(&number).copied() else {
+            self.0.insert(number, now);
             return None;
         };
-        let (first, since) = *self.0.entry(number).or_insert((hash, now));
-        if first != hash {
-            self.0.insert(number, (hash, now));
-            return None;
+        if before.hash.is_some() && before.hash == now.hash {
+            let is_settled = polled.is_after(before.since, SETTLING);
+            return now.hash.filter(|_| is_settled);
         }
-        (now.saturating_sub(since) >= SETTLING).then_some(hash)
+        // one that began before the last change is no sign that it is over
+        let is_newer = polled.is_after(before.since, Duration::ZERO);
+        self.0.insert(
+            number,
+            Steady {
+                hash: now.hash.filter(|_| is_newer),
+                since: before.since.max(now.since),
+            },
+        );
+        None
     }
 
     /// Forgets the blocks that are no longer wanted.
@@ -173,8 +223,20 @@ mod tests {
 
     const NUMBER: u64 = 7;
 
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
+    fn at(seconds: u64) -> Polled {
+        at_ms(seconds * 1_000)
+    }
+
+    /// A poll that took no time.
+    fn at_ms(millis: u64) -> Polled {
+        taking(millis, millis)
+    }
+
+    fn taking(begun: u64, ended: u64) -> Polled {
+        Polled {
+            begun: Duration::from_millis(begun),
+            ended: Duration::from_millis(ended),
+        }
     }
 
     fn below() -> View {
@@ -229,7 +291,7 @@ mod tests {
             (1_999, Presence::Unknown),
             (2_000, Presence::Displaced(Doubt::HeadBelow)),
         ] {
-            let now = Duration::from_millis(millis);
+            let now = at_ms(millis);
             assert_eq!(
                 polls.judge(&[below(), below()], NUMBER, now),
                 found,
@@ -260,6 +322,44 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_poll_counts_from_its_begin() {
+        for (slow, expected, why) in [
+            (
+                taking(100, 3_000),
+                Presence::Unknown,
+                "it overlaps the first",
+            ),
+            (
+                taking(1_100, 3_000),
+                Presence::Displaced(Doubt::HeadBelow),
+                "it began later",
+            ),
+        ] {
+            let mut polls = Below::default();
+            polls.judge(&[below()], NUMBER, taking(0, 100));
+            polls.judge(&[below()], NUMBER, slow);
+            let last = polls.judge(&[below()], NUMBER, at(4));
+            assert_eq!(last, expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_poll_from_before_a_contradiction_counts_for_nothing() {
+        let mut polls = Below::default();
+        let behind = View {
+            head: NUMBER,
+            block: None,
+        };
+        polls.judge(&[behind], NUMBER, at(2));
+        polls.judge(&[below()], NUMBER, taking(1_000, 3_000));
+        polls.judge(&[below()], NUMBER, at(4));
+        let second = polls.judge(&[below()], NUMBER, at(5));
+        assert_eq!(second, Presence::Unknown);
+        let third = polls.judge(&[below()], NUMBER, at(6));
+        assert_eq!(third, Presence::Displaced(Doubt::HeadBelow));
+    }
+
+    #[test]
     fn a_listed_transaction_begins_the_polls_again() {
         let mut polls = Below::default();
         polls.judge(&[below()], NUMBER, at(0));
@@ -281,10 +381,7 @@ mod tests {
         let mut blocks = Settling::default();
         let views = [block(1, true), block(1, true)];
         assert_eq!(blocks.settled(&views, NUMBER, 2, at(0)), None, "seen once");
-        assert_eq!(
-            blocks.settled(&views, NUMBER, 2, Duration::from_millis(1_999)),
-            None
-        );
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at_ms(1_999)), None);
         assert_eq!(blocks.settled(&views, NUMBER, 2, at(2)), Some([1; 32]));
     }
 
@@ -337,6 +434,28 @@ mod tests {
             assert_eq!(blocks.settled(&views, NUMBER, 2, at(3)), None);
             assert_eq!(blocks.settled(&views, NUMBER, 2, at(4)), Some([1; 32]));
         }
+    }
+
+    #[test]
+    fn overlapping_polls_show_a_block_once() {
+        let mut blocks = Settling::default();
+        let views = [block(1, true)];
+        blocks.settled(&views, NUMBER, 2, taking(0, 100));
+        let slow = blocks.settled(&views, NUMBER, 2, taking(50, 4_000));
+        assert_eq!(slow, None, "it began with the first");
+        let later = blocks.settled(&views, NUMBER, 2, taking(2_100, 4_100));
+        assert_eq!(later, Some([1; 32]));
+    }
+
+    #[test]
+    fn a_poll_from_before_another_block_settles_nothing() {
+        let mut blocks = Settling::default();
+        let views = [block(1, true)];
+        blocks.settled(&[block(2, true)], NUMBER, 2, at(3));
+        blocks.settled(&views, NUMBER, 2, taking(1_000, 5_000));
+        blocks.settled(&views, NUMBER, 2, at(6));
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at(7)), None, "once since");
+        assert_eq!(blocks.settled(&views, NUMBER, 2, at(8)), Some([1; 32]));
     }
 
     #[test]

@@ -77,6 +77,7 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> 
             Intended::NonceTaken(intent) if intent.state.is_included() => {
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}
+                    Confirmed::Unknown if reconcile::give_up(io, &intent).await? => {}
                     Confirmed::Unknown | Confirmed::Pending => return Err(NotSent::InProgress),
                     Confirmed::Shown | Confirmed::Unavailable => {
                         return Ok(Intending::NonceTaken);

@@ -27,7 +27,8 @@ pub type Called<T> = Result<T, CallError>;
 /// Why a request to the journal failed. The cause is logged where it occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// The journal is unavailable, or refused the request.
+    /// The journal is unavailable, or refused the request. Except by `intend`, something may be
+    /// stored even so.
     Failed,
     /// A commit had no answer: what it wrote may be stored.
     Unconfirmed,

@@ -4,12 +4,17 @@ use super::io::{Io, Note, Stored};
 use super::node::Receipt;
 use crate::ledger::{Change, Intent, IntentId, Returning};
 
-/// Records that a transaction that was included, or sent before, is in doubt.
-pub(super) async fn displace(io: &impl Io, intent: &Intent, why: &str) -> Stored<()> {
-    if io.apply(intent.id, &Change::Displaced(why)).await? {
+/// Records that a transaction is in doubt, which is gone from the block that had it. `false` if the
+/// journal has newer evidence by now.
+pub(super) async fn displace(io: &impl Io, intent: &Intent, why: &str) -> Stored<bool> {
+    let from = intent.included;
+    let is_new = io
+        .apply(intent.id, &Change::Displaced { from, why })
+        .await?;
+    if is_new {
         io.note(Note::Displaced(intent, why));
     }
-    Ok(())
+    Ok(is_new)
 }
 
 /// Records that another transaction has the nonce of this one for good.

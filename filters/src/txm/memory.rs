@@ -1,11 +1,11 @@
 //! The memory of one process.
 
+use super::resend::Resent;
 use super::sightings::Sightings;
 use crate::felt::Felt;
 use crate::ledger::IntentId;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use core::time::Duration;
 
 /// The write path's state between requests. It ends with the process, and losing it is harmless: it
 /// is found again.
@@ -20,8 +20,8 @@ pub struct Memory {
     pub(super) next_open: usize,
     /// The last intent of an unknown block that was passed; `None` to begin with the newest.
     pub(super) anywhere: Option<IntentId>,
-    /// When each open intent was last sent again unasked, by a monotonic clock.
-    pub(super) resent: BTreeMap<IntentId, Duration>,
+    /// When each open intent was last sent again unasked.
+    pub(super) resent: BTreeMap<IntentId, Resent>,
     /// The epoch in which each account's intents of earlier processes are settled.
     pub(super) settled: BTreeMap<Felt, String>,
     /// The epoch whose highest known block the node's URLs are held to.

@@ -27,6 +27,7 @@ pub mod outcome;
 mod pins;
 pub mod reconcile;
 pub mod request;
+mod resend;
 mod rollbacks;
 pub mod round;
 pub mod settings;

@@ -12,6 +12,7 @@ use super::fate::{next_nonce, of_undeployed};
 use super::io::{Io, LockError};
 use super::not_sent::NotSent;
 use super::outcome::Known;
+use super::resend::{self, Resent};
 use super::rollbacks::{self, Still};
 use super::settings::{Required, Role};
 use super::submit::{self, Submitted};
@@ -24,7 +25,7 @@ use futures_util::future::{join, join_all};
 
 /// How long an answer may still be on its way: before that, nothing is sent again. Nothing is sent
 /// again unasked more often than that, either.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
+pub(super) const GRACE: Duration = resend::SHORTEST;
 /// How long no URL shows a sent transaction before its nonce may be used for another.
 const ABANDONED: Duration = Duration::from_secs(30);
 /// The interval at which a write of another process is read again.
@@ -213,7 +214,11 @@ pub(super) async fn settle(
         // this transaction or another used the nonce: the background task finds out which
         return Ok(Settled::Open);
     }
-    match submit::repeat(io, intent, Duration::ZERO).await {
+    let submitted = submit::repeat(io, intent, Duration::ZERO).await;
+    if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
+        answered(io, intent);
+    }
+    match submitted {
         Submitted::Refused(_) | Submitted::Lost | Submitted::Rejected(_) => Ok(Settled::Ended),
         Submitted::Taken | Submitted::Undecided | Submitted::Unknown(_) => Ok(Settled::Open),
         Submitted::NotSent(why) => Err(why),
@@ -224,23 +229,45 @@ pub(super) async fn settle(
 fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
     let now = io.now();
     io.memory(|memory| {
-        let last = memory.resent.get(&intent.id);
-        if last.is_some_and(|last| now.saturating_sub(*last) < GRACE) {
+        let last = memory.resent.get(&intent.id).copied();
+        let Some(again) = Resent::again(last, intent.updated_us, now) else {
             return false;
-        }
-        memory.resent.insert(intent.id, now);
+        };
+        memory.resent.insert(intent.id, again);
         true
     })
 }
 
+/// Notes that the node answered when an open intent was sent again, and decided nothing. One of our
+/// accounts has few of them, and its writes wait for each: their pause stays the shortest.
+fn answered(io: &impl Io, intent: &Intent) {
+    if io.pins().signs_with(intent.signer) {
+        return;
+    }
+    io.memory(|memory| {
+        if let Some(resent) = memory.resent.get_mut(&intent.id) {
+            resent.answered();
+        }
+    });
+}
+
 /// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
 /// nonce as free. Another transaction may then have the nonce: at most one of the two can be
-/// included (rule 8). Returns whether it is in doubt.
+/// included (rule 8). One that was included in a block that no receipt has stated is treated alike:
+/// no block could ever prove that it is gone. Returns whether it is in doubt.
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.
 pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSent> {
-    if !intent.state.is_unresolved() || age(io, intent) < ABANDONED {
+    let why = "no node has shown it for long, and its nonce is free";
+    let change = match intent.state {
+        state if state.is_unresolved() => Change::Doubted(why),
+        state if state.is_included() && intent.included.is_none() => {
+            Change::Displaced { from: None, why }
+        }
+        _ => return Ok(false),
+    };
+    if age(io, intent) < ABANDONED {
         return Ok(false);
     }
     let hash = intent.transaction_hash;
@@ -256,8 +283,7 @@ pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSe
     if !evidence::is_abandoned(views, intent.nonce) {
         return Ok(false);
     }
-    let why = "no node has shown it for long, and its nonce is free";
-    Ok(io.apply(intent.id, &Change::Doubted(why)).await?)
+    Ok(io.apply(intent.id, &change).await?)
 }
 
 /// The time since an intent last changed.

@@ -106,8 +106,15 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
             if epoch != intent.epoch {
                 return Err(NotSent::Restarted);
             }
-            journal::displace(io, intent, doubt.text()).await?;
-            Ok(Confirmed::Displaced)
+            if journal::displace(io, intent, doubt.text()).await? {
+                return Ok(Confirmed::Displaced);
+            }
+            let newer = io.intent(intent.id).await?;
+            Ok(match newer.map(|newer| newer.state) {
+                Some(IntentState::Displaced | IntentState::Lost) => Confirmed::Displaced,
+                Some(state) if state.is_included() => Confirmed::Shown,
+                _ => Confirmed::Unknown,
+            })
         }
     }
 }

@@ -98,8 +98,7 @@ fn forget(io: &impl Io, page: Range<Option<IntentId>>, displaced: &[Intent], ope
     });
     let now = io.now();
     io.memory(|memory| {
-        let resent = &mut memory.resent;
-        resent.retain(|_, last| now.saturating_sub(*last) < GRACE);
+        memory.resent.retain(|_, resent| !resent.is_past(now));
     });
 }
 

@@ -1,7 +1,7 @@
 //! Polls each URL of the node for journaled transactions, and remembers the results from poll to
 //! poll. [`super::evidence`] decides what they prove.
 
-use super::evidence::{Below, Doubt, Presence, Settling, ShownBlock, View};
+use super::evidence::{Below, Doubt, Polled, Presence, Settling, ShownBlock, View};
 use super::io::{Called, Io, Note};
 use super::node::{Receipt, Sender};
 use crate::felt::Felt;
@@ -107,11 +107,10 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
     let Some(included) = intent.included else {
         return unproven;
     };
-    let views = views(io, &urls, included.number, hash).await;
-    let now = io.now();
+    let (views, polled) = poll(io, &urls, included.number, hash).await;
     let presence = io.memory(|memory| {
         let below = memory.sightings.below.entry(intent.id).or_default();
-        let presence = below.judge(&views, included.number, now);
+        let presence = below.judge(&views, included.number, polled);
         if matches!(presence, Presence::Displaced(_)) {
             memory.sightings.below.remove(&intent.id);
         }
@@ -144,11 +143,10 @@ pub(super) async fn nonce_use(
     let Some((transaction, number)) = found else {
         return NonceUse::Open;
     };
-    let views = views(io, &io.urls(), number, transaction).await;
+    let (views, polled) = poll(io, &io.urls(), number, transaction).await;
     let is_listed = views
         .iter()
         .any(|view| view.block.is_some_and(|block| block.lists));
-    let now = io.now();
     let confirmations = io.settings().confirmations;
     io.memory(|memory| {
         if !is_listed {
@@ -158,7 +156,7 @@ pub(super) async fn nonce_use(
         let settled = memory
             .sightings
             .settling
-            .settled(&views, number, confirmations, now);
+            .settled(&views, number, confirmations, polled);
         if settled.is_none() || !is_listed {
             return NonceUse::Open;
         }
@@ -292,7 +290,13 @@ pub(super) fn retain(io: &impl Io, is_open: impl Fn(IntentId) -> bool) {
 }
 
 /// The view of each URL that answers: its head, and its block of this number.
-async fn views<I: Io>(io: &I, urls: &[I::Url], number: u64, transaction: Felt) -> Vec<View> {
+async fn poll<I: Io>(
+    io: &I,
+    urls: &[I::Url],
+    number: u64,
+    transaction: Felt,
+) -> (Vec<View>, Polled) {
+    let begun = io.now();
     let views = urls.iter().map(|url| async move {
         let (head, block) = join(io.head_of(*url), io.block_of(*url, number)).await;
         let (head, block) = (head.ok()?, block.ok()?);
@@ -302,7 +306,9 @@ async fn views<I: Io>(io: &I, urls: &[I::Url], number: u64, transaction: Felt) -
         });
         Some(View { head, block })
     });
-    join_all(views).await.into_iter().flatten().collect()
+    let views = join_all(views).await.into_iter().flatten().collect();
+    let ended = io.now();
+    (views, Polled { begun, ended })
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Simulations: pure decisions in a world that is made of chance and virtual time.
 //!
-//! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `writes` (the
-//! relay's writes) with `tables` (its rows) and `mistakes` (planted in its code).
+//! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `routing`
+//! (calls over the URLs of the node), `writes` (the relay's writes) with `tables` (its rows) and
+//! `mistakes` (planted in its code).
 
 mod contract;
 mod contract_table;
 mod leases;
 mod mistakes;
+mod routing;
 mod tables;
 mod toolkit;
 mod writes;

@@ -32,6 +32,8 @@ named! {
         SpecVersion = "spec_version",
         /// The URL does not answer polls.
         Silent = "silent",
+        /// The URL's calls or polls have no valid answer.
+        Failing = "failing",
     }
 }
 
@@ -473,6 +475,7 @@ impl GroupState {
                 "spec_version: it serves another one than others".to_owned()
             }
             Some(LeftOut::Silent) => "silent: it answers no poll".to_owned(),
+            Some(LeftOut::Failing) => "failing: it gives no valid answers".to_owned(),
             None if self.may_lead(index) => return None,
             None if (0..self.members.len()).any(|url| self.may_lead(url) && answers(url)) => {
                 return None;

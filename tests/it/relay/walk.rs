@@ -124,6 +124,14 @@ fn in_a_block(call: &Call) -> Vec<Act> {
     crate::support::relay::chain::receipt(call)
 }
 
+/// In a block, where its execution failed.
+fn reverted(call: &Call) -> Vec<Act> {
+    result(
+        call,
+        r#"{"finality_status":"ACCEPTED_ON_L2","execution_status":"REVERTED"}"#,
+    )
+}
+
 fn in_no_block(call: &Call) -> Vec<Act> {
     error(call, 29)
 }
@@ -154,6 +162,11 @@ fn operations_succeed_once_mined() {
 #[test]
 fn operations_are_pending_until_mined() {
     each_comes_to(202, known, in_no_block);
+}
+
+#[test]
+fn operations_report_that_they_reverted() {
+    each_comes_to(409, known, reverted);
 }
 
 #[test]

@@ -158,8 +158,14 @@ fn change(chance: &mut Chance) -> Change<'static> {
             block,
         },
         Change::Rejected("code 1"),
-        Change::Displaced("gone"),
-        Change::Displaced("gone"),
+        Change::Displaced {
+            from: None,
+            why: "gone",
+        },
+        Change::Displaced {
+            from: None,
+            why: "gone",
+        },
         Change::Lost("taken"),
     ])
 }

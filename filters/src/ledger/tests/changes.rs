@@ -48,7 +48,10 @@ fn every_change_follows_the_table() {
             block: Some(BLOCK),
         },
         Change::Rejected("why"),
-        Change::Displaced("why"),
+        Change::Displaced {
+            from: None,
+            why: "why",
+        },
         Change::Lost("why"),
     ];
     for from in IntentState::ALL {
@@ -75,7 +78,13 @@ fn a_change_is_recorded_with_its_time_and_reason() {
         (included(None), None),
         (reverted, Some("out of gas")),
         (Change::Rejected("refused"), Some("refused")),
-        (Change::Displaced("rolled back"), Some("rolled back")),
+        (
+            Change::Displaced {
+                from: None,
+                why: "rolled back",
+            },
+            Some("rolled back"),
+        ),
         (Change::Lost("0x1"), Some("0x1")),
     ] {
         let steps = crate::ledger::change(sent.id, &change, from_ref(&sent), NOW + 7).unwrap();
@@ -103,7 +112,13 @@ fn what_another_process_sends_again_is_not_rejected_by_the_first() {
         (Change::Rejected("why"), None),
         (Change::Accepted, Some(vec![(9, Accepted)])),
         (included(Some(BLOCK)), Some(vec![(9, Succeeded)])),
-        (Change::Displaced("why"), Some(vec![(9, Displaced)])),
+        (
+            Change::Displaced {
+                from: None,
+                why: "why",
+            },
+            Some(vec![(9, Displaced)]),
+        ),
         (Change::Lost("why"), Some(vec![(9, Lost)])),
     ] {
         assert_eq!(moved(9, &change, from_ref(again)), expected, "{change:?}");
@@ -121,6 +136,22 @@ fn an_inclusion_is_recorded_once_per_block() {
     let steps = change(IntentId(9), &included(Some(OTHER_BLOCK)), &[known], NOW).unwrap();
     assert_eq!(steps.steps[0].intent.included, Some(OTHER_BLOCK));
     assert!(!steps.steps[0].withdraws, "it is the same outcome");
+}
+
+#[test]
+fn evidence_against_a_former_block_displaces_nothing() {
+    let moved_on = Intent {
+        included: Some(OTHER_BLOCK),
+        ..stored(9, &new(1), Succeeded)
+    };
+    for (from, expected, why) in [
+        (Some(BLOCK), None, "another block has it by now"),
+        (Some(OTHER_BLOCK), Some(vec![(9, Displaced)]), "it is gone"),
+        (None, Some(vec![(9, Displaced)]), "wherever it was"),
+    ] {
+        let gone = Change::Displaced { from, why: "gone" };
+        assert_eq!(moved(9, &gone, from_ref(&moved_on)), expected, "{why}");
+    }
 }
 
 #[test]
@@ -174,7 +205,10 @@ fn a_chain_has_one_transaction_of_a_slot() {
 fn lost_intents_are_in_doubt_again_with_their_witness() {
     let witness = stored(9, &new(1), Succeeded);
     let lost = stored(3, &NewIntent { nonce: 1, ..new(2) }, Lost);
-    let gone = Change::Displaced("gone");
+    let gone = Change::Displaced {
+        from: None,
+        why: "gone",
+    };
     let intents = [lost.clone(), witness.clone()];
     assert_eq!(
         moved(9, &gone, &intents),
@@ -251,7 +285,14 @@ fn a_transaction_has_one_intent() {
     );
     let intents = [lost, again];
     assert_eq!(
-        moved(9, &Change::Displaced("gone"), &intents),
+        moved(
+            9,
+            &Change::Displaced {
+                from: None,
+                why: "gone"
+            },
+            &intents
+        ),
         Some(vec![(9, Displaced)])
     );
 }
@@ -259,7 +300,10 @@ fn a_transaction_has_one_intent() {
 /// A transaction that was lost, stored again and lost again has two intents; one of them returns.
 #[test]
 fn one_of_two_lost_intents_of_a_transaction_returns() {
-    let gone = Change::Displaced("gone");
+    let gone = Change::Displaced {
+        from: None,
+        why: "gone",
+    };
     let [first, second] = [3, 5].map(|id| stored(id, &new(1), Lost));
     let witness = stored(
         9,
@@ -321,7 +365,13 @@ fn an_answer_goes_with_what_it_reports() {
         "nothing was answered"
     );
     assert!(
-        !withdraws(Succeeded, &Change::Displaced("why")),
+        !withdraws(
+            Succeeded,
+            &Change::Displaced {
+                from: None,
+                why: "why"
+            }
+        ),
         "it is in doubt"
     );
 }
@@ -402,7 +452,10 @@ fn a_binding_follows_the_slot() {
         "unless another slot holds it"
     );
     let lost = [stored(3, &mine, Lost), stored(9, &rival, Succeeded)];
-    let gone = Change::Displaced("gone");
+    let gone = Change::Displaced {
+        from: None,
+        why: "gone",
+    };
     assert_eq!(
         rebound(9, &gone, &lost, &[bound(&rival)]),
         [],

@@ -178,7 +178,7 @@ async fn carry_out<I: Io>(
         Ok(Step::Rejected(id, why)) => Outcome::from(why).of_intent(id),
         Ok(Step::Unknown(id, hash, why)) => Outcome::unknown(hash, why).of_intent(id),
         Ok(Step::Unconfirmed(hash)) => Outcome::unconfirmed(hash),
-        Ok(Step::Earlier(_) | Step::Again) => Outcome::in_progress(),
+        Ok(Step::Earlier(_) | Step::Again | Step::InDoubt(_)) => Outcome::in_progress(),
         Err(NotSent::Node(refused @ CallError::Returned(_))) => {
             pins::explain(io, task.required(), refused).await.into()
         }

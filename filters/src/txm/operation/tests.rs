@@ -539,6 +539,53 @@ fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
 }
 
 #[test]
+fn a_success_without_a_block_gives_its_nonce_up() {
+    for (seconds, expected, why) in [
+        (29, UNSETTLED, "a node may still show it"),
+        (30, WRITTEN, "no node has shown it for long"),
+    ] {
+        let taken = Intent {
+            included: None,
+            ..other(1, 7, IntentState::Succeeded)
+        };
+        let script = reconciled(core::slice::from_ref(&taken));
+        script.state().intended = [Ok(Intended::NonceTaken(Box::new(taken)))].into();
+        script.state().later_us = seconds * 1_000_000;
+        let (outcome, done) = registered(script, None);
+        assert_eq!(outcome, expected, "{why}: {done:?}");
+    }
+}
+
+#[test]
+fn one_in_doubt_is_sent_again_behind_a_newer_success() {
+    let doubtful = intent(1, 7, IntentState::Displaced);
+    for (answers, stores, why) in [
+        (&[][..], 1, "it is sent again"),
+        (
+            &[code::VALIDATION_FAILURE],
+            2,
+            "it is signed anew with its nonce",
+        ),
+    ] {
+        let newer = Intent {
+            created_us: 0,
+            ..intent(2, 6, IntentState::Succeeded)
+        };
+        let script = script(&[doubtful.clone(), newer]);
+        if answers.is_empty() {
+            script.state().receipts.insert(hash(1), receipt());
+            script.state().shown_once_sent = true;
+        }
+        let known = Intended::Known(Box::new(doubtful.clone()));
+        script.state().intended = [Ok(known)].into();
+        script.state().added = answers.iter().map(|code| returned(*code)).collect();
+        let (outcome, done) = registered(script, None);
+        let found = (outcome, count(&done, "stores nonce 7"));
+        assert_eq!(found, (WRITTEN, stores), "{why}: {done:?}");
+    }
+}
+
+#[test]
 fn what_is_journaled_is_not_sent_to_another_chain() {
     use crate::txm::tests::intent as stored;
     let unknown = ("failed", Some(Reason::OutcomeUnknown));

@@ -53,6 +53,8 @@ pub(super) enum Step {
     Unconfirmed(Felt),
     /// It has no effect for good: another attempt may write.
     Again,
+    /// An equal intent is in doubt: another attempt sends that again.
+    InDoubt(Box<Intent>),
 }
 
 impl Step {
@@ -176,12 +178,19 @@ impl<I: Io> Writing<'_, I> {
         })
     }
 
-    /// Makes attempts until the operation is written, or must not be.
+    /// Makes attempts until the operation is written, or must not be. Reads again what other relays
+    /// have written meanwhile.
     async fn attempts(&self, guard: &mut I::Guard) -> Result<Step, NotSent> {
         let mut nonce = None;
+        let mut earlier = self.earlier().await?;
         for _ in 0..ATTEMPTS {
-            match Box::pin(self.attempt(guard, &mut nonce)).await {
-                Ok(Step::Again) => {}
+            match Box::pin(self.attempt(guard, earlier, &mut nonce)).await {
+                Ok(Step::Again) => earlier = self.earlier().await?,
+                Ok(Step::InDoubt(intent)) => {
+                    // nothing was stored with the nonce
+                    nonce = None;
+                    earlier = Some(*intent);
+                }
                 step => return step,
             }
         }
@@ -202,16 +211,17 @@ impl<I: Io> Writing<'_, I> {
         Ok(request::earlier(found, since_us))
     }
 
-    /// Writes while the account is locked, but not with `nonce`, that of the attempt before. Reads
-    /// again what other relays have written meanwhile, and sends again what is in doubt.
+    /// Writes while the account is locked, but not with `nonce`, that of the attempt before. If the
+    /// request is about an `earlier` intent that is in doubt, that is sent again.
     async fn attempt(
         &self,
         guard: &mut I::Guard,
+        earlier: Option<Intent>,
         nonce: &mut Option<u64>,
     ) -> Result<Step, NotSent> {
         let Self { io, task, .. } = *self;
         let mut replaces = None;
-        if let Some(earlier) = self.earlier().await? {
+        if let Some(earlier) = earlier {
             match earlier.state {
                 IntentState::Intended => {}
                 IntentState::Displaced => {
@@ -327,7 +337,7 @@ impl<I: Io> Writing<'_, I> {
                 return Ok(Step::Unknown(id, new.transaction_hash, Unknown::NoAnswer));
             }
             Intending::Unconfirmed => return Ok(Step::Unconfirmed(new.transaction_hash)),
-            Intending::Displaced(_) => return Ok(Step::Again),
+            Intending::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
             Intending::NonceTaken => return Err(NotSent::InProgress),
         };
         task.stored.store(id.0, Ordering::Relaxed);

@@ -56,16 +56,25 @@ async fn apply<S: Stage>(stage: &S, id: IntentId, change: Change<'_>) -> bool {
 }
 
 /// The change by a receipt of a block.
-pub(super) fn included(number: u64) -> Change<'static> {
-    let block = Inclusion {
+fn block(number: u64) -> Inclusion {
+    Inclusion {
         number,
         fingerprint: [7; 32],
-    };
+    }
+}
+
+pub(super) fn included(number: u64) -> Change<'static> {
     Change::Included {
         outcome: Ok(()),
         fee: Some(1),
-        block: Some(block),
+        block: Some(block(number)),
     }
+}
+
+/// The change of an intent that is gone from this block.
+fn gone_from(number: u64) -> Change<'static> {
+    let from = Some(block(number));
+    Change::Displaced { from, why: "gone" }
 }
 
 fn ids(intents: &[Intent]) -> Vec<IntentId> {
@@ -122,9 +131,25 @@ pub(crate) async fn changes_follow_the_states<S: Stage>(stage: &S) {
         (Change::Accepted, false, IntentState::Accepted),
         (included(5), true, IntentState::Succeeded),
         (witness, false, IntentState::Succeeded),
-        (Change::Displaced("gone"), true, IntentState::Displaced),
+        (
+            Change::Displaced {
+                from: None,
+                why: "gone",
+            },
+            true,
+            IntentState::Displaced,
+        ),
         (included(6), true, IntentState::Succeeded),
-        (Change::Displaced("gone"), true, IntentState::Displaced),
+        // another block has it by now
+        (gone_from(5), false, IntentState::Succeeded),
+        (
+            Change::Displaced {
+                from: None,
+                why: "gone",
+            },
+            true,
+            IntentState::Displaced,
+        ),
         (witness, true, IntentState::Lost),
         (Change::Accepted, false, IntentState::Lost),
         (included(7), true, IntentState::Succeeded),
@@ -183,7 +208,17 @@ pub(crate) async fn intents_are_selected_by_epoch_and_signer<S: Stage>(stage: &S
     assert_eq!(open(other, None).await, []);
     for id in [third, second] {
         assert!(apply(stage, id, included(5)).await);
-        assert!(apply(stage, id, Change::Displaced("gone")).await);
+        assert!(
+            apply(
+                stage,
+                id,
+                Change::Displaced {
+                    from: None,
+                    why: "gone"
+                }
+            )
+            .await
+        );
     }
     assert_eq!(open(&epoch, None).await, [first]);
     let doubtful = async |epoch, below, limit| {
@@ -218,7 +253,17 @@ pub(crate) async fn included_ones_come_newest_first<S: Stage>(stage: &S) {
     assert_eq!(newest(9).await, [stored[1], stored[2], stored[0]]);
     assert_eq!(newest(2).await, [stored[1], stored[2]]);
     assert_eq!(io.floor(&epoch).await, Ok(Some(40)));
-    assert!(apply(stage, stored[1], Change::Displaced("gone")).await);
+    assert!(
+        apply(
+            stage,
+            stored[1],
+            Change::Displaced {
+                from: None,
+                why: "gone"
+            }
+        )
+        .await
+    );
     assert_eq!(newest(9).await, [stored[2], stored[0]]);
     assert_eq!(io.floor(&epoch).await, Ok(Some(30)), "it is not included");
     assert_eq!(io.floor("another-epoch").await, Ok(None));

@@ -130,7 +130,10 @@ pub(crate) async fn a_key_repeats_its_first_answer<S: Stage>(stage: &S) {
         other => panic!("it is answered: {other:?}"),
     }
     for change in [
-        Change::Displaced("gone"),
+        Change::Displaced {
+            from: None,
+            why: "gone",
+        },
         Change::Lost("it is gone for good"),
     ] {
         assert_eq!(io.apply(id, &change).await, Ok(true));

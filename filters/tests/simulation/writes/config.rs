@@ -31,6 +31,8 @@ pub(super) struct Limits {
     pub(super) fewest_drips: u32,
     /// `None` if one relay had no limit.
     pub(super) fees: Option<u128>,
+    /// `None` if no relay had a limit.
+    pub(super) lowest_fees: Option<u128>,
 }
 
 impl Limits {
@@ -42,6 +44,7 @@ impl Limits {
             drips,
             fewest_drips: drips,
             fees: settings.budgets.fees,
+            lowest_fees: settings.budgets.fees,
         }
     }
 
@@ -52,6 +55,8 @@ impl Limits {
         self.drips = self.drips.max(other.drips);
         self.fewest_drips = self.fewest_drips.min(other.drips);
         self.fees = self.fees.zip(other.fees).map(|(one, other)| one.max(other));
+        let limits = [self.lowest_fees, other.lowest_fees];
+        self.lowest_fees = limits.into_iter().flatten().min();
     }
 }
 

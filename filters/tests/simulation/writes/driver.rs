@@ -2,12 +2,12 @@
 
 use super::Bug;
 use super::chain::{Action, Tx, felt};
-use super::io::SimIo;
+use super::io::{SimIo, Statement};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::locks::Guard;
 use super::machine::{HasAgenda as _, Slot};
 use super::shown::Failure;
-use super::world::{Fault, World};
+use super::world::{Fault, SKEW_US, World};
 use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
@@ -45,7 +45,11 @@ impl JournalIo for SimIo {
     }
 
     fn clock_error_us(&self) -> i64 {
-        0
+        let world = self.world.lock();
+        if world.is_exclusive {
+            return 0;
+        }
+        world.relays[self.relay].error_us + SKEW_US
     }
 
     fn is_exclusive(&self) -> bool {
@@ -55,7 +59,7 @@ impl JournalIo for SimIo {
     async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
         let (new, relay) = (OwnedIntent::from(new), self.relay);
         let is_early = self.world.lock().bug == Bug::SendFirst;
-        self.query(true, move |world| {
+        self.query(Statement::Intend, move |world| {
             if world.fires(Fault::CutOff, 6) {
                 world.cut_off(relay);
             }
@@ -78,9 +82,10 @@ impl JournalIo for SimIo {
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
         let (change, relay) = (OwnedChange::from(change), self.relay);
-        let applied = self.query(true, move |world| {
+        let now_us = self.clock_us();
+        let applied = self.query(Statement::Write, move |world| {
             let is_known = world.journal.tables.intents.contains_key(&id);
-            is_known.then(|| world.apply(relay, id, &change.borrowed()))
+            is_known.then(|| world.apply(relay, id, &change.borrowed(), now_us))
         });
         applied.await?.ok_or(JournalError::Failed)
     }
@@ -195,8 +200,8 @@ impl JournalIo for SimIo {
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| {
-            let now_us = world.clock_us();
+        let now_us = self.clock_us();
+        self.query(Statement::Write, move |world| {
             world.journal.claim(&key, token, now_us)
         })
         .await
@@ -204,8 +209,10 @@ impl JournalIo for SimIo {
 
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
         let key = RequestKey::from(key);
-        self.query(true, move |world| world.journal.link(&key, intent))
-            .await
+        self.query(Statement::Write, move |world| {
+            world.journal.link(&key, intent)
+        })
+        .await
     }
 
     async fn answer(
@@ -218,7 +225,7 @@ impl JournalIo for SimIo {
         let key = RequestKey::from(key);
         let status = if outcome.reason().is_none() { 200 } else { 409 };
         let hash = outcome.transaction_hash.unwrap_or(Felt::ZERO).to_string();
-        self.query(true, move |world| {
+        self.query(Statement::Write, move |world| {
             world.journal.answer(&key, intent, status, &hash)
         })
         .await
@@ -226,7 +233,7 @@ impl JournalIo for SimIo {
 
     async fn release_claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<bool> {
         let (key, token) = (RequestKey::from(key), *token);
-        self.query(true, move |world| {
+        self.query(Statement::Write, move |world| {
             world.journal.tables.release(&key.named, token)
         })
         .await
@@ -321,7 +328,7 @@ impl Io for SimIo {
     }
 
     async fn unlock(&self, guard: Guard) {
-        let _released = self.query(true, |_| ()).await;
+        let _released = self.query(Statement::Write, |_| ()).await;
         self.unlock_account(guard);
     }
 

@@ -65,6 +65,27 @@ pub(super) fn returned<T>(code: i64) -> Called<T> {
     }))
 }
 
+/// What a statement of the store does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Statement {
+    Read,
+    /// It writes by itself: an error does not prove that nothing was stored.
+    Write,
+    /// It stores an intent, in a transaction whose commit says so if it has no answer.
+    Intend,
+}
+
+impl Statement {
+    /// The error if its commit has no answer, which the driver may name or not.
+    fn unconfirmed(self, drawn: u32) -> JournalError {
+        if self == Self::Intend || drawn == 0 {
+            JournalError::Unconfirmed
+        } else {
+            JournalError::Failed
+        }
+    }
+}
+
 impl SimIo {
     pub(super) fn new(relay: Process, world: Shared<World>, pins: &'static Pins) -> Self {
         Self {
@@ -165,22 +186,27 @@ impl SimIo {
         .await
     }
 
-    /// A statement of the store; one that `writes` may be committed without a confirmation.
+    /// A statement of the store; one that writes may be committed without a confirmation.
     pub(super) async fn query<T: Clone + Send + 'static>(
         &self,
-        writes: bool,
+        statement: Statement,
         carry_out: impl FnOnce(&mut World) -> T + Send + 'static,
     ) -> Stored<T> {
         let (slot, relay) = (Slot::new(), self.relay);
         {
+            let writes = statement != Statement::Read;
             let mut world = self.world.lock();
             let took = world.millis(0, 4);
             let fails = world.fires(Fault::StoreFails, 150);
             let lapse = if writes { world.lapse.take() } else { None };
             let is_unknown = world.fires(Fault::CommitUnknown, 50) && writes || lapse.is_some();
-            let is_applied = match lapse {
-                Some(lapse) => lapse == Lapse::Done,
-                None => !is_unknown || world.chance.choose(2) == 0,
+            let (is_applied, error) = match lapse {
+                Some(lapse) => (lapse == Lapse::Done, JournalError::Unconfirmed),
+                None if is_unknown => {
+                    let drawn = world.chance.choose(4);
+                    (drawn % 2 == 0, statement.unconfirmed(drawn / 2))
+                }
+                None => (true, JournalError::Unconfirmed),
             };
             let crash = world.fires(Fault::Crash, 1_000);
             let (answer, bug, begun) = (slot.clone(), world.bug, world.now());
@@ -195,7 +221,7 @@ impl SimIo {
                         }
                         Err(match bug {
                             Bug::UnknownIsFailed => JournalError::Failed,
-                            _ => JournalError::Unconfirmed,
+                            _ => error,
                         })
                     }
                     false => Ok(carry_out(world)),
@@ -218,7 +244,7 @@ impl SimIo {
         &self,
         read: impl FnOnce(&World) -> T + Send + 'static,
     ) -> Stored<T> {
-        self.query(false, move |world| read(world)).await
+        self.query(Statement::Read, move |world| read(world)).await
     }
 
     /// Wakes the reconciliation, now or when it waits next.

@@ -99,7 +99,7 @@ pub(super) enum OwnedChange {
     },
     Rejected(String),
     Doubted(String),
-    Displaced(String),
+    Displaced(Option<Inclusion>, String),
     Lost(String),
 }
 
@@ -119,7 +119,7 @@ impl From<&Change<'_>> for OwnedChange {
             },
             Change::Rejected(why) => Self::Rejected((*why).to_owned()),
             Change::Doubted(why) => Self::Doubted((*why).to_owned()),
-            Change::Displaced(why) => Self::Displaced((*why).to_owned()),
+            Change::Displaced { from, why } => Self::Displaced(*from, (*why).to_owned()),
             Change::Lost(why) => Self::Lost((*why).to_owned()),
         }
     }
@@ -141,7 +141,7 @@ impl OwnedChange {
             },
             Self::Rejected(why) => Change::Rejected(why),
             Self::Doubted(why) => Change::Doubted(why),
-            Self::Displaced(why) => Change::Displaced(why),
+            Self::Displaced(from, why) => Change::Displaced { from: *from, why },
             Self::Lost(why) => Change::Lost(why),
         }
     }
@@ -203,7 +203,7 @@ impl Journal {
             (Bug::SilentRepeat, Change::SentAgain) => return true,
             (
                 Bug::AbsentIsLost | Bug::DisplacedIsLost | Bug::LostIsFinal,
-                Change::Displaced(why),
+                Change::Displaced { why, .. },
             ) => Change::Lost(why),
             (Bug::RefusedRepeatIsRejected, Change::Doubted(why)) => Change::Rejected(why),
             (Bug::LostIsFinal, Change::Included { .. }) if state == IntentState::Lost => {

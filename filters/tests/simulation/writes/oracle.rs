@@ -33,6 +33,9 @@ const LINES: usize = 55;
 const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
 const LOOK: Duration = Duration::from_secs(12);
+/// How old the evidence of another block may be once it is recorded: a poll, a proof of the pins and
+/// two checks of the chain take as long.
+const WEIGHED: Duration = Duration::from_secs(30);
 /// How long a URL may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time between two polls that count.
@@ -80,6 +83,8 @@ pub(super) struct Oracle {
     /// The last time at which a call of a relay got no answer.
     pub(super) silent: Option<Duration>,
     pub(super) locks_lost: Option<Duration>,
+    /// The highest price of gas that was estimated, in fri.
+    pub(super) highest_price: u128,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
     /// How often each request got each reply.
@@ -358,8 +363,13 @@ impl World {
     }
 
     /// Changes an intent, and judges that.
-    pub(super) fn apply(&mut self, relay: Process, id: IntentId, change: &Change<'_>) -> bool {
-        let now_us = self.clock_us();
+    pub(super) fn apply(
+        &mut self,
+        relay: Process,
+        id: IntentId,
+        change: &Change<'_>,
+        now_us: i64,
+    ) -> bool {
         let before = self.journal.tables.intents.get(&id).cloned();
         let is_applied = self.journal.apply(id, change, now_us);
         if let Some(before) = before.filter(|_| is_applied) {
@@ -390,7 +400,7 @@ impl World {
             (_, IntentState::Succeeded | IntentState::Reverted) => {
                 self.judge_included(before, state)
             }
-            (Change::Displaced(why), IntentState::Displaced) => {
+            (Change::Displaced { why, .. }, IntentState::Displaced) => {
                 self.judge_displaced(relay, before, why)
             }
             (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
@@ -437,7 +447,7 @@ impl World {
             let mut shown = self
                 .oracle
                 .record
-                .since(relay, self.now().saturating_sub(LOOK));
+                .since(relay, self.now().saturating_sub(WEIGHED));
             let is_other = |fact: &Fact| {
                 matches!(fact, Fact::Block(at, Some(block))
                     if *at == number && !block.transactions.contains(&hash))

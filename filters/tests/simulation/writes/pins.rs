@@ -1,8 +1,9 @@
 //! The relay's proofs of its pins, as the real prover makes them: all of them or none, and which of
 //! them fail.
 
-use super::io::SimIo;
+use super::io::{SimIo, Statement};
 use super::requests::PINS;
+use portcullis_filters::txm::io::JournalIo as _;
 use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::settings::Required;
 use std::time::Duration;
@@ -110,8 +111,8 @@ impl SimIo {
     /// Whether the relays of the store write to this epoch.
     async fn agree(&self, epoch: String) -> bool {
         let reported = epoch.clone();
-        let agreed = self.query(true, move |world| {
-            let now_us = world.clock_us();
+        let now_us = self.clock_us();
+        let agreed = self.query(Statement::Write, move |world| {
             world.journal.tables.agree(&reported, now_us, PATIENCE_US)
         });
         agreed.await.is_ok_and(|expected| expected == epoch)

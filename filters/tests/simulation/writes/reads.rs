@@ -21,7 +21,25 @@ pub(super) enum TooLarge {
     Everywhere,
 }
 
+/// The gas of each kind that a transaction uses.
+const GAS: u64 = 1_000;
+
 impl World {
+    /// The price of a unit of gas, in fri.
+    fn price(&mut self, view: &View) -> u128 {
+        let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;
+        self.oracle.highest_price = self.oracle.highest_price.max(price);
+        price
+    }
+
+    /// No transaction that a relay has signed states a higher fee, in fri.
+    pub(super) fn highest_fee(&self) -> u128 {
+        // two kinds of gas, half as much again of it, at half as much again
+        let highest = 2 * u128::from(GAS) * self.oracle.highest_price * 9 / 4;
+        // and a little for each one in doubt
+        highest + highest / 100
+    }
+
     fn receipt(&mut self, view: &View, hash: Felt) -> Option<Receipt> {
         let (executed, block) = view.find(hash)?;
         let outcome = if executed.succeeded {
@@ -171,11 +189,11 @@ impl NodeIo for SimIo {
             if refused {
                 return returned(code::EXECUTION_ERROR);
             }
-            let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;
+            let price = world.price(view);
             Ok(Bounds {
                 l1_gas: (0, price),
-                l1_data_gas: (1_000, price),
-                l2_gas: (1_000, price),
+                l1_data_gas: (GAS, price),
+                l2_gas: (GAS, price),
             })
         })
         .await

@@ -6,10 +6,10 @@ use super::conflicts::conflicts;
 use super::machine::Process;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
-use super::world::World;
+use super::world::{SKEW_US, World};
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{DAY_US, Intent, IntentState};
+use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, gfri};
 use portcullis_filters::operation::Operation;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::verdict::Reason;
@@ -34,6 +34,8 @@ enum Fact {
     BoundElsewhere,
     /// The drips of a day are used up.
     NoDripsLeft,
+    /// The fees of a day are used up.
+    NoFeesLeft,
     /// Another request with its key is open.
     KeyIsOpen,
     /// An equal request is open.
@@ -174,6 +176,9 @@ impl World {
                 }
             }
             Wanted::Operation(permit) => {
+                if self.are_fees_used_up() {
+                    facts.insert(Fact::NoFeesLeft);
+                }
                 if let Operation::FaucetDrip(it) = permit.operation() {
                     let mut bindings = self.journal.tables.bindings.iter();
                     let is_other = |identity, recipient| {
@@ -182,7 +187,8 @@ impl World {
                     if bindings.any(|(_, pair)| is_other(pair.identity, pair.recipient)) {
                         facts.insert(Fact::BoundElsewhere);
                     }
-                    let now_us = self.clock_us();
+                    // by the clock of a relay
+                    let now_us = self.clock_us() - 2 * SKEW_US;
                     let is_drip = |it: &&Intent| {
                         it.operation == DRIP
                             && it.epoch == epoch
@@ -196,6 +202,21 @@ impl World {
             }
         }
         facts
+    }
+
+    /// Whether the tightest budget of fees has no room for another transaction.
+    fn are_fees_used_up(&self) -> bool {
+        let Some(limit) = self.limits.lowest_fees else {
+            return false;
+        };
+        let epoch = self.epoch();
+        // the minutes of a day, by a clock that may differ
+        let from = self.clock_us() - DAY_US - 2 * MINUTE_US;
+        let intents = self.journal.tables.intents.values();
+        let counted =
+            intents.filter(|it| it.epoch == epoch && it.state.holds() && it.created_us >= from);
+        let spent: i64 = counted.map(|it| it.fee_gfri).sum();
+        spent + gfri(self.highest_fee()) > gfri(limit)
     }
 
     /// The account that a relay sends it with: relays may have different ones.
@@ -291,7 +312,7 @@ impl World {
                 self.conflicts(request.wanted, reason, watch)
             }
             Reason::FaucetCooldown => self.is_paid(wanted, reply.hash, watch),
-            Reason::BudgetExceeded => has(Fact::NoDripsLeft),
+            Reason::BudgetExceeded => has(Fact::NoDripsLeft) || has(Fact::NoFeesLeft),
             Reason::Rejected => {
                 let digest = wanted.intent_digest();
                 let mut intents = self.journal.tables.intents.values();
@@ -395,7 +416,7 @@ impl World {
         let cooldown =
             i64::try_from(self.limits.longest_cooldown.as_micros()).expect("it is short");
         let open = i64::try_from((self.now() - watch.since).as_micros()).expect("it is short");
-        let from = self.clock_us() - cooldown - open;
+        let from = self.clock_us() - cooldown - open - 2 * SKEW_US;
         let mut intents = self.journal.tables.intents.values();
         intents.any(|it| {
             it.operation == DRIP

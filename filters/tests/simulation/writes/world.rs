@@ -25,6 +25,10 @@ pub(super) const CONFIRMATIONS: usize = 4;
 /// 2026-11-25T00:00:00Z
 const EPOCH_US: i64 = 1_795_564_800_000_000;
 
+/// How far a relay's estimate of the store's clock is from it at most, in microseconds: as the store
+/// assumes of other processes.
+pub(super) const SKEW_US: i64 = 100_000;
+
 /// The genesis of the chain that is not ours.
 const OTHER: u64 = 1_000;
 
@@ -97,6 +101,8 @@ pub(super) struct Relay {
     pub(super) clock_us: i64,
     /// By how much its estimate of the store's clock is wrong, in microseconds.
     pub(super) skew_us: i64,
+    /// How wrong that may be, as far as the relay knows.
+    pub(super) error_us: i64,
     pub(super) config: Config,
     /// What its process has shown.
     pub(super) floor: Floor,
@@ -249,6 +255,7 @@ impl World {
             cut_off_until: Duration::ZERO,
             clock_us: 0,
             skew_us: 0,
+            error_us: 0,
             floor: Floor::default(),
             requests: Vec::new(),
         };
@@ -611,13 +618,11 @@ impl World {
         if self.fires(Fault::RelayClock, 90) {
             let minutes = i64::from(self.chance.choose(20)) - 10;
             self.relays[relay].clock_us = minutes * 60_000_000;
-            let late = if self.chance.choose(4) == 3 {
-                2_500
-            } else {
-                300
-            };
-            let skew = i64::from(self.chance.choose(2 * late)) - i64::from(late);
-            self.relays[relay].skew_us = skew * 1_000;
+            // slow answers bound the clock loosely, and the estimate is within the bounds
+            let slack = [0, 1_000, 50_000, 2_500_000][self.chance.choose(4) as usize];
+            let skew = i64::from(self.chance.choose(201)) - 100;
+            self.relays[relay].skew_us = skew * SKEW_US / 100;
+            self.relays[relay].error_us = self.relays[relay].skew_us.abs() + slack;
             self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
         self.disturb_store();

@@ -1,0 +1,123 @@
+//! How often an open transaction is sent again unasked. Pure: time is an argument.
+//!
+//! A node may answer for ever without a decision, or keep a transaction without including it. Each
+//! such answer doubles the pause. A node that is silent costs itself nothing, and is back at some
+//! time: then the shortest pause applies, as after each change of the intent.
+
+use core::time::Duration;
+
+/// The shortest pause, and the longest.
+pub(super) const SHORTEST: Duration = Duration::from_secs(10);
+pub(super) const LONGEST: Duration = Duration::from_secs(300);
+
+/// The last time that an open transaction was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resent {
+    /// When, by a monotonic clock.
+    at: Duration,
+    /// How long nothing is sent after that.
+    pause: Duration,
+    /// When the intent had last changed, in microseconds since 1970.
+    changed_us: i64,
+    /// Whether the node answered, which decided nothing.
+    is_answered: bool,
+}
+
+impl Resent {
+    /// Sends the transaction of an intent that last changed at `changed_us` again at `now`; `None`
+    /// if it is not time yet.
+    pub(super) fn again(last: Option<Self>, changed_us: i64, now: Duration) -> Option<Self> {
+        let first = Self {
+            at: now,
+            pause: SHORTEST,
+            changed_us,
+            is_answered: false,
+        };
+        let Some(last) = last else {
+            return Some(first);
+        };
+        let is_changed = last.changed_us != changed_us;
+        let pause = if is_changed { SHORTEST } else { last.pause };
+        if now.saturating_sub(last.at) < pause {
+            return None;
+        }
+        if is_changed || !last.is_answered {
+            return Some(first);
+        }
+        Some(Self {
+            pause: pause.saturating_mul(2).min(LONGEST),
+            ..first
+        })
+    }
+
+    /// The node has answered.
+    pub(super) fn answered(&mut self) {
+        self.is_answered = true;
+    }
+
+    /// Whether nothing follows from it any longer.
+    pub(super) fn is_past(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) >= LONGEST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// The seconds at which a transaction is sent again within a while, with a poll each second.
+    fn times(
+        until: u64,
+        is_answered: impl Fn(u64) -> bool,
+        changed_us: impl Fn(u64) -> i64,
+    ) -> Vec<u64> {
+        let mut last = None;
+        let is_sent = |second: &u64| {
+            let now = Duration::from_secs(*second);
+            let Some(mut sent) = Resent::again(last, changed_us(*second), now) else {
+                return false;
+            };
+            if is_answered(*second) {
+                sent.answered();
+            }
+            last = Some(sent);
+            true
+        };
+        (0..until).filter(is_sent).collect()
+    }
+
+    #[test]
+    fn each_answer_without_a_decision_doubles_the_pause() {
+        let found = times(1_600, |_| true, |_| 0);
+        assert_eq!(found, [0, 10, 30, 70, 150, 310, 610, 910, 1_210, 1_510]);
+    }
+
+    #[test]
+    fn a_silent_node_is_tried_every_ten_seconds() {
+        assert_eq!(times(45, |_| false, |_| 0), [0, 10, 20, 30, 40]);
+        let found = times(200, |second| second < 100, |_| 0);
+        assert_eq!(
+            found,
+            [0, 10, 30, 70, 150, 160, 170, 180, 190],
+            "it was answered until 100"
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_intent_begins_with_the_shortest_pause() {
+        let changed = |second| if second < 200 { 0 } else { 1 };
+        let found = times(300, |_| true, changed);
+        assert_eq!(found, [0, 10, 30, 70, 150, 200, 210, 230, 270]);
+    }
+
+    #[test]
+    fn it_is_forgotten_after_the_longest_pause() {
+        let sent = Resent::again(None, 0, Duration::ZERO).expect("it is the first time");
+        let almost = LONGEST - Duration::from_secs(1);
+        assert_eq!(
+            [almost, LONGEST].map(|now| sent.is_past(now)),
+            [false, true]
+        );
+    }
+}

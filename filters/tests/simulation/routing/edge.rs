@@ -1,0 +1,236 @@
+//! The driver: it performs what the pure steps ask for, as `src/node` does.
+
+use super::Bug;
+use super::judge::{Judge, Sent};
+use super::world::{Act, Mode, World};
+use crate::toolkit::Chance;
+use portcullis_filters::chain::{
+    Asked, End, FailureClass, HedgeBudget, Repeat, Routing, SLOW, Standing, Step, UrlHealth,
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The time limit of a call.
+const LIMIT: Duration = Duration::from_secs(8);
+
+pub(super) struct Edge {
+    health: Vec<UrlHealth>,
+    budget: HedgeBudget,
+    polled: Duration,
+    bug: Bug,
+    pub(super) judge: Judge,
+}
+
+/// The end of one attempt, and when it is over.
+struct Attempt {
+    end: End,
+    at: Duration,
+}
+
+impl Edge {
+    pub(super) fn new(world: &World, bug: Bug) -> Self {
+        let urls = world.modes.len();
+        Self {
+            health: vec![UrlHealth::default(); urls],
+            budget: HedgeBudget::default(),
+            polled: Duration::ZERO,
+            bug,
+            judge: Judge::new(urls),
+        }
+    }
+
+    /// Polls if it is time, and makes a read or a write.
+    pub(super) fn step(&mut self, world: &World, chance: &mut Chance) {
+        if world.now >= self.polled + SECOND {
+            self.polled = world.now;
+            (0..world.modes.len()).for_each(|url| self.poll(url, world, chance));
+        }
+        let repeat = chance.pick(&[Repeat::Safe, Repeat::Safe, Repeat::Safe, Repeat::Never]);
+        self.call(repeat, world, chance);
+        for (url, health) in self.health.iter().enumerate() {
+            self.judge.health(url, health.fault(), world);
+        }
+    }
+
+    fn poll(&mut self, url: usize, world: &World, chance: &mut Chance) {
+        let act = world.ask(url, false, chance);
+        let (sent, health) = (world.now, &mut self.health[url]);
+        let class = match act {
+            Act::Answer(latency) => {
+                let asked = match self.bug {
+                    Bug::PollsHealCalls => Asked::Call,
+                    _ => Asked::Poll,
+                };
+                health.answered(asked, sent, sent + latency);
+                self.judge.valid(url, Asked::Poll, sent);
+                return;
+            }
+            Act::Old => return,
+            Act::Error(code) => FailureClass::of_error(code),
+            Act::Fails(class) => Some(class),
+            Act::Silence => Some(FailureClass::Timeout),
+        };
+        if let Some(class) = class.filter(|_| self.bug != Bug::PollsIgnored) {
+            health.failed(Asked::Poll, class, sent, sent);
+        }
+    }
+
+    /// The place of a URL; its chain is checked before its health.
+    fn standing(&mut self, url: usize, repeat: Repeat, now: Duration, world: &World) -> Standing {
+        if world.modes[url] == Mode::Foreign && self.bug != Bug::ForeignAsked {
+            return Standing::Excluded;
+        }
+        let is_faulty = self.health[url].fault().is_some();
+        match self.health[url].standing(Asked::Call, repeat, now) {
+            _ if self.bug == Bug::NoTrial && is_faulty => Standing::LeftOut,
+            Standing::LeftOut if self.bug == Bug::LeftOutIsExcluded => Standing::Excluded,
+            standing => standing,
+        }
+    }
+
+    fn call(&mut self, repeat: Repeat, world: &World, chance: &mut Chance) {
+        let routed = match (self.bug, repeat) {
+            (Bug::WriteRepeated, _) => Repeat::Safe,
+            _ => repeat,
+        };
+        let urls = world.modes.len();
+        let mut routing = Routing::new(routed);
+        let mut call = Sent::new(repeat, world.now);
+        let mut now = world.now;
+        while now < world.now + LIMIT {
+            let next = routing.next(0..urls, |url| self.standing(url, repeat, now, world));
+            let Some(url) = next else { break };
+            let Attempt { mut end, at } =
+                self.attempt(url, routed, &mut routing, &mut call, now, world, chance);
+            now = at;
+            if self.bug == Bug::FailureStops && end == End::Failed {
+                break;
+            }
+            if end == End::Answer && call.answered.is_none() {
+                end = End::Failed;
+            }
+            match routing.after(end) {
+                Step::Deliver => break,
+                Step::Stop => {
+                    call.answered = None;
+                    break;
+                }
+                Step::Next => {}
+            }
+        }
+        call.took = now - world.now;
+        self.judge.call(&call, world);
+    }
+
+    /// Asks one URL, and a second one if the first is slow.
+    #[expect(clippy::too_many_arguments, reason = "the state of one call")]
+    fn attempt(
+        &mut self,
+        url: usize,
+        repeat: Repeat,
+        routing: &mut Routing,
+        call: &mut Sent,
+        now: Duration,
+        world: &World,
+        chance: &mut Chance,
+    ) -> Attempt {
+        if repeat == Repeat::Safe {
+            self.budget.earn();
+            self.judge.earned += 1;
+        }
+        let bound = self.health[url].latency.bound();
+        let act = world.ask(url, true, chance);
+        call.urls.push(url);
+        self.judge.asked(url, world);
+        let over = match act {
+            Act::Answer(latency) => now + latency,
+            Act::Silence => now + LIMIT,
+            _ => now,
+        };
+        if repeat == Repeat::Never || self.bug == Bug::HangWaits || over <= now + bound {
+            return self.end(url, act, now, over, call);
+        }
+        let pays = self.budget.pay() || self.bug == Bug::HedgesAreFree;
+        let mut second_at = now + bound;
+        if pays {
+            self.judge.paid += 1;
+        } else {
+            if over <= now + SLOW {
+                return self.end(url, act, now, over, call);
+            }
+            second_at = now + SLOW;
+            let class = FailureClass::Timeout;
+            self.health[url].failed(Asked::Call, class, now, second_at);
+        }
+        let order = 0..world.modes.len();
+        let second = routing.second(order, |url| {
+            self.standing(url, Repeat::Safe, second_at, world)
+        });
+        let Some(second) = second else {
+            return self.end(url, act, now, over, call);
+        };
+        let other = world.ask(second, true, chance);
+        call.urls.push(second);
+        self.judge.asked(second, world);
+        match other {
+            Act::Answer(latency) if second_at + latency < over => {
+                self.end(second, other, second_at, second_at + latency, call)
+            }
+            Act::Silence => self.end(url, act, now, over, call),
+            _ => {
+                let ended = self.end(second, other, second_at, second_at, call);
+                match act {
+                    Act::Answer(_) | Act::Silence => self.end(url, act, now, over, call),
+                    _ => ended,
+                }
+            }
+        }
+    }
+
+    /// Records how a URL answered.
+    fn end(
+        &mut self,
+        url: usize,
+        act: Act,
+        sent: Duration,
+        over: Duration,
+        call: &mut Sent,
+    ) -> Attempt {
+        let health = &mut self.health[url];
+        let ended = |end| Attempt { end, at: over };
+        let class = match act {
+            Act::Answer(_) => {
+                health.answered(Asked::Call, sent, over);
+                self.judge.valid(url, Asked::Call, over);
+                call.answered = Some((url, act));
+                return ended(End::Answer);
+            }
+            Act::Old => {
+                health.answered(Asked::Call, sent, over);
+                self.judge.valid(url, Asked::Call, over);
+                if self.bug != Bug::BehindIsAnswer {
+                    return ended(End::Behind);
+                }
+                call.answered = Some((url, act));
+                return ended(End::Answer);
+            }
+            Act::Error(_) if self.bug == Bug::ErrorIsAnswer => {
+                call.answered = Some((url, act));
+                return ended(End::Answer);
+            }
+            Act::Error(code) => FailureClass::of_error(code).expect("it is the server's"),
+            Act::Fails(class) => class,
+            Act::Silence => FailureClass::Timeout,
+        };
+        match self.bug {
+            Bug::AnyAnswerHeals => health.answered(Asked::Call, sent, over),
+            Bug::CallsIgnored => {}
+            _ => health.failed(Asked::Call, class, sent, over),
+        }
+        ended(match act {
+            Act::Error(_) => End::Error,
+            _ if class == FailureClass::Unreachable => End::Unreachable,
+            _ => End::Failed,
+        })
+    }
+}
