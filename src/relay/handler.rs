@@ -82,7 +82,7 @@ impl Handler {
             && proof.is_ready()
         {
             let deadline = driver.now() + CATCH_UP;
-            let roles: Vec<_> = reconcile::unsettled_roles(driver, epoch, deadline)
+            let roles: Vec<_> = reconcile::blocked_roles(driver, epoch, deadline)
                 .await
                 .map(Role::name)
                 .collect();

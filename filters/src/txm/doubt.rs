@@ -6,13 +6,13 @@
 //! could be executed.
 
 use super::fate::{Fate, fate, next_nonce};
-use super::intend::{Intending, intend};
 use super::io::Io;
 use super::not_sent::NotSent;
 use super::outcome::Unknown;
 use super::rollbacks::{PATIENCE, look_for};
 use super::settings::Role;
 use super::sign::{Signing, sign};
+use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted, submit};
 use crate::ledger::{Budgets, Intent, IntentState, NewIntent};
 use alloc::vec::Vec;
@@ -134,8 +134,8 @@ async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: u
         },
         cooldown: None,
     };
-    match intend(io, &new).await {
-        Ok(Intending::New(id)) => {
+    match store_intent(io, &new).await {
+        Ok(Storing::New(id)) => {
             let submitted = submit(io, id, &new, None, Duration::ZERO).await;
             if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
                 return Submitted::Unknown(Unknown::NoAnswer);

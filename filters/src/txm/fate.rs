@@ -4,9 +4,9 @@
 //! settled one. A free nonce says that nothing is decided yet.
 
 use super::io::Io;
-use super::journal;
 use super::node::{CallError, ErrorObject, code};
 use super::not_sent::NotSent;
+use super::record;
 use super::rollbacks::{Confirmed, look_for};
 use super::sightings::{self, NonceUse};
 use crate::felt::Felt;
@@ -82,7 +82,7 @@ pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(),
             number,
         } => {
             let why = format!("block {number} has {transaction} with its nonce");
-            journal::lose(io, intent, &why).await?;
+            record::lose(io, intent, &why).await?;
         }
     }
     Ok(())

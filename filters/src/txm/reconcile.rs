@@ -1,8 +1,8 @@
-//! Settles the intents whose end the journal does not know: after a crash, and whenever an answer
+//! Resolves the intents whose end the journal does not know: after a crash, and whenever an answer
 //! was lost.
 //!
-//! Each intent is settled by itself: a write waits for the open intents of its own account, and for
-//! no others. The chain decides: a receipt settles an intent; one that may have been sent, and
+//! Each intent is resolved by itself: a write waits for the open intents of its own account, and for
+//! no others. The chain decides: a receipt resolves an intent; one that may have been sent, and
 //! whose nonce is still free, is sent once more as the same transaction, which can be executed only
 //! once; one that an earlier version left unsent is rejected. Intents of an earlier epoch of the
 //! chain are left as they are. `round` passes all of them in the background.
@@ -16,7 +16,7 @@ use super::resend::{self, Resent};
 use super::rollbacks::{self, Still};
 use super::settings::{Required, Role};
 use super::submit::{self, Submitted};
-use super::{journal, pins};
+use super::{pins, record};
 use crate::ledger::{Change, Intent, IntentState};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -49,8 +49,8 @@ pub async fn permit(io: &impl Io, required: Required) -> Result<String, NotSent>
     Ok(epoch)
 }
 
-/// Settles what earlier processes left of an account, until that succeeded once in this epoch.
-/// Afterwards each write settles what is open before it signs.
+/// Resolves what earlier processes left of an account, until that succeeded once in this epoch.
+/// Afterwards each write resolves what is open before it signs.
 ///
 /// # Errors
 /// Returns an error if the account is not locked before the deadline.
@@ -69,23 +69,23 @@ pub async fn catch_up(
             let _blocked = free_account(io, epoch, role).await;
             io.unlock(guard).await;
         }
-        // a live process writes with it, and settles what is open before each write
+        // a live process writes with it, and resolves what is open before each write
         Err(LockError::HeldElsewhere) => caught_up(io, epoch, role),
         Err(error) => return Err(error.into()),
     }
     Ok(())
 }
 
-/// The accounts of which earlier processes left something that is not settled yet. Attempts that
+/// The accounts of which earlier processes left something that is not resolved yet. Attempts that
 /// first, until the deadline.
-pub async fn unsettled_roles(
+pub async fn blocked_roles(
     io: &impl Io,
     epoch: &str,
     deadline: Duration,
 ) -> impl Iterator<Item = Role> {
     let roles = io.pins().accounts.roles();
     let attempts = roles.map(|role| async move {
-        // an account that is busy writes, and a write has settled it
+        // an account that is busy writes, and a write has resolved it
         let _attempted = catch_up(io, epoch, role, deadline).await;
         role
     });
@@ -95,14 +95,14 @@ pub async fn unsettled_roles(
 
 fn is_caught_up(io: &impl Io, epoch: &str, role: Role) -> bool {
     let account = *io.pins().accounts.of(role);
-    io.memory(|memory| memory.settled.get(&account).map(String::as_str) == Some(epoch))
+    io.memory(|memory| memory.caught_up.get(&account).map(String::as_str) == Some(epoch))
 }
 
 /// Remembers that nothing of earlier processes prevents writes of an account.
 pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
     if !is_caught_up(io, epoch, role) {
         let account = *io.pins().accounts.of(role);
-        io.memory(|memory| memory.settled.insert(account, epoch.to_owned()));
+        io.memory(|memory| memory.caught_up.insert(account, epoch.to_owned()));
     }
 }
 
@@ -154,7 +154,7 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
     }
 }
 
-/// Settles the open intents of one of our accounts, so that its next nonce can be used. The caller
+/// Resolves the open intents of one of our accounts, so that its next nonce can be used. The caller
 /// must hold its lock. One that no URL shows for long gives its nonce up.
 ///
 /// # Errors
@@ -163,8 +163,8 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
 pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), NotSent> {
     let address = *io.pins().accounts.of(role);
     for intent in io.unresolved(epoch, Some(address)).await? {
-        let settled = settle(io, &intent, Duration::ZERO).await?;
-        if settled == Settled::Ended || next_nonce(io, &intent).await? > intent.nonce {
+        let resolved = resolve(io, &intent, Duration::ZERO).await?;
+        if resolved == Resolved::Ended || next_nonce(io, &intent).await? > intent.nonce {
             continue;
         }
         if !give_up(io, &intent).await? {
@@ -177,50 +177,50 @@ pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Resul
 
 /// Whether the nonce of an intent is still reserved for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum Resolved {
     /// The journal has its end, or has it in doubt: it reserves no nonce.
     Ended,
     /// It is still open.
     Open,
 }
 
-/// Settles one intent, as far as its outcome can be known now.
+/// Resolves one intent, as far as its outcome can be known now.
 ///
 /// # Errors
 /// Returns an error if the chain or the store is unavailable.
-pub(super) async fn settle(
+pub(super) async fn resolve(
     io: &impl Io,
     intent: &Intent,
     grace: Duration,
-) -> Result<Settled, NotSent> {
+) -> Result<Resolved, NotSent> {
     let age = age(io, intent);
     if intent.state == IntentState::Intended {
         let is_over = age >= grace && io.apply(intent.id, &Change::Rejected("never sent")).await?;
         return Ok(if is_over {
-            Settled::Ended
+            Resolved::Ended
         } else {
-            Settled::Open
+            Resolved::Open
         });
     }
     match io.receipt(intent.transaction_hash).await? {
         Some(receipt) if receipt.accepted => {
-            journal::include(io, intent.id, &receipt).await?;
-            return Ok(Settled::Ended);
+            record::include(io, intent.id, &receipt).await?;
+            return Ok(Resolved::Ended);
         }
         None if age >= grace => {}
-        _ => return Ok(Settled::Open),
+        _ => return Ok(Resolved::Open),
     }
     if next_nonce(io, intent).await? > intent.nonce || !is_resend_due(io, intent) {
         // this transaction or another used the nonce: the background task finds out which
-        return Ok(Settled::Open);
+        return Ok(Resolved::Open);
     }
     let submitted = submit::repeat(io, intent, Duration::ZERO).await;
     if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
         answered(io, intent);
     }
     match submitted {
-        Submitted::Refused(_) | Submitted::Lost | Submitted::Rejected(_) => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Undecided | Submitted::Unknown(_) => Ok(Settled::Open),
+        Submitted::Refused(_) | Submitted::Lost | Submitted::Rejected(_) => Ok(Resolved::Ended),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unknown(_) => Ok(Resolved::Open),
         Submitted::NotSent(why) => Err(why),
     }
 }

@@ -8,7 +8,7 @@ use super::io::{Io, Note};
 use super::not_sent::NotSent;
 use super::settings::Required;
 use super::sightings::{self, Sighting};
-use super::{journal, pins};
+use super::{pins, record};
 use crate::ledger::{Intent, IntentState};
 use core::time::Duration;
 
@@ -81,18 +81,18 @@ pub(super) async fn still_included(io: &impl Io, intent: &Intent) -> Result<Stil
 /// # Errors
 /// Returns an error where [`confirm`] does.
 pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, NotSent> {
-    match sightings::look_for(io, intent).await {
+    match sightings::sighting_of(io, intent).await {
         Sighting::Unavailable => Ok(Confirmed::Unavailable),
         Sighting::Unknown => Ok(Confirmed::Unknown),
         Sighting::Pending => Ok(Confirmed::Pending),
         Sighting::Shown(receipt) => {
             let was_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
-            let is_new = journal::include(io, intent.id, &receipt).await?;
+            let is_new = record::include(io, intent.id, &receipt).await?;
             if is_new && was_gone {
                 io.note(Note::Back(intent));
             }
             if is_new && receipt.outcome.is_ok() {
-                journal::report_double(io, intent).await;
+                record::report_double(io, intent).await;
             }
             Ok(Confirmed::Shown)
         }
@@ -106,7 +106,7 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
             if epoch != intent.epoch {
                 return Err(NotSent::Restarted);
             }
-            if journal::displace(io, intent, doubt.text()).await? {
+            if record::displace(io, intent, doubt.text()).await? {
                 return Ok(Confirmed::Displaced);
             }
             let newer = io.intent(intent.id).await?;

@@ -3,15 +3,15 @@
 //! `sent` is durable before the first byte leaves, in one commit with the intent. Something between
 //! here and the node may deliver one request twice, so a refusal of what was sent is doubt and no
 //! proof, whatever its code. An answer that cannot be trusted leaves the intent `sent`, and so does
-//! a crash before the send; `reconcile` settles it later.
+//! a crash before the send; `reconcile` resolves it later.
 
 use super::fate::{Fate, fate};
 use super::io::{Io, Stored};
-use super::journal;
 use super::node::{CallError, ErrorObject, Receipt, code};
 use super::not_sent::NotSent;
 use super::outcome::Unknown;
 use super::pins;
+use super::record;
 use crate::felt::Felt;
 use crate::ledger::{Change, Intent, IntentId, IntentState, NewIntent};
 use alloc::format;
@@ -181,7 +181,7 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
 }
 
 async fn repeated(io: &impl Io, intent: &Intent) -> Submitted {
-    journal::report_double(io, intent).await;
+    record::report_double(io, intent).await;
     match accepted(io, intent.id).await {
         Ok(()) => Submitted::Taken,
         Err(_unrecorded) => Submitted::Unknown(Unknown::NoAnswer),
@@ -197,7 +197,7 @@ pub(super) async fn receipt(io: &impl Io, id: IntentId, hash: Felt) -> Stored<Op
         if let Ok(Some(receipt)) = io.receipt(hash).await
             && receipt.accepted
         {
-            journal::include(io, id, &receipt).await?;
+            record::include(io, id, &receipt).await?;
             return Ok(Some(receipt));
         }
         if io.now().saturating_add(interval) >= end {
@@ -214,7 +214,7 @@ pub(super) async fn refreshed(io: &impl Io, intent: &Intent) -> Stored<Option<In
     if let Ok(Some(receipt)) = io.receipt(intent.transaction_hash).await
         && receipt.accepted
     {
-        journal::include(io, intent.id, &receipt).await?;
+        record::include(io, intent.id, &receipt).await?;
     }
     io.intent(intent.id).await
 }

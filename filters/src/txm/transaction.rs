@@ -7,13 +7,13 @@
 
 use super::doubt::send_again;
 use super::fate::of_undeployed;
-use super::intend::{Intending, intend};
 use super::io::{Flight, Io};
 use super::node::{ErrorObject, code};
 use super::not_sent::{NotSent, refuse};
 use super::outcome::{Details, Known, Outcome, Unknown};
 use super::rollbacks::PATIENCE;
 use super::settings::Required;
+use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted};
 use super::{pins, reconcile};
 use crate::felt::Felt;
@@ -110,7 +110,7 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
         match write(&*writer, &transaction).await {
             Ok(Step::Known(known)) => known.into(),
             Ok(Step::Sent(id)) => {
-                settle_later(&writer, id, hash);
+                record_receipt_later(&writer, id, hash);
                 Outcome::written(hash, Details::None)
             }
             Ok(Step::Refused(error)) if error.code != code::INVALID_NONCE => {
@@ -168,20 +168,20 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
     }
     let born = io.proven_head(&transaction.epoch);
     let new = transaction.intent(born.ok_or(NotSent::Restarted)?);
-    let (id, submitted) = match intend(io, &new).await? {
-        Intending::New(id) => {
+    let (id, submitted) = match store_intent(io, &new).await? {
+        Storing::New(id) => {
             let submitted = submit::submit(io, id, &new, Some(&transaction.trace), PATIENCE).await;
             if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
                 return Ok(Step::Unknown(id, Unknown::NoAnswer));
             }
             (id, submitted)
         }
-        Intending::Displaced(earlier) => (earlier.id, send_again(io, &earlier).await),
-        Intending::Known(known) => return Ok(Step::Known(known)),
-        Intending::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
-        Intending::SentElsewhere(id) => return Ok(Step::Unknown(id, Unknown::NoAnswer)),
-        Intending::Unconfirmed => return Ok(Step::Unconfirmed),
-        Intending::NonceTaken => return Ok(Step::NonceUsed),
+        Storing::Displaced(earlier) => (earlier.id, send_again(io, &earlier).await),
+        Storing::Known(known) => return Ok(Step::Known(known)),
+        Storing::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
+        Storing::SentElsewhere(id) => return Ok(Step::Unknown(id, Unknown::NoAnswer)),
+        Storing::Unconfirmed => return Ok(Step::Unconfirmed),
+        Storing::NonceTaken => return Ok(Step::NonceUsed),
     };
     Step::of(submitted, id)
 }
@@ -265,7 +265,7 @@ fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outc
 }
 
 /// Records the receipt in the background, after the client has its response.
-fn settle_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
+fn record_receipt_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
     let waiting = Arc::clone(io);
     io.spawn(async move {
         // an error was logged, and the reconciliation records it later

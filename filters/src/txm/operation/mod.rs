@@ -191,7 +191,7 @@ async fn await_effect<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: 
     let receipt = io
         .stage(&task.trace, "receipt", submit::receipt(io, id, hash))
         .await;
-    // after an error the journal has it as accepted: the reconciliation settles it
+    // after an error the journal has it as accepted: the reconciliation resolves it
     let Some(receipt) = receipt.unwrap_or(None) else {
         return Outcome::pending(hash).of_intent(id);
     };

@@ -10,7 +10,6 @@ use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::operation::Operation;
 use crate::txm::doubt::send_again;
-use crate::txm::intend::{Intending, intend};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::{ErrorObject, code};
 use crate::txm::not_sent::NotSent;
@@ -19,6 +18,7 @@ use crate::txm::outcome::{Details, Known, Unknown};
 use crate::txm::rollbacks::PATIENCE;
 use crate::txm::settings::{Required, Settings};
 use crate::txm::sign::{Signing, sign};
+use crate::txm::store_intent::{Storing, store_intent};
 use crate::txm::submit::{Submitted, accepted, submit};
 use crate::txm::{DEADLINE, reconcile, request};
 use alloc::boxed::Box;
@@ -329,16 +329,16 @@ impl<I: Io> Writing<'_, I> {
         let born = io.proven_head(self.epoch);
         let born = born.ok_or(NotSent::Restarted)?;
         let new = self.intent(prepared, born, &io.settings());
-        let id = match intend(io, &new).await? {
-            Intending::New(id) => id,
-            Intending::Known(known) => return Ok(Step::Known(known)),
-            Intending::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
-            Intending::SentElsewhere(id) => {
+        let id = match store_intent(io, &new).await? {
+            Storing::New(id) => id,
+            Storing::Known(known) => return Ok(Step::Known(known)),
+            Storing::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
+            Storing::SentElsewhere(id) => {
                 return Ok(Step::Unknown(id, new.transaction_hash, Unknown::NoAnswer));
             }
-            Intending::Unconfirmed => return Ok(Step::Unconfirmed(new.transaction_hash)),
-            Intending::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
-            Intending::NonceTaken => return Err(NotSent::InProgress),
+            Storing::Unconfirmed => return Ok(Step::Unconfirmed(new.transaction_hash)),
+            Storing::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
+            Storing::NonceTaken => return Err(NotSent::InProgress),
         };
         task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));

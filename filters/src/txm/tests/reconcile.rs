@@ -9,8 +9,8 @@ use crate::txm::io::Io as _;
 use crate::txm::node::{Receipt, code};
 use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::{End, Outcome};
-use crate::txm::reconcile::{catch_up, free_account, known, permit, unsettled_roles};
-use crate::txm::round::settle_open;
+use crate::txm::reconcile::{blocked_roles, catch_up, free_account, known, permit};
+use crate::txm::round::pass_all;
 use crate::txm::settings::{Required, Role};
 use IntentState::{Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
 use alloc::sync::Arc;
@@ -63,7 +63,7 @@ fn an_account_with_an_undecided_intent_is_not_ready() {
     let script = Script::with(&[intent(1, 7, Sent), of_user(2, Sent)]);
     script.state().added = [returned(-32603)].into();
     let deadline = script.now() + DEADLINE;
-    let unsettled = || -> Vec<Role> { run(unsettled_roles(&script, EPOCH, deadline)).collect() };
+    let unsettled = || -> Vec<Role> { run(blocked_roles(&script, EPOCH, deadline)).collect() };
     assert_eq!(unsettled(), [Role::Owner], "the user's gates nothing");
     script.state().receipts.insert(hash(1), receipt());
     assert_eq!(unsettled(), []);
@@ -217,7 +217,7 @@ fn settled(stored: Intent, seconds: i64, next: u64, shown: Option<Receipt>) -> (
     script.state().later_us = seconds * 1_000_000;
     script.state().nonces = [Ok(next)].into();
     script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
-    run(settle_open(&script, EPOCH)).expect("the node answers");
+    run(pass_all(&script, EPOCH)).expect("the node answers");
     let is_sent = script.done().iter().any(|it| it.starts_with("sends"));
     (script.state_of(1), is_sent)
 }
@@ -290,7 +290,7 @@ fn an_account_that_is_not_deployed_has_used_no_nonce() {
     let script = Arc::new(Script::with(&[of_user(1, Sent)]));
     script.state().later_us = 10_000_000;
     script.state().nonces = [returned(code::CONTRACT_NOT_FOUND)].into();
-    run(settle_open(&script, EPOCH)).expect("that is an answer");
+    run(pass_all(&script, EPOCH)).expect("that is an answer");
     assert_eq!(script.state_of(1), Accepted, "it is sent again");
 }
 

@@ -10,8 +10,8 @@ use super::{pins, reconcile};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
 use alloc::boxed::Box;
 
-/// The result of [`intend`], unless it was refused.
-pub(super) enum Intending {
+/// The result of [`store_intent`], unless it was refused.
+pub(super) enum Storing {
     /// The intent is durable as sent.
     New(IntentId),
     /// An equal intent answers the request.
@@ -34,43 +34,43 @@ pub(super) enum Intending {
 /// # Errors
 /// Returns an error if a budget is exceeded, a cooldown is not over, or the chain or the store is
 /// unavailable. Nothing is stored then.
-pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> {
-    let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
+pub(super) async fn store_intent(io: &impl Io, new: &NewIntent<'_>) -> Result<Storing, NotSent> {
+    let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, attempt(io, new)).await;
     let Err(unconfirmed) = same_epoch else {
         return stored;
     };
     match stored {
-        Ok(Intending::New(id)) => {
+        Ok(Storing::New(id)) => {
             let why = "not sent: the chain was not confirmed";
             Ok(match submit::not_sent(io, id, why).await {
-                Unsent::Recorded => Intending::Rejected(id, unconfirmed.into()),
-                Unsent::SentAgain => Intending::SentElsewhere(id),
-                Unsent::Unconfirmed => Intending::Unconfirmed,
+                Unsent::Recorded => Storing::Rejected(id, unconfirmed.into()),
+                Unsent::SentAgain => Storing::SentElsewhere(id),
+                Unsent::Unconfirmed => Storing::Unconfirmed,
             })
         }
-        Ok(Intending::Unconfirmed) => Ok(Intending::Unconfirmed),
+        Ok(Storing::Unconfirmed) => Ok(Storing::Unconfirmed),
         _ => Err(unconfirmed.into()),
     }
 }
 
-async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> {
+async fn attempt(io: &impl Io, new: &NewIntent<'_>) -> Result<Storing, NotSent> {
     loop {
         let now_us = io.clock_us();
         let intended = match io.intend(new, now_us).await {
             Err(JournalError::Unconfirmed) => {
                 io.wake();
-                return Ok(Intending::Unconfirmed);
+                return Ok(Storing::Unconfirmed);
             }
             intended => intended?,
         };
         match intended {
-            Intended::New(id) => return Ok(Intending::New(id)),
+            Intended::New(id) => return Ok(Storing::New(id)),
             Intended::Known(intent) if intent.state == IntentState::Displaced => {
-                return Ok(Intending::Displaced(intent));
+                return Ok(Storing::Displaced(intent));
             }
             Intended::Known(intent) => {
                 if let Some(known) = reconcile::known(io, &intent).await? {
-                    return Ok(Intending::Known(known));
+                    return Ok(Storing::Known(known));
                 }
             }
             // the chain says that the nonce is free: the intent's block may have been rolled back
@@ -80,13 +80,13 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, NotSent> 
                     Confirmed::Unknown if reconcile::give_up(io, &intent).await? => {}
                     Confirmed::Unknown | Confirmed::Pending => return Err(NotSent::InProgress),
                     Confirmed::Shown | Confirmed::Unavailable => {
-                        return Ok(Intending::NonceTaken);
+                        return Ok(Storing::NonceTaken);
                     }
                 }
             }
             // no node has shown the intent for long, and its nonce is free
             Intended::NonceTaken(intent) if reconcile::give_up(io, &intent).await? => {}
-            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
+            Intended::NonceTaken(_) => return Ok(Storing::NonceTaken),
             Intended::Elsewhere(binding) => check_binding(binding)?,
             Intended::OtherChain => return Err(NotSent::Restarted),
             Intended::OverBudget(over) => return Err(NotSent::OverBudget { over, now_us }),

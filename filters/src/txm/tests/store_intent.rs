@@ -3,23 +3,23 @@
 use super::script::Script;
 use super::{hash, intent, new, receipt, run};
 use crate::ledger::{Intended, Intent, IntentState};
-use crate::txm::intend::{Intending, intend};
 use crate::txm::io::JournalError;
 use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::Outcome;
+use crate::txm::store_intent::{Storing, store_intent};
 use IntentState::{Displaced, Rejected, Sent, Succeeded};
 
 /// The result of storing an intent with nonce 7 after this reply, by its name, or why nothing is stored.
 fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<String, NotSent> {
     script.state().intended = [reply].into();
-    match run(intend(script, &new(&intent(9, 7, Sent)))) {
-        Ok(Intending::New(_)) => Ok("new".into()),
-        Ok(Intending::NonceTaken) => Ok("nonce taken".into()),
-        Ok(Intending::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
-        Ok(Intending::Known(known)) => Ok(Outcome::from(known).name().into()),
-        Ok(Intending::Rejected(..)) => Ok("rejected".into()),
-        Ok(Intending::SentElsewhere(_)) => Ok("sent elsewhere".into()),
-        Ok(Intending::Unconfirmed) => Ok("unconfirmed".into()),
+    match run(store_intent(script, &new(&intent(9, 7, Sent)))) {
+        Ok(Storing::New(_)) => Ok("new".into()),
+        Ok(Storing::NonceTaken) => Ok("nonce taken".into()),
+        Ok(Storing::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
+        Ok(Storing::Known(known)) => Ok(Outcome::from(known).name().into()),
+        Ok(Storing::Rejected(..)) => Ok("rejected".into()),
+        Ok(Storing::SentElsewhere(_)) => Ok("sent elsewhere".into()),
+        Ok(Storing::Unconfirmed) => Ok("unconfirmed".into()),
         Err(why) => Err(why),
     }
 }
