@@ -55,9 +55,10 @@ impl Resent {
         self.is_answered = true;
     }
 
-    /// Whether nothing follows from it any longer.
+    /// Whether nothing follows from it any longer: one that is due after the longest pause is not
+    /// forgotten before it is sent again, which would begin with the shortest.
     pub(super) fn is_past(&self, now: Duration) -> bool {
-        now.saturating_sub(self.at) >= LONGEST
+        now.saturating_sub(self.at) >= LONGEST * 2
     }
 }
 
@@ -112,12 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn it_is_forgotten_after_the_longest_pause() {
+    fn it_is_forgotten_after_twice_the_longest_pause() {
         let sent = Resent::again(None, 0, Duration::ZERO).expect("it is the first time");
-        let almost = LONGEST - Duration::from_secs(1);
-        assert_eq!(
-            [almost, LONGEST].map(|now| sent.is_past(now)),
-            [false, true]
-        );
+        let due = [LONGEST, LONGEST * 2 - Duration::from_secs(1), LONGEST * 2];
+        assert_eq!(due.map(|now| sent.is_past(now)), [false, false, true]);
     }
 }
