@@ -65,7 +65,7 @@ pub enum NotSent {
     AccountBusy,
     /// An earlier write of the account, or of the request, is open or in doubt.
     InProgress,
-    /// Another transaction of our account has used the nonce twice meanwhile.
+    /// Our account was used elsewhere in the meantime.
     NonceMoved,
 }
 

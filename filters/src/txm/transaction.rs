@@ -27,7 +27,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use futures_util::future::join;
 
-/// What the sender of a transaction can do about a refusal by the node.
+/// The remedy that the sender of a transaction reads with a refusal by the node.
 const REMEDY: &str = "once the cause is gone, send it again, or another one with its nonce";
 
 /// Whether the signature of a transaction is worth a check.

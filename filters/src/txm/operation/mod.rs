@@ -30,7 +30,7 @@ use write::{Step, write};
 
 /// The most claims of one key: it may turn out to name another intent.
 const CLAIMS: usize = 3;
-/// What the client can do about a refusal by the node.
+/// The remedy that the client reads with a refusal by the node.
 const REMEDY: &str = "remove the cause and repeat the request, it is not carried out twice";
 
 /// The result of a request.
