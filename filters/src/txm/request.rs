@@ -108,7 +108,8 @@ mod tests {
             until_us: 1,
             now_us: 0,
         };
-        let (cooldown, other_drip) = (after(Felt::ZERO), after(Felt::from(1_u64)));
+        let cooldown = after(Felt::ZERO);
+        let other_drip = after(Felt::from(1_u64));
         let not_pending = NotSent::RecoveryNotPending;
         use IntentState::{Reverted, Succeeded};
         for (refused, state, proposed, expected, why) in [
