@@ -1,8 +1,8 @@
 //! Resolves the intents whose end the journal does not know: after a crash, and whenever an answer
 //! was lost.
 //!
-//! Each intent is resolved by itself: a write waits for the open intents of its own account, and for
-//! no others. The chain decides: a receipt resolves an intent; one that may have been sent, and
+//! Each intent is resolved by itself: a write waits for the open intents of its own account, and
+//! for no others. The chain decides: a receipt resolves an intent; one that may have been sent, and
 //! whose nonce is still free, is sent once more as the same transaction, which can be executed only
 //! once; one that an earlier version left unsent is rejected. Intents of an earlier epoch of the
 //! chain are left as they are. `round` passes all of them in the background.

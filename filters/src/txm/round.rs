@@ -33,8 +33,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Included intents in a batch; another batch follows only if all of them are gone.
 const NEWEST: u32 = 16;
 
-/// Resolves what can be resolved now. The open intents of users are passed beside it: a node that is
-/// silent about them delays nothing else.
+/// Resolves what can be resolved now. The open intents of users are passed beside it: a node that
+/// is silent about them delays nothing else.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read.

@@ -28,8 +28,8 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use futures_util::future::join;
 
-/// The most attempts of one operation: its nonce may be used elsewhere, and an intent in the journal
-/// may turn out to be in doubt.
+/// The most attempts of one operation: its nonce may be used elsewhere, and an intent in the
+/// journal may turn out to be in doubt.
 const ATTEMPTS: usize = 3;
 
 /// How far a write came.

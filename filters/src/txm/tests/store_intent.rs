@@ -9,7 +9,7 @@ use crate::txm::outcome::Outcome;
 use crate::txm::store_intent::{Storing, store_intent};
 use IntentState::{Displaced, Rejected, Sent, Succeeded};
 
-/// The result of storing an intent with nonce 7 after this reply, by its name, or why nothing is stored.
+/// The result of storing an intent with nonce 7 after this reply: its name, or why nothing is.
 fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<String, NotSent> {
     script.state().intended = [reply].into();
     match run(store_intent(script, &new(&intent(9, 7, Sent)))) {
