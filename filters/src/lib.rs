@@ -8,8 +8,8 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
-//! [`ledger`] (the rules of its journal), [`chain`] (which URL of the node answers), [`webhook`] (the age verifier's events), [`verdict`]
-//! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
+//! [`ledger`] (the rules of its journal), [`chain`] (which URL of the node answers), [`webhook`] (the
+//! age verifier's events), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
 //! [`position`], [`bearer`], [`hmac`], [`secret`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(

@@ -4,9 +4,10 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
-//! `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for all
-//! URLs), `group` (which URLs may serve, and which answers are older than what clients have seen),
-//! `hedge` (a second URL while one is slow), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
+//! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
+//! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
+//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `behind` (waits), `http1` (one
+//! exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -22,6 +23,7 @@ mod guard;
 mod hedge;
 mod http1;
 mod probes;
+mod record;
 mod route;
 mod served_chain;
 mod serving;

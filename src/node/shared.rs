@@ -1,8 +1,8 @@
 //! The state of the node that all of its clients share, whichever connections each of them has.
 
 use super::group::{Group, GroupState};
+use super::record::UrlRecord;
 use super::served_chain::ServedChain;
-use super::target::UrlRecord;
 use super::{Credentials, CredentialsError};
 use crate::config::NodeConfig;
 use crate::telemetry::Metrics;

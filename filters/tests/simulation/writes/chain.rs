@@ -2,7 +2,7 @@
 
 pub(super) use super::contracts::{Action, SELECTORS, State};
 use portcullis_filters::felt::Felt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +120,8 @@ pub(super) struct Chain {
     confirmations: usize,
     /// Each transaction that was ever in a block, and since when it is in none.
     pub(super) seen: BTreeMap<Felt, Seen>,
+    /// The transactions that were ever in a block with each nonce of an account.
+    used: BTreeMap<(Felt, u64), BTreeSet<Felt>>,
 }
 
 /// The history of a transaction.
@@ -174,6 +176,7 @@ impl Chain {
             settled: 1,
             confirmations,
             seen: BTreeMap::new(),
+            used: BTreeMap::new(),
         };
         chain.close_block(time);
         chain
@@ -301,6 +304,8 @@ impl Chain {
                 gone: None,
             };
             self.seen.insert(it.tx.hash, seen);
+            let slot = (it.tx.sender, it.tx.nonce);
+            self.used.entry(slot).or_default().insert(it.tx.hash);
         }
         self.time = parent.max(time);
         let block = Block {
@@ -314,6 +319,18 @@ impl Chain {
         self.settled = self
             .settled
             .max(self.blocks.len().saturating_sub(self.confirmations));
+    }
+
+    /// Whether a block ever had another transaction with the nonce of this one.
+    pub(super) fn was_used_by_other(&self, sender: Felt, nonce: u64, hash: Felt) -> bool {
+        let used = self.used.get(&(sender, nonce));
+        used.is_some_and(|hashes| hashes.iter().any(|it| *it != hash))
+    }
+
+    /// From now on, a rollback may reach any block, and the mempool is empty.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = 1;
+        self.pool.clear();
     }
 
     /// Takes back the newest blocks, and what is being built. Returns the transactions.

@@ -3,8 +3,9 @@
 
 use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
-use super::requests::{CATALOG, FRESH, Request};
+use super::requests::{CATALOG, FRESH, Reply, ReplyKind, Request};
 use super::world::World;
+use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::settings::Required;
 use portcullis_filters::txm::{reconcile, round};
@@ -30,7 +31,10 @@ pub(super) async fn background(io: Arc<SimIo>) {
         };
         // the store decides who has it, for as long as that one is heard of
         if io.world.lock().try_chore(io.relay) {
-            let _settled = round::pass_all(&io, &epoch).await;
+            let begun = io.world.lock().begin_round(io.relay);
+            if round::pass_all(&io, &epoch).await.is_ok() {
+                io.world.lock().end_round(begun, &epoch);
+            }
         }
     }
 }
@@ -87,6 +91,7 @@ async fn client(world: Shared<World>) {
         world.sleep(think).await;
         let request = world.lock().next_request(last.as_ref());
         last = Some(request.clone());
+        let mut reply = None;
         for _ in 0..ATTEMPTS {
             let slot = {
                 let mut world = world.lock();
@@ -111,19 +116,71 @@ async fn client(world: Shared<World>) {
             };
             // some never read the answer
             if world.lock().chance.choose(8) == 7 {
+                reply = None;
                 break;
             }
-            let reply = slot.wait().await;
-            if reply.is_some_and(|reply| !reply.is_open()) {
+            reply = slot.wait().await;
+            if reply.as_ref().is_some_and(|reply| !reply.is_open()) {
                 break;
             }
             let wait = world.lock().millis(100, 3_000);
             world.sleep(wait).await;
         }
+        if let Some(reply) = reply {
+            world.lock().count_action(&reply);
+        }
     }
 }
 
 impl World {
+    /// Whether a request has a transaction in doubt that no node decides about, and that is not signed
+    /// anew: it is of an account that the relays sign with no longer, or no node answers to it.
+    fn is_stuck(&self, wanted: usize) -> bool {
+        let (epoch, wanted) = (self.epoch(), &CATALOG[wanted]);
+        let mut of_epoch = self.journal.tables.of_epoch(&epoch);
+        of_epoch.any(|it| {
+            let is_its = it.digest == wanted.intent_digest();
+            let is_elsewhere = it.signer != wanted.sender();
+            let is_final = is_elsewhere || self.is_never_answered(it.transaction_hash);
+            let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
+            is_its && is_final && is_open && self.may_stay_open(it.transaction_hash)
+        })
+    }
+
+    /// What the journal and the chain have of the account of a request.
+    pub(super) fn account_of(&self, wanted: usize) -> String {
+        let sender = CATALOG[wanted].sender();
+        let (epoch, next) = (self.epoch(), self.chain.nonce(sender));
+        let intents = self.journal.select(&epoch, |it| it.signer == sender);
+        let intents: Vec<_> = intents
+            .iter()
+            .map(|it| (it.id.0, it.nonce, it.state, it.included.map(|it| it.number)))
+            .collect();
+        format!("the next nonce is {next} of {intents:?}")
+    }
+
+    /// Counts an action of a client that it has ended, with its last response.
+    fn count_action(&mut self, reply: &Reply) {
+        let is_written = matches!(reply.kind, ReplyKind::Written | ReplyKind::Already);
+        self.actions.ended += 1;
+        self.actions.written += u64::from(is_written);
+    }
+
+    /// The chain starts over: who waits for an operation asks for it again, under another key.
+    pub(super) fn ask_again(&mut self) {
+        for (relay, wanted) in self.open_operations() {
+            let (later, number) = (self.millis(500, 6_000), self.ticket());
+            let request = Request {
+                wanted,
+                key: Some(format!("k{number}")),
+                action: number,
+            };
+            self.agenda().after(later, move |world: &mut Self| {
+                let _unread = world.send(relay, &request);
+            });
+        }
+    }
+
     fn next_request(&mut self, last: Option<&Request>) -> Request {
         let number = self.ticket();
         let new = |world: &mut Self| Request {
@@ -207,15 +264,12 @@ pub(super) async fn probe(world: Shared<World>, request: Request) {
         world.sleep(Duration::from_secs(5)).await;
     }
     let mut world = world.lock();
-    let sender = CATALOG[request.wanted].sender();
-    let (epoch, next) = (world.epoch(), world.chain.nonce(sender));
-    let intents = world.journal.select(&epoch, |it| it.signer == sender);
-    let intents: Vec<_> = intents
-        .iter()
-        .map(|it| (it.id, it.nonce, it.state, it.included.map(|it| it.number)))
-        .collect();
+    if world.has_fallen || world.is_stuck(request.wanted) {
+        return;
+    }
+    let account = world.account_of(request.wanted);
     let broken = Err(format!(
-        "progress: {request:?} has no final answer; the next nonce is {next} of {intents:?}"
+        "progress: {request:?} has no final answer; {account}"
     ));
     world.oracle.report(broken);
 }

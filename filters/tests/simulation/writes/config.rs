@@ -1,6 +1,7 @@
 //! How the relays are configured: settings that a reload changes, each relay at its own time, and pins
 //! that a start applies.
 
+use super::regime::Regime;
 use super::requests::PINS;
 use super::world::{CONFIRMATIONS, World};
 use crate::toolkit::Chance;
@@ -61,7 +62,12 @@ impl Limits {
 }
 
 /// Settings; the first choices are those of most worlds.
-pub(super) fn settings(chance: &mut Chance) -> Settings {
+pub(super) fn settings(chance: &mut Chance, regime: Regime) -> Settings {
+    let drips = if regime.has_few_drips {
+        [2, 1, 2]
+    } else {
+        [12, 3, 40]
+    };
     Settings {
         faucet_amount: chance.pick(&[5, 6]),
         faucet_cooldown: Duration::from_secs(HOUR * chance.pick(&[20, 1, 30])),
@@ -71,7 +77,7 @@ pub(super) fn settings(chance: &mut Chance) -> Settings {
         receipt_timeout: Duration::from_secs(chance.pick(&[10, 2])),
         confirmations: CONFIRMATIONS as u64 + u64::from(chance.choose(3)),
         budgets: Budgets {
-            drips: Some(chance.pick(&[12, 3, 40])),
+            drips: Some(chance.pick(&drips)),
             fees: chance.pick(&[None, Some(MAX_FEE / 10), Some(MAX_FEE / 2)]),
         },
     }
@@ -110,7 +116,7 @@ pub(super) fn is_own(address: Felt) -> bool {
 impl World {
     /// A relay applies another configuration.
     pub(super) fn reload(&mut self, relay: usize) {
-        let settings = settings(&mut self.chance);
+        let settings = settings(&mut self.chance, self.regime);
         self.limits.loosen(&settings);
         let first = self.chance.choose(self.urls.len() as u32) as usize;
         let mut urls: Vec<usize> = (0..self.urls.len()).collect();

@@ -210,7 +210,9 @@ impl JournalIo for SimIo {
     async fn link(&self, key: &KeyOf<'_>, intent: IntentId) -> Stored<bool> {
         let key = RequestKey::from(key);
         self.query(Statement::Write, move |world| {
-            world.journal.link(&key, intent)
+            let is_linked = world.journal.link(&key, intent);
+            world.judge_links();
+            is_linked
         })
         .await
     }
@@ -378,7 +380,7 @@ impl Io for SimIo {
         let relay = self.relay;
         let added = self.call_node(move |world| world.deliver(relay, tx));
         let added = added.await;
-        self.world.lock().record_answer(hash, &added);
+        self.world.lock().record_answer(relay, hash, &added);
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(tx.sender, tx.nonce + 1);

@@ -101,6 +101,9 @@ impl World {
         begun: Duration,
         limit: Duration,
     ) -> bool {
+        if self.has_fallen {
+            return true;
+        }
         let name = CATALOG[wanted].name();
         let is_late = self.now() > begun + PATIENCE;
         let judged = match reply {
@@ -110,7 +113,10 @@ impl World {
             // what the others open at the same time may use up a day's fees; that is judged elsewhere
             Some(reply) if reply.kind == ReplyKind::Refused(Reason::BudgetExceeded) => Ok(()),
             Some(reply) if !reply.is_open() || is_late => {
-                Err(format!("progress: nothing forbids {name}: {reply:?}"))
+                let account = self.account_of(wanted);
+                Err(format!(
+                    "progress: nothing forbids {name}: {reply:?}; {account}"
+                ))
             }
             None if is_late => Err(format!("progress: {name} has no answer")),
             _ => return false,

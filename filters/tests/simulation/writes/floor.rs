@@ -31,7 +31,7 @@ impl World {
         let of_chain = self.chain.view().shown;
         let shown = match &self.urls[url].mode {
             _ if self.is_healed => of_chain,
-            Mode::Fresh | Mode::Mute | Mode::TwoChains => of_chain,
+            Mode::Fresh | Mode::Mute | Mode::TwoChains | Mode::Hollow(_) => of_chain,
             Mode::Behind(blocks) => of_chain.saturating_sub(*blocks).max(1),
             Mode::Frozen(view) => view.shown,
             Mode::Down => return None,

@@ -201,17 +201,32 @@ impl Journal {
         };
         let change = match (self.bug, change) {
             (Bug::SilentRepeat, Change::SentAgain) => return true,
-            (
-                Bug::AbsentIsLost | Bug::DisplacedIsLost | Bug::LostIsFinal,
-                Change::Displaced { why, .. },
-            ) => Change::Lost(why),
+            (Bug::AbsentIsLost | Bug::DisplacedIsLost, Change::Displaced { why, .. }) => {
+                Change::Lost(why)
+            }
             (Bug::RefusedRepeatIsRejected, Change::Doubted(why)) => Change::Rejected(why),
             (Bug::LostIsFinal, Change::Included { .. }) if state == IntentState::Lost => {
                 return false;
             }
             _ => *change,
         };
-        self.change(|tables| tables.apply(id, &change, now_us))
+        let lost = self.lost_for_good();
+        let is_applied = self.change(|tables| tables.apply(id, &change, now_us));
+        for it in lost {
+            self.tables.intents.insert(it.id, it);
+        }
+        is_applied
+    }
+
+    /// The lost intents, if a planted bug leaves them lost.
+    fn lost_for_good(&self) -> Vec<Intent> {
+        if self.bug != Bug::LostIsFinal {
+            return Vec::new();
+        }
+        let lost = self.tables.intents.values();
+        lost.filter(|it| it.state == IntentState::Lost)
+            .cloned()
+            .collect()
     }
 
     pub(super) fn select(&self, epoch: &str, is_it: impl Fn(&Intent) -> bool) -> Vec<Intent> {

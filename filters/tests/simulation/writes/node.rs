@@ -131,7 +131,8 @@ impl World {
             return first;
         }
         // a balancer passes on what one node said about what another one has
-        let second = if first.is_err() || self.chance.choose(3) == 0 {
+        let has_it = first.is_ok() && self.oracle.taken.contains(&tx.hash);
+        let second = if !has_it || self.chance.choose(3) == 0 {
             self.deliver_once(relay, tx)
         } else {
             self.chance.pick(&SECOND).called()
@@ -210,7 +211,9 @@ impl World {
 
     /// An answer that has nothing to do with what the node did.
     fn misreported(&mut self, tx: &Tx) -> Option<Called<Felt>> {
-        let said = if self.fires(Fault::OtherHash, 150) {
+        let delivered = self.oracle.record.delivered.get(&tx.hash);
+        let is_repeat = delivered.is_some_and(|times| times.len() > 1);
+        let said = if self.fires(Fault::OtherHash, if is_repeat { 12 } else { 150 }) {
             Said::OtherHash
         } else if self.fires(Fault::BadAnswer, 150) {
             self.chance.pick(&[Said::Malformed, Said::TooLarge])
@@ -284,7 +287,12 @@ impl World {
             let is_over = is_own && self.is_healed && matches!(fate, Fate::Held { .. });
             return if is_over { Fate::Plain } else { fate };
         }
-        let fate = if self.fires(Fault::UndecidedForEver, 60) {
+        let fate = if let Some(time) = self.held_next.remove(&tx.sender) {
+            Fate::Held {
+                time: Some(time),
+                is_evicted: false,
+            }
+        } else if self.fires(Fault::UndecidedForEver, 60) {
             Fate::Undecided {
                 said: self.chance.pick(&UNDECIDED[..3]),
                 is_taken: self.chance.choose(4) == 3,
@@ -313,6 +321,20 @@ impl World {
                 self.chain.let_go(tx, is_evicted);
             }
         }
+    }
+
+    /// Whether no node ever answers when a transaction is submitted.
+    pub(super) fn is_never_answered(&self, hash: Felt) -> bool {
+        let fate = self.fates.get(&hash);
+        fate.is_some_and(|fate| {
+            matches!(
+                fate,
+                Fate::Undecided {
+                    said: Said::Status,
+                    ..
+                }
+            )
+        })
     }
 
     /// Whether nothing may ever decide about a transaction: the node does not, or has it in its

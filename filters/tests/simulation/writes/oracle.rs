@@ -7,21 +7,22 @@
 //! All of them assume that no rollback reaches below a settled block, and that a transaction that
 //! reverts does so each time.
 
-use super::chain::{Action, Chain, Executed, Tx};
+use super::chain::{Action, Chain, Tx};
 use super::config::{Limits, is_own};
 use super::journal::{Journal, OwnedIntent};
+use super::links::Links;
 use super::machine::Process;
+use super::pins::PATIENCE_US;
 use super::refusals::Watches;
 use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
-use super::shown::{Fact, Record};
+use super::shown::{Fact, Failure, Record};
 use super::world::{CONFIRMATIONS, Fault, World};
 use crate::tables::{DRIP, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     Change, DAY_US, Intended, Intent, IntentId, IntentState, MINUTE_US, gfri, minutes,
 };
-use portcullis_filters::txm::evidence::Doubt;
 use portcullis_filters::verdict::Reason;
 use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,21 +32,18 @@ use std::time::Duration;
 const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 const LAG: Duration = Duration::from_secs(15);
+/// The longest pause of a relay, and what follows.
+const PAUSE: Duration = Duration::from_secs(120);
 /// How long one look at all URLs may take.
-const LOOK: Duration = Duration::from_secs(12);
-/// How old the evidence of another block may be once it is recorded: a poll, a proof of the pins and
-/// two checks of the chain take as long.
-const WEIGHED: Duration = Duration::from_secs(30);
+pub(super) const LOOK: Duration = Duration::from_secs(12);
+/// After how many seconds a witness must have been found, once nothing goes wrong.
+const WITNESSED: u64 = 90;
+/// How long another epoch must be reported before it is in force.
+const PATIENCE: Duration = Duration::from_micros(PATIENCE_US.unsigned_abs());
 /// How long a URL may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// The time between two polls that count.
-const POLL: Duration = Duration::from_millis(950);
-/// How far apart a block must be shown twice.
-const SETTLING: Duration = Duration::from_secs(2);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// How old the check of the chain may be when something is sent.
 const CHECK: Duration = Duration::from_secs(10);
-/// How long no URL shows what may be given up; clocks may differ by some of it.
-const GIVEN_UP: Duration = Duration::from_secs(28);
 /// How long nothing is sent again unasked.
 const RESENT: Duration = Duration::from_millis(9_900);
 /// How old the evidence for a response may be, beyond its request.
@@ -71,13 +69,17 @@ pub(super) struct Oracle {
     /// How often each transition was taken.
     pub(super) transitions: BTreeMap<(IntentState, IntentState), u64>,
     states: BTreeMap<IntentId, IntentState>,
+    /// The numbers of the blocks that each intent was recorded in.
+    pub(super) included: BTreeMap<IntentId, BTreeSet<u64>>,
     entries: usize,
     /// When each relay last sent each open transaction again.
     resent: BTreeMap<(Process, IntentId), Duration>,
+    /// How often each relay sent each transaction.
+    times: BTreeMap<(Process, IntentId), u64>,
     /// The epoch that was in force last.
     epoch: Option<String>,
     /// When each intent was stored.
-    stored: BTreeMap<IntentId, Duration>,
+    pub(super) stored: BTreeMap<IntentId, Duration>,
     /// The transactions that the node has accepted.
     pub(super) taken: BTreeSet<Felt>,
     /// The last time at which a call of a relay got no answer.
@@ -87,8 +89,24 @@ pub(super) struct Oracle {
     pub(super) highest_price: u128,
     /// When a URL may last have shown a former chain.
     pub(super) former_shown: Option<Duration>,
+    pub(super) links: Links,
+    reported: Option<Reported>,
+    /// The highest head of each epoch.
+    pub(super) highest: BTreeMap<String, u64>,
+    /// When hours passed last.
+    pub(super) leapt: Option<Duration>,
+    /// When each relay last sent something of each account.
+    sends: BTreeMap<(Process, Felt), Duration>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
+}
+
+/// The epoch that was reported last, and since when no other one was.
+#[derive(Clone, Debug)]
+struct Reported {
+    epoch: String,
+    now: Duration,
+    clock_us: i64,
 }
 
 /// The situation in which a request came in.
@@ -188,11 +206,20 @@ impl Oracle {
                 continue;
             }
             paid.entry(recipient).or_default().push(intent.created_us);
+            // while another one had its slot, its identity could be bound elsewhere
+            if drips().any(|other| takes_over(other, intent)) {
+                continue;
+            }
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {
+                let drips: Vec<_> = of_epoch
+                    .values()
+                    .filter(|it| it.identity == Some(identity))
+                    .map(|it| (it.id.0, it.signer, it.nonce, it.state, it.subject))
+                    .collect();
                 return Err(format!(
-                    "money: identity {identity} was paid to two recipients"
+                    "money: identity {identity} was paid to two recipients: {drips:?}"
                 ));
             }
         }
@@ -247,8 +274,34 @@ impl World {
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is stored, nonce {}", new.nonce));
         }
+        self.judge_links();
         self.observe();
         reply
+    }
+
+    /// Rule 7: an epoch is in force once it was reported for long, and no other one.
+    pub(super) fn judge_agreement(&mut self, reported: &str, before: Option<&str>, clock_us: i64) {
+        let now = self.now();
+        let report = &mut self.oracle.reported;
+        if report.as_ref().is_none_or(|it| it.epoch != reported) {
+            let epoch = reported.to_owned();
+            *report = Some(Reported {
+                epoch,
+                now,
+                clock_us,
+            });
+        }
+        let Some(first) = report.as_ref() else { return };
+        let agreement = self.journal.tables.agreement.as_ref();
+        let in_force = agreement.map(|it| it.epoch.as_str());
+        let is_early = now < first.now + PATIENCE && clock_us < first.clock_us + PATIENCE_US;
+        if before.is_some() && in_force != before && is_early {
+            let broken = format!(
+                "rule 7: {reported} is in force {:?} after it was first reported",
+                now - first.now
+            );
+            self.oracle.report(Err(broken));
+        }
     }
 
     /// Counts that another epoch comes into force.
@@ -289,6 +342,7 @@ impl World {
     /// Rules 4 and 5: a request has one nonce until that is settled, and a nonce one transaction.
     fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
         let new = self.journal.tables.intents[&id].clone();
+        self.judge_born(&new)?;
         let slot = self.journal.tables.intents.values();
         let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
         let displaced: Vec<_> = slot
@@ -341,6 +395,19 @@ impl World {
         self.judge_fees(&new)
     }
 
+    /// No transaction is born above the chain's head.
+    fn judge_born(&mut self, new: &Intent) -> Result<(), String> {
+        self.note_heads();
+        let highest = self.oracle.highest.get(&new.epoch).copied();
+        match new.born.zip(highest) {
+            Some((born, highest)) if born > highest => Err(format!(
+                "rule 3: intent {} is born at {born}, and the head is {highest}",
+                new.id
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The fees of a day are within the loosest budget that was in force.
     fn judge_fees(&self, new: &Intent) -> Result<(), String> {
         let Some(limit) = self.limits.fees else {
@@ -371,10 +438,20 @@ impl World {
         now_us: i64,
     ) -> bool {
         let before = self.journal.tables.intents.get(&id).cloned();
+        let lost = self.lost_beside(id);
         let is_applied = self.journal.apply(id, change, now_us);
         if let Some(before) = before.filter(|_| is_applied) {
             self.note_transitions();
-            let state = self.journal.tables.intents[&id].state;
+            let after = &self.journal.tables.intents[&id];
+            let state = after.state;
+            let number = after.included.map(|it| it.number);
+            let judged = self
+                .judge_anew(&lost)
+                .and_then(|()| self.judge_answers(&before));
+            self.oracle.report(judged);
+            let judged = self.judge_bindings(&before.epoch);
+            self.oracle.report(judged);
+            self.oracle.included.entry(id).or_default().extend(number);
             let broken = self.judge_change(relay, &before, change, state);
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is {}", state.name()));
@@ -383,241 +460,16 @@ impl World {
         is_applied
     }
 
-    fn judge_change(
-        &mut self,
-        relay: Process,
-        before: &Intent,
-        change: &Change<'_>,
-        state: IntentState,
-    ) -> Result<(), String> {
-        match (change, state) {
-            (Change::SentAgain, _) => {
-                self.met(Case::ResentOpen);
-                let again = (IntentState::Sent, IntentState::Sent);
-                *self.oracle.transitions.entry(again).or_default() += 1;
-                Ok(())
-            }
-            (_, IntentState::Succeeded | IntentState::Reverted) => {
-                self.judge_included(before, state)
-            }
-            (Change::Displaced { why, .. }, IntentState::Displaced) => {
-                self.judge_displaced(relay, before, why)
-            }
-            (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
-            (_, IntentState::Rejected) => self.judge_rejected(before),
-            (_, IntentState::Lost) => self.judge_lost(relay, before),
-            _ => Ok(()),
-        }
-    }
-
-    /// Rule 1: a block had it, with that outcome.
-    fn judge_included(&mut self, before: &Intent, state: IntentState) -> Result<(), String> {
-        self.met(match before.state {
-            IntentState::Displaced => Case::BackFromDoubt,
-            IntentState::Lost => Case::BackFromLost,
-            _ => Case::Included,
-        });
-        let seen = self.chain.seen.get(&before.transaction_hash);
-        let is_true = seen.is_some_and(|seen| {
-            if state == IntentState::Succeeded {
-                seen.succeeded
-            } else {
-                seen.reverted
-            }
-        });
-        if is_true {
-            return Ok(());
-        }
-        Err(format!("rule 1: no block ever had intent {}", before.id))
-    }
-
-    /// Rule 2: the node showed that it is gone.
-    fn judge_displaced(
-        &mut self,
-        relay: Process,
-        before: &Intent,
-        why: &str,
-    ) -> Result<(), String> {
-        let Some(included) = before.included else {
-            return Ok(());
-        };
-        let (id, hash, number) = (before.id, before.transaction_hash, included.number);
-        if why == Doubt::OtherBlock.text() {
-            self.met(Case::OtherBlock);
-            let mut shown = self
-                .oracle
-                .record
-                .since(relay, self.now().saturating_sub(WEIGHED));
-            let is_other = |fact: &Fact| {
-                matches!(fact, Fact::Block(at, Some(block))
-                    if *at == number && !block.transactions.contains(&hash))
-            };
-            if shown.any(|it| is_other(&it.fact)) {
-                return Ok(());
-            }
-            let view = self.chain.view();
-            let is_listed = |txs: &[Executed]| txs.iter().any(|it| it.tx.hash == hash);
-            // a relay that was paused has seen it long ago
-            if !view
-                .block(number)
-                .is_some_and(|block| is_listed(&block.txs))
-            {
-                return Ok(());
-            }
-            return Err(format!(
-                "rule 2: no URL showed another block for intent {id}"
-            ));
-        }
-        if why != Doubt::HeadBelow.text() {
-            return Ok(());
-        }
-        self.met(Case::HeadsBelow);
-        let shown = self.oracle.record.since(relay, Duration::ZERO);
-        let heads: Vec<_> = shown
-            .filter_map(|it| match it.fact {
-                Fact::Head(head) => Some((it.at, head < number)),
-                _ => None,
-            })
-            .collect();
-        let polls = apart(heads.iter().filter(|it| it.1).map(|it| it.0));
-        let Some(first) = polls.get(2) else {
-            return Err(format!(
-                "rule 2: {} polls, and intent {id} is displaced",
-                polls.len()
-            ));
-        };
-        let others = heads.iter().filter(|it| !it.1 && it.0 + POLL >= *first);
-        let against = apart(others.map(|it| it.0)).len();
-        let view = self.chain.view();
-        let is_there = view.find(hash).is_some_and(|(_, block)| block.is_some());
-        if is_there && against >= 2 {
-            return Err(format!(
-                "rule 2: a URL contradicted, and intent {id} is displaced"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
-    fn judge_doubted(&mut self, before: &Intent, why: &str) -> Result<(), String> {
-        let (id, hash) = (before.id, before.transaction_hash);
-        if why.contains("refused") {
-            let view = self.chain.view();
-            self.met(if view.find(hash).is_some() {
-                Case::RefusedAndIncluded
-            } else {
-                Case::RefusedWhenSent
-            });
-            return if self.oracle.record.was_refused(hash, Duration::ZERO) {
-                Ok(())
-            } else {
-                Err(format!("rule 4: no node has refused intent {id}"))
-            };
-        }
-        self.met(Case::GivenUp);
-        let stored = self.oracle.stored_at(id).unwrap_or_default();
-        let age = self.now() - stored;
-        // the relays' clocks differ, and the store's may be set
-        if age < GIVEN_UP && !self.clock_was_set() {
-            return Err(format!("rule 8: intent {id} is given up after {age:?}"));
-        }
-        Ok(())
-    }
-
-    /// Rule 4: what is rejected was never sent.
-    fn judge_rejected(&mut self, before: &Intent) -> Result<(), String> {
-        let stored = self.oracle.stored.get(&before.id).copied();
-        let delivered = self.oracle.record.delivered.get(&before.transaction_hash);
-        let mut since = delivered.into_iter().flatten();
-        if since.any(|at| stored.is_some_and(|stored| *at >= stored)) {
-            return Err(format!(
-                "rule 4: intent {} was sent, and is rejected",
-                before.id
-            ));
-        }
-        self.met(Case::NeverSent);
-        Ok(())
-    }
-
-    /// Rule 3: `lost` has a witness in a settled block, which every URL has shown twice.
-    fn judge_lost(&mut self, relay: Process, before: &Intent) -> Result<(), String> {
-        if !self.regime.judges_money() {
-            return Ok(());
-        }
-        let lost = &self.journal.tables.intents[&before.id];
-        let (id, epoch) = (lost.id, lost.epoch.clone());
-        let view = self.chain.view();
-        let head = view.head().number;
-        let is_witness = |tx: &Tx| {
-            (tx.sender, tx.nonce) == (lost.signer, lost.nonce) && tx.hash != lost.transaction_hash
-        };
-        let mut settled =
-            (0..=head.saturating_sub(CONFIRMATIONS as u64)).filter_map(|n| view.block(n));
-        let witness = settled.find_map(|block| {
-            let found = block.txs.iter().find(|it| is_witness(&it.tx))?;
-            Some((block.number, found.tx.hash))
-        });
-        let Some((number, hash)) = witness else {
-            // another chain may have begun since the witness was seen
-            return if epoch == self.epoch() {
-                Err(format!(
-                    "rule 3: intent {id} is lost, and nothing settled has its nonce"
-                ))
-            } else {
-                Ok(())
-            };
-        };
-        let mut intents = self.journal.tables.intents.values();
-        let is_ours = intents.any(|it| it.transaction_hash == hash);
-        self.met(if is_ours {
-            Case::LostToOurs
-        } else {
-            Case::LostToStranger
-        });
-        self.judge_settled(relay, number)
-            .map_err(|why| format!("rule 3: intent {id} is lost, and {why}"))
-    }
-
-    /// Whether a relay saw that a block is settled.
-    fn judge_settled(&self, relay: Process, number: u64) -> Result<(), &'static str> {
-        let record = &self.oracle.record;
-        let looks = record.since(relay, Duration::ZERO).filter_map(|it| {
-            let is_it = matches!(&it.fact, Fact::Block(at, Some(_)) if *at == number);
-            is_it.then_some(it.at)
-        });
-        let looks: Vec<Duration> = looks.collect();
-        if let (Some(last), Some(first)) = (looks.first(), looks.last())
-            && *last < *first + SETTLING
-        {
-            return Err("its witness was not seen twice");
-        }
-        let depth = number + CONFIRMATIONS as u64;
-        let since = self.now().saturating_sub(LOOK);
-        for url in self.urls_of(relay) {
-            let of_url = || record.since(relay, since).filter(|it| it.url == url);
-            let heads = of_url().filter_map(|it| match it.fact {
-                Fact::Head(head) => Some((it.at, head)),
-                _ => None,
-            });
-            let Some((at, head)) = heads.max_by_key(|(_, head)| *head) else {
-                continue;
-            };
-            // one that fell silent afterwards, or gave no block with its head, had no say
-            if of_url().any(|it| it.fact == Fact::Silent && it.at + TIMEOUT >= at) {
-                continue;
-            }
-            if head < depth {
-                return Err("a URL that answers does not show its witness deep enough");
-            }
-        }
-        Ok(())
+    /// Whether hours have passed within this time.
+    pub(super) fn has_leapt(&self, within: Duration) -> bool {
+        self.since(self.oracle.leapt) <= within
     }
 
     /// While an account is locked, no other relay sends for it; and the chain was checked.
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
-        let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
+        let is_lost = self.may_have_lost_locks(relay);
         if is_other && is_own(tx.sender) && !is_lost {
             let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
@@ -625,6 +477,8 @@ impl World {
         let broken = self.judge_checked(relay, tx.hash);
         self.oracle.report(broken);
         let broken = self.judge_resent(relay, tx.hash);
+        self.oracle.report(broken);
+        let broken = self.judge_doubtful(relay, tx);
         self.oracle.report(broken);
         let mut intents = self.journal.tables.intents.values();
         if intents.any(|it| it.transaction_hash == tx.hash && it.state == IntentState::Displaced) {
@@ -636,6 +490,14 @@ impl World {
                 tx.hash, tx.nonce, tx.action
             )
         });
+    }
+
+    /// Whether a relay may not know yet that its locks are lost. One that was paused checked them
+    /// before.
+    fn may_have_lost_locks(&self, relay: Process) -> bool {
+        let was_paused = self.relays[relay].paused_until + LAG >= self.now();
+        let within = if was_paused { PAUSE } else { 2 * LAG };
+        self.since(self.oracle.locks_lost) <= within || self.has_leapt(within)
     }
 
     /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.
@@ -664,19 +526,52 @@ impl World {
     fn judge_resent(&mut self, relay: Process, hash: Felt) -> Result<(), String> {
         // an earlier intent of a user's transaction may be of another epoch
         let mut newest = self.journal.tables.intents.values().rev();
-        let Some(id) = newest
-            .find(|it| it.transaction_hash == hash)
-            .filter(|it| it.is_sent_again())
-            .map(|it| it.id)
-        else {
+        let Some(intent) = newest.find(|it| it.transaction_hash == hash) else {
             return Ok(());
         };
+        let (id, is_again) = (intent.id, intent.is_sent_again());
+        let times = self.oracle.times.entry((relay, id)).or_default();
+        *times += 1;
+        // what it sends first it may have taken for open, and have sent again, before
+        let is_first = *times <= 2;
+        if !is_again {
+            return Ok(());
+        }
         let now = self.now();
         let last = self.oracle.resent.insert((relay, id), now);
-        if last.is_some_and(|last| now < last + RESENT) {
+        // its check of the chain may have delayed the one before
+        let record = &self.oracle.record;
+        let was_slow =
+            |last: Duration| record.has_failed(relay, Failure::Node, last.saturating_sub(LOOK));
+        if last.is_some_and(|last| now < last + RESENT && !was_slow(last)) && !is_first {
             return Err(format!("rule 8: {hash} is sent again within ten seconds"));
         }
         Ok(())
+    }
+
+    /// Rule 5: what is in doubt is sent again only after its nonce was read as free.
+    fn judge_doubtful(&mut self, relay: Process, tx: &Tx) -> Result<(), String> {
+        let now = self.now();
+        let last = self.oracle.sends.insert((relay, tx.sender), now);
+        let intents = self.journal.tables.intents.values();
+        let newest = intents.rev().find(|it| it.transaction_hash == tx.hash);
+        let is_in_doubt = newest.is_some_and(|it| it.state == IntentState::Displaced);
+        // lower ones may have been sent before it, which takes long
+        let is_after_others = self.since(last) <= RECENT + LOOK;
+        let was_paused = self.relays[relay].paused_until + RECENT >= now && !now.is_zero();
+        if !is_in_doubt || is_after_others || was_paused || self.has_leapt(RECENT) {
+            return Ok(());
+        }
+        let since = now.saturating_sub(RECENT + TIMEOUT);
+        let is_free = |fact: &Fact| matches!(fact, Fact::Nonce(of, next) if *of == tx.sender && *next <= tx.nonce);
+        let mut shown = self.oracle.record.since(relay, since);
+        if shown.any(|it| is_free(&it.fact)) {
+            return Ok(());
+        }
+        Err(format!(
+            "rule 5: {} is in doubt, and is sent although its nonce is used",
+            tx.hash
+        ))
     }
 
     /// What reaches the node is durable, and meant for this chain.
@@ -698,12 +593,12 @@ impl World {
     }
 
     /// Whether the store's clock was ever set, or is ahead.
-    fn clock_was_set(&self) -> bool {
+    pub(super) fn clock_was_set(&self) -> bool {
         let faults = [Fault::StoreClock, Fault::StoreClockBack, Fault::HoursPass];
         faults.iter().any(|fault| self.fired.contains_key(fault))
     }
 
-    fn since(&self, at: Option<Duration>) -> Duration {
+    pub(super) fn since(&self, at: Option<Duration>) -> Duration {
         at.map_or(Duration::MAX, |at| self.now() - at)
     }
 
@@ -720,7 +615,7 @@ impl World {
         self.note(|| format!("request {} is answered {reply:?}", request.action));
         let judged = self
             .judge_kind(request, begun, reply)
-            .and_then(|()| self.judge_key(request, reply))
+            .and_then(|()| self.judge_key(request, begun, reply))
             .and_then(|()| match reply.kind {
                 ReplyKind::Refused(reason) => {
                     self.judge_refusal(begun.watch, request, reason, reply)
@@ -834,7 +729,7 @@ impl World {
     }
 
     /// An idempotency key has one final answer, of its own request and of this epoch.
-    fn judge_key(&mut self, request: &Request, reply: &Reply) -> Result<(), String> {
+    fn judge_key(&mut self, request: &Request, begun: Begun, reply: &Reply) -> Result<(), String> {
         let Some(key) = &request.key else {
             return Ok(());
         };
@@ -881,7 +776,11 @@ impl World {
         if !is_final {
             return Ok(());
         }
-        if intent.epoch != self.epoch() && self.since(self.oracle.former_shown) > 2 * LAG {
+        // a relay that was paused may have known it before
+        let relay = self.relay_of(begun.watch);
+        let is_late = self.relays[relay].paused_until + 2 * LAG >= self.now();
+        let is_former = intent.epoch != self.epoch() && !is_late;
+        if is_former && self.since(self.oracle.former_shown) > 2 * LAG {
             return Err("keys: it is the answer of a former epoch".to_owned());
         }
         if intent.digest != digest {
@@ -907,6 +806,19 @@ impl World {
             ),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a block that was settled long ago has another transaction with its nonce.
+    fn has_witness(&self, intent: &Intent) -> bool {
+        let view = self.chain.view();
+        let deepest = view.head().number.saturating_sub(2 * CONFIRMATIONS as u64);
+        let is_it = |tx: &Tx| {
+            (tx.sender, tx.nonce) == (intent.signer, intent.nonce)
+                && tx.hash != intent.transaction_hash
+        };
+        let latest = self.chain_time().saturating_sub(WITNESSED);
+        let mut settled = (0..=deepest).filter_map(|number| view.block(number));
+        settled.any(|block| block.timestamp < latest && block.txs.iter().any(|it| is_it(&it.tx)))
     }
 
     /// Once nothing has gone wrong for long.
@@ -937,6 +849,12 @@ impl World {
             if intent.state.is_unresolved() && !self.may_stay_open(intent.transaction_hash) {
                 return Err(format!("progress: intent {} is still open", intent.id));
             }
+            if intent.state == IntentState::Displaced && self.has_witness(intent) {
+                return Err(format!(
+                    "rule 3: intent {} is in doubt, and a settled block has its nonce",
+                    intent.id
+                ));
+            }
         }
         let bindings = self.journal.tables.bindings.iter();
         for (_, pair) in bindings.filter(|(of, _)| *of == epoch) {
@@ -954,15 +872,11 @@ impl World {
     }
 }
 
-/// Of these times, newest first, those that are a poll apart.
-fn apart(times: impl Iterator<Item = Duration>) -> Vec<Duration> {
-    let mut polls: Vec<Duration> = Vec::new();
-    for at in times {
-        if polls.last().is_none_or(|last| at + POLL <= *last) {
-            polls.push(at);
-        }
-    }
-    polls
+/// Whether a drip took the slot of another one, and its identity or its recipient.
+fn takes_over(drip: &Intent, other: &Intent) -> bool {
+    let is_same = (drip.identity, drip.subject) == (other.identity, other.subject);
+    let is_either = drip.identity == other.identity || drip.subject == other.subject;
+    drip.id > other.id && drip.slot() == other.slot() && is_either && !is_same
 }
 
 /// Whether a refusal for this reason states that nothing was sent.

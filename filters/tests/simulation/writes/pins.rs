@@ -12,7 +12,7 @@ use std::time::Duration;
 const VALID: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 /// How long another chain must be reported before it is in force.
-const PATIENCE_US: i64 = 10_000_000;
+pub(super) const PATIENCE_US: i64 = 10_000_000;
 
 /// Which pins hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,10 @@ impl SimIo {
         let reported = epoch.clone();
         let now_us = self.clock_us();
         let agreed = self.query(Statement::Write, move |world| {
-            world.journal.tables.agree(&reported, now_us, PATIENCE_US)
+            let before = world.journal.tables.agreement.clone().map(|it| it.epoch);
+            let agreed = world.journal.tables.agree(&reported, now_us, PATIENCE_US);
+            world.judge_agreement(&reported, before.as_deref(), now_us);
+            agreed
         });
         agreed.await.is_ok_and(|expected| expected == epoch)
     }

@@ -6,7 +6,7 @@ use super::chain::{Block as ChainBlock, SELECTORS, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
 use super::shown::{Fact, Failure, SERVING, fact_of_receipt};
-use super::world::{Fault, World, nobody};
+use super::world::{Fault, Mode, World, nobody};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 use portcullis_filters::txm::io::{Called, NodeIo};
@@ -19,6 +19,8 @@ pub(super) enum TooLarge {
     /// At the URL with this index.
     At(usize),
     Everywhere,
+    /// The block cannot be read at all, at no URL.
+    Always,
 }
 
 /// The gas of each kind that a transaction uses.
@@ -78,7 +80,25 @@ impl World {
             },
         };
         self.too_large.insert(block.hash, drawn);
-        drawn == TooLarge::Everywhere || drawn == TooLarge::At(url)
+        match drawn {
+            TooLarge::Nowhere => false,
+            TooLarge::At(of) => of == url,
+            TooLarge::Everywhere | TooLarge::Always => true,
+        }
+    }
+
+    /// Whether no URL lets a block be read.
+    fn is_unreadable(&self, block: &ChainBlock) -> bool {
+        self.too_large.get(&block.hash) == Some(&TooLarge::Always)
+    }
+
+    /// The head that a URL states with this view: some know of blocks that they cannot show yet.
+    fn head_beside(&self, url: usize, view: &View) -> u64 {
+        let shown = view.head().number;
+        match &self.urls[url].mode {
+            Mode::Hollow(_) if !self.is_healed => self.chain.view().head().number.max(shown),
+            _ => shown,
+        }
     }
 
     /// A read that the node refuses, whatever it is asked.
@@ -171,7 +191,7 @@ impl NodeIo for SimIo {
         let anchor = self.ask(|_, view| Ok(format!("g{}", view.genesis))).await;
         if let Ok(epoch) = &anchor {
             let fact = Fact::Anchor(epoch.clone(), begun);
-            self.world.lock().show(self.relay, SERVING, fact);
+            self.world.lock().show(self.relay, SERVING, fact, begun);
         }
         anchor
     }
@@ -200,13 +220,14 @@ impl NodeIo for SimIo {
     }
 
     async fn receipt(&self, hash: Felt) -> Called<Option<Receipt>> {
+        let begun = self.world.now();
         let receipt = self.ask(move |world, view| match world.refused_read() {
             Some(refused) => refused,
             None => Ok(world.receipt(view, hash)),
         });
         let receipt = receipt.await;
         let fact = fact_of_receipt(hash, &receipt);
-        self.world.lock().show(self.relay, SERVING, fact);
+        self.world.lock().show(self.relay, SERVING, fact, begun);
         receipt
     }
 
@@ -221,19 +242,25 @@ impl NodeIo for SimIo {
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {
-        let head = self.ask_url(url, |_, view| Ok(view.head().number)).await;
+        let begun = self.world.now();
+        let head = self.ask_url(url, move |world, view| Ok(world.head_beside(url, view)));
+        let head = head.await;
         let fact = head
             .as_ref()
             .map_or(Fact::Silent, |number| Fact::Head(*number));
-        self.world.lock().show(self.relay, url, fact);
+        self.world.lock().show(self.relay, url, fact, begun);
         head
     }
 
     async fn block_of(&self, url: usize, number: u64) -> Called<Option<ListedBlock>> {
         let absent_is_lost = self.world.lock().bug == Bug::AbsentIsLost;
+        let begun = self.world.now();
         let block = self.ask_url(url, move |world, view| {
             if let Some(refused) = world.refused_read() {
                 return refused;
+            }
+            if view.block(number).is_some_and(|it| world.is_unreadable(it)) {
+                return unanswered("oversized");
             }
             let listed = view.block(number).map(|block| ListedBlock {
                 hash: block.hash,
@@ -250,7 +277,7 @@ impl NodeIo for SimIo {
             Ok(listed) => Fact::Block(number, listed.clone()),
             Err(_) => Fact::Silent,
         };
-        self.world.lock().show(self.relay, url, fact);
+        self.world.lock().show(self.relay, url, fact, begun);
         block
     }
 
@@ -281,13 +308,14 @@ impl NodeIo for SimIo {
     }
 
     async fn receipt_of(&self, url: usize, hash: Felt) -> Called<Option<Receipt>> {
+        let begun = self.world.now();
         let receipt = self.ask_url(url, move |world, view| match world.refused_read() {
             Some(refused) => refused,
             None => Ok(world.receipt(view, hash)),
         });
         let receipt = receipt.await;
         let fact = fact_of_receipt(hash, &receipt);
-        self.world.lock().show(self.relay, url, fact);
+        self.world.lock().show(self.relay, url, fact, begun);
         receipt
     }
 

@@ -280,6 +280,15 @@ impl World {
         ))
     }
 
+    /// The operations that wait for a response, each with its relay.
+    pub(super) fn open_operations(&self) -> Vec<(Process, usize)> {
+        let open = self.oracle.watches.open.values();
+        let open = open.filter(|it| it.ended.is_none());
+        let open = open.map(|it| (it.relay, it.wanted));
+        open.filter(|(_, wanted)| CATALOG[*wanted].digest().is_some())
+            .collect()
+    }
+
     /// A request has its response.
     pub(super) fn unwatch(&mut self, id: u64) {
         self.oracle.watches.open.remove(&id);
@@ -430,6 +439,11 @@ impl World {
     pub(super) fn alone_since(&self, id: u64) -> Option<Duration> {
         let watch = &self.oracle.watches.open[&id];
         watch.is_alone.then_some(watch.at)
+    }
+
+    /// The relay of a request.
+    pub(super) fn relay_of(&self, id: u64) -> Process {
+        self.oracle.watches.open[&id].relay
     }
 
     /// When a request, or the oldest one that it may have joined, came in.

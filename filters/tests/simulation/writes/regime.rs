@@ -15,6 +15,22 @@ pub(super) struct Regime {
     pub(super) is_v2_later: bool,
     /// The store loses its newest commits; nothing but progress is judged.
     pub(super) loses_tail: bool,
+    /// The faucet may pay few drips a day.
+    pub(super) has_few_drips: bool,
+}
+
+/// How many of the actions that clients ended were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) written: u64,
+    pub(super) ended: u64,
+}
+
+impl Share {
+    /// In percent.
+    pub(super) fn percent(self) -> u64 {
+        100 * self.written / self.ended.max(1)
+    }
 }
 
 impl Regime {
@@ -24,6 +40,7 @@ impl Regime {
             is_often: chance.choose(3) == 2 && enabled.contains(&Fault::OftenRollback),
             is_v2_later: chance.choose(4) == 3 && enabled.contains(&Fault::V2Later),
             loses_tail: chance.choose(12) == 11 && enabled.contains(&Fault::LostTail),
+            has_few_drips: chance.choose(4) == 3 && enabled.contains(&Fault::FewDrips),
         }
     }
 
@@ -33,6 +50,23 @@ impl Regime {
         self.is_often &= enabled.contains(&Fault::OftenRollback);
         self.is_v2_later &= enabled.contains(&Fault::V2Later);
         self.loses_tail &= enabled.contains(&Fault::LostTail);
+        self.has_few_drips &= enabled.contains(&Fault::FewDrips);
+    }
+
+    /// Its names: a world may be several.
+    pub(super) fn names(self) -> Vec<&'static str> {
+        let named = [
+            (self.is_deep, "deep rollbacks"),
+            (self.is_often, "frequent rollbacks"),
+            (self.is_v2_later, "V2 later"),
+            (self.loses_tail, "commits are lost"),
+            (self.has_few_drips, "few drips"),
+        ];
+        let mut names: Vec<_> = named.iter().filter(|it| it.0).map(|it| it.1).collect();
+        if names.is_empty() {
+            names.push("plain");
+        }
+        names
     }
 
     /// Whether no transaction of a settled block is ever taken back.

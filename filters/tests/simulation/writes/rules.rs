@@ -55,8 +55,7 @@ pub(super) fn need_not_be_taken(from: IntentState, to: IntentState) -> bool {
         // only versions before this one store an intent apart from its sending
         (Intended, _) => true,
         // a rollback that meets what reverts, or what another one replaced: longer runs take these
-        (Accepted, Lost) | (Succeeded | Lost, Reverted) | (Reverted | Lost, Succeeded) => true,
-        (Reverted, Reverted) => true,
+        (Accepted, Lost) | (Succeeded | Lost | Reverted, Reverted) => true,
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use super::machine::Process;
 use super::world::World;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, JournalError, Stored};
-use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt};
+use portcullis_filters::txm::node::{CallError, ListedBlock, Receipt, code};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -49,6 +49,8 @@ pub(super) enum Fact {
     NoReceipt(Felt),
     /// The chain's epoch, in a call that began then.
     Anchor(String, Duration),
+    /// The next nonce of an account.
+    Nonce(Felt, u64),
 }
 
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub(super) struct Shown {
     pub(super) relay: Process,
     pub(super) url: usize,
     pub(super) fact: Fact,
+    /// When the call began: the calls of one look begin together.
+    pub(super) begun: Duration,
 }
 
 /// All of that.
@@ -66,6 +70,8 @@ pub(super) struct Record {
     failed: BTreeMap<(Process, Failure), Duration>,
     /// When the node last refused a transaction, or may have.
     refused: BTreeMap<Felt, Duration>,
+    /// When a node last said to each relay that it has a transaction.
+    confirmed: BTreeMap<(Process, Felt), Duration>,
     /// When each transaction reached the node.
     pub(super) delivered: BTreeMap<Felt, Vec<Duration>>,
 }
@@ -87,6 +93,14 @@ impl Record {
         last.is_some_and(|at| *at >= since)
     }
 
+    /// Whether a node said to a relay since then that it has a transaction, or showed its receipt.
+    pub(super) fn is_taken(&self, relay: Process, hash: Felt, since: Duration) -> bool {
+        let confirmed = self.confirmed.get(&(relay, hash));
+        let is_receipt = |fact: &Fact| matches!(fact, Fact::Receipt(of, Some(_)) if *of == hash);
+        confirmed.is_some_and(|at| *at >= since)
+            || self.since(relay, since).any(|it| is_receipt(&it.fact))
+    }
+
     pub(super) fn was_refused(&self, hash: Felt, since: Duration) -> bool {
         self.refused.get(&hash).is_some_and(|at| *at >= since)
     }
@@ -94,7 +108,7 @@ impl Record {
 
 impl World {
     /// Records what a URL showed to a relay.
-    pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact) {
+    pub(super) fn show(&mut self, relay: Process, url: usize, fact: Fact, begun: Duration) {
         let at = self.now();
         let shown = &mut self.oracle.record.shown;
         if shown.len() == MEMORY {
@@ -105,6 +119,7 @@ impl World {
             relay,
             url,
             fact,
+            begun,
         });
     }
 
@@ -134,6 +149,8 @@ impl World {
     /// Records which nonce of an account was read.
     pub(super) fn record_nonce(&mut self, relay: Process, account: Felt, nonce: u64) {
         let epoch = self.epoch();
+        let now = self.now();
+        self.show(relay, SERVING, Fact::Nonce(account, nonce), now);
         let is_behind = self
             .journal
             .tables
@@ -152,11 +169,20 @@ impl World {
     }
 
     /// Records the answer to a submission.
-    pub(super) fn record_answer(&mut self, hash: Felt, added: &Called<Felt>) {
-        if let Err(CallError::Returned(error)) = added {
-            let (now, code) = (self.now(), error.code);
-            self.note(|| format!("{hash} is refused with {code}"));
-            self.oracle.record.refused.insert(hash, now);
+    pub(super) fn record_answer(&mut self, relay: Process, hash: Felt, added: &Called<Felt>) {
+        let now = self.now();
+        let is_taken = match added {
+            Ok(taken) => *taken == hash,
+            Err(CallError::Returned(error)) => {
+                let answer = error.code;
+                self.note(|| format!("{hash} is refused with {answer}"));
+                self.oracle.record.refused.insert(hash, now);
+                answer == code::DUPLICATE
+            }
+            Err(_) => false,
+        };
+        if is_taken {
+            self.oracle.record.confirmed.insert((relay, hash), now);
         }
     }
 }

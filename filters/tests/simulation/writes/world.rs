@@ -12,7 +12,7 @@ use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
-use super::regime::Regime;
+use super::regime::{Regime, Share};
 use super::requests::{Reply, initial};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -55,7 +55,7 @@ faults! {
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
     V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
-    LostTail, NoRandom, Aborted, OverFull, BelowFloor,
+    LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, NonceTaken, NeverRead,
 }
 
 /// How a URL shows the chain.
@@ -68,6 +68,8 @@ pub(super) enum Mode {
     TwoChains,
     /// It takes transactions without an answer to their submission.
     Mute,
+    /// It states the newest head, and does not show so many of the newest blocks.
+    Hollow(usize),
 }
 
 /// The fate of the next commit, which has no confirmation.
@@ -162,6 +164,14 @@ pub(super) struct World {
     classes: BTreeMap<Felt, Felt>,
     pub(super) oracle: Oracle,
     pub(super) is_exclusive: bool,
+    /// The actions that clients have ended, and how many of them were written.
+    pub(super) actions: Share,
+    /// How long the next transaction of an account stays in the mempool.
+    pub(super) held_next: BTreeMap<Felt, Duration>,
+    /// The run is over, and the chain loses its blocks.
+    pub(super) has_fallen: bool,
+    /// When it lost all of them, or its newest ones.
+    pub(super) fell: Option<Duration>,
 }
 
 impl HasAgenda for World {
@@ -209,7 +219,7 @@ impl Url {
         match &self.mode {
             Mode::Frozen(view) => view.genesis != genesis,
             Mode::TwoChains => true,
-            Mode::Fresh | Mode::Behind(_) | Mode::Mute | Mode::Down => false,
+            Mode::Fresh | Mode::Behind(_) | Mode::Mute | Mode::Hollow(_) | Mode::Down => false,
         }
     }
 }
@@ -243,7 +253,7 @@ impl World {
         let dialect = Dialect::drawn(&mut chance, &enabled);
         let url_count = urls;
         let urls = (0..urls).map(|_| Url::FRESH);
-        let settings = config::settings(&mut Chance::of_list(&[]));
+        let settings = config::settings(&mut Chance::of_list(&[]), Regime::default());
         let config = Config {
             settings,
             urls: (0..url_count).collect(),
@@ -296,6 +306,10 @@ impl World {
             classes: BTreeMap::new(),
             oracle: Oracle::default(),
             is_exclusive: false,
+            actions: Share::default(),
+            held_next: BTreeMap::new(),
+            has_fallen: false,
+            fell: None,
         }
     }
 
@@ -403,6 +417,14 @@ impl World {
         if regime.is_v2_later {
             self.count(Fault::V2Later);
         }
+        let settings = config::settings(&mut Chance::of_list(&[]), regime);
+        for relay in &mut self.relays {
+            relay.config.settings = settings;
+        }
+        self.limits = Limits::of(&settings);
+        if regime.has_few_drips {
+            self.count(Fault::FewDrips);
+        }
     }
 
     pub(super) fn epoch(&self) -> String {
@@ -429,7 +451,7 @@ impl World {
         }
         match &self.urls[url].mode {
             Mode::Fresh | Mode::Mute => Some(of(behind, &self.chain)),
-            Mode::Behind(blocks) => Some(of(*blocks, &self.chain)),
+            Mode::Behind(blocks) | Mode::Hollow(blocks) => Some(of(*blocks, &self.chain)),
             Mode::Frozen(view) => Some(View::clone(view)),
             Mode::TwoChains => {
                 let is_other = self.chance.choose(2) == 1;
@@ -479,6 +501,11 @@ impl World {
         self.other_shown.is_some_and(|at| at >= since)
     }
 
+    /// Whether no transaction of a settled block is taken back.
+    pub(super) fn judges_money(&self) -> bool {
+        self.regime.judges_money() && !self.has_fallen
+    }
+
     pub(super) fn are_pins_broken(&self) -> bool {
         !self.is_healed && self.now() < self.pins_fail_until
     }
@@ -490,6 +517,7 @@ impl World {
         self.other.close_block(time);
         self.note_states();
         self.note_conflicts();
+        self.note_heads();
         if self.fires(Fault::Rollback, self.regime.rollback_one_in()) {
             let depth = 1 + self.chance.choose(self.regime.deepest()) as usize;
             self.roll_back(depth);
@@ -521,7 +549,7 @@ impl World {
         {
             self.oracle.former_shown = Some(self.now());
         }
-        if self.regime.judges_money() {
+        if self.judges_money() {
             let (chain, journal) = (&self.chain, &self.journal);
             let broken = self.oracle.after_block(chain, journal, self.limits);
             self.oracle.report(broken);
@@ -550,6 +578,7 @@ impl World {
         self.chain.restart(genesis, now, time);
         self.oracle.former_shown = Some(now);
         self.note(|| format!("the chain starts over as g{genesis}"));
+        self.ask_again();
     }
 
     pub(super) fn roll_back(&mut self, depth: usize) {
@@ -586,6 +615,13 @@ impl World {
             Mode::Frozen(Box::new(self.chain.view()))
         } else if self.fires(Fault::UrlDown, 30) {
             Mode::Down
+        } else if self.fires(Fault::HeadOnly, 40) {
+            // the others are behind meanwhile
+            for other in 0..self.urls.len() {
+                let behind = Mode::Behind(3 + self.chance.choose(4) as usize);
+                self.set_mode(other, behind);
+            }
+            Mode::Hollow(3 + self.chance.choose(4) as usize)
         } else if self.fires(Fault::TwoChains, 150) {
             Mode::TwoChains
         } else if self.chance.choose(4) == 0 {
@@ -663,6 +699,7 @@ impl World {
             self.carry_conflicts_over(before);
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
+            self.oracle.leapt = Some(self.now());
             self.note(|| format!("{hours} hours pass"));
         }
     }
@@ -721,6 +758,7 @@ impl World {
 
     /// Nothing goes wrong any longer.
     pub(super) fn heal(&mut self) {
+        self.take_nonces();
         self.note(|| "nothing goes wrong any longer".to_owned());
         self.is_healed = true;
         let now = self.now();
