@@ -108,13 +108,14 @@ impl NodeHeaders {
             if line.is_empty() {
                 continue;
             }
-            let refused = |fault| MalformedHeaders::Line(number, fault);
-            let field = Field::parse(line, number).map_err(refused)?;
+            let field = Field::parse(line, number)
+                .map_err(|fault| MalformedHeaders::Line(number, fault))?;
             if let Some(first) = fields.iter().find(|other| other.has_name(field.name)) {
-                return Err(refused(LineFault::Duplicate(first.line)));
+                let fault = LineFault::Duplicate(first.line);
+                return Err(MalformedHeaders::Line(number, fault));
             }
             if fields.len() >= MAX_LINES {
-                return Err(refused(LineFault::TooMany));
+                return Err(MalformedHeaders::Line(number, LineFault::TooMany));
             }
             fields.push(field);
         }
@@ -162,8 +163,6 @@ impl<'a> Field<'a> {
             .and_then(|colon| text.split_at_checked(colon))
             .ok_or(LineFault::NoColon)?;
         let value = value.get(1..).unwrap_or_default().trim_ascii();
-        let is_token =
-            |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if name.is_empty() || !name.iter().all(is_token) {
             return Err(LineFault::Name);
         }
@@ -171,8 +170,7 @@ impl<'a> Field<'a> {
         if let Some(own) = OWN_NAMES.iter().find(|own| field.has_name(own.as_bytes())) {
             return Err(LineFault::Own(own));
         }
-        let is_value = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
-        if value.is_empty() || !value.iter().all(is_value) {
+        if value.is_empty() || !value.iter().all(is_visible) {
             return Err(LineFault::Value);
         }
         Ok(field)
@@ -186,6 +184,16 @@ impl<'a> Field<'a> {
     fn length(&self) -> usize {
         [self.name.len(), 2, self.value.len(), 2].iter().sum()
     }
+}
+
+/// Whether a name of a field may have this byte (RFC 9110, section 5.6.2).
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+/// Whether a value may have this byte: visible ASCII and blanks (RFC 9110, section 5.5).
+fn is_visible(byte: &u8) -> bool {
+    byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t')
 }
 
 #[cfg(test)]

@@ -28,9 +28,8 @@ impl NodeClient {
         }
         let target = self.targets.get(index).ok_or(End::NotAsked)?;
         let slow_at = Instant::now() + SLOW;
-        let memory = || MemoryPermit::of(&self.memory);
         let mut pending = FuturesUnordered::new();
-        let own = std::mem::replace(permit, memory());
+        let own = std::mem::replace(permit, MemoryPermit::of(&self.memory));
         pending.push(self.try_with(call, index, own));
         let mut ended = self.patiently(target, &mut pending).await;
         loop {
@@ -49,7 +48,7 @@ impl NodeClient {
             }
             ended = match next {
                 Some(next) => {
-                    pending.push(self.try_with(call, next, memory()));
+                    pending.push(self.try_with(call, next, MemoryPermit::of(&self.memory)));
                     let until = Instant::now() + SLOW;
                     timeout_at(until, pending.next()).await.unwrap_or(None)
                 }

@@ -24,7 +24,8 @@ fn honest(call: &Call, name: &str) -> Vec<Act> {
         "starknet_chainId" => json!("0x1"),
         "starknet_blockNumber" => json!(5),
         "starknet_getBlockWithTxHashes" => {
-            json!({"status": "ACCEPTED_ON_L2", "block_number": 0, "block_hash": "0xb", "timestamp": 1})
+            let status = "ACCEPTED_ON_L2";
+            json!({"status": status, "block_number": 0, "block_hash": "0xb", "timestamp": 1})
         }
         _ => json!(name),
     };

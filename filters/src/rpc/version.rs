@@ -44,9 +44,12 @@ fn is_version(segment: &str) -> bool {
     let Some(rest) = segment.strip_prefix("v0") else {
         return false;
     };
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = rest.split(['_', '.']);
-    parts.next() == Some("") && rest.len() > 1 && parts.all(is_part)
+    parts.next() == Some("") && rest.len() > 1 && parts.all(is_number)
+}
+
+fn is_number(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

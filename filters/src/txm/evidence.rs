@@ -19,8 +19,8 @@ pub const SETTLING: Duration = Duration::from_secs(2);
 /// The hash of a block.
 pub type BlockHash = [u8; 32];
 
-/// When a poll of the URLs began and ended, on a monotonic clock. Polls overlap, and a slow one ends
-/// long after some URL answered it: what it shows is no newer than its begin.
+/// When a poll of the URLs began and ended, on a monotonic clock. Polls overlap, and a slow one
+/// ends long after some URL answered it: what it shows is no newer than its begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
     /// When the URLs were queried.
@@ -197,7 +197,7 @@ impl Settling {
         };
         if before.hash.is_some() && before.hash == now.hash {
             let is_settled = polled.is_after(before.since, SETTLING);
-            return now.hash.filter(|_| is_settled);
+            return if is_settled { now.hash } else { None };
         }
         // one that began before the last change is no sign that it is over
         let is_newer = polled.is_after(before.since, Duration::ZERO);

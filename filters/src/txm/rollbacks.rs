@@ -10,6 +10,7 @@ use super::settings::Required;
 use super::sightings::{self, Sighting};
 use super::{pins, record};
 use crate::ledger::{Intent, IntentState};
+use alloc::boxed::Box;
 use core::time::Duration;
 
 /// How long a request waits for evidence of what became of a transaction.
@@ -53,7 +54,7 @@ pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, 
 /// An intent that was included, after a look at the chain.
 pub(super) enum Still {
     /// According to the node, the chain has it; this is what the journal has now.
-    Included(Intent),
+    Included(Box<Intent>),
     /// It is in doubt.
     Displaced,
     /// No URL shows it, nor that it is gone.
@@ -66,11 +67,11 @@ pub(super) enum Still {
 /// Returns an error where [`confirm`] does.
 pub(super) async fn still_included(io: &impl Io, intent: &Intent) -> Result<Still, NotSent> {
     match confirm(io, intent).await? {
-        Confirmed::Unavailable => Ok(Still::Included(intent.clone())),
+        Confirmed::Unavailable => Ok(Still::Included(Box::new(intent.clone()))),
         Confirmed::Displaced => Ok(Still::Displaced),
         Confirmed::Unknown | Confirmed::Pending => Ok(Still::Unseen),
         Confirmed::Shown => match io.intent(intent.id).await? {
-            Some(now) => Ok(Still::Included(now)),
+            Some(now) => Ok(Still::Included(Box::new(now))),
             None => Ok(Still::Displaced),
         },
     }

@@ -34,7 +34,7 @@ const REMEDY: &str = "once the cause is gone, send it again, or another one with
 const EPOCH_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the policy does not admit a transaction now; `None` if it does, or if the journal has the
-/// transaction. Where that cannot be found out, the policy stands, as it is judged before the chain.
+/// transaction. Where that cannot be found out, the policy stands: it is judged before the chain.
 pub async fn refusal<'a>(io: &impl Io, unverified: &'a Unverified<'_>) -> Option<&'a Refusal> {
     let refusal = unverified.admission().err()?;
     let deadline = io.now().saturating_add(EPOCH_WAIT);
