@@ -2,8 +2,9 @@
 
 use super::failure::NoAnswer;
 use crate::fetch::{self, Roots};
+use crate::io::parse_retry_after;
 use bytes::Bytes;
-use http::{HeaderMap, Request, header};
+use http::{Request, header};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use parking_lot::Mutex;
@@ -52,45 +53,15 @@ impl HttpClient for Client {
                 .map_err(|why| Error::Other(Box::new(NoAnswer(why))))?
                 .into_parts();
             let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
-            let asked = parse_retry_after(&parts.headers, SystemTime::now());
-            *retry_after.lock() = asked.filter(|_| is_refusal);
+            let field = parts.headers.get(header::RETRY_AFTER);
+            *retry_after.lock() = match field {
+                Some(field) if is_refusal => parse_retry_after(field.as_bytes(), SystemTime::now()),
+                _ => None,
+            };
             Ok(BytesResponse {
                 parts,
                 body: Box::new(body),
             })
         })
-    }
-}
-
-/// Parses a `Retry-After`, in seconds or as a date: RFC 9110, section 10.2.3.
-fn parse_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => httpdate::parse_http_date(text)
-            .ok()?
-            .duration_since(now)
-            .ok(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now = httpdate::parse_http_date("Fri, 31 Dec 1999 23:59:00 GMT").expect("a date");
-        for (text, expected) in [
-            ("120", Some(120)),
-            ("Fri, 31 Dec 1999 23:59:59 GMT", Some(59)),
-            ("Fri, 31 Dec 1999 23:58:00 GMT", None),
-            ("soon", None),
-            ("-1", None),
-        ] {
-            let headers = [(header::RETRY_AFTER, text.parse().expect("a value"))];
-            let found = parse_retry_after(&headers.into_iter().collect(), now);
-            assert_eq!(found, expected.map(Duration::from_secs), "{text}");
-        }
     }
 }

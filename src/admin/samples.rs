@@ -157,7 +157,7 @@ fn by_url(registry: &Registry, admin: &Admin) {
     group(registry, admin);
 }
 
-/// Series for each URL that only matter if there are several.
+/// Series for each URL about its blocks, most of which only matter if there are several.
 fn group(registry: &Registry, admin: &Admin) {
     let node = admin.node.clone();
     let help = "The newest block of the URL; -1 while it is unknown, or if there is only one URL.";
@@ -166,6 +166,17 @@ fn group(registry: &Registry, admin: &Admin) {
         for (index, url) in node.urls().iter().enumerate() {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
             gauge.set(url.head.map_or(-1, as_gauge));
+        }
+    });
+    let node = admin.node.clone();
+    let name = "portcullis_node_head_timestamp_seconds";
+    let help = "When the newest block seen at the URL was made, in seconds since 1970; 0 while it \
+                is unknown.";
+    let time = Opts::new(name, help);
+    registry.sample(IntGaugeVec::new(time, &["node"]), move |gauges| {
+        for (index, url) in node.urls().iter().enumerate() {
+            let gauge = gauges.with_label_values(&[&*index.to_string()]);
+            gauge.set(url.head_time.map_or(0, |head| as_gauge(head.timestamp)));
         }
     });
     let node = admin.node.clone();

@@ -267,7 +267,9 @@ fn concerns(trouble: &Trouble, surface: Surface) -> bool {
         (Condition::Certificate | Condition::Requests, surface) => {
             trouble.finding.subject == surface.name()
         }
-        (Condition::NodeUrl, surface) => matches!(surface, Surface::Gateway | Surface::Relay),
+        (Condition::NodeUrl | Condition::NodeStalled, surface) => {
+            matches!(surface, Surface::Gateway | Surface::Relay)
+        }
         (Condition::Cache, surface) => surface == Surface::Gateway,
         (Condition::Pins, surface) => surface == Surface::Relay,
         (Condition::Replica, surface) => surface == Surface::Sidecar,

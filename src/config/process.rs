@@ -13,7 +13,7 @@ use toml::de::DeValue;
 use super::address::{Listen, NodeUrl, NonEmpty};
 use super::section::section;
 use super::surface::{LISTEN_FORM, TlsConfig, tls};
-use super::units::Size;
+use super::units::{self, Size};
 use super::values::{
     Converted, Value, choice, duration, expected, flag, integer, list, node_url, non_empty,
     optional_path, refused, size, text,
@@ -25,6 +25,8 @@ use super::{DAY, HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SECOND, SHORTEST, WH
 /// A local address has this many ports for connections to one peer.
 const PORTS: u64 = 65_535;
 const WHY_PORTS: &str = "zero cannot work, and one address has no more ports to one node";
+/// Three polls of the newest block.
+const SHORTEST_AGE: Duration = Duration::from_secs(30);
 const WHY_DRAIN: &str = "a stop must end within an hour";
 const WHY_MEMORY: &str = "one answer of the node may take 4 MiB, and no machine has more to spare";
 const WHY_NODE: &str = "clients are promised an answer or an error within 8s";
@@ -130,10 +132,15 @@ section! {
         /// 1 to 1,000,000.
         /// Why: nodes that follow a chain are a block or two apart.
         max_lag: u64 = Default(8), integer(1..=1_000_000, "such a node does not follow the chain");
+        /// A URL whose newest block is older is reported (node_stalled); "" for never, else 30s to
+        /// 24h. Set it for a live chain, such as "5m".
+        /// Why: a development node has new blocks only when something is sent.
+        max_block_age: Option<Duration> = Default(""), text(AGE_FORM, optional_age);
         /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
         /// Why: the system trusts public authorities; a private node has one of its own.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
-        /// The file with one line `Name: value`, a header of requests to every URL; "" for none.
+        /// The file of headers of requests to every URL, each a line `Name: value`; "" for none.
+        /// A User-Agent there replaces portcullis/VERSION.
         /// Why: hosted nodes know their clients by a key, and keys live in files.
         header_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
         /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.
@@ -190,6 +197,19 @@ impl SecretsConfig {
         } else {
             GroupRead::Refused
         }
+    }
+}
+
+/// The form of [`NodeConfig::max_block_age`].
+const AGE_FORM: &str = "a duration such as \"5m\", 30s to 24h, or \"\"";
+
+fn optional_age(text: &str) -> Result<Option<Duration>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match units::duration(text) {
+        Some(age) if (SHORTEST_AGE..=DAY).contains(&age) => Ok(Some(age)),
+        _ => Err(String::new()),
     }
 }
 

@@ -23,9 +23,10 @@ use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
 use crate::io::gzip::GzipForm;
-use crate::node::{Answer, Call, NodeClient, NodeError, Route, chain};
+use crate::node::{Answer, Call, Node, NodeClient, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Latest, View};
 use flights::{Flights, Role};
@@ -33,7 +34,7 @@ use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::client::{ClientKey, Networks, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
-use portcullis_filters::rpc::{CacheClass, MethodSet};
+use portcullis_filters::rpc::{CacheClass, Method, MethodSet};
 use portcullis_filters::verdict::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +51,8 @@ pub struct Gateway {
     /// Seeds the hash of every [`CacheKey`].
     keys: RandomState,
     latest: Latest,
+    /// The version of the API that the node returned last to a client.
+    version: ArcSwapOption<String>,
 }
 
 /// The settings of a running gateway that a reload changes.
@@ -97,6 +100,8 @@ impl clients::Settings for Settings {
 
 /// How long a request waits for this instance's view to reach the required position.
 const CATCHING_UP: Duration = Duration::from_millis(100);
+/// Bytes of a version such as `0.10.4-rc.1`.
+const MAX_VERSION: usize = 24;
 /// Timeout for the node to report its height.
 const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -182,6 +187,7 @@ impl Gateway {
             flights: Flights::new(),
             keys: RandomState::new(),
             latest,
+            version: ArcSwapOption::empty(),
         }
     }
 
@@ -218,6 +224,27 @@ impl Gateway {
     /// The state of the cache, for metrics.
     pub fn cache(&self) -> CacheStats {
         self.cache.stats()
+    }
+
+    /// Records the version of the API that the node returned, as JSON.
+    fn note_version(&self, json: &[u8]) {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || ".-".contains(c);
+        match serde_json::from_slice::<String>(json) {
+            Ok(version) if version.len() <= MAX_VERSION && version.chars().all(is_part) => {
+                self.version.store(Some(Arc::new(version)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The version of the API that the node returned last to a client.
+    pub fn version(&self) -> Option<Arc<String>> {
+        self.version.load_full()
+    }
+
+    /// The node that answers.
+    pub fn node(&self) -> &Node {
+        self.node.shared()
     }
 
     /// Inspects the body of an admitted request. Returns the permitted read and the JSON text of
@@ -440,6 +467,9 @@ impl PendingRead<'_> {
             return Ok(self.gateway.node.answer_with(head.to_string()));
         }
         let answer = self.fetch(call, route, deadline).await?;
+        if self.request.method() == Method::SpecVersion && answer.is_result() {
+            self.gateway.note_version(&answer.payload);
+        }
         if let Some(class) = self.class.filter(|_| answer.is_result()) {
             self.store(class, &answer);
         }

@@ -11,7 +11,10 @@
 
 pub mod clock;
 pub mod gzip;
+mod retry_after;
 pub mod shared;
+
+pub use retry_after::parse_retry_after;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;

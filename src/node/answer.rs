@@ -48,7 +48,8 @@ struct ErrorCode {
 }
 
 /// The code of the error in a payload; 0 if it is a result.
-pub(super) fn error_code((member, text): &Payload) -> i64 {
+pub(super) fn error_code(payload: &Payload) -> i64 {
+    let (member, text) = payload;
     if *member == RESULT {
         return 0;
     }

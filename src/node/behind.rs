@@ -3,8 +3,8 @@
 //!
 //! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
 //! are in doubt: three polls without the block that was shown end the epoch (`group`), each over a
-//! connection of its own, since a balancer may tie a connection to one node. A transaction that is missing three times from the block of its receipt was rolled back, whatever
-//! the heads are.
+//! connection of its own, since a balancer may tie a connection to one node. A transaction that is
+//! missing three times from the block of its receipt was rolled back, whatever the heads are.
 
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
@@ -107,7 +107,7 @@ impl NodeClient {
     async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let deadline = Instant::now() + POLL;
-        // each poll opens a connection: behind a balancer, three of them are three pieces of evidence
+        // each poll opens a connection: it is evidence of its own, also behind a balancer
         let call = Call::new(write, deadline).by(route);
         let call = call.over(ConnectionChoice::New).polling();
         let mut permit = MemoryPermit::of(&self.memory);

@@ -1,7 +1,7 @@
 //! Why an attempt at a URL of the node failed, in words for the operator.
 //!
 //! A [`NodeError`] and a [`CallFailure`] decide what happens next; a [`Cause`] only explains. Of an
-//! answer it holds only the status.
+//! answer it holds only the status and `Retry-After`.
 
 use super::NodeError;
 use super::breaker::CallFailure;
@@ -12,7 +12,13 @@ use portcullis_filters::chain::{FailureClass, InvalidAnswer};
 use rustls::{Error, InvalidMessage};
 use std::fmt;
 use std::io;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// The shortest wait that is passed on to clients.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait that is passed on to clients: an hour of the node's would outlast its cause.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Why an attempt failed.
 #[derive(Debug)]
@@ -31,8 +37,8 @@ pub(super) enum Cause {
     Credentials(String),
     /// How the URL's chain differs from the served one.
     Chain(String),
-    /// An answer of this HTTP status.
-    Status(u16),
+    /// An answer of this HTTP status, and how long the node wants to be left alone.
+    Status(u16, Option<Duration>),
     /// A body that is not the response to the request.
     Invalid(InvalidAnswer),
     /// The answer ended after this many bytes of its body.
@@ -56,7 +62,7 @@ impl fmt::Display for Cause {
             Self::NoDescriptor => f.write_str("too few file descriptors are left"),
             Self::Tls(error) => f.write_str(&tls_reason(error)),
             Self::Chain(why) | Self::Credentials(why) => f.write_str(why),
-            Self::Status(code) => {
+            Self::Status(code, _) => {
                 let status = StatusCode::from_u16(*code).ok();
                 let phrase = status.and_then(|status| status.canonical_reason());
                 write!(f, "{code} {}", phrase.unwrap_or("(unknown status)"))
@@ -160,6 +166,24 @@ impl Failures {
         Some(cause.to_string())
     }
 
+    /// The seconds that the node still wants to be left alone, by the most recent answer of a
+    /// status; `None` if it does not say so.
+    pub(super) fn retry_after(&self, now: Instant) -> Option<u32> {
+        let ends = self
+            .of_error
+            .iter()
+            .flatten()
+            .filter_map(|(at, cause)| match cause {
+                Cause::Status(_, Some(wait)) => Some(*at + (*wait).clamp(MIN_WAIT, MAX_WAIT)),
+                _ => None,
+            });
+        let left = ends.max()?.checked_duration_since(now)?;
+        match u32::try_from(left.as_millis().div_ceil(1000)) {
+            Ok(seconds) if seconds > 0 => Some(seconds),
+            _ => None,
+        }
+    }
+
     /// All failures; `stopped` is the one because of which the URL gets no calls.
     pub(super) fn all(&self, stopped: Option<NodeError>) -> Vec<UrlFailure> {
         let known = NodeError::ALL.into_iter().zip(&self.of_error);
@@ -211,7 +235,7 @@ impl FailedAttempt {
     /// The class of a failure that says something about the URL; `None` if it is ours, or if the
     /// URL has another chain.
     pub(super) fn class(&self) -> Option<FailureClass> {
-        if let Cause::Status(code) = self.cause {
+        if let Cause::Status(code, _) = self.cause {
             return Some(FailureClass::of_status(code));
         }
         if let Cause::Error(code) = self.cause {
@@ -248,7 +272,7 @@ impl From<ExchangeError> for FailedAttempt {
                 failure: CallFailure::After(NodeError::Invalid),
                 cause: Cause::CutOff(bytes),
             },
-            ExchangeError::Status(code) => Self {
+            ExchangeError::Status(code, wait) => Self {
                 failure: match code {
                     300..=399 => CallFailure::After(NodeError::Redirect),
                     // the node's own timeout
@@ -256,8 +280,32 @@ impl From<ExchangeError> for FailedAttempt {
                     429 | 503 => CallFailure::Busy,
                     _ => CallFailure::After(NodeError::Status),
                 },
-                cause: Cause::Status(code),
+                cause: Cause::Status(code, wait),
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_counts_down_and_is_bounded() {
+        let start = Instant::now();
+        for (wait, later_ms, expected, why) in [
+            (Some(7), 0, Some(7), "as the node says"),
+            (Some(7), 2_500, Some(5), "rounded up"),
+            (Some(7), 7_000, None, "over"),
+            (Some(0), 0, Some(1), "at least a second"),
+            (Some(3_600), 0, Some(60), "at most a minute"),
+            (None, 0, None, "the node names none"),
+        ] {
+            let mut failures = Failures::default();
+            let wait = wait.map(Duration::from_secs);
+            failures.note(NodeError::Status, Cause::Status(429, wait), start);
+            let now = start + Duration::from_millis(later_ms);
+            assert_eq!(failures.retry_after(now), expected, "{why}");
         }
     }
 }

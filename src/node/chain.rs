@@ -341,6 +341,9 @@ impl Chain {
         let value =
             serde_json::from_slice(&answer.payload).map_err(|_| RpcError::MalformedAnswer)?;
         if answer.is_result() {
+            if route == Route::HeadOfPrimary {
+                self.0.shared().note_head(answer.node, &value);
+            }
             Ok(value)
         } else {
             Err(RpcError::Returned(read_error(&value)))

@@ -50,25 +50,44 @@ enum Rejected {
     Error(Payload),
 }
 
-/// The URLs that gave no answer to one call, as far as the caller is to know.
-#[derive(Default)]
-struct FailedUrls {
-    /// The failure that says most, and whether the request may have been received.
+/// The end of an attempt, and the URL's index; `None` if its breaker was open.
+pub(super) type Attempted = Option<(Result<Answered, CallFailure>, usize)>;
+
+/// One attempt at a call: the URLs that may get it, and how those that were asked failed.
+pub(super) struct Progress<'a> {
+    choice: Choice<'a>,
+    routing: Routing,
+    /// The failure that says most.
     shown: Option<CallFailure>,
     /// An error of a server, and the URL's index.
     payload: Option<(Payload, usize)>,
     is_behind: bool,
 }
 
-impl FailedUrls {
-    fn answer(&mut self, rejected: Rejected, index: usize, routing: &mut Routing) -> End {
+impl<'a> Progress<'a> {
+    fn new(choice: Choice<'a>, repeat: Repeat) -> Self {
+        Self {
+            choice,
+            routing: Routing::new(repeat),
+            shown: None,
+            payload: None,
+            is_behind: false,
+        }
+    }
+
+    /// What follows an attempt that ended like this.
+    pub(super) fn after(&self, end: End) -> Step {
+        self.routing.after(end)
+    }
+
+    fn reject(&mut self, rejected: Rejected, index: usize) -> End {
         match rejected {
             Rejected::Behind => {
                 self.is_behind = true;
                 End::Behind
             }
             Rejected::Error(payload) => {
-                if routing.shows(End::Error) {
+                if self.routing.shows(End::Error) {
                     self.payload = Some((payload, index));
                 }
                 End::Error
@@ -76,9 +95,9 @@ impl FailedUrls {
         }
     }
 
-    fn failure(&mut self, failure: CallFailure, routing: &mut Routing) -> End {
+    fn fail(&mut self, failure: CallFailure) -> End {
         let end = failure.end();
-        if routing.shows(end) {
+        if self.routing.shows(end) {
             self.shown = Some(failure);
             self.payload = None;
         }
@@ -86,19 +105,22 @@ impl FailedUrls {
     }
 
     /// The result of a call that no URL answered.
-    fn conclude(self, choice: &Choice<'_>) -> Result<(Payload, usize), Unanswered> {
+    fn conclude(self) -> Result<(Payload, usize), Unanswered> {
         let Self {
+            choice,
             shown,
             payload,
             is_behind,
+            ..
         } = self;
-        if let Some(payload) = payload.filter(|_| !is_behind) {
+        if let Some(payload) = payload
+            && !is_behind
+        {
             return Ok(payload);
         }
         let holds_back = choice.holds_back();
-        let is_sent =
-            shown.is_some_and(|failure| matches!(failure.end(), End::Failed | End::Final));
-        let error = if is_behind || (holds_back && !is_sent) {
+        let is_answered = matches!(shown, Some(CallFailure::Busy | CallFailure::After(_)));
+        let error = if is_behind || (holds_back && !is_answered) {
             NodeError::Lagging
         } else {
             shown.map_or(NodeError::Unreachable, CallFailure::error)
@@ -240,45 +262,52 @@ impl NodeClient {
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
     ) -> Result<(Payload, usize), Unanswered> {
-        let choice = self.choose(call);
-        let mut routing = Routing::new(call.repeat());
-        let mut failures = FailedUrls::default();
-        while let Some(index) = self.next_url(&choice, call, &mut routing) {
-            let attempt = if choice.has_alternatives() {
+        let mut progress = Progress::new(self.choose(call), call.repeat());
+        while let Some(index) = self.next_url(call, &mut progress) {
+            let ended = if progress.choice.has_alternatives() {
                 // boxed: with a single URL, the future stays small
-                Box::pin(self.hedge(call, index, &choice, &mut routing, permit)).await
+                Box::pin(self.hedge(call, index, &mut progress, permit)).await
             } else {
-                self.try_url(call, index, permit).await
+                let attempted = self.try_url(call, index, permit).await;
+                self.settle(call, attempted, &mut progress)
             };
-            let Some((result, index)) = attempt else {
-                continue;
-            };
-            let end = match result {
-                Ok(answered) => match self.accept(call, answered, index, &choice) {
-                    Ok(payload) => return Ok((payload, index)),
-                    Err(end) => failures.answer(end, index, &mut routing),
-                },
-                Err(failure) => failures.failure(failure, &mut routing),
-            };
-            if routing.after(end) == Step::Stop {
-                break;
+            match ended {
+                Ok(answer) => return Ok(answer),
+                Err(end) if progress.after(end) == Step::Stop => break,
+                Err(_) => {}
             }
         }
-        failures.conclude(&choice)
+        progress.conclude()
     }
 
-    fn next_url<W: Fn(u64, &mut Vec<u8>)>(
+    /// The URL to ask next.
+    pub(super) fn next_url<W: Fn(u64, &mut Vec<u8>)>(
         &self,
-        choice: &Choice<'_>,
         call: &Call<'_, W>,
-        routing: &mut Routing,
+        progress: &mut Progress<'_>,
     ) -> Option<usize> {
+        let Progress {
+            choice, routing, ..
+        } = progress;
         let order = choice.order(self.targets.len());
         routing.next(order, |url| self.standing(choice, call, url))
     }
 
+    /// Another URL to ask while one is slow.
+    pub(super) fn second_url<W: Fn(u64, &mut Vec<u8>)>(
+        &self,
+        call: &Call<'_, W>,
+        progress: &mut Progress<'_>,
+    ) -> Option<usize> {
+        let Progress {
+            choice, routing, ..
+        } = progress;
+        let order = choice.order(self.targets.len());
+        routing.second(order, |url| self.standing(choice, call, url))
+    }
+
     /// The place of a URL for this call.
-    pub(super) fn standing<W: Fn(u64, &mut Vec<u8>)>(
+    fn standing<W: Fn(u64, &mut Vec<u8>)>(
         &self,
         choice: &Choice<'_>,
         call: &Call<'_, W>,
@@ -296,13 +325,32 @@ impl NodeClient {
         }
     }
 
+    /// Judges how an attempt ended. Returns the answer if it may be passed on.
+    pub(super) fn settle<W: Fn(u64, &mut Vec<u8>)>(
+        &self,
+        call: &Call<'_, W>,
+        attempted: Attempted,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Payload, usize), End> {
+        let Some((result, index)) = attempted else {
+            return Err(End::NotAsked);
+        };
+        match result {
+            Ok(answered) => match self.accept(call, answered, index, &progress.choice) {
+                Ok(payload) => Ok((payload, index)),
+                Err(rejected) => Err(progress.reject(rejected, index)),
+            },
+            Err(failure) => Err(progress.fail(failure)),
+        }
+    }
+
     /// Attempts the call at one URL; `None` if its breaker is open.
     pub(super) async fn try_url<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         index: usize,
         permit: &mut MemoryPermit,
-    ) -> Option<(Result<Answered, CallFailure>, usize)> {
+    ) -> Attempted {
         let result = self.targets.get(index)?.attempt(call, permit).await?;
         Some((result, index))
     }

@@ -1,55 +1,43 @@
-//! Credentials for the URLs of the node: certificates to trust, and a header.
+//! Credentials for the URLs of the node: certificates to trust, and headers.
 //!
 //! In: the files of the configuration, read at the start and on SIGHUP. Out: TLS towards `https://`
-//! URLs (host names are verified, HTTP/1.1 only), and the header of `node.header_file`, which is a
-//! secret: providers of hosted nodes identify their clients by it.
+//! URLs (host names are verified, HTTP/1.1 only), the program's `User-Agent`, and the headers of
+//! `node.header_file`, which are secrets: providers of hosted nodes identify their clients by them.
 
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
-use crate::secrets::{self, Secret, SecretError};
+use crate::secrets::{self, SecretError};
+use portcullis_filters::node_headers::{MalformedHeaders, NodeHeaders};
 use rustls::{ClientConfig, RootCertStore, crypto};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
 
-const HEADER_FORM: &str = "one line `Name: value`, a header that the program does not set itself";
-/// Headers that this client sets itself, or that concern one connection only (RFC 9110, section
-/// 7.6.1).
-const OWN_HEADERS: [&str; 18] = [
-    "accept",
-    "accept-encoding",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "traceparent",
-    "tracestate",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// The `User-Agent` of requests to the node: firewalls refuse requests without one.
+const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 
 /// The credentials of a request.
 pub struct Credentials {
     /// `None` without an `https://` URL.
     pub(super) tls: Option<TlsConnector>,
-    header: Option<Secret>,
+    headers: NodeHeaders,
 }
 
 /// Why a file of the credentials is unusable.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
-    /// `node.header_file` is unusable.
+    /// `node.header_file` is unreadable.
     #[error(transparent)]
     Header(#[from] SecretError),
+    /// A line of `node.header_file` cannot be sent.
+    #[error("secret file {}: {fault}", path.display())]
+    HeaderLine {
+        /// The file.
+        path: PathBuf,
+        /// Which line, and why.
+        fault: MalformedHeaders,
+    },
     /// `node.ca_file` is unusable.
     #[error(transparent)]
     Roots(#[from] CertificatesError),
@@ -65,7 +53,7 @@ impl CredentialsError {
     /// The configuration key at fault.
     pub const fn key(&self) -> &'static str {
         match self {
-            Self::Header(_) => "node.header_file",
+            Self::Header(_) | Self::HeaderLine { .. } => "node.header_file",
             Self::Roots(_) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
         }
     }
@@ -85,13 +73,13 @@ impl Credentials {
     /// # Errors
     /// Returns every file that is unusable.
     pub fn load(config: &NodeConfig) -> Result<Self, Vec<CredentialsError>> {
-        let header = config.header_file.as_deref().map(read_header).transpose();
-        match (header, Self::tls(config)) {
-            (Ok(header), Ok(tls)) => Ok(Self { tls, header }),
-            (header, tls) => {
-                let header = header.err().map(CredentialsError::from);
-                Err(header.into_iter().chain(tls.err()).collect())
-            }
+        let headers = match &config.header_file {
+            Some(path) => read_headers(path),
+            None => Ok(NodeHeaders::of_program(AGENT)),
+        };
+        match (headers, Self::tls(config)) {
+            (Ok(headers), Ok(tls)) => Ok(Self { tls, headers }),
+            (headers, tls) => Err(headers.err().into_iter().chain(tls.err()).collect()),
         }
     }
 
@@ -105,9 +93,9 @@ impl Credentials {
         Ok(Some(connector(roots)?))
     }
 
-    /// The header's line, including CRLF; empty without a header.
-    pub(super) fn header(&self) -> &[u8] {
-        self.header.as_ref().map_or(&[], Secret::expose)
+    /// The lines that are sent with each request, each with its CRLF.
+    pub(super) fn headers(&self) -> &[u8] {
+        self.headers.expose()
     }
 }
 
@@ -142,32 +130,10 @@ fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
     Ok(roots)
 }
 
-/// Reads the header's line, and ends it with CRLF.
-fn read_header(path: &Path) -> Result<Secret, SecretError> {
-    let malformed = || SecretError::not(path, HEADER_FORM);
-    let secret = secrets::read(path)?;
-    let line = secret.expose().trim_ascii();
-    let colon = line
-        .iter()
-        .position(|byte| *byte == b':')
-        .ok_or_else(malformed)?;
-    let (name, value) = line.split_at(colon);
-    let value = value.get(1..).unwrap_or_default().trim_ascii();
-    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let is_value = |byte: &u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
-    let is_own = OWN_HEADERS
-        .iter()
-        .any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
-    if name.is_empty() || value.is_empty() || is_own {
-        return Err(malformed());
-    }
-    if !name.iter().all(is_token) || !value.iter().all(is_value) {
-        return Err(malformed());
-    }
-    // never grows: a copy left behind would not be wiped
-    let mut header = Vec::with_capacity(name.len() + value.len() + 4);
-    for piece in [name, b": ", value, b"\r\n"] {
-        header.extend_from_slice(piece);
-    }
-    Ok(Secret::new(header))
+fn read_headers(path: &Path) -> Result<NodeHeaders, CredentialsError> {
+    let text = secrets::read(path)?;
+    NodeHeaders::parse(text.expose(), AGENT).map_err(|fault| CredentialsError::HeaderLine {
+        path: secrets::locate(path),
+        fault,
+    })
 }

@@ -1,55 +1,71 @@
-//! Asks a second URL while the first is slow, and takes the first valid answer.
+//! Asks a second URL while the first is slow, and takes the first answer that may be passed on.
 
-use super::client::NodeClient;
-use super::route::Choice;
-use super::target::{Answered, Target};
-use super::{Call, CallFailure};
+use super::Call;
+use super::answer::Payload;
+use super::client::{Attempted, NodeClient, Progress};
+use super::target::Target;
 use crate::io::MemoryPermit;
-use futures_util::future::{Either, select};
-use portcullis_filters::chain::{Asked, FailureClass, Repeat, Routing, SLOW};
-use std::pin::{Pin, pin};
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
+use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step};
 use tokio::time::{Instant, timeout_at};
 
-/// The end of an attempt, and the URL's index; `None` if its breaker was open.
-type Attempted = Option<(Result<Answered, CallFailure>, usize)>;
+/// The end of an attempt, and the memory that its answer takes.
+type Ended = (Attempted, MemoryPermit);
 
 impl NodeClient {
-    /// Attempts a call at the URL at `index`. If that is slow, a read is sent to a second URL, too.
+    /// Attempts a call at the URL at `index`. While that is slow, a read is sent to others, too.
+    /// Returns the first answer that may be passed on, and its URL's index.
     pub(super) async fn hedge<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         index: usize,
-        choice: &Choice<'_>,
-        routing: &mut Routing,
+        progress: &mut Progress<'_>,
         permit: &mut MemoryPermit,
-    ) -> Attempted {
-        let target = self.targets.get(index)?;
+    ) -> Result<(Payload, usize), End> {
         if call.repeat() == Repeat::Never {
-            return self.try_url(call, index, permit).await;
+            let attempted = self.try_url(call, index, permit).await;
+            return self.settle(call, attempted, progress);
         }
-        let mut spare = MemoryPermit::of(&self.memory);
-        let attempted = {
-            let mut first = pin!(self.try_url(call, index, permit));
-            if let Some(ended) = self.patiently(target, first.as_mut()).await {
-                return ended;
+        let target = self.targets.get(index).ok_or(End::NotAsked)?;
+        let slow_at = Instant::now() + SLOW;
+        let memory = || MemoryPermit::of(&self.memory);
+        let mut pending = FuturesUnordered::new();
+        let own = std::mem::replace(permit, memory());
+        pending.push(self.try_with(call, index, own));
+        let mut ended = self.patiently(target, &mut pending).await;
+        loop {
+            if let Some((attempted, own)) = ended {
+                *permit = own;
+                match self.settle(call, attempted, progress) {
+                    Err(end) if !pending.is_empty() && progress.after(end) == Step::Next => {}
+                    settled => return settled,
+                }
             }
-            let order = choice.order(self.targets.len());
-            let Some(second) = routing.second(order, |url| self.standing(choice, call, url)) else {
-                return first.await;
+            let mut next = self.second_url(call, progress);
+            let is_slow = Instant::now() >= slow_at;
+            if next.is_none() && is_slow {
+                // one that is left out is better than one that is silent
+                next = self.next_url(call, progress);
+            }
+            ended = match next {
+                Some(next) => {
+                    pending.push(self.try_with(call, next, memory()));
+                    let until = Instant::now() + SLOW;
+                    timeout_at(until, pending.next()).await.unwrap_or(None)
+                }
+                None if is_slow => pending.next().await,
+                None => timeout_at(slow_at, pending.next()).await.unwrap_or(None),
             };
-            let second = pin!(self.try_url(call, second, &mut spare));
-            match select(first, second).await {
-                Either::Left((ended @ Some((Ok(_), _)), _)) => return ended,
-                Either::Left((ended, second)) => match second.await {
-                    None => return ended,
-                    attempted => attempted,
-                },
-                Either::Right((ended @ Some((Ok(_), _)), _)) => ended,
-                Either::Right((_, first)) => return first.await,
-            }
-        };
-        *permit = spare;
-        attempted
+        }
+    }
+
+    async fn try_with<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
+        &self,
+        call: &Call<'_, W>,
+        index: usize,
+        mut permit: MemoryPermit,
+    ) -> Ended {
+        (self.try_url(call, index, &mut permit).await, permit)
     }
 
     /// Waits for the first URL, and returns how its attempt ended. `None` if it is time to ask a
@@ -58,30 +74,25 @@ impl NodeClient {
     async fn patiently(
         &self,
         target: &Target,
-        mut first: Pin<&mut impl Future<Output = Attempted>>,
-    ) -> Option<Attempted> {
+        pending: &mut (impl Stream<Item = Ended> + Unpin),
+    ) -> Option<Ended> {
         let sent = Instant::now();
         self.node.hedges.lock().earn();
         let bound = target.record.hedge_bound();
-        if let Ok(ended) = timeout_at(sent + bound, first.as_mut()).await {
-            return Some(ended);
-        }
-        if bound < SLOW {
-            if self.node.hedges.lock().pay() {
-                return None;
-            }
-            if let Ok(ended) = timeout_at(sent + SLOW, first.as_mut()).await {
-                return Some(ended);
-            }
-        }
-        if !target.record.has_answered_since(sent) {
-            let class = Some(FailureClass::Timeout);
-            target.record.note_failure(Asked::Call, class, sent);
-            return None;
+        if let Ok(ended) = timeout_at(sent + bound, pending.next()).await {
+            return ended;
         }
         if self.node.hedges.lock().pay() {
             return None;
         }
-        Some(first.await)
+        if let Ok(ended) = timeout_at(sent + SLOW, pending.next()).await {
+            return ended;
+        }
+        if target.record.has_answered_since(sent) {
+            return pending.next().await;
+        }
+        let class = Some(FailureClass::Timeout);
+        target.record.note_failure(Asked::Call, class, sent);
+        None
     }
 }

@@ -5,7 +5,7 @@
 //! reused only after exactly one complete answer to its request was read from it.
 
 use super::{MAX_ANSWER, NodeError};
-use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, poll_read_some};
+use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, parse_retry_after, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
 use std::future::poll_fn;
@@ -13,6 +13,7 @@ use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -46,8 +47,8 @@ pub(super) struct Connection {
 pub(super) enum ExchangeError {
     /// The connection ended before the first byte of an answer.
     BeforeAnswer,
-    /// The answer has this status, not 200.
-    Status(u16),
+    /// The answer has this status, not 200, and this `Retry-After`.
+    Status(u16, Option<Duration>),
     /// The answer cannot be passed on.
     Answer(NodeError),
     /// The connection ended after this many bytes of the body.
@@ -190,7 +191,10 @@ impl Connection {
                     self.buffer.advance(length);
                 }
                 100 | 102..=199 => return Err(INVALID),
-                code => return Err(ExchangeError::Status(code)),
+                code => {
+                    let wait = retry_after(&response);
+                    return Err(ExchangeError::Status(code, wait));
+                }
             }
         }
     }
@@ -350,6 +354,15 @@ impl Head {
             keep_alive,
         })
     }
+}
+
+/// How long the node wants to be left alone, if it refuses calls as too many.
+fn retry_after(response: &httparse::Response<'_, '_>) -> Option<Duration> {
+    if !matches!(response.code, Some(429 | 503)) {
+        return None;
+    }
+    let field = single(response.headers, "retry-after").ok()??;
+    parse_retry_after(field, SystemTime::now())
 }
 
 fn within_bound(bytes: usize) -> Result<(), ExchangeError> {

@@ -4,9 +4,10 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
-//! `target` (one URL: its connections and attempts), `breaker`, `served_chain` (one chain for all
-//! URLs), `group` (which URLs may serve, and which answers are older than what clients have seen),
-//! `hedge` (a second URL while one is slow), `guard` (polls them), `behind` (waits for them), `http1` (one exchange), `chain` (typed calls).
+//! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
+//! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
+//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `head_age` (polls the newest
+//! blocks), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -19,9 +20,11 @@ mod credentials;
 mod error;
 mod group;
 mod guard;
+mod head_age;
 mod hedge;
 mod http1;
 mod probes;
+mod record;
 mod route;
 mod served_chain;
 mod serving;
@@ -38,6 +41,7 @@ pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
 pub use group::LeftOut;
 pub use guard::ChainGuard;
+pub use head_age::HeadPolls;
 pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};

@@ -16,8 +16,8 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Probes each URL that fails, or whose breaker is open, at every `interval`, so that it closes before a
-    /// client's request needs it. A URL that hangs delays no other.
+    /// Probes each URL that fails, or whose breaker is open, at every `interval`, so that it serves
+    /// again before a client's request needs it. A URL that hangs delays no other.
     pub async fn run(&self, interval: Duration) {
         let probing = self.targets.iter().map(|target| async move {
             loop {

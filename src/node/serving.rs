@@ -77,6 +77,7 @@ mod tests {
                 answers,
                 is_latest: index == latest,
                 head: None,
+                head_time: None,
                 left_out: None,
                 left_out_cause: None,
                 fault: None,

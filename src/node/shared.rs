@@ -1,15 +1,19 @@
 //! The state of the node that all of its clients share, whichever connections each of them has.
 
 use super::group::{Group, GroupState};
+use super::head_age::head_time;
+use super::record::UrlRecord;
 use super::served_chain::ServedChain;
-use super::target::UrlRecord;
 use super::{Credentials, CredentialsError};
 use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use portcullis_filters::chain::HedgeBudget;
+use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The node, under one or more URLs.
 pub struct Node {
@@ -23,6 +27,8 @@ pub struct Node {
     /// The progress of its start, as text for the operator; `None` once it runs.
     pub(super) start: ArcSwapOption<String>,
     pub(super) metrics: Arc<Metrics>,
+    /// A URL whose newest block is older stands still.
+    pub(super) max_block_age: Option<Duration>,
 }
 
 impl Node {
@@ -40,6 +46,7 @@ impl Node {
             credentials: ArcSwap::from_pointee(credentials),
             start: ArcSwapOption::empty(),
             metrics,
+            max_block_age: config.max_block_age,
         })
     }
 
@@ -52,6 +59,24 @@ impl Node {
     /// the operator as the cause.
     pub fn set_start(&self, progress: Option<String>) {
         self.start.store(progress.map(Arc::new));
+    }
+
+    /// The seconds after which the first of the URLs that refused calls as too many may take calls
+    /// again; `None` if no URL named a time.
+    pub fn retry_after(&self, now: Instant) -> Option<u32> {
+        let waits = self.records.iter();
+        waits
+            .filter_map(|record| record.failures().retry_after(now))
+            .min()
+    }
+
+    /// Records the newest block of the URL that returned it.
+    pub(super) fn note_head(&self, url: Option<usize>, block: &Value) {
+        if let Some(record) = url.and_then(|url| self.records.get(url))
+            && let Some(head) = head_time(block)
+        {
+            record.note_head_time(head);
+        }
     }
 
     /// The number of the block that identifies the chain.

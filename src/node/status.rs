@@ -4,6 +4,7 @@
 use super::cause::UrlFailure;
 use super::target::Target;
 use super::{LeftOut, Node, NodeError};
+use portcullis_filters::head_age::HeadTime;
 use std::sync::Arc;
 
 /// The state of one URL, for metrics.
@@ -25,6 +26,8 @@ pub struct UrlStats {
     pub is_latest: bool,
     /// The newest block that it is known to have; always `None` with a single URL.
     pub head: Option<u64>,
+    /// The newest block that it has shown, with its time.
+    pub head_time: Option<HeadTime>,
     /// Why the URL is excluded although it answers, if it is.
     pub left_out: Option<LeftOut>,
     /// Why it is left out, in words.
@@ -54,6 +57,22 @@ impl NodeStatus {
     /// `connection refused`, `405 Method Not Allowed`. `None` if none failed.
     pub fn failure_cause(&self, index: usize) -> Option<String> {
         self.targets.get(index)?.record.failures().newest()
+    }
+
+    /// The URLs that answer, but have had no new block for too long at `now`, in seconds since
+    /// 1970; each with the cause in words.
+    pub fn stalled_urls(&self, now: u64) -> Vec<(String, String)> {
+        let Some(max_age) = self.node.max_block_age else {
+            return Vec::new();
+        };
+        let answers =
+            |url: &UrlStats| url.failure.is_none() && url.left_out.is_none() && url.fault.is_none();
+        let urls = self.urls().into_iter().filter(answers);
+        let stalled = urls.filter_map(|url| {
+            let stalled = url.head_time?.stalled(now, max_age)?;
+            Some((url.url, stalled.to_string()))
+        });
+        stalled.collect()
     }
 
     /// The most recent failure of each kind at each URL.
@@ -94,6 +113,7 @@ impl NodeStatus {
                 answers: target.record.answers(),
                 is_latest: target.record.is_latest(),
                 head: member.and_then(|member| member.head),
+                head_time: target.record.head_time(),
                 left_out: member
                     .and_then(|member| member.left_out)
                     .or_else(|| failing.map(|_| LeftOut::Failing)),

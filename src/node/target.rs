@@ -2,19 +2,17 @@
 //!
 //! Each attempt is admitted by the breaker, counted by its outcome, and explained if it fails.
 
-use super::answer::{Payload, RESULT, error_code, failure_class, verify};
+use super::answer::{Payload, RESULT, error_code, verify};
 use super::breaker::{Breaker, CallFailure};
-use super::cause::{Cause, FailedAttempt, Failures};
+use super::cause::{Cause, FailedAttempt};
 use super::http1::{Connection, ExchangeError, NodeStream};
+use super::record::UrlRecord;
 use super::served_chain::ChainIdentity;
 use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
-use crate::telemetry::Metrics;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
-use prometheus::IntCounter;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -24,7 +22,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Semaphore;
@@ -151,7 +148,7 @@ impl Target {
         let mut request = Vec::with_capacity(self.head.len() + 768);
         request.extend_from_slice(&self.head);
         if let Ok(credentials) = &**self.node.credentials.load() {
-            request.extend_from_slice(credentials.header());
+            request.extend_from_slice(credentials.headers());
         }
         if let Some(traceparent) = call.traceparent {
             request.extend_from_slice(b"traceparent: ");
@@ -247,7 +244,7 @@ impl Target {
             {
                 Ok(body) => return Ok((connection, body)),
                 // 408: the node closes an idle connection (RFC 9110, section 15.5.9)
-                Err(ExchangeError::BeforeAnswer | ExchangeError::Status(408)) => {
+                Err(ExchangeError::BeforeAnswer | ExchangeError::Status(408, _)) => {
                     self.node.metrics.node_retries.inc();
                 }
                 Err(error) => return Err(error.into()),
@@ -430,138 +427,6 @@ impl Target {
 
     pub(super) fn busy(&self) -> usize {
         self.max_connections - self.free.available_permits()
-    }
-}
-
-/// The outcomes of an attempt: an answer, or each error.
-const OUTCOMES: usize = 1 + NodeError::ALL.len();
-
-/// The record of one URL that all clients share: its name, and counters of attempts.
-#[derive(Debug)]
-pub(super) struct UrlRecord {
-    /// Its index in the configuration.
-    pub(super) index: usize,
-    /// The URL as it is shown: without parts that may be a key, and unique.
-    pub(super) url: String,
-    attempts: [IntCounter; OUTCOMES],
-    /// The index of the URL that answered a call most recently; shared by all records.
-    latest: Arc<AtomicUsize>,
-    failures: Mutex<Failures>,
-    health: Mutex<UrlHealth>,
-    /// The start of the clock of `health`.
-    born: Instant,
-}
-
-impl UrlRecord {
-    /// A record for each configured URL.
-    pub(super) fn all(config: &NodeConfig, metrics: &Metrics) -> Vec<Arc<Self>> {
-        let shown: Vec<String> = config.url.iter().map(NodeUrl::shown).collect();
-        let latest = Arc::new(AtomicUsize::new(0));
-        let record = |(index, url): (usize, &String)| {
-            let is_unique = shown.iter().filter(|other| *other == url).count() == 1;
-            let url = if is_unique {
-                url.clone()
-            } else {
-                format!("{url} ({index})")
-            };
-            let label = index.to_string();
-            let attempts = std::array::from_fn(|outcome| {
-                let error = outcome
-                    .checked_sub(1)
-                    .and_then(|error| NodeError::ALL.get(error));
-                let outcome = error.map_or("ok", |error| error.name());
-                metrics.node_attempts.with_label_values(&[&*label, outcome])
-            });
-            let latest = Arc::clone(&latest);
-            Arc::new(Self {
-                index,
-                url,
-                attempts,
-                latest,
-                failures: Mutex::default(),
-                health: Mutex::default(),
-                born: Instant::now(),
-            })
-        };
-        shown.iter().enumerate().map(record).collect()
-    }
-
-    /// Counts an attempt.
-    pub(super) fn count(&self, failure: Option<CallFailure>) {
-        let outcome = failure.map_or(0, |failure| 1 + failure.error() as usize);
-        if let Some(counter) = self.attempts.get(outcome) {
-            counter.inc();
-        }
-    }
-
-    /// Records a verified answer to a request that was sent at `sent`.
-    fn note_answer(&self, asked: Asked, payload: &Payload, sent: Instant) {
-        match failure_class(payload) {
-            None => self.note_valid(asked, sent),
-            // the watch reads more of the chain than some nodes have
-            Some(_) if asked == Asked::Poll => {}
-            class => {
-                let code = error_code(payload);
-                self.failures().note_error(code, Instant::now());
-                self.note_failure(asked, class, sent);
-            }
-        }
-    }
-
-    /// Records a valid answer to a request that was sent at `sent`.
-    pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
-        let mut health = self.health.lock();
-        health.answered(asked, sent - self.born, self.born.elapsed());
-    }
-
-    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
-    /// URL.
-    pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
-        if let Some(class) = class {
-            let mut health = self.health.lock();
-            health.failed(asked, class, sent - self.born, self.born.elapsed());
-        }
-    }
-
-    /// Why the URL is left out, if it is.
-    pub(super) fn fault(&self) -> Option<Fault> {
-        self.health.lock().fault()
-    }
-
-    /// The place of the URL for a request.
-    pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
-        let now = self.born.elapsed();
-        self.health.lock().standing(asked, repeat, now)
-    }
-
-    /// How long to wait for the URL before a second one is asked.
-    pub(super) fn hedge_bound(&self) -> Duration {
-        self.health.lock().latency.bound()
-    }
-
-    /// Whether the URL has answered a call since then.
-    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
-        self.health.lock().has_answered_since(since - self.born)
-    }
-
-    /// Records that the URL answered a call; an answered probe does not count.
-    pub(super) fn serves(&self) {
-        self.latest.store(self.index, Ordering::Relaxed);
-    }
-
-    /// Attempts that were answered.
-    pub(super) fn answers(&self) -> u64 {
-        self.attempts[0].get()
-    }
-
-    /// Whether no other URL has answered a call since this one did.
-    pub(super) fn is_latest(&self) -> bool {
-        self.latest.load(Ordering::Relaxed) == self.index
-    }
-
-    /// The recorded failures of attempts.
-    pub(super) fn failures(&self) -> MutexGuard<'_, Failures> {
-        self.failures.lock()
     }
 }
 

@@ -91,6 +91,7 @@ impl Health {
         loop {
             ticks.tick().await;
             self.report(Condition::NodeUrl, self.node_urls());
+            self.report(Condition::NodeStalled, self.stalled_urls());
             if let Some(Switch { from, to, cause }) = serving.update(&self.node.urls()) {
                 self.metrics
                     .conditions
@@ -288,6 +289,13 @@ impl Health {
             ..finding(&url, &cause)
         })
         .collect()
+    }
+
+    /// The URLs that answer, but have no new block.
+    fn stalled_urls(&self) -> Vec<Finding> {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let stalled = self.node.stalled_urls(now.as_secs()).into_iter();
+        stalled.map(|(url, cause)| finding(&url, &cause)).collect()
     }
 
     fn is_starting(&self) -> bool {

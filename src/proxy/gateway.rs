@@ -12,7 +12,9 @@ use crate::telemetry::{self, CacheUse, RequestRecord, Stage};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
-use portcullis_filters::policy::{Admission, GatewayCall, JudgedHead, PublicDocument};
+use portcullis_filters::policy::{
+    Admission, GatewayCall, JudgedHead, PublicDocument, name_version,
+};
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
@@ -84,7 +86,7 @@ impl Surface for Gateway {
     ) -> Admission<GatewayCall, Guard, Ticket<'a>> {
         let clients = self.running.clients();
         let enter = |client| clients.enter(client, &settings.limits);
-        match judged.counting {
+        let mut admission = match judged.counting {
             Counting::Limited => settings
                 .policy
                 .admit(&judged.head, limiter, limiter.now(), enter),
@@ -93,7 +95,13 @@ impl Surface for Gateway {
                     .policy
                     .admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
             }
+        };
+        if let Err(refusal) = &mut admission.verdict
+            && let Some(version) = self.version()
+        {
+            name_version(refusal, &version);
         }
+        admission
     }
 
     async fn answer(
@@ -171,7 +179,7 @@ impl Surface for Gateway {
                 let refusal = NodeError::OverShare.into();
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
-            Err(fault) => Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id),
+            Err(fault) => node_failed(self, fault, id, context),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
         reply.chain_position = position;
@@ -187,6 +195,17 @@ impl Surface for Gateway {
         }
         reply
     }
+}
+
+/// The response to a read that the node did not answer.
+fn node_failed(
+    gateway: &Gateway,
+    fault: NodeError,
+    id: &str,
+    context: &RequestContext<'_>,
+) -> Reply {
+    let reply = Reply::fault(ErrorFormat::JsonRpc, fault, Some(id), context.request_id);
+    reply.with_retry_after_of(gateway.node())
 }
 
 /// Waits until the chain reaches the position that a request names, or returns the refusal.
@@ -215,7 +234,8 @@ async fn reach_position(
         id: Some(id.into()),
         ..refusal
     };
-    let mut reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+    let reply = Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
+    let mut reply = reply.with_retry_after_of(gateway.node());
     reply.chain_position = gateway.position().filter(|_| is_behind);
     Err(reply)
 }

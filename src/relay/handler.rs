@@ -101,6 +101,7 @@ impl Handler {
         self.report(kind, Endpoint::Rpc.name(), &outcome, &request.request_id)
             .await;
         answer::transaction(&outcome, call, &request.request_id)
+            .with_retry_after_of(self.0.chain.0.shared())
     }
 
     async fn try_transact(
@@ -133,7 +134,7 @@ impl Handler {
             }
             Answer::Outcome(outcome) => {
                 self.report(kind, kind, &outcome, request_id).await;
-                answer::operation(&outcome, request_id)
+                answer::operation(&outcome, request_id).with_retry_after_of(self.0.chain.0.shared())
             }
         }
     }

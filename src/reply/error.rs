@@ -1,10 +1,11 @@
 //! Error bodies: one reason and one message, in the format of the surface that responds.
 
 use super::{Reply, status_and_code, xrpc_name};
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 /// Seconds after which to retry while the node starts: a start takes less, a build takes minutes.
 const NODE_START: u32 = 5;
@@ -86,6 +87,17 @@ impl Reply {
             ..Refusal::from(fault)
         };
         Self::refusal(format, &refusal, request_id)
+    }
+
+    /// Passes on when the node takes calls again, if it refused this one as too many.
+    #[must_use]
+    pub fn with_retry_after_of(mut self, node: &Node) -> Self {
+        if self.reason == Some(Reason::UpstreamStatus)
+            && let Some(seconds) = node.retry_after(Instant::now())
+        {
+            self.retry_after = Some(seconds);
+        }
+        self
     }
 
     /// Creates the response to a refused request, with further members: `details` is a struct or an

@@ -23,6 +23,8 @@ named! {
     pub enum Condition {
         /// A URL of the node does not answer, or serves another chain.
         NodeUrl = "node_url",
+        /// A URL of the node answers, but has no new block.
+        NodeStalled = "node_stalled",
         /// The gateway's cache is bypassed.
         Cache = "cache",
         /// The chain does not match the relay's pins.
@@ -55,6 +57,7 @@ impl Condition {
     pub const fn runbook(self) -> &'static str {
         match self {
             Self::NodeUrl => "portcullisnodedown",
+            Self::NodeStalled => "portcullisnodestandsstill",
             Self::Cache => "portculliscachesuspended",
             Self::Pins => "portcullisrelaypinsunproven",
             Self::Store => "portcullisstoreunavailable",
@@ -71,6 +74,7 @@ impl Condition {
     const fn messages(self) -> [&'static str; 2] {
         match self {
             Self::NodeUrl => ["node URL failed", "node URL works again"],
+            Self::NodeStalled => ["node URL has no new block", "node URL has new blocks again"],
             Self::Cache => ["cache bypassed", "cache in use again"],
             Self::Pins => [
                 "pins lost: the relay writes nothing",

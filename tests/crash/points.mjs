@@ -33,7 +33,8 @@ const POINTS = [
     open: SENT,
     late: true,
   },
-  { name: 'between send and answer', at: 'after', method: ADD, held: 5, open: SENT },
+  // the background task may find the receipts of the two of users before the relay dies
+  { name: 'between send and answer', at: 'after', method: ADD, held: 5, open: SENT, found: 2 },
   { name: 'before the receipt is read', at: 'before', method: RECEIPT, held: 5, open: ACCEPTED },
   { name: 'after the receipt was read', at: 'after', method: RECEIPT, held: 5, open: ACCEPTED },
 ];
@@ -58,6 +59,13 @@ async function openStates(world) {
   return (await world.journal()).open().map(({ state }) => state);
 }
 
+/** Whether the journal has these writes open at a point. */
+function areOpen(point, states) {
+  const found = point.open.length - states.length;
+  return found >= 0 && found <= (point.found ?? 0)
+    && isDeepStrictEqual(states, point.open.slice(found));
+}
+
 async function killedAt(world, user, point, number) {
   const { proxy } = world;
   const operations = await writes(point.held, world, user, number);
@@ -69,7 +77,7 @@ async function killedAt(world, user, point, number) {
   await gate.reached();
   // the background task may ask for a receipt before the answer to the send is journaled
   await eventually(`the journal has what is open ${point.name}`, async () =>
-    isDeepStrictEqual(await openStates(world), point.open),
+    areOpen(point, await openStates(world)),
   );
   await world.kill();
   totals.kills += 1;
@@ -77,7 +85,7 @@ async function killedAt(world, user, point, number) {
   else gate.drop();
   const answers = await Promise.all(pending);
   const open = await openStates(world);
-  assert.deepEqual(open, point.open, `the journal of a relay that was killed ${point.name}`);
+  assert.ok(areOpen(point, open), `the journal of a relay that was killed ${point.name}: ${open}`);
   await world.startRelay();
   if (point.late) {
     await world.settled();

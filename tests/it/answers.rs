@@ -7,7 +7,7 @@ use crate::support::check::{assert_common, assert_result};
 use crate::support::edge::{Edge, Setup};
 use crate::support::node::{Call, Node};
 use crate::support::request::{QUESTION, Request, rpc};
-use crate::support::script::{RESULT, echo, good, result, send};
+use crate::support::script::{RESULT, echo, good, result, send, sized};
 
 const ADDRESS: &str = "0x049D36570D4e46f48e99674bd3fcc84644DdD6b96F7C741B1562B82f9e004dC7";
 const CANONICAL: &str = "0x49d36570d4e46f48e99674bd3fcc84644ddd6b96f7c741b1562b82f9e004dc7";
@@ -184,11 +184,55 @@ fn no_client_header_reaches_the_node() {
         ("content-type", "application/json"),
         ("content-length", &length),
         ("accept-encoding", "identity"),
+        (
+            "user-agent",
+            concat!("portcullis/", env!("CARGO_PKG_VERSION")),
+        ),
     ];
     for (name, value) in expected {
         let own: Vec<_> = headers.iter().filter(|(own, _)| own == name).collect();
         assert_eq!(own.len(), 1, "one {name}: {}", call.head);
         assert_eq!(own[0].1, value, "{name}");
+    }
+}
+
+#[test]
+fn the_nodes_retry_after_reaches_the_client() {
+    for (status, field, expected, why) in [
+        (
+            "429 Too Many Requests",
+            "Retry-After: 7",
+            Some("7"),
+            "as it is",
+        ),
+        (
+            "503 Service Unavailable",
+            "Retry-After: 3600",
+            Some("60"),
+            "at most a minute",
+        ),
+        (
+            "429 Too Many Requests",
+            "Retry-After: soon",
+            None,
+            "no time",
+        ),
+        (
+            "500 Internal Server Error",
+            "Retry-After: 7",
+            None,
+            "no refusal",
+        ),
+    ] {
+        let node = Node::start(move |_| send(sized(status, &[field], "busy")));
+        let response = Edge::start(&node).ask(&Request::post(QUESTION));
+        assert_eq!(response.status, 502, "{status}");
+        assert_eq!(
+            response.json()["error"]["data"]["reason"],
+            "upstream_status",
+            "{status}"
+        );
+        assert_eq!(response.header("Retry-After"), expected, "{status}: {why}");
     }
 }
 

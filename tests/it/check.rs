@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::support::edge::Setup;
 use crate::support::folder::Folder;
 use crate::support::node::Node;
+use crate::support::relay::chain::{error, method};
 use crate::support::relay::stage;
-use crate::support::script::good;
+use crate::support::script::{good, result, send};
 
 fn words(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
@@ -242,11 +243,14 @@ fn a_database_that_is_down_fails_the_check() {
 
 #[test]
 fn a_live_check_ends_with_a_summary() {
-    let node = Node::start(good);
+    let node = Node::start(|call| match &*method(call) {
+        "starknet_specVersion" => send(result(call, "\"0.10.2\"")),
+        _ => good(call),
+    });
     let setup = Setup::before(node.address());
     let text = words(&setup.run_with("check", &["--live"], ""));
     let last = text.lines().last().unwrap_or_default();
-    assert!(last.ends_with(": 6 ok, 0 failed, 0 notes"), "{text}");
+    assert!(last.ends_with(": 7 ok, 0 failed, 0 notes"), "{text}");
     assert!(!text.contains('\u{1b}'), "no colours for a file: {text:?}");
     let (found, code) = report(&setup, &["--live"]);
     assert_eq!(
@@ -262,4 +266,50 @@ fn a_live_check_ends_with_a_summary() {
         (Some(false), Some(1)),
         "{found:#}"
     );
+}
+
+#[test]
+fn a_node_of_another_version_fails_the_check() {
+    let node = Node::start(
+        |call| match (&*method(call), call.head.contains("/v0_10 ")) {
+            ("starknet_specVersion", true) => send(result(call, "\"0.10.1\"")),
+            ("starknet_specVersion", false) => send(result(call, "\"0.9.0\"")),
+            _ => good(call),
+        },
+    );
+    for (path, remedy) in [
+        ("/rpc/v0_9", "/rpc/v0_10 serves 0.10.1: set it in node.url"),
+        ("/rpc", "/rpc/v0_10 serves 0.10.1: set it in node.url"),
+        ("/v0_9/api", "/v0_10/api, or name a URL that serves it"),
+        ("/public", "name a URL that serves it in node.url"),
+    ] {
+        let url = format!("\"http://{}{path}\"", node.address());
+        let (found, code) = report(
+            &Setup::before(node.address()).set("node.url", &url),
+            &["--live"],
+        );
+        assert_eq!(code, Some(1), "{path}: {found:#}");
+        assert_eq!(found["summary"]["failed"], 1, "{path}: {found:#}");
+        let text = found.to_string();
+        assert!(
+            text.contains("0.9.0") && text.contains(remedy),
+            "{path}: {found:#}"
+        );
+    }
+}
+
+#[test]
+fn a_method_that_the_node_lacks_is_named() {
+    let node = Node::start(|call| match &*method(call) {
+        "starknet_specVersion" => send(result(call, "\"0.10.2\"")),
+        "starknet_getTransactionStatus" => error(call, -32601),
+        "starknet_getClass" => error(call, -32602),
+        _ => good(call),
+    });
+    let (found, code) = report(&Setup::before(node.address()), &["--live"]);
+    assert_eq!(code, Some(1), "{found:#}");
+    assert_eq!(found["summary"]["failed"], 1, "{found:#}");
+    let text = found.to_string();
+    let lacks = "starknet_getTransactionStatus: the node does not have this method";
+    assert!(text.contains(lacks), "{found:#}");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::admin::eventually;
-use crate::support::check::{assert_result, each};
+use crate::support::check::{assert_error, assert_result, each};
 use crate::support::client::PATIENCE;
 use crate::support::edge::{Edge, Setup};
 use crate::support::node::{Act, Call, Node};
@@ -348,6 +348,38 @@ fn a_408_on_a_reused_connection_is_repeated() {
     let edge = urls(&[&node]).start();
     for _ in 0..6 {
         assert_result(&edge.ask(&question()), "7", r#""a""#, "it is repeated");
+    }
+}
+
+#[test]
+fn a_408_on_a_new_connection_is_a_timeout() {
+    let node = Node::start(|_| status("408 Request Timeout"));
+    let edge = urls(&[&node]).start();
+    let response = edge.ask(&question());
+    assert_error(&response, "upstream_timeout", "7", "the node's own timeout");
+    assert_eq!(node.calls().len(), 1, "it is not repeated");
+}
+
+#[test]
+fn a_hanging_and_a_failing_url_fail_no_read() {
+    let hanging = Node::start(|call| match is_poll(call) {
+        true => honest(call, "a"),
+        false => vec![Act::Hang],
+    });
+    let failing = Node::start(|call| match is_poll(call) {
+        true => honest(call, "b"),
+        false => status("502 Bad Gateway"),
+    });
+    let right = Node::start(|call| honest(call, "c"));
+    let edge = urls(&[&hanging, &failing, &right]).start();
+    for _ in 0..5 {
+        let sent = Instant::now();
+        assert_result(&edge.ask(&question()), "7", r#""c""#, "the third answers");
+        assert!(
+            sent.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            sent.elapsed()
+        );
     }
 }
 

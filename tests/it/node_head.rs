@@ -72,8 +72,6 @@ const INVALID: &[&str] = &["upstream_invalid"];
 const STATUS_OR_INVALID: &[&str] = &["upstream_status", "upstream_invalid"];
 const TOO_MUCH: &[&str] = &["upstream_invalid", "upstream_oversized"];
 
-const TIMEOUT: &[&str] = &["upstream_timeout"];
-
 /// A correct body under a wrong status, with a `Location`.
 fn status(call: &Call, status: &str) -> Vec<Act> {
     let location = [
@@ -148,11 +146,6 @@ fn any_status_but_200_is_an_error() {
             "404 without a body",
             |_| send(sized("404 Not Found", &[], "")),
             STATUS,
-        ),
-        (
-            "408, the node's own timeout",
-            |call| status(call, "408 Request Timeout"),
-            TIMEOUT,
         ),
         ("413", |call| status(call, "413 Content Too Large"), STATUS),
         ("429", |call| status(call, "429 Too Many Requests"), STATUS),

@@ -211,17 +211,34 @@ fn a_header_reaches_the_node_and_no_log() {
 }
 
 #[test]
+fn several_headers_and_an_agent_reach_the_node() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let text = format!("X-Api-Key: {KEY}\nUser-Agent: our-explorer (ops@a.test)\n");
+    let file = folder.secret("node.header", &text);
+    let edge = Setup::before(node.address())
+        .set("node.header_file", &format!("\"{file}\""))
+        .start();
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200);
+    let headers = node.calls().pop().expect("it was queried").headers();
+    let values = |name: &str| {
+        let named = headers.iter().filter(|(own, _)| own == name);
+        named.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(values("x-api-key"), [KEY]);
+    assert_eq!(values("user-agent"), ["our-explorer (ops@a.test)"]);
+}
+
+#[test]
 fn a_bad_header_is_found_by_check() {
     let folder = Folder::new();
     let long = format!("X-Key: {}", "a".repeat(5000));
     for text in [
         "",
         "no colon",
-        ": value",
+        ": hunter2",
         "X-Key:",
-        "X Key: value",
-        "X-Key: one\r\nX-Other: two",
-        "X-Key: one\nX-Other: two",
+        "X Key: hunter2",
+        "X-Key: one\nx-key: two",
         "X-Key: \u{e9}",
         "Host: other",
         "content-length: 5",
@@ -241,10 +258,7 @@ fn a_bad_header_is_found_by_check() {
             message.contains("node.header_file") && message.contains(&file),
             "{message}"
         );
-        assert!(
-            !message.contains("value") || message.contains("`Name: value`"),
-            "{message}"
-        );
+        assert!(!message.contains("hunter2"), "{message}");
     }
 }
 

@@ -8,7 +8,7 @@ use crate::support::edge::{Edge, Setup};
 use crate::support::node::Node;
 use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::response::Response;
-use crate::support::script::good;
+use crate::support::script::{good, result, send};
 
 /// Asserts that each body gets this refusal and this id, and that nothing reaches the node.
 fn assert_bodies_refused(cases: &[(&str, Vec<u8>)], reason: &str, id: &str) {
@@ -380,11 +380,22 @@ fn a_refused_method_gets_the_remedy() {
 }
 
 #[test]
+fn a_versioned_path_gets_the_nodes_version() {
+    let node = Node::start(|call| send(result(call, "\"0.9.0\"")));
+    let edge = Edge::start(&node);
+    let version = Request::post(rpc("1", "starknet_specVersion", "[]"));
+    assert_eq!(edge.ask(&version).status, 200);
+    let request = Request::post(QUESTION).line("POST /rpc/v0_8 HTTP/1.1");
+    let hint = hint(&edge.ask(&request));
+    assert!(hint.contains("version 0.9.0 of the Starknet API"), "{hint}");
+}
+
+#[test]
 fn a_wrong_path_gets_the_remedy() {
     let node = Node::start(good);
     let edge = Edge::start(&node);
     for (path, remedy) in [
-        ("/rpc/v0_8", "version 0.10 of the Starknet API"),
+        ("/rpc/v0_8", "starknet_specVersion returns the version"),
         ("/rpc/v0_10", "without a version"),
         ("/v0_9", "without a version"),
         ("/v0_8/rpc", "without a version"),

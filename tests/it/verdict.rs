@@ -42,6 +42,22 @@ fn verbose(edge: &Edge) -> (u16, String) {
 }
 
 #[test]
+fn a_node_that_stands_still_is_a_condition() {
+    let born = 1_700_000_000;
+    let node = Node::start(move |call| block(call, born));
+    let edge = Edge::with(&node, &[("node.max_block_age", "\"5m\"")]);
+    let line = event(&edge, "node_stalled", "node URL has no new block");
+    assert_eq!(line["level"], "warn", "requests are answered");
+    assert_eq!(line["subject"], format!("http://{}/rpc", node.address()));
+    let cause = line["cause"].as_str().unwrap_or_default();
+    assert!(cause.starts_with("its newest block, 0, is "), "{cause}");
+    let (_, text) = verbose(&edge);
+    assert!(text.starts_with("verdict: degraded\n"), "{text}");
+    let time = metrics(&edge)[r#"portcullis_node_head_timestamp_seconds{node="0"}"#];
+    assert_eq!(time, born as f64);
+}
+
+#[test]
 fn a_node_outage_is_an_event() {
     let node = Node::start(good);
     let address = node.address();

@@ -27,16 +27,15 @@ struct Estimate {
 impl Latency {
     /// Records how long an answer took.
     pub fn note(&mut self, took: Duration) {
-        let Some(Estimate { mean, deviation }) = self.0 else {
-            self.0 = Some(Estimate {
+        self.0 = Some(match self.0 {
+            None => Estimate {
                 mean: took,
-                deviation: took / 2,
-            });
-            return;
-        };
-        self.0 = Some(Estimate {
-            mean: (mean.saturating_mul(7).saturating_add(took)) / 8,
-            deviation: (deviation.saturating_mul(3)).saturating_add(mean.abs_diff(took)) / 4,
+                deviation: average(Duration::ZERO, 1, took),
+            },
+            Some(Estimate { mean, deviation }) => Estimate {
+                mean: average(mean, 7, took),
+                deviation: average(deviation, 3, mean.abs_diff(took)),
+            },
         });
     }
 
@@ -48,6 +47,12 @@ impl Latency {
         let bound = mean.saturating_add(deviation.saturating_mul(4));
         bound.clamp(SHORTEST, SLOW)
     }
+}
+
+/// The average of a newest value and earlier ones, which count this often.
+fn average(earlier: Duration, count: u32, newest: Duration) -> Duration {
+    let sum = earlier.saturating_mul(count).saturating_add(newest);
+    sum.checked_div(count.saturating_add(1)).unwrap_or_default()
 }
 
 /// The calls that may cost double: one in twenty.

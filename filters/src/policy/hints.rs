@@ -7,6 +7,7 @@
 use crate::head::Head;
 use crate::nearest::nearest;
 use crate::rpc::{Method, MethodSet};
+use crate::verdict::Refusal;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::vec::Vec;
@@ -28,11 +29,21 @@ const DECLARE: &str = "classes are declared by the operator, directly at the nod
 const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and \
      read what is new";
 const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";
-const VERSION: &str = "use /rpc, without a version: version 0.10 of the Starknet API is served \
-     there, and starknet_specVersion returns it exactly";
+const VERSION: &str = "use /rpc, without a version: starknet_specVersion returns the version of \
+     the Starknet API that is served there";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
+
+/// Names the version that the node serves, if the remedy is to leave a version out.
+pub fn name_version(refusal: &mut Refusal, version: &str) {
+    if refusal.hint.as_deref() == Some(VERSION) {
+        let hint = format!(
+            "use /rpc, without a version: version {version} of the Starknet API is served there"
+        );
+        refusal.hint = Some(hint.into());
+    }
+}
 
 /// The remedy for a path that the gateway does not have.
 pub(super) fn instead_of_path(head: &Head<'_>) -> Option<Hint> {
@@ -202,6 +213,7 @@ fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::Reason;
     use http::{HeaderMap, HeaderValue, Version};
 
     fn head<'a>(method: &'a str, target: &'a str, headers: &'a HeaderMap) -> Head<'a> {
@@ -249,6 +261,20 @@ mod tests {
             let hint = instead_of_path(&head("POST", target, &headers));
             assert_eq!(hint.as_deref(), expected, "{target}");
         }
+    }
+
+    #[test]
+    fn only_the_hint_about_versions_names_one() {
+        let refusal = |hint: &'static str| {
+            Refusal::new(Reason::NotFound, "no such path").with_hint(Cow::Borrowed(hint))
+        };
+        let mut versioned = refusal(VERSION);
+        name_version(&mut versioned, "0.9.0");
+        let hint = versioned.hint.expect("it had one");
+        assert!(hint.contains("version 0.9.0 of the"), "{hint}");
+        let mut slashed = refusal(SLASH);
+        name_version(&mut slashed, "0.9.0");
+        assert_eq!(slashed.hint.as_deref(), Some(SLASH));
     }
 
     #[test]

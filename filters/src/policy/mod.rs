@@ -19,6 +19,7 @@ pub use admission::{Admission, Admitted, PendingCall};
 pub use gateway::{
     GatewayCall, GatewayPolicy, JudgedHead, PublicDocument, RPC_METHODS, Read, ReadCall, ReadPermit,
 };
+pub use hints::name_version;
 pub use relay::{Caps, Endpoint, Inspected, OperationPermit, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 pub use transactions::{

@@ -72,7 +72,11 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
         match submitted {
             Submitted::Taken => {}
             Submitted::NotSent(why) => return Err(why.not_of_this_request()),
-            Submitted::Refused(_) | Submitted::Lost | Submitted::Undecided | Submitted::Unknown => {
+            Submitted::Refused(_)
+            | Submitted::Lost
+            | Submitted::Undecided
+            | Submitted::Unanswered
+            | Submitted::Unknown => {
                 return Err(Outcome::unsettled());
             }
         }

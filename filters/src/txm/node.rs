@@ -37,6 +37,8 @@ pub struct ErrorObject {
 pub mod code {
     /// An error of `starknet-devnet` itself; on another node it may mean anything.
     pub const DEVNET: i64 = -1;
+    /// The node does not have the method (JSON-RPC 2.0, section 5.1).
+    pub const METHOD_NOT_FOUND: i64 = -32_601;
     /// No block of this id.
     pub const BLOCK_NOT_FOUND: i64 = 24;
     /// No contract at the address.

@@ -203,20 +203,30 @@ pub(super) async fn settle(
             journal::include(io, intent.id, &receipt).await?;
             return Ok(Settled::Ended);
         }
+        Some(_) => {
+            note_resent(io, intent, Resent::moved);
+            return Ok(Settled::Open);
+        }
         None if age >= grace => {}
-        _ => return Ok(Settled::Open),
+        None => return Ok(Settled::Open),
     }
-    if next_nonce(io, intent).await? > intent.nonce || !is_resend_due(io, intent) {
+    if next_nonce(io, intent).await? > intent.nonce {
         // this transaction or another used the nonce: the background task finds out which
+        note_resent(io, intent, Resent::moved);
+        return Ok(Settled::Open);
+    }
+    if !is_resend_due(io, intent) {
         return Ok(Settled::Open);
     }
     let submitted = submit::repeat(io, intent, Duration::ZERO).await;
     if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
-        answered(io, intent);
+        note_answer(io, intent);
     }
     match submitted {
         Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Undecided | Submitted::Unknown => Ok(Settled::Open),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => {
+            Ok(Settled::Open)
+        }
         Submitted::NotSent(why) => Err(why.not_of_this_request()),
     }
 }
@@ -236,13 +246,16 @@ fn is_resend_due(io: &impl Io, intent: &Intent) -> bool {
 
 /// Notes that the node answered when an open intent was sent again, and decided nothing. One of our
 /// accounts has few of them, and its writes wait for each: their pause stays the shortest.
-fn answered(io: &impl Io, intent: &Intent) {
-    if io.pins().signs_with(intent.signer) {
-        return;
+fn note_answer(io: &impl Io, intent: &Intent) {
+    if !io.pins().signs_with(intent.signer) {
+        note_resent(io, intent, Resent::answered);
     }
+}
+
+fn note_resent(io: &impl Io, intent: &Intent, change: impl FnOnce(&mut Resent)) {
     io.memory(|memory| {
         if let Some(resent) = memory.resent.get_mut(&intent.id) {
-            resent.answered();
+            change(resent);
         }
     });
 }

@@ -36,12 +36,12 @@ impl Resent {
         let Some(last) = last else {
             return Some(first);
         };
-        let is_changed = last.changed_us != changed_us;
-        let pause = if is_changed { SHORTEST } else { last.pause };
+        let grows = last.is_answered && last.changed_us == changed_us;
+        let pause = if grows { last.pause } else { SHORTEST };
         if now.saturating_sub(last.at) < pause {
             return None;
         }
-        if is_changed || !last.is_answered {
+        if !grows {
             return Some(first);
         }
         Some(Self {
@@ -55,10 +55,16 @@ impl Resent {
         self.is_answered = true;
     }
 
+    /// A node has shown the transaction, or its nonce as used: if that is rolled back, the shortest
+    /// pause applies.
+    pub(super) fn moved(&mut self) {
+        self.is_answered = false;
+    }
+
     /// Whether nothing follows from it any longer: one that is due after the longest pause is not
     /// forgotten before it is sent again, which would begin with the shortest.
     pub(super) fn is_past(&self, now: Duration) -> bool {
-        now.saturating_sub(self.at) >= LONGEST * 2
+        now.saturating_sub(self.at) >= LONGEST.saturating_mul(2)
     }
 }
 
@@ -103,6 +109,19 @@ mod tests {
             [0, 10, 30, 70, 150, 160, 170, 180, 190],
             "it was answered until 100"
         );
+    }
+
+    #[test]
+    fn one_that_was_shown_is_sent_again_after_the_shortest_pause() {
+        let second = Duration::from_secs;
+        let sent = |last, at| Resent::again(last, 0, second(at));
+        let mut first = sent(None, 0).expect("it is the first time");
+        first.answered();
+        let mut last = sent(Some(first), 10).expect("it is time");
+        last.answered();
+        assert_eq!(sent(Some(last), 20), None, "the pause has grown");
+        last.moved();
+        assert!(sent(Some(last), 20).is_some());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(super) enum Submitted {
     Lost,
     /// The node answered with an error that decides nothing.
     Undecided,
+    /// It was sent again, and there is no answer that can be read. The node may say so for ever.
+    Unanswered,
     /// It was sent; whether the chain has it is unknown.
     Unknown,
 }
@@ -173,7 +175,10 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
             ..
         }) => Submitted::NotSent(refusal.into()),
         Err(CallError::Returned(_)) => undecided(io),
-        Ok(_) | Err(_) => unknown(io),
+        Ok(_) | Err(_) => {
+            io.wake();
+            Submitted::Unanswered
+        }
     }
 }
 

@@ -132,7 +132,7 @@ async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, 
         Submitted::Taken => Ok(Step::Sent(id)),
         Submitted::Refused(error) => Ok(Step::Refused(error)),
         Submitted::Lost => Ok(Step::NonceUsed),
-        Submitted::Undecided | Submitted::Unknown => Ok(Step::Unknown(id)),
+        Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => Ok(Step::Unknown(id)),
         Submitted::NotSent(why) => Err(why),
     }
 }

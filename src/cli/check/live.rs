@@ -1,38 +1,25 @@
 //! `check --live`: the node and the pins; poolers and standbys of PostgreSQL.
 
+use super::api;
 use super::report::{Finding, Kind, Report, Status};
 use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
-use crate::node::{Call, ChainGuard, Credentials, MAX_ANSWER, Node, NodeClient};
+use crate::node::{ChainGuard, Credentials, MAX_ANSWER, Node, NodeClient};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::Secret;
 use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
-use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::policy::GatewayPolicy;
-use portcullis_filters::rpc::{Method, MethodSet};
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::time::Instant;
 
 /// Checks each URL of the node, and proves the pins if there is a relay.
 pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, report: &mut Report) {
     for url in config.node.url.iter() {
-        let urls = NonEmpty::new(vec![url.clone()]).expect("the list has one URL");
-        // which chain it has is checked later
-        let config = NodeConfig {
-            url: urls,
-            chain_id: None,
-            ..config.node.clone()
-        };
-        let node = load(&config, Arc::default());
-        let chain = Chain(NodeClient::new(&config, &node, MemoryPool::new(MAX_ANSWER)));
-        for method in [Method::SpecVersion, Method::ChainId] {
-            report.add(ask(&chain.0, url, method).await);
-        }
+        let chain = Chain(client(&config.node, url));
+        api::check(config, &chain, url, report).await;
         if let Some(brand) = brand(&chain).await {
             report.add(Finding::ok(
                 Kind::Node,
@@ -191,47 +178,18 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
     }
 }
 
+/// A client of this URL alone. Which chain it has is checked later.
+pub(super) fn client(config: &NodeConfig, url: &NodeUrl) -> NodeClient {
+    let config = NodeConfig {
+        url: NonEmpty::new(vec![url.clone()]).expect("the list has one URL"),
+        chain_id: None,
+        ..config.clone()
+    };
+    let node = load(&config, Arc::default());
+    NodeClient::new(&config, &node, MemoryPool::new(MAX_ANSWER))
+}
+
 /// The node with its credentials. If they are unusable, each call fails with the cause.
 fn load(config: &NodeConfig, metrics: Arc<Metrics>) -> Arc<Node> {
     Node::new(config, Credentials::load(config), metrics)
-}
-
-/// Calls a method of the node at this URL.
-async fn ask(client: &NodeClient, url: &NodeUrl, method: Method) -> Finding {
-    let policy = GatewayPolicy {
-        methods: MethodSet::new(&[method]),
-        trusted_proxies: TrustedProxies::default(),
-        has_documents: false,
-    };
-    let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());
-    let permit = policy
-        .inspect(request.as_bytes())
-        .expect("a call without parameters is permitted");
-    let request = |id, out: &mut Vec<u8>| permit.write_request(id, out);
-    let start = Instant::now();
-    let answer = client
-        .fetch(Call::new(request, start + client.timeout()))
-        .await;
-    let url = url.shown();
-    let name = method.name();
-    let took = start.elapsed();
-    match answer {
-        Ok(answer) if answer.is_result() => {
-            let result = String::from_utf8_lossy(&answer.payload);
-            Finding::ok(Kind::Node, &url, format!("{name}: {result} ({took:.0?})"))
-        }
-        Ok(answer) => {
-            let error = String::from_utf8_lossy(&answer.payload);
-            Finding::failed(
-                Kind::Node,
-                &url,
-                format!("{name}: the error {error} ({took:.0?})"),
-            )
-        }
-        Err(error) => {
-            let cause = client.status().failure_cause(0).unwrap_or_default();
-            let message = format!("{name}: {}: {cause} ({took:.0?})", error.name());
-            Finding::failed(Kind::Node, &url, message)
-        }
-    }
 }

@@ -3,10 +3,12 @@
 //! Reads the configuration, the secrets and the certificates, opens the store without changing it,
 //! pings the fleet's store, and binds each address for a moment. With `--live` it also requests
 //! version and chain id from each URL of the node, through the policy and the client that serve
-//! requests, compares the chains of the URLs, proves the relay's pins, finds poolers and standbys
-//! of PostgreSQL, and checks the ACME authority. A start needs none of that.
+//! requests, tries every method that the program uses, compares the chains of the URLs, proves the
+//! relay's pins, finds poolers and standbys of PostgreSQL, and checks the ACME authority. A start
+//! needs none of that.
 
 mod acme;
+mod api;
 mod live;
 mod report;
 

@@ -26,6 +26,12 @@ fn common(call: &Call) -> Vec<Act> {
             );
             result(call, &block)
         }
+        // a known method without its parameters
+        name if name.starts_with("starknet_")
+            && body["params"].as_array().is_some_and(Vec::is_empty) =>
+        {
+            error(call, -32602, "Invalid params")
+        }
         _ => error(call, -32601, "Method not found"),
     })
 }

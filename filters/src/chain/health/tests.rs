@@ -1,3 +1,5 @@
+//! The health of one URL at chosen times; `tests/simulation/routing` has it among others.
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -32,10 +34,11 @@ fn three_failed_calls_leave_a_url_out() {
 }
 
 #[test]
-fn two_failed_polls_leave_a_url_out() {
+fn three_failed_polls_leave_a_url_out() {
     let mut health = UrlHealth::default();
     health.answered(Asked::Call, at(0), at(5));
     health.failed(Asked::Poll, FailureClass::Status, at(1_000), at(1_010));
+    health.failed(Asked::Poll, FailureClass::Status, at(1_500), at(1_510));
     assert_eq!(class(&health), None);
     health.failed(Asked::Poll, FailureClass::Refused, at(2_000), at(2_010));
     assert_eq!(class(&health), Some(FailureClass::Refused));
@@ -63,7 +66,7 @@ fn answered_polls_do_not_prove_calls() {
 #[test]
 fn polls_that_failed_alike_prove_calls() {
     let mut health = failing(FailureClass::Status, 3);
-    for second in 1..3 {
+    for second in 1..4 {
         health.failed(
             Asked::Poll,
             FailureClass::Status,
@@ -71,7 +74,7 @@ fn polls_that_failed_alike_prove_calls() {
             at(second * 1_000 + 5),
         );
     }
-    health.answered(Asked::Poll, at(3_000), at(3_010));
+    health.answered(Asked::Poll, at(4_000), at(4_010));
     assert_eq!(class(&health), None);
     let mut health = failing(FailureClass::Unreachable, 3);
     health.answered(Asked::Poll, at(1_000), at(1_010));
@@ -123,7 +126,7 @@ fn one_client_cannot_take_a_url_away() {
 #[test]
 fn an_answered_call_ends_stale_polls() {
     let mut health = UrlHealth::default();
-    for second in 1..3 {
+    for second in 1..4 {
         health.failed(
             Asked::Poll,
             FailureClass::Timeout,
@@ -131,8 +134,8 @@ fn an_answered_call_ends_stale_polls() {
             at(second * 1_000),
         );
     }
-    health.answered(Asked::Call, at(3_000), at(3_001));
+    health.answered(Asked::Call, at(4_000), at(4_001));
     assert!(health.fault().is_some(), "polls failed just now");
-    health.answered(Asked::Call, at(7_000), at(7_001));
+    health.answered(Asked::Call, at(8_500), at(8_501));
     assert_eq!(class(&health), None, "there are no polls any more");
 }

@@ -10,7 +10,7 @@ use crate::txm::operations::tests::chain::{Chain, FAUCET, TOKEN, felt};
 use crate::txm::outcome::Details;
 use crate::txm::reconcile;
 use crate::txm::tests::script::Script;
-use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
+use crate::txm::tests::{EPOCH, hash, intent, no_answer, receipt, returned, run};
 
 const IDENTITY: u64 = 7;
 const ACCOUNT: u64 = 8;
@@ -508,13 +508,32 @@ fn what_takes_the_nonce_of_a_drip_in_doubt_is_not_bound_by_it() {
 fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
     const INTERNAL: i64 = -32603;
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
-    for (seconds, expected, stores, why) in [
-        (29, unknown, 0, "the node may still show it"),
-        (30, WRITTEN, 1, "no node has shown it for long"),
+    for (seconds, answer, expected, stores, why) in [
+        (
+            29,
+            returned(INTERNAL),
+            unknown,
+            0,
+            "the node may still show it",
+        ),
+        (
+            30,
+            returned(INTERNAL),
+            WRITTEN,
+            1,
+            "no node has shown it for long",
+        ),
+        (
+            30,
+            no_answer(false),
+            WRITTEN,
+            1,
+            "nor answers when it is sent again",
+        ),
     ] {
         let script = reconciled(&[intent(1, 7, IntentState::Sent)]);
         script.state().later_us = seconds * 1_000_000;
-        script.state().added = [returned(INTERNAL)].into();
+        script.state().added = [answer].into();
         let (outcome, done) = registered(script, None);
         let found = (outcome, count(&done, "stores nonce 7"));
         assert_eq!(found, (expected, stores), "{why}: {done:?}");
@@ -539,9 +558,10 @@ fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
 
 #[test]
 fn a_success_without_a_block_gives_its_nonce_up() {
+    // the request itself waits for some seconds
     for (seconds, expected, why) in [
-        (29, UNSETTLED, "a node may still show it"),
-        (30, WRITTEN, "no node has shown it for long"),
+        (24, UNSETTLED, "a node may still show it"),
+        (26, WRITTEN, "no node has shown it for long"),
     ] {
         let taken = Intent {
             included: None,

@@ -57,7 +57,9 @@ impl Step {
         match submitted {
             Submitted::Taken => Ok(Self::Sent(id, hash)),
             Submitted::Refused(error) => Ok(Self::Refused(id, error)),
-            Submitted::Undecided | Submitted::Unknown => Ok(Self::Unknown(id, hash)),
+            Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => {
+                Ok(Self::Unknown(id, hash))
+            }
             Submitted::Lost => Ok(Self::Again),
             Submitted::NotSent(why) => Err(why),
         }
@@ -227,7 +229,9 @@ impl<I: Io> Writing<'_, I> {
                             return Err(Outcome::unsettled());
                         }
                         // it may be signed anew, with the same nonce
-                        Submitted::Refused(_) | Submitted::Undecided => replaces = Some(earlier),
+                        Submitted::Refused(_) | Submitted::Undecided | Submitted::Unanswered => {
+                            replaces = Some(earlier);
+                        }
                         submitted => {
                             return Step::of(submitted, earlier.id, earlier.transaction_hash);
                         }

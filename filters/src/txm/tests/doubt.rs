@@ -21,6 +21,7 @@ fn name(submitted: &Submitted) -> &'static str {
         Submitted::Refused(_) => "refused",
         Submitted::Lost => "lost",
         Submitted::Undecided => "undecided",
+        Submitted::Unanswered => "unanswered",
         Submitted::Unknown => "unknown",
     }
 }

@@ -28,6 +28,7 @@ fn name(submitted: &Submitted) -> String {
         Submitted::Refused(ErrorObject { code, .. }) => format!("refused: {code}"),
         Submitted::Lost => "lost".into(),
         Submitted::Undecided => "undecided".into(),
+        Submitted::Unanswered => "unanswered".into(),
         Submitted::Unknown => "unknown".into(),
     }
 }
@@ -179,7 +180,7 @@ fn an_answer_that_is_not_journaled_leaves_the_end_unknown() {
 fn a_repeat_that_is_refused_is_in_doubt() {
     for (answer, expected, state, why) in [
         (Ok(hash(1)), "taken", Accepted, "accepted"),
-        (Ok(hash(2)), "unknown", Sent, "another hash"),
+        (Ok(hash(2)), "unanswered", Sent, "another hash"),
         (
             returned(code::DUPLICATE),
             "taken",
@@ -200,7 +201,7 @@ fn a_repeat_that_is_refused_is_in_doubt() {
         ),
         (returned(INTERNAL), "undecided", Sent, "it may have it"),
         (no_answer(true), UNSENT, Sent, "it does not have it"),
-        (no_answer(false), "unknown", Sent, "it may have it"),
+        (no_answer(false), "unanswered", Sent, "it may have it"),
     ] {
         let script = sent(answer);
         let found = name(&run(repeat(&script, &intent(1, 7, Sent), PATIENCE)));
@@ -225,7 +226,7 @@ fn nobody_waits_for_the_fate_of_a_repeat_in_the_background() {
 fn a_repeat_is_recorded_before_it_is_sent_so_that_the_first_sender_cannot_reject_it() {
     let script = sent(no_answer(false));
     let repeated = run(repeat(&script, &intent(1, 7, Sent), PATIENCE));
-    assert_eq!(repeated, Submitted::Unknown);
+    assert_eq!(repeated, Submitted::Unanswered);
     assert_eq!(script.done()[0], "1 is sent");
     assert_eq!(
         reason(run(not_sent(&script, IntentId(1), hash(1), "not sent"))),

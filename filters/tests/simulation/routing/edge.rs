@@ -150,39 +150,51 @@ impl Edge {
         if repeat == Repeat::Never || self.bug == Bug::HangWaits || over <= now + bound {
             return self.end(url, act, now, over, call);
         }
-        let pays = self.budget.pay() || self.bug == Bug::HedgesAreFree;
-        let mut second_at = now + bound;
-        if pays {
+        let mut until = now + bound;
+        if self.budget.pay() || self.bug == Bug::HedgesAreFree {
             self.judge.paid += 1;
         } else {
-            if over <= now + SLOW {
+            until = now + SLOW;
+            if over <= until {
                 return self.end(url, act, now, over, call);
             }
-            second_at = now + SLOW;
-            let class = FailureClass::Timeout;
-            self.health[url].failed(Asked::Call, class, now, second_at);
+            self.health[url].failed(Asked::Call, FailureClass::Timeout, now, until);
         }
-        let order = 0..world.modes.len();
-        let second = routing.second(order, |url| {
-            self.standing(url, Repeat::Safe, second_at, world)
-        });
-        let Some(second) = second else {
-            return self.end(url, act, now, over, call);
-        };
-        let other = world.ask(second, true, chance);
-        call.urls.push(second);
-        self.judge.asked(second, world);
-        match other {
-            Act::Answer(latency) if second_at + latency < over => {
-                self.end(second, other, second_at, second_at + latency, call)
+        let mut pending = vec![(url, act, now, over)];
+        loop {
+            let order = 0..world.modes.len();
+            let mut at = until;
+            let is_slow = at >= now + SLOW;
+            let standing = |url| self.standing(url, Repeat::Safe, at, world);
+            let mut next = routing.second(order.clone(), standing);
+            if next.is_none() && is_slow {
+                next = routing.next(order, |url| self.standing(url, Repeat::Safe, at, world));
             }
-            Act::Silence => self.end(url, act, now, over, call),
-            _ => {
-                let ended = self.end(second, other, second_at, second_at, call);
-                match act {
-                    Act::Answer(_) | Act::Silence => self.end(url, act, now, over, call),
-                    _ => ended,
+            if let Some(next) = next {
+                let act = world.ask(next, true, chance);
+                call.urls.push(next);
+                self.judge.asked(next, world);
+                let over = match act {
+                    Act::Answer(latency) => at + latency,
+                    Act::Silence => now + LIMIT,
+                    _ => at,
+                };
+                pending.push((next, act, at, over));
+                at += SLOW;
+            } else if is_slow {
+                at = now + LIMIT;
+            } else {
+                at = now + SLOW;
+            }
+            pending.sort_by_key(|(.., over)| *over);
+            until = at;
+            if pending[0].3 <= at {
+                let (url, act, sent, over) = pending.remove(0);
+                let ended = self.end(url, act, sent, over, call);
+                if ended.end == End::Answer || pending.is_empty() {
+                    return ended;
                 }
+                until = over;
             }
         }
     }

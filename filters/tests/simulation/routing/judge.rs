@@ -7,7 +7,7 @@ use portcullis_filters::chain::{Asked, Fault, Repeat, SLOW};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a URL may fail before it is left, and be right before it serves: two polls and a trial.
+/// How long a URL may fail before it is left, and be right before it serves: polls and a trial.
 const SETTLED: Duration = Duration::from_secs(4);
 
 /// How long nobody may have called a URL whose polls alone prove that it works.
@@ -85,20 +85,24 @@ impl Judge {
         if mode == Mode::Foreign {
             self.breaks("a foreign URL is asked", format!("{url}"));
         }
-        let is_settled = world.now >= world.since[url] + SETTLED;
-        let has_other = world
-            .modes
-            .iter()
-            .zip(&world.since)
-            .any(|(mode, since)| mode.is_right() && world.now >= *since + SETTLED);
+        let lasts = |url: usize, time| world.now >= world.since[url] + time;
+        let is_settled = lasts(url, SETTLED);
+        let is_other = |other: usize| world.modes[other].is_right() && lasts(other, SETTLED * 2);
+        let has_other = (0..world.modes.len()).any(is_other);
+        let fails_polls = mode.fails() && !matches!(mode, Mode::ErrorOfCalls(_));
+        if fails_polls && has_other && lasts(url, SETTLED * 2) {
+            self.breaks(
+                "a URL that fails polls is asked",
+                format!("{url}, {mode:?}"),
+            );
+        }
         let known = &mut self.urls[url];
         if world.now >= known.second + SECOND {
             (known.second, known.asked) = (world.now, 0);
         }
         known.asked += 1;
         let asked = known.asked;
-        let fails = !matches!(mode, Mode::Right | Mode::Frozen | Mode::Foreign);
-        if fails && is_settled && has_other && asked > 4 {
+        if mode.fails() && is_settled && has_other && asked > 4 {
             self.breaks(
                 "a failing URL is not left",
                 format!("{url}, {mode:?}: {asked} calls in a second"),

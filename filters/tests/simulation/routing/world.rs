@@ -67,6 +67,11 @@ impl Mode {
         self == Self::Right
     }
 
+    /// Whether it gives no valid answers to calls.
+    pub(super) fn fails(self) -> bool {
+        !matches!(self, Self::Right | Self::Frozen | Self::Foreign)
+    }
+
     fn act(self, is_call: bool, latency: Duration) -> Act {
         match self {
             Self::Right | Self::Foreign => Act::Answer(latency),
@@ -104,7 +109,9 @@ impl World {
     pub(super) fn change(&mut self, chance: &mut Chance) {
         self.now += Duration::from_millis(20 + u64::from(chance.choose(10)) * 20);
         let url = chance.choose(self.modes.len() as u32) as usize;
-        let (is_due, mode) = (chance.choose(40) == 39, chance.pick(&MODES));
+        let is_due = chance.choose(40) == 39;
+        let fault = chance.pick(&MODES);
+        let mode = chance.pick(&[Mode::Right, fault]);
         if is_due && self.modes[url] != mode {
             self.modes[url] = mode;
             self.since[url] = self.now;

@@ -123,7 +123,10 @@ impl World {
         urls.rotate_left(first);
         urls.truncate(1 + self.chance.choose(self.urls.len() as u32) as usize);
         self.note(|| format!("relay {relay} reloads: urls {urls:?}, {settings:?}"));
-        self.relays[relay].config = Config { settings, urls };
+        let now = self.now();
+        let relay = &mut self.relays[relay];
+        let former = std::mem::replace(&mut relay.config, Config { settings, urls });
+        relay.former_urls = Some((former.urls, now));
     }
 
     /// Relays that start from now on have other pins.

@@ -204,7 +204,7 @@ impl SimIo {
                 Some(lapse) => (lapse == Lapse::Done, JournalError::Unconfirmed),
                 None if is_unknown => {
                     let drawn = world.chance.choose(4);
-                    (drawn % 2 == 0, statement.unconfirmed(drawn / 2))
+                    (drawn.is_multiple_of(2), statement.unconfirmed(drawn / 2))
                 }
                 None => (true, JournalError::Unconfirmed),
             };

@@ -616,6 +616,7 @@ impl World {
         let judged = self
             .judge_kind(request, begun, reply)
             .and_then(|()| self.judge_key(request, begun, reply))
+            .and_then(|()| self.judge_twin(request, begun, reply))
             .and_then(|()| match reply.kind {
                 ReplyKind::Refused(reason) => {
                     self.judge_refusal(begun.watch, request, reason, reply)
@@ -674,7 +675,11 @@ impl World {
         let is_silent =
             |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
         // a reload may have left a relay few URLs, and some may be excluded
-        let is_cut_off = |relay| self.urls_of(relay).into_iter().all(is_silent);
+        let is_cut_off = |relay| {
+            let former = self.former_urls_of(relay, since);
+            self.urls_of(relay).into_iter().all(is_silent)
+                || former.is_some_and(|urls| urls.into_iter().all(is_silent))
+        };
         if facts().any(|(_, fact)| is_shown(fact)) || (0..self.relays.len()).any(is_cut_off) {
             return Ok(());
         }
@@ -724,6 +729,34 @@ impl World {
         };
         match self.journal.tables.intents.values().find(is_sent) {
             Some(intent) => Err(format!("answers: intent {} is stored as sent", intent.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// Without a key, too, the drip of an equal request that came in later is the answer, however far
+    /// the clocks are apart, unless something else than the chain was shown.
+    fn judge_twin(&self, request: &Request, begun: Begun, reply: &Reply) -> Result<(), String> {
+        use Fault::{Genesis, Rollback, SameGenesis, TwoChains};
+        let shows_other = [Rollback, Genesis, SameGenesis, TwoChains];
+        let is_refused = reply.kind == ReplyKind::Refused(Reason::FaucetCooldown);
+        if request.key.is_some()
+            || !is_refused
+            || shows_other.iter().any(|it| self.fired.contains_key(it))
+        {
+            return Ok(());
+        }
+        let digest = CATALOG[request.wanted].intent_digest();
+        let is_twin = |it: &&Intent| {
+            it.digest == digest
+                && it.state == IntentState::Succeeded
+                && Some(it.transaction_hash) == reply.hash
+                && self
+                    .oracle
+                    .stored_at(it.id)
+                    .is_some_and(|at| at >= begun.at)
+        };
+        match self.journal.tables.intents.values().find(is_twin) {
+            Some(twin) => Err(format!("answers: drip {} is its own", twin.id)),
             None => Ok(()),
         }
     }

@@ -106,6 +106,8 @@ pub(super) struct Relay {
     /// How wrong that may be, as far as the relay knows.
     pub(super) error_us: i64,
     pub(super) config: Config,
+    /// Its URLs before the last reload, and when that was.
+    pub(super) former_urls: Option<(Vec<usize>, Duration)>,
     /// What its process has shown.
     pub(super) floor: Floor,
     /// Its requests without a response.
@@ -260,6 +262,7 @@ impl World {
         };
         let relay = || Relay {
             config: config.clone(),
+            former_urls: None,
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
@@ -479,6 +482,13 @@ impl World {
     /// The URLs of a relay that have a say.
     pub(super) fn urls_of(&self, relay: Process) -> Vec<usize> {
         self.voters(&self.relays[relay].config.urls)
+    }
+
+    /// The URLs of a relay that had a say before a reload since then.
+    pub(super) fn former_urls_of(&self, relay: Process, since: Duration) -> Option<Vec<usize>> {
+        let former = self.relays[relay].former_urls.as_ref();
+        let (urls, _) = former.filter(|(_, until)| *until >= since)?;
+        Some(self.voters(urls))
     }
 
     pub(super) fn is_faucet_empty(&self) -> bool {

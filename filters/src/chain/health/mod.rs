@@ -13,8 +13,8 @@ use core::time::Duration;
 /// Consecutive calls without a valid answer after which a URL is left out: a restart may cause one
 /// or two.
 const CALLS: u8 = 3;
-/// Polls likewise; there is one each second.
-const POLLS: u8 = 2;
+/// Polls likewise; there is one each second, and a busy machine may delay one or two.
+const POLLS: u8 = 3;
 /// How often a call is tried at a URL that answers polls but fails at calls.
 const TRIAL: Duration = Duration::from_secs(1);
 /// How long polls must be answered, without a failed call, before calls are trusted to work again.

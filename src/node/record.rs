@@ -1,0 +1,161 @@
+//! The record of one URL that all clients of the node share: its name, its health, its failures and
+//! the counters of attempts. The pure crate concludes; this module holds the state.
+
+use super::answer::{Payload, error_code, failure_class};
+use super::cause::Failures;
+use super::{CallFailure, NodeError};
+use crate::config::{NodeConfig, NodeUrl};
+use crate::telemetry::Metrics;
+use parking_lot::{Mutex, MutexGuard};
+use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
+use portcullis_filters::head_age::HeadTime;
+use prometheus::IntCounter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The outcomes of an attempt: an answer, or each error.
+const OUTCOMES: usize = 1 + NodeError::ALL.len();
+
+/// The record of one URL.
+#[derive(Debug)]
+pub(super) struct UrlRecord {
+    /// Its index in the configuration.
+    pub(super) index: usize,
+    /// The URL as it is shown: without parts that may be a key, and unique.
+    pub(super) url: String,
+    attempts: [IntCounter; OUTCOMES],
+    /// The index of the URL that answered a call most recently; shared by all records.
+    latest: Arc<AtomicUsize>,
+    failures: Mutex<Failures>,
+    /// The newest block that was seen.
+    head_time: Mutex<Option<HeadTime>>,
+    health: Mutex<UrlHealth>,
+    /// The start of the clock of `health`.
+    born: Instant,
+}
+
+impl UrlRecord {
+    /// A record for each configured URL.
+    pub(super) fn all(config: &NodeConfig, metrics: &Metrics) -> Vec<Arc<Self>> {
+        let shown: Vec<String> = config.url.iter().map(NodeUrl::shown).collect();
+        let latest = Arc::new(AtomicUsize::new(0));
+        let record = |(index, url): (usize, &String)| {
+            let is_unique = shown.iter().filter(|other| *other == url).count() == 1;
+            let url = if is_unique {
+                url.clone()
+            } else {
+                format!("{url} ({index})")
+            };
+            let label = index.to_string();
+            let attempts = std::array::from_fn(|outcome| {
+                let error = outcome
+                    .checked_sub(1)
+                    .and_then(|error| NodeError::ALL.get(error));
+                let outcome = error.map_or("ok", |error| error.name());
+                metrics.node_attempts.with_label_values(&[&*label, outcome])
+            });
+            let latest = Arc::clone(&latest);
+            Arc::new(Self {
+                index,
+                url,
+                attempts,
+                latest,
+                failures: Mutex::default(),
+                head_time: Mutex::default(),
+                health: Mutex::default(),
+                born: Instant::now(),
+            })
+        };
+        shown.iter().enumerate().map(record).collect()
+    }
+
+    /// Counts an attempt.
+    pub(super) fn count(&self, failure: Option<CallFailure>) {
+        let outcome = failure.map_or(0, |failure| 1 + failure.error() as usize);
+        if let Some(counter) = self.attempts.get(outcome) {
+            counter.inc();
+        }
+    }
+
+    /// Records a verified answer to a request that was sent at `sent`.
+    pub(super) fn note_answer(&self, asked: Asked, payload: &Payload, sent: Instant) {
+        match failure_class(payload) {
+            None => self.note_valid(asked, sent),
+            // the watch reads more of the chain than some nodes have
+            Some(_) if asked == Asked::Poll => {}
+            class => {
+                let code = error_code(payload);
+                self.failures().note_error(code, Instant::now());
+                self.note_failure(asked, class, sent);
+            }
+        }
+    }
+
+    /// Records a valid answer to a request that was sent at `sent`.
+    pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
+        let mut health = self.health.lock();
+        health.answered(asked, sent - self.born, self.born.elapsed());
+    }
+
+    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
+    /// URL.
+    pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
+        if let Some(class) = class {
+            let mut health = self.health.lock();
+            health.failed(asked, class, sent - self.born, self.born.elapsed());
+        }
+    }
+
+    /// Why the URL is left out, if it is.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.health.lock().fault()
+    }
+
+    /// The place of the URL for a request.
+    pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
+        let now = self.born.elapsed();
+        self.health.lock().standing(asked, repeat, now)
+    }
+
+    /// How long to wait for the URL before a second one is asked.
+    pub(super) fn hedge_bound(&self) -> Duration {
+        self.health.lock().latency.bound()
+    }
+
+    /// Whether the URL has answered a call since then.
+    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
+        self.health.lock().has_answered_since(since - self.born)
+    }
+
+    /// Records that the URL answered a call; an answered probe does not count.
+    pub(super) fn serves(&self) {
+        self.latest.store(self.index, Ordering::Relaxed);
+    }
+
+    /// Attempts that were answered.
+    pub(super) fn answers(&self) -> u64 {
+        self.attempts[0].get()
+    }
+
+    /// Whether no other URL has answered a call since this one did.
+    pub(super) fn is_latest(&self) -> bool {
+        self.latest.load(Ordering::Relaxed) == self.index
+    }
+
+    /// Records the newest block.
+    pub(super) fn note_head_time(&self, head: HeadTime) {
+        *self.head_time.lock() = Some(head);
+    }
+
+    /// The newest block that was seen.
+    pub(super) fn head_time(&self) -> Option<HeadTime> {
+        *self.head_time.lock()
+    }
+
+    /// The recorded failures of attempts.
+    pub(super) fn failures(&self) -> MutexGuard<'_, Failures> {
+        self.failures.lock()
+    }
+}
