@@ -213,6 +213,10 @@ fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> Explanation {
     let now = clock::since_1970(SystemTime::now()).as_secs();
     match policy.inspect_with(endpoint, body, now, |finding| explained.found(finding)) {
         Ok(Inspected::Transaction(unverified)) => {
+            if let Err(refusal) = unverified.admission() {
+                explained.refused(refusal, endpoint);
+                return explained;
+            }
             explained.pending("pins", "every pin was proved recently");
             match unverified.sender() {
                 Some(sender) => {

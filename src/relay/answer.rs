@@ -71,7 +71,7 @@ pub(crate) fn format(endpoint: Option<Endpoint>) -> ErrorFormat {
 /// The response to a user's transaction.
 pub(super) fn transaction(outcome: &Outcome, call: RpcCall, request_id: &str) -> Reply {
     let RpcCall { id, deployed } = call;
-    if let Status::Refused(refusal) = &outcome.status {
+    if let Some(refusal) = outcome.refusal() {
         let refusal = Refusal {
             id: Some(id),
             ..Refusal::clone(refusal)
@@ -96,7 +96,7 @@ pub(super) fn transaction(outcome: &Outcome, call: RpcCall, request_id: &str) ->
 
 /// The response to an operation.
 pub(super) fn operation(outcome: &Outcome, request_id: &str) -> Reply {
-    if let Status::Refused(refusal) = &outcome.status {
+    if let Some(refusal) = outcome.refusal() {
         return failure(ErrorFormat::Plain, outcome, refusal, request_id);
     }
     let pending = outcome.status == Status::Pending;

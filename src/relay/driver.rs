@@ -24,9 +24,10 @@ use portcullis_filters::txm::io::{
 };
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{Block, CallError, ListedBlock, Receipt, Sender};
+use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{self, Pins, Required, Role};
-use portcullis_filters::verdict::{Reason, Refusal};
+use portcullis_filters::verdict::Refusal;
 use portcullis_filters::window::Window;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::sync::Arc;
@@ -350,11 +351,11 @@ impl Io for Driver {
         use_it(&mut self.memory.lock())
     }
 
-    async fn require(&self, required: Required) -> Result<String, Outcome> {
+    async fn require(&self, required: Required) -> Result<String, NotSent> {
         self.prover.require(required).await
     }
 
-    async fn epoch(&self) -> Result<String, Outcome> {
+    async fn epoch(&self) -> Result<String, NotSent> {
         self.prover.epoch().await
     }
 
@@ -449,11 +450,8 @@ impl Io for Driver {
 /// The outcome of a write that did not end.
 fn not_carried_out(why: Aborted) -> Outcome {
     match why {
-        Aborted::NotBegun => Outcome::overloaded(),
-        Aborted::Interrupted => {
-            let message = "the write was interrupted: repeat the request; it is not sent twice";
-            Outcome::refused(Reason::OutcomeUnknown, message)
-        }
+        Aborted::NotBegun => NotSent::Overdue.into(),
+        Aborted::Interrupted => Outcome::interrupted(),
     }
 }
 
@@ -482,6 +480,7 @@ impl From<RpcError> for CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_filters::verdict::Reason;
 
     #[test]
     fn a_write_that_did_not_begin_is_not_unknown() {

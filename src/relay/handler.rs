@@ -13,12 +13,13 @@ use crate::reply::{JSON, Reply};
 use bytes::Bytes;
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy, Unverified};
 use portcullis_filters::txm::io::Io as _;
+use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::operation::{Answer, Task, operate};
-use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::reconcile;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::txm::transaction::{self, Approved};
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,29 +46,31 @@ impl Handler {
             settings,
             endpoint,
             body,
-            request_id,
             ..
         } = &request;
         if *endpoint == Endpoint::Ready {
             return (endpoint.name(), self.readiness().await);
         }
         match settings.policy.inspect(*endpoint, body, now()) {
-            Ok(Inspected::Transaction(unverified)) => {
-                (unverified.kind(), self.transact(unverified, &request).await)
-            }
+            Ok(Inspected::Transaction(unverified)) => self.transact(unverified, &request).await,
             Ok(Inspected::Operation(permit)) => {
                 (endpoint.name(), self.operate(&permit, &request).await)
             }
-            Err(refusal) => {
-                self.record(endpoint.name(), refusal.reason, request_id)
-                    .await;
-                let format = error_format(Some(*endpoint));
-                (
-                    endpoint.name(),
-                    Reply::refusal(format, &refusal, request_id),
-                )
-            }
+            Err(refusal) => self.refuse(&refusal, &request).await,
         }
+    }
+
+    /// Responds to a request that the policy does not permit.
+    async fn refuse(&self, refusal: &Refusal, request: &Request) -> (&'static str, Reply) {
+        let Request {
+            endpoint,
+            request_id,
+            ..
+        } = request;
+        self.record(endpoint.name(), refusal.reason, request_id)
+            .await;
+        let format = error_format(Some(*endpoint));
+        (endpoint.name(), Reply::refusal(format, refusal, request_id))
     }
 
     /// Proves the pins, and settles what earlier processes left of our accounts.
@@ -79,7 +82,7 @@ impl Handler {
             && proof.is_ready()
         {
             let deadline = driver.now() + CATCH_UP;
-            let roles: Vec<_> = reconcile::unsettled_roles(driver, epoch, deadline)
+            let roles: Vec<_> = reconcile::blocked_roles(driver, epoch, deadline)
                 .await
                 .map(Role::name)
                 .collect();
@@ -91,25 +94,36 @@ impl Handler {
     }
 
     /// Responds to a user's transaction.
-    async fn transact(&self, unverified: Unverified<'_>, request: &Request) -> Reply {
+    async fn transact(
+        &self,
+        unverified: Unverified<'_>,
+        request: &Request,
+    ) -> (&'static str, Reply) {
         let call = RpcCall {
             id: unverified.id().as_str().into(),
             deployed: unverified.deployed(),
         };
-        let (kind, policy) = (unverified.kind(), &request.settings.policy);
-        let outcome = Outcome::merge(self.try_transact(unverified, policy, &request.trace).await);
+        let kind = unverified.kind();
+        if let Some(refusal) = transaction::refusal(&*self.0, &unverified).await {
+            return self.refuse(refusal, request).await;
+        }
+        let policy = &request.settings.policy;
+        let transacted = self.try_transact(unverified, policy, &request.trace).await;
+        let outcome = transacted.unwrap_or_else(Outcome::from);
         self.report(kind, Endpoint::Rpc.name(), &outcome, &request.request_id)
             .await;
-        answer::transaction(&outcome, call, &request.request_id)
-            .with_retry_after_of(self.0.chain.0.shared())
+        let answer = answer::transaction(&outcome, call, &request.request_id)
+            .with_retry_after_of(self.0.chain.0.shared());
+        (kind, answer)
     }
 
+    /// Submits a transaction, once its signature is verified.
     async fn try_transact(
         &self,
         unverified: Unverified<'_>,
         policy: &RelayPolicy,
         trace: &Arc<Trace>,
-    ) -> Result<Outcome, Outcome> {
+    ) -> Result<Outcome, NotSent> {
         let proven = transaction::account(&*self.0, &unverified);
         let (epoch, account) = trace.stage("pins", proven).await?;
         let permit = unverified.verify(policy, account)?;
@@ -148,14 +162,10 @@ impl Handler {
         request_id: &str,
     ) {
         self.0.metrics.relay.write(operation, outcome.name());
-        if let Status::Refused(refusal) = &outcome.status
-            // the transaction that caused a cooldown or has the nonce is another one
-            && (outcome.transaction_hash.is_none()
-                || matches!(refusal.reason, Reason::FaucetCooldown | Reason::NonceConflict))
-            // the store has just failed
-            && refusal.reason != Reason::StoreUnavailable
+        if let Some(reason) = outcome.reason()
+            && outcome.is_recorded_as_refusal()
         {
-            self.record(endpoint, refusal.reason, request_id).await;
+            self.record(endpoint, reason, request_id).await;
         }
     }
 

@@ -10,7 +10,7 @@ use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::SecretKey;
 use portcullis_filters::tx::{Invoke, Transaction};
 use portcullis_filters::txm::io::{JournalError, LockError, Purpose, SignedText};
-use portcullis_filters::txm::turn::{RETRY, Turn};
+use portcullis_filters::txm::lock_share::{LockShare, RETRY};
 use region::LockGuard;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
@@ -35,8 +35,8 @@ pub(super) struct Signer {
 struct Queue {
     /// Excludes other processes.
     lock: SessionLock,
-    turn: Turn,
-    /// The instant from which the turn measures time.
+    share: LockShare,
+    /// The instant from which the share measures time.
     start: Instant,
 }
 
@@ -66,7 +66,7 @@ impl SignerGuard {
     /// share.
     pub(super) async fn release(mut self) {
         let now = self.queue.start.elapsed();
-        self.is_passed_on = self.queue.turn.goes_on(waiting(&self.waiting), now);
+        self.is_passed_on = self.queue.share.goes_on(waiting(&self.waiting), now);
         if !self.is_passed_on {
             self.queue.release().await;
         }
@@ -95,7 +95,7 @@ pub(super) fn new(pins: &Pins, keys: Keys, store: &Arc<Store>) -> Signers {
         store: Arc::clone(store),
         queue: Arc::new(Mutex::new(Queue {
             lock: SessionLock::of_signer(account.address),
-            turn: Turn::default(),
+            share: LockShare::default(),
             start: Instant::now(),
         })),
         waiting: Arc::new(Semaphore::new(MAX_WAITING)),
@@ -136,14 +136,14 @@ impl Signer {
         drop(waiting);
         let was_held = queue.lock.is_held();
         let left = deadline.saturating_duration_since(Instant::now());
-        let wait = queue.turn.wait(left);
+        let wait = queue.share.wait(left);
         match queue.lock.acquire(&self.store, wait).await {
             Ok(()) => {
                 if !was_held {
                     let now = queue.start.elapsed();
-                    queue.turn.begin(now);
+                    queue.share.begin(now);
                 }
-                queue.turn.begin_write();
+                queue.share.begin_write();
                 let waiting = Arc::clone(&self.waiting);
                 Ok(SignerGuard {
                     queue,
@@ -152,7 +152,7 @@ impl Signer {
                 })
             }
             Err(StoreError::SignerHeld) => {
-                queue.turn.waited_in_vain();
+                queue.share.waited_in_vain();
                 Err(LockError::HeldElsewhere)
             }
             Err(error) => {

@@ -84,7 +84,7 @@ impl Intents<'_> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
         let facts = facts(&mut tx, new, nonce, now_us).await?;
-        match ledger::intend(new, &facts, now_us) {
+        match ledger::intention(new, &facts, now_us) {
             Intention::Refuse { reply, link: None } => Ok(reply),
             Intention::Refuse {
                 reply,

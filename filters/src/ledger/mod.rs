@@ -5,7 +5,7 @@
 //! a simulation that keeps its rows in maps decides the same.
 //!
 //! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
-//! Reading order: [`state`](IntentState), `intent.rs`, `intend.rs` (whether a transaction is
+//! Reading order: [`state`](IntentState), `intent.rs`, `intention.rs` (whether a transaction is
 //! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`,
 //! `double.rs`, `key.rs`, `epoch.rs`.
 
@@ -14,8 +14,8 @@ mod budget;
 mod change;
 mod double;
 mod epoch;
-mod intend;
 mod intent;
+mod intention;
 mod key;
 mod state;
 #[cfg(test)]
@@ -26,8 +26,8 @@ pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
 pub use change::{Change, Step, Steps, change};
 pub use double::Returning;
 pub use epoch::Agreement;
-pub use intend::{Facts, Intended, Intention, intend};
 pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
+pub use intention::{Facts, Intended, Intention, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use state::IntentState;
 

@@ -2,9 +2,10 @@
 //!
 //! [`RelayPolicy::admit`] checks route, bearer token, rate, requests in flight, headers and size,
 //! in this order: only the route is judged before the token. [`RelayPolicy::inspect`] judges
-//! the body: a user's transaction, or an operation that the relay signs. An operation that is not
-//! admitted is refused later ([`OperationPermit::admission`]): a repeat gets its answer by its key.
-//! The state of the chain is checked with the permit.
+//! the body: a user's transaction, or an operation that the relay signs. What the configuration
+//! does not admit is refused later ([`OperationPermit::admission`], [`Unverified::admission`]): a
+//! repeat gets its answer by its key or its hash. The state of the chain is checked with the
+//! permit.
 
 use super::{Admission, Admitted, Finding, PendingCall, Unverified};
 use crate::bearer::Tokens;

@@ -1,8 +1,9 @@
 //! The policy of users' transactions: cheap checks first.
 //!
 //! A transaction is judged in two steps, because the sender's account is on the chain:
-//! [`Unverified`] passed every check that needs no chain, and names the account to read;
-//! [`TransactionPermit`] passed all checks. Only this file creates either.
+//! [`Unverified`] is well-formed, and names the account to read; [`TransactionPermit`] is signed by
+//! it, too. Only this file creates either. Both say whether the configuration admits the
+//! transaction: the journal answers one that was sent before the configuration changed.
 
 use super::{Finding, RelayPolicy, hints};
 use crate::felt::Felt;
@@ -12,6 +13,7 @@ use crate::stark::{is_public_key, verify};
 use crate::tx::calls::{self, CalldataError};
 use crate::tx::{Account, AllowedCall, Bounds, Kind, Mode, Transaction, TransactionError};
 use crate::verdict::{Reason, Refusal};
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -33,7 +35,7 @@ pub const INVOKE_METHOD: &str = "starknet_addInvokeTransaction";
 /// The node's method that submits an account's deployment.
 pub const DEPLOY_ACCOUNT_METHOD: &str = "starknet_addDeployAccountTransaction";
 
-/// A user's transaction that passed every check that needs no chain.
+/// A well-formed transaction of a user, with a hash.
 #[derive(Debug)]
 pub struct Unverified<'a>(TransactionPermit<'a>);
 
@@ -53,8 +55,16 @@ impl<'a> Unverified<'a> {
         self.0.hash
     }
 
+    /// Whether the configuration admits its calls and its fee.
+    ///
+    /// # Errors
+    /// Returns the refusal, with the request's id.
+    pub fn admission(&self) -> Result<(), &Refusal> {
+        self.0.admission()
+    }
+
     /// The account whose class and key must be read. `None` for a transaction that deploys its
-    /// account: it carries the key, and was verified with it.
+    /// account: it carries the key, with which it is verified.
     pub fn sender(&self) -> Option<Felt> {
         (!self.0.is_deploy()).then_some(self.0.sender)
     }
@@ -74,9 +84,11 @@ impl<'a> Unverified<'a> {
         account: Option<Account>,
     ) -> Result<TransactionPermit<'a>, Refusal> {
         let Self(permit) = self;
-        if permit.is_deploy() {
-            return Ok(permit);
-        }
+        let account = match &permit.transaction.kind {
+            // it was verified with its key when it was admitted
+            Kind::DeployAccount { .. } if permit.admission.is_ok() => return Ok(permit),
+            kind => deployed_account(kind).or(account),
+        };
         let verdict = policy.verify(&permit.transaction, permit.hash, account);
         verdict.map_err(|refusal| refusal.with_id(Some(permit.id)))?;
         Ok(permit)
@@ -97,11 +109,12 @@ impl Unverified<'static> {
             sender,
             nonce: 0,
             calls: Vec::new(),
+            admission: Ok(()),
         })
     }
 }
 
-/// A user's transaction that passed the whole policy.
+/// A well-formed transaction that its user signed, and whether the policy admits it.
 #[derive(Debug)]
 pub struct TransactionPermit<'a> {
     id: Id<'a>,
@@ -110,9 +123,22 @@ pub struct TransactionPermit<'a> {
     sender: Felt,
     nonce: u64,
     calls: Vec<AllowedCall>,
+    admission: Result<(), Box<Refusal>>,
 }
 
 impl<'a> TransactionPermit<'a> {
+    /// Whether the configuration admits its calls and its fee. One that is not admitted is
+    /// answered from the journal, and not sent for the first time.
+    ///
+    /// # Errors
+    /// Returns the refusal, with the request's id.
+    pub fn admission(&self) -> Result<(), &Refusal> {
+        match &self.admission {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
     /// The client's request id, byte for byte.
     pub fn id(&self) -> Id<'a> {
         self.id
@@ -152,7 +178,7 @@ impl<'a> TransactionPermit<'a> {
         self.nonce
     }
 
-    /// The calls; empty if it deploys its account.
+    /// The calls; empty if it deploys its account, or is not admitted.
     pub fn calls(&self) -> &[AllowedCall] {
         &self.calls
     }
@@ -201,13 +227,10 @@ impl RelayPolicy {
         }
         self.plain(&transaction)?;
         passed(Finding::Transaction(&transaction));
-        let (nonce, calls) = match &transaction.kind {
-            Kind::Invoke {
-                sender, calldata, ..
-            } => {
+        let nonce = match &transaction.kind {
+            Kind::Invoke { .. } => {
                 let nonce = transaction.nonce.to_u64();
-                let nonce = nonce.ok_or_else(|| invalid("nonce must have at most 64 bits"))?;
-                (nonce, self.calls(*sender, calldata)?)
+                nonce.ok_or_else(|| invalid("nonce must have at most 64 bits"))?
             }
             Kind::DeployAccount {
                 class_hash,
@@ -215,29 +238,22 @@ impl RelayPolicy {
                 constructor_calldata,
             } => {
                 self.deployment(*class_hash, *salt, constructor_calldata)?;
-                (0, Vec::new())
+                0
             }
             Kind::Declare { .. } => return Err(invalid("DECLARE is not accepted")),
         };
-        passed(Finding::Calls(&calls));
-        self.fee(&transaction.bounds)?;
         let hash = transaction.hash(self.chain_id);
-        passed(Finding::Hash(hash));
         let sender = transaction.sender();
-        if let Kind::DeployAccount {
-            class_hash,
-            salt: public_key,
-            ..
-        } = transaction.kind
-        {
-            self.verify(
-                &transaction,
-                hash,
-                Some(Account {
-                    class_hash,
-                    public_key,
-                }),
-            )?;
+        let (calls, admission) = match self.admits_transaction(&transaction, passed) {
+            Ok(calls) => (calls, Ok(())),
+            Err(refusal) => (Vec::new(), Err(Box::new(refusal.with_id(Some(id))))),
+        };
+        if admission.is_ok() {
+            passed(Finding::Hash(hash));
+        }
+        let deployed = deployed_account(&transaction.kind);
+        if deployed.is_some() && admission.is_ok() {
+            self.verify(&transaction, hash, deployed)?;
         }
         Ok(TransactionPermit {
             id,
@@ -246,7 +262,25 @@ impl RelayPolicy {
             sender,
             nonce,
             calls,
+            admission,
         })
+    }
+
+    /// Judges what depends on the configuration: the calls, and the fee.
+    fn admits_transaction(
+        &self,
+        transaction: &Transaction,
+        passed: &mut impl FnMut(Finding<'_>),
+    ) -> Result<Vec<AllowedCall>, Refusal> {
+        let calls = match &transaction.kind {
+            Kind::Invoke {
+                sender, calldata, ..
+            } => self.calls(*sender, calldata)?,
+            Kind::DeployAccount { .. } | Kind::Declare { .. } => Vec::new(),
+        };
+        passed(Finding::Calls(&calls));
+        self.fee(&transaction.bounds)?;
+        Ok(calls)
     }
 
     /// Refuses fields that no transaction here needs.
@@ -375,6 +409,21 @@ impl RelayPolicy {
 
 fn invalid(message: impl Into<alloc::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Reason::InvalidRequest, message)
+}
+
+/// The account that a transaction deploys, as its fields say.
+fn deployed_account(kind: &Kind) -> Option<Account> {
+    match kind {
+        Kind::DeployAccount {
+            class_hash,
+            salt: public_key,
+            ..
+        } => Some(Account {
+            class_hash: *class_hash,
+            public_key: *public_key,
+        }),
+        Kind::Invoke { .. } | Kind::Declare { .. } => None,
+    }
 }
 
 fn class_not_approved() -> Refusal {

@@ -2,9 +2,11 @@
 //! wrote or joined, answered while the chain has its transaction.
 
 use super::io::{Io, Stored};
-use super::operation::{Answer, Task};
-use super::outcome::{Outcome, Status};
-use super::{pins, rollbacks};
+use super::not_sent::NotSent;
+use super::operation::Task;
+use super::outcome::{Known, Outcome, Status};
+use super::pins;
+use super::rollbacks::{self, Still};
 use crate::ledger::{Claim, ClaimToken, Intent, IntentId, IntentState};
 use alloc::string::String;
 
@@ -28,81 +30,99 @@ impl Claimed {
     }
 }
 
+/// The result of [`claim`].
+pub(super) enum Claiming {
+    /// The request has the key, or joins the request that has it.
+    Claimed(Claimed),
+    /// The stored response, status and body: the chain has its transaction.
+    First(u16, String),
+    /// A response is stored, and no URL shows its transaction, nor that it is gone.
+    Unseen(Known),
+}
+
 /// Claims a key in the chain's epoch.
 ///
 /// # Errors
-/// Returns the stored response, while the chain has its transaction; or a refusal.
+/// Returns an error if the key belongs to another request, or if the chain or the store is
+/// unavailable.
 pub(super) async fn claim<I: Io>(
     io: &I,
     key: &str,
     task: &Task<I::Trace>,
-) -> Result<Claimed, Answer> {
+) -> Result<Claiming, NotSent> {
     // without random bytes no key is claimed
-    let token = ClaimToken(io.random().ok_or_else(Outcome::overloaded)?);
+    let token = ClaimToken(io.random().ok_or(NotSent::Overdue)?);
     for _ in 0..CLAIMS {
         let epoch = io.epoch().await?;
-        let claim = io.claim(&task.key_of(key, &epoch), &token).await;
-        let answer = match claim.map_err(Outcome::from)? {
+        let claim = io.claim(&task.key_of(key, &epoch), &token).await?;
+        let stored = match claim {
             Claim::New => {
-                return Ok(Claimed {
+                return Ok(Claiming::Claimed(Claimed {
                     epoch,
                     named: None,
                     token: Some(token),
-                });
+                }));
             }
             // a request joins an open claim, so that claims need no timeout
             Claim::Open { intent } => {
                 let named = intent.map(|intent| intent.id);
-                return Ok(Claimed {
+                return Ok(Claiming::Claimed(Claimed {
                     epoch,
                     named,
                     token: None,
-                });
+                }));
             }
             Claim::Answered {
                 status,
                 body,
                 intent,
-            } => {
-                if !is_still_true(io, status, intent.as_deref()).await? {
+            } => match recheck(io, status, intent.as_deref()).await? {
+                Recheck::True => Some(Claiming::First(status, body)),
+                Recheck::Untrue => {
                     let named = intent.map(|intent| intent.id);
-                    return Ok(Claimed {
+                    return Ok(Claiming::Claimed(Claimed {
                         epoch,
                         named,
                         token: None,
-                    });
+                    }));
                 }
-                Answer::First(status, body)
-            }
-            Claim::Conflict => Outcome::key_conflict().into(),
+                Recheck::Unseen(known) => return Ok(Claiming::Unseen(known)),
+            },
+            Claim::Conflict => None,
         };
         if !pins::has_restarted(io, &epoch).await {
-            return Err(answer);
+            return stored.ok_or(NotSent::KeyConflict);
         }
     }
-    Err(Outcome::restarted().into())
+    Err(NotSent::Restarted)
 }
 
-/// Whether a stored response with this status still holds: according to the node, the chain has the
-/// transaction, with the outcome that the response reports.
-///
-/// # Errors
-/// Returns an error if no URL of the node shows the transaction, nor that it is gone.
-async fn is_still_true(
-    io: &impl Io,
-    status: u16,
-    intent: Option<&Intent>,
-) -> Result<bool, Outcome> {
+/// Whether a stored response still holds.
+enum Recheck {
+    /// According to the node, the chain has the transaction, with the outcome that the response
+    /// reports.
+    True,
+    /// It does not, or the response reports no intent.
+    Untrue,
+    /// No URL shows the transaction, nor that it is gone.
+    Unseen(Known),
+}
+
+/// Checks a stored response with this status.
+async fn recheck(io: &impl Io, status: u16, intent: Option<&Intent>) -> Result<Recheck, NotSent> {
     let end = if status < 300 {
         IntentState::Succeeded
     } else {
         IntentState::Reverted
     };
     let Some(intent) = intent.filter(|intent| intent.state == end) else {
-        return Ok(false);
+        return Ok(Recheck::Untrue);
     };
-    let now = rollbacks::still_included(io, intent).await?;
-    Ok(now.is_some_and(|now| now.state == end))
+    Ok(match rollbacks::still_included(io, intent).await? {
+        Still::Included(now) if now.state == end => Recheck::True,
+        Still::Included(_) | Still::Displaced => Recheck::Untrue,
+        Still::Unseen => Recheck::Unseen(Known::unseen(intent)),
+    })
 }
 
 /// Links a key to the intent that its request wrote or joined, and stores a final response.

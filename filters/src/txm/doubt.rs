@@ -6,12 +6,13 @@
 //! could be executed.
 
 use super::fate::{Fate, fate, next_nonce};
-use super::intend::{Intending, intend};
 use super::io::Io;
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::outcome::Unknown;
 use super::rollbacks::{PATIENCE, look_for};
 use super::settings::Role;
 use super::sign::{Signing, sign};
+use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted, submit};
 use crate::ledger::{Budgets, Intent, IntentState, NewIntent};
 use alloc::vec::Vec;
@@ -28,7 +29,7 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
     match fate(io, intent).await {
         Fate::Shown => return Submitted::Taken,
         Fate::Lost => return Submitted::Lost,
-        Fate::Used => return Submitted::NotSent(Outcome::unsettled()),
+        Fate::Used => return Submitted::NotSent(NotSent::InProgress),
         Fate::Unavailable(why) => return Submitted::NotSent(why),
         Fate::Free => {}
     }
@@ -43,9 +44,9 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
 /// # Errors
 /// Returns an error if another intent has the nonce of this one, if a lower nonce stays free, or if
 /// the chain or the store is unavailable.
-async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
     if slot_of(io, intent, intent.nonce).await?.is_occupied {
-        return Err(Outcome::unsettled());
+        return Err(NotSent::InProgress);
     }
     let next = next_nonce(io, intent).await?;
     for nonce in (next..intent.nonce).take(GAP) {
@@ -71,14 +72,13 @@ async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), Outcome> 
         }
         match submitted {
             Submitted::Taken => {}
-            Submitted::NotSent(why) => return Err(why.not_of_this_request()),
+            Submitted::NotSent(why) => return Err(why),
             Submitted::Refused(_)
+            | Submitted::Rejected(_)
             | Submitted::Lost
             | Submitted::Undecided
             | Submitted::Unanswered
-            | Submitted::Unknown => {
-                return Err(Outcome::unsettled());
-            }
+            | Submitted::Unknown(_) => return Err(NotSent::InProgress),
         }
     }
     Ok(())
@@ -92,7 +92,7 @@ struct Slot {
 }
 
 /// The slot of another nonce of an intent's account.
-async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outcome> {
+async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotSent> {
     let mut intents = io.of_slot(&intent.epoch, intent.signer, nonce).await?;
     let is_occupied = intents.iter().any(|other| other.state.occupies());
     let included = intents.iter().find(|it| it.state.is_included()).cloned();
@@ -108,11 +108,11 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, Outc
 async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: usize) -> Submitted {
     let (signed, max_fee) = match sign(io, role, Vec::new(), nonce, in_doubt).await {
         Ok(Signing::Signed { signed, max_fee }) => (signed, max_fee),
-        Ok(Signing::NonceMoved) => return Submitted::NotSent(Outcome::unsettled()),
+        Ok(Signing::NonceMoved) => return Submitted::NotSent(NotSent::InProgress),
         Err(why) => return Submitted::NotSent(why),
     };
     let Some(born) = io.proven_head(&intent.epoch) else {
-        return Submitted::NotSent(Outcome::restarted());
+        return Submitted::NotSent(NotSent::Restarted);
     };
     let new = NewIntent {
         operation: FILL,
@@ -135,15 +135,15 @@ async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: u
         },
         cooldown: None,
     };
-    match intend(io, &new).await {
-        Ok(Intending::New(id)) => {
+    match store_intent(io, &new).await {
+        Ok(Storing::New(id)) => {
             let submitted = submit(io, id, &new, None, Duration::ZERO).await;
             if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
-                return Submitted::Unknown;
+                return Submitted::Unknown(Unknown::NoAnswer);
             }
             submitted
         }
-        Ok(_) => Submitted::NotSent(Outcome::unsettled()),
+        Ok(_) => Submitted::NotSent(NotSent::InProgress),
         Err(why) => Submitted::NotSent(why),
     }
 }

@@ -4,9 +4,9 @@
 //! settled one. A free nonce says that nothing is decided yet.
 
 use super::io::Io;
-use super::journal;
 use super::node::{CallError, ErrorObject, code};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::record;
 use super::rollbacks::{Confirmed, look_for};
 use super::sightings::{self, NonceUse};
 use crate::felt::Felt;
@@ -25,7 +25,7 @@ pub(super) enum Fate {
     /// Another transaction has its nonce for good, and the journal says so.
     Lost,
     /// The node or the store is unavailable.
-    Unavailable(Outcome),
+    Unavailable(NotSent),
 }
 
 /// Finds out what became of a transaction. Polls every URL for it, reads the nonce of its account,
@@ -45,7 +45,7 @@ pub(super) async fn fate(io: &impl Io, intent: &Intent) -> Fate {
 
 async fn who_used(io: &impl Io, intent: &Intent) -> Fate {
     let now = match lose_if_settled(io, intent).await {
-        Ok(()) => io.intent(intent.id).await.map_err(Outcome::from),
+        Ok(()) => io.intent(intent.id).await.map_err(NotSent::from),
         Err(unavailable) => Err(unavailable),
     };
     match now {
@@ -56,7 +56,7 @@ async fn who_used(io: &impl Io, intent: &Intent) -> Fate {
 }
 
 /// The next nonce of the account of an intent.
-pub(super) async fn next_nonce(io: &impl Io, intent: &Intent) -> Result<u64, Outcome> {
+pub(super) async fn next_nonce(io: &impl Io, intent: &Intent) -> Result<u64, NotSent> {
     Ok(of_undeployed(io.nonce(intent.signer).await)?)
 }
 
@@ -73,7 +73,7 @@ pub(super) fn of_undeployed(nonce: Result<u64, CallError>) -> Result<u64, CallEr
 
 /// Records an intent as lost if another transaction has its nonce, which its account has used, in a
 /// settled block (rule 3).
-pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
     let ours = included_with_nonce(io, intent).await?;
     match sightings::nonce_use(io, intent, ours).await {
         NonceUse::Open => {}
@@ -82,7 +82,7 @@ pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(),
             number,
         } => {
             let why = format!("block {number} has {transaction} with its nonce");
-            journal::lose(io, intent, &why).await?;
+            record::lose(io, intent, &why).await?;
         }
     }
     Ok(())
@@ -92,7 +92,7 @@ pub(super) async fn lose_if_settled(io: &impl Io, intent: &Intent) -> Result<(),
 async fn included_with_nonce(
     io: &impl Io,
     intent: &Intent,
-) -> Result<Option<(Felt, u64)>, Outcome> {
+) -> Result<Option<(Felt, u64)>, NotSent> {
     let slot = io
         .of_slot(&intent.epoch, intent.signer, intent.nonce)
         .await?;

@@ -8,6 +8,7 @@
 
 use super::memory::Memory;
 use super::node::{Block, CallError, ListedBlock, Receipt, Sender};
+use super::not_sent::NotSent;
 use super::outcome::Outcome;
 use super::settings::{Pins, Required, Role, Settings};
 use crate::felt::Felt;
@@ -298,10 +299,10 @@ pub trait Io: NodeIo + JournalIo + 'static {
     fn memory<T>(&self, use_it: impl FnOnce(&mut Memory) -> T) -> T;
 
     /// The epoch of the chain, if its pins permit a write. Their proof is at most some seconds old.
-    fn require(&self, required: Required) -> impl Future<Output = Result<String, Outcome>> + Send;
+    fn require(&self, required: Required) -> impl Future<Output = Result<String, NotSent>> + Send;
     /// The epoch of the chain, regardless of its pins; the last known one while the node is
     /// unavailable.
-    fn epoch(&self) -> impl Future<Output = Result<String, Outcome>> + Send;
+    fn epoch(&self) -> impl Future<Output = Result<String, NotSent>> + Send;
     /// Drops the proof: a write may have changed a pin, or the chain is another one.
     fn forget_proof(&self);
     /// The number of a recent head in this epoch: a transaction that is signed now can only be

@@ -22,8 +22,8 @@ pub struct Memory {
     pub(super) anywhere: Option<IntentId>,
     /// When each open intent was last sent again unasked.
     pub(super) resent: BTreeMap<IntentId, Resent>,
-    /// The epoch in which each account's intents of earlier processes are settled.
-    pub(super) settled: BTreeMap<Felt, String>,
+    /// The epoch in which each account's intents of earlier processes are resolved.
+    pub(super) caught_up: BTreeMap<Felt, String>,
     /// The epoch whose highest known block the node's URLs are held to.
     pub(super) floor: Option<String>,
 }

@@ -4,10 +4,10 @@
 //! Each flow is an `async` function over [`io::Io`], and every decision is made here: which intent
 //! a request is about, what is signed with which nonce, what an answer of the node proves. An
 //! implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
-//! `transaction` (a request), with `claim`, `operations`, `sign` and `intend`; `submit`, `fate` and
-//! `doubt` (the node's answer, and a transaction in doubt); `rollbacks` with `sightings` and
-//! `evidence` (after a receipt); `reconcile` and `round` (what is left open); `outcome` (the
-//! answer); `turn` (an account among several processes).
+//! `transaction` (a request), with `claim`, `operations`, `sign` and `store_intent`; `submit`,
+//! `fate` and `doubt` (the node's answer, and a transaction in doubt); `rollbacks` with `sightings`
+//! and `evidence` (after a receipt); `reconcile` and `round` (what is left open); `not_sent` and
+//! `outcome` (the answer); `lock_share` (an account among several processes).
 #![doc = include_str!("rules.md")]
 
 mod bounds;
@@ -15,16 +15,17 @@ mod claim;
 mod doubt;
 pub mod evidence;
 mod fate;
-mod intend;
 pub mod io;
-mod journal;
+pub mod lock_share;
 pub mod memory;
 pub mod node;
+pub mod not_sent;
 pub mod operation;
 pub mod operations;
 pub mod outcome;
 mod pins;
 pub mod reconcile;
+mod record;
 pub mod request;
 mod resend;
 mod rollbacks;
@@ -32,11 +33,11 @@ pub mod round;
 pub mod settings;
 mod sightings;
 mod sign;
+mod store_intent;
 mod submit;
 #[cfg(test)]
 mod tests;
 pub mod transaction;
-pub mod turn;
 
 use core::time::Duration;
 

@@ -1,17 +1,18 @@
 //! The outcome of a write, before it has a status and a body.
 
-use super::io::{JournalError, LockError};
-use super::node::{CallError, ErrorObject, code};
+use super::node::{ErrorObject, code};
 use crate::felt::Felt;
-use crate::ledger::{Budget, Intent, IntentId, IntentState, OverBudget};
-use crate::operation::rfc3339;
+use crate::ledger::{Intent, IntentId, IntentState};
 use crate::verdict::{Reason, Refusal};
-use crate::window::seconds_until;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use serde::Serialize;
+
+/// The seconds after which a repeat may show what became of a refused transaction: a request looks
+/// for it this long itself.
+const DOUBT_RETRY: u32 = 5;
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,14 @@ pub enum Status {
     Already,
     /// The node accepted the transaction; its receipt is not there yet.
     Pending,
-    /// The write was not done, or did not succeed.
+    /// The transaction reverted.
+    Reverted(Box<Refusal>),
+    /// A write of the request, or an earlier one of the account, is open or in doubt.
+    Open(Box<Refusal>),
+    /// The write was not done.
     Refused(Box<Refusal>),
+    /// The journal is unavailable: nothing was done.
+    StoreFailed(Box<Refusal>),
 }
 
 /// Further members of the response.
@@ -71,9 +78,97 @@ impl Details {
     };
 }
 
-/// Refuses a write that is not allowed, or not possible now.
-pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, Outcome> {
-    Err(Outcome::refused(reason, message))
+/// A journaled write, as the journal and the chain show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Its intent.
+    pub(super) id: IntentId,
+    /// Its transaction.
+    pub(super) hash: Felt,
+    /// How far it came.
+    pub(super) end: End,
+}
+
+/// How far a journaled write came. One that has no effect, or is in doubt, has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The chain has it, and it succeeded.
+    Succeeded(Details),
+    /// The chain has it, and it reverted; the contract's reason.
+    Reverted(Option<String>),
+    /// The node accepted it.
+    Accepted,
+    /// It was sent, and its end is not known.
+    Sent,
+    /// It is stored, and an earlier version has not sent it.
+    Unsent,
+    /// A block had it, and no URL shows it now, nor that it is gone.
+    Unseen,
+}
+
+impl Known {
+    /// A journaled intent; `None` if it has no effect, or is in doubt.
+    pub(super) fn of(intent: &Intent) -> Option<Self> {
+        let end = match intent.state {
+            IntentState::Succeeded => End::Succeeded(Details::None),
+            IntentState::Reverted => End::Reverted(intent.detail.clone()),
+            IntentState::Accepted => End::Accepted,
+            IntentState::Sent => End::Sent,
+            IntentState::Intended => End::Unsent,
+            IntentState::Displaced | IntentState::Rejected | IntentState::Lost => return None,
+        };
+        Some(Self {
+            id: intent.id,
+            hash: intent.transaction_hash,
+            end,
+        })
+    }
+
+    /// An intent that a block had, and that no URL shows.
+    pub(super) fn unseen(intent: &Intent) -> Self {
+        Self {
+            id: intent.id,
+            hash: intent.transaction_hash,
+            end: End::Unseen,
+        }
+    }
+}
+
+/// Why it is not known whether the chain has a transaction that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unknown {
+    /// No answer arrived, or one that cannot be trusted.
+    NoAnswer,
+    /// The node answered with an error that decides nothing.
+    Undecided,
+    /// The node refused it, and it was not found out what became of it.
+    Refused,
+    /// The node refused it, and its nonce is used: by another transaction, or by itself.
+    NonceUsed,
+}
+
+impl Unknown {
+    const fn message(self) -> &'static str {
+        match self {
+            Self::NoAnswer => {
+                "the transaction was sent, but no answer arrived: repeat the request, it is not \
+                 sent twice"
+            }
+            Self::Undecided => {
+                "the transaction was sent, and the node answered with an error that decides \
+                 nothing: repeat the request, it is not sent twice"
+            }
+            Self::Refused => {
+                "the node refused the transaction, which may have arrived before: repeat the \
+                 request, it is not sent twice"
+            }
+            Self::NonceUsed => {
+                "the node refused the transaction, whose nonce is used by another one, or by \
+                 itself if it was delivered twice: the relay looks for who used it; repeat the \
+                 request, it is not sent twice"
+            }
+        }
+    }
 }
 
 impl Outcome {
@@ -92,23 +187,6 @@ impl Outcome {
         Self {
             intent: Some(id),
             ..self
-        }
-    }
-
-    /// Converts the outcome of another intent, which this request waited for: the transaction of
-    /// that intent is no answer to this request.
-    pub(super) fn not_of_this_request(self) -> Self {
-        if self.intent.is_some() {
-            Self::unsettled()
-        } else {
-            self
-        }
-    }
-
-    /// Merges both variants: a refusal is an outcome, too.
-    pub fn merge(result: Result<Self, Self>) -> Self {
-        match result {
-            Ok(outcome) | Err(outcome) => outcome,
         }
     }
 
@@ -139,36 +217,36 @@ impl Outcome {
 
     /// The write was refused.
     pub fn refused(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
-        Refusal::new(reason, message).into()
+        Self::forbidden(Box::new(Refusal::new(reason, message)))
     }
 
-    /// The transaction was sent; whether the node has it is unknown.
-    pub(super) fn unknown(hash: Felt) -> Self {
-        let message = "the transaction was sent, but no answer arrived: repeat the request, \
-                       it is not sent twice";
+    /// The write was refused.
+    pub(super) fn forbidden(refusal: Box<Refusal>) -> Self {
+        Self::new(Status::Refused(refusal))
+    }
+
+    /// Something is open or in doubt, which is settled within seconds.
+    pub(super) fn open(reason: Reason, message: &'static str) -> Self {
+        let refusal = Box::new(Refusal::new(reason, message));
+        Self {
+            retry_after: Some(1),
+            ..Self::new(Status::Open(refusal))
+        }
+    }
+
+    /// The journal is unavailable.
+    pub(super) fn store_failed() -> Self {
+        let message = "the journal cannot be written: nothing was sent";
+        let refusal = Box::new(Refusal::new(Reason::StoreUnavailable, message));
+        Self::new(Status::StoreFailed(refusal))
+    }
+
+    /// The transaction was sent; whether the chain has it is unknown.
+    pub(super) fn unknown(hash: Felt, why: Unknown) -> Self {
         Self {
             transaction_hash: Some(hash),
-            ..Self::refused(Reason::OutcomeUnknown, message)
+            ..Self::open(Reason::OutcomeUnknown, why.message())
         }
-    }
-
-    /// The transaction was included, but no URL of the node shows it now, nor that it is gone.
-    pub(super) fn unseen(intent: &Intent) -> Self {
-        let message = "the chain had the transaction, and no node shows it now: repeat the \
-                       request, it is not sent twice";
-        let hash = Some(intent.transaction_hash);
-        let refused = Self::refused(Reason::OutcomeUnknown, message);
-        Self {
-            transaction_hash: hash,
-            intent: Some(intent.id),
-            ..refused
-        }
-    }
-
-    /// The idempotency key belongs to another request.
-    pub(super) fn key_conflict() -> Self {
-        let message = "the idempotency key was used with another request";
-        Self::refused(Reason::IdempotencyConflict, message)
     }
 
     /// The store did not confirm that the transaction is stored as sent. If it is, the
@@ -178,34 +256,24 @@ impl Outcome {
                        request, it is not sent twice";
         Self {
             transaction_hash: Some(hash),
-            ..Self::refused(Reason::OutcomeUnknown, message)
+            ..Self::open(Reason::OutcomeUnknown, message)
         }
     }
 
-    /// Why it was refused, if it was.
-    pub fn reason(&self) -> Option<Reason> {
-        let Status::Refused(refusal) = &self.status else {
-            return None;
-        };
-        Some(refusal.reason)
+    /// The write did not end.
+    pub fn interrupted() -> Self {
+        let message = "the write was interrupted: repeat the request; it is not sent twice";
+        Self::open(Reason::OutcomeUnknown, message)
     }
 
-    /// The write did not start before its deadline.
-    pub fn overloaded() -> Self {
-        let message = "the write could not start in time: nothing was sent, retry soon";
-        Self::refused(Reason::Overloaded, message)
-    }
-
-    /// The chain started again after it was proven.
-    pub fn restarted() -> Self {
-        Self::refused(
-            Reason::PinsUnproven,
-            "the chain started again: nothing was sent",
-        )
+    /// An earlier write may still use its nonce.
+    pub(super) fn in_progress() -> Self {
+        let message = "an earlier write of the account is not settled: retry soon";
+        Self::open(Reason::InProgress, message)
     }
 
     /// Another transaction of our account used the nonce first.
-    pub(super) fn nonce_conflict() -> Self {
+    pub(super) fn nonce_moved() -> Self {
         let message = "the relay's account was used elsewhere meanwhile: repeat the request";
         Self {
             retry_after: Some(1),
@@ -213,95 +281,77 @@ impl Outcome {
         }
     }
 
-    /// The faucet cannot pay a drip and its fee.
-    pub fn faucet_empty() -> Self {
-        let message = "the faucet cannot pay a drip: its account must be refilled";
-        Self::refused(Reason::FaucetEmpty, message)
-    }
-
-    /// The recipient's cooldown after `last` is not over.
-    pub(super) fn too_soon(last: &Intent, until_us: i64, now_us: i64) -> Self {
-        let until = u64::try_from(until_us.saturating_add(999_999) / 1_000_000);
-        let until = rfc3339(until.unwrap_or_default());
-        let message =
-            format!("a drip was paid within the cooldown: the next is possible at {until}");
-        Self {
-            transaction_hash: Some(last.transaction_hash),
-            retry_after: seconds_until(until_us, now_us),
-            ..Self::refused(Reason::FaucetCooldown, message)
-        }
-    }
-
-    /// The write would exceed a budget, of which other operations used too much within 24 hours.
-    pub(super) fn over_budget(over: OverBudget, now_us: i64) -> Self {
-        let message = match over.budget {
-            Budget::Faucet => "the drips of a day are used up: nothing was sent",
-            Budget::Fees => "the fees of a day are used up: nothing was sent",
-        };
-        let retry_after = seconds_until(over.until_us, now_us);
-        Self {
-            retry_after,
-            ..Self::refused(Reason::BudgetExceeded, message)
-        }
-    }
-
-    /// An earlier write of the account may still use its nonce.
-    pub(super) fn unsettled() -> Self {
-        let message = "an earlier write of the account is not settled: retry soon";
-        Self::refused(Reason::InProgress, message)
-    }
-
     /// The transaction reverted, for the contract's reason.
     pub(super) fn reverted(hash: Felt, reason: Option<&str>) -> Self {
-        let refused = Self::refused(Reason::Reverted, contract_message(reason));
+        let refusal = Refusal::new(Reason::Reverted, contract_message(reason));
         Self {
             transaction_hash: Some(hash),
-            ..refused
+            ..Self::new(Status::Reverted(Box::new(refusal)))
         }
     }
 
-    /// The node refused a transaction that was sent to it.
-    pub(super) fn rejected(error: &ErrorObject) -> Self {
-        let message = match error.code {
-            code::INVALID_NONCE => return Self::nonce_conflict(),
-            code::INSUFFICIENT_BOUNDS => "the resource bounds do not cover the fee",
-            code::INSUFFICIENT_BALANCE => "the account cannot pay for its resource bounds",
+    /// The node refused a transaction that was sent to it, which no URL shows and whose nonce is
+    /// free. It may still be included: something in between may have delivered it before.
+    /// `remedy` says what its sender can do.
+    pub(super) fn rejected(error: &ErrorObject, remedy: &str) -> Self {
+        let cause = match error.code {
+            code::INVALID_NONCE => return Self::nonce_moved(),
+            code::INSUFFICIENT_BOUNDS => {
+                "the resource bounds do not cover the fee of the transaction"
+            }
+            code::INSUFFICIENT_BALANCE => {
+                "the account cannot pay for the resource bounds of the transaction"
+            }
             code::VALIDATION_FAILURE => "the account refused the transaction",
             _ => "the node refused the transaction",
         };
-        Self::refused(Reason::Rejected, message)
+        let message = format!("{cause}, which may still be included: {remedy}");
+        Self {
+            retry_after: Some(DOUBT_RETRY),
+            ..Self::refused(Reason::Rejected, message)
+        }
     }
 
-    /// The outcome of a journaled intent; `None` if it has no effect, or is in doubt.
-    pub(super) fn of(intent: &Intent) -> Option<Self> {
-        let hash = intent.transaction_hash;
-        let outcome = match intent.state {
-            IntentState::Succeeded => Self::written(hash, Details::None),
-            IntentState::Accepted => Self::pending(hash),
-            IntentState::Reverted => Self::reverted(hash, intent.detail.as_deref()),
-            IntentState::Intended => Self::unsettled(),
-            IntentState::Sent => Self::unknown(hash),
-            IntentState::Displaced | IntentState::Rejected | IntentState::Lost => return None,
-        };
-        Some(outcome.of_intent(intent.id))
+    /// The text and the reason of a write that was not done, or did not succeed.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.status {
+            Status::Written | Status::Already | Status::Pending => None,
+            Status::Reverted(refusal)
+            | Status::Open(refusal)
+            | Status::Refused(refusal)
+            | Status::StoreFailed(refusal) => Some(refusal),
+        }
+    }
+
+    /// Why it was refused, if it was. For a report: nothing is decided by it.
+    pub fn reason(&self) -> Option<Reason> {
+        self.refusal().map(|refusal| refusal.reason)
     }
 
     /// Whether the transaction's end is not known yet.
     pub(super) fn is_open(&self) -> bool {
-        self.status == Status::Pending
-            || matches!(
-                self.reason(),
-                Some(Reason::InProgress | Reason::OutcomeUnknown)
-            )
+        matches!(self.status, Status::Pending | Status::Open(_))
     }
 
-    /// Whether a repeat under the same idempotency key gets this response again.
+    /// Whether a repeat under the same idempotency key gets this response again. That the chain is
+    /// in the requested state is decided again each time: a rollback may undo it.
     pub(super) fn is_final(&self) -> bool {
-        match &self.status {
-            Status::Written => true,
-            // decided again each time: a rollback may undo it
-            Status::Already | Status::Pending => false,
-            Status::Refused(refusal) => refusal.reason == Reason::Reverted,
+        matches!(self.status, Status::Written | Status::Reverted(_))
+    }
+
+    /// Whether the journal gets an entry of its own for this refusal: it has none for the request's
+    /// transaction, and it works.
+    #[must_use]
+    pub fn is_recorded_as_refusal(&self) -> bool {
+        match self.status {
+            // a transaction that it names is another one, such as that of a cooldown
+            Status::Refused(_) => true,
+            Status::Open(_) => self.transaction_hash.is_none(),
+            Status::Written
+            | Status::Already
+            | Status::Pending
+            | Status::Reverted(_)
+            | Status::StoreFailed(_) => false,
         }
     }
 
@@ -311,66 +361,42 @@ impl Outcome {
             Status::Already => "idempotent",
             Status::Pending => "pending",
             Status::Written => "written",
-            Status::Refused(refusal) if refusal.reason == Reason::Reverted => "reverted",
-            Status::Refused(refusal) if refusal.reason.is_failure() => "failed",
-            Status::Refused(_) => "refused",
+            Status::Reverted(_) => "reverted",
+            Status::Open(refusal) | Status::Refused(refusal) | Status::StoreFailed(refusal) => {
+                if refusal.reason.is_failure() {
+                    "failed"
+                } else {
+                    "refused"
+                }
+            }
         }
     }
 }
 
-fn contract_message(reason: Option<&str>) -> String {
+impl From<Known> for Outcome {
+    fn from(known: Known) -> Self {
+        let Known { id, hash, end } = known;
+        let outcome = match end {
+            End::Succeeded(details) => Self::written(hash, details),
+            End::Reverted(reason) => Self::reverted(hash, reason.as_deref()),
+            End::Accepted => Self::pending(hash),
+            End::Sent => Self::unknown(hash, Unknown::NoAnswer),
+            End::Unsent => Self::in_progress(),
+            End::Unseen => Self {
+                transaction_hash: Some(hash),
+                ..Self::open(
+                    Reason::OutcomeUnknown,
+                    "the chain had the transaction, and no node shows it now: repeat the request, \
+                     it is not sent twice",
+                )
+            },
+        };
+        outcome.of_intent(id)
+    }
+}
+
+pub(super) fn contract_message(reason: Option<&str>) -> String {
     format!("the chain refused: {}", reason.unwrap_or("no reason given"))
-}
-
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Self {
-        let refused = Self::new(Status::Refused(Box::new(refusal)));
-        // an earlier write is settled within seconds
-        Self {
-            retry_after: refused.is_open().then_some(1),
-            ..refused
-        }
-    }
-}
-
-/// A read before the write failed: nothing was sent.
-impl From<CallError> for Outcome {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::NoAnswer { refusal, .. } => refusal.into(),
-            CallError::Returned(error) => {
-                let message = contract_message(error.short_reason.as_deref());
-                Self::refused(Reason::RefusedByChain, message)
-            }
-            CallError::MalformedAnswer => {
-                Self::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
-            }
-        }
-    }
-}
-
-impl From<JournalError> for Outcome {
-    fn from(_logged: JournalError) -> Self {
-        let message = "the journal cannot be written: nothing was sent";
-        Self::refused(Reason::StoreUnavailable, message)
-    }
-}
-
-impl From<LockError> for Outcome {
-    fn from(error: LockError) -> Self {
-        match error {
-            LockError::QueueFull => Self::refused(
-                Reason::Overloaded,
-                "too many writes are waiting: retry soon",
-            ),
-            LockError::Deadline => Self::overloaded(),
-            LockError::HeldElsewhere => {
-                let message = "another process writes with the account: retry soon";
-                Self::refused(Reason::InProgress, message)
-            }
-            LockError::Store(error) => error.into(),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -390,59 +416,75 @@ mod tests {
     }
 
     fn message(outcome: &Outcome) -> &str {
-        let Status::Refused(refusal) = &outcome.status else {
-            panic!("{outcome:?}")
-        };
-        &refusal.message
+        &outcome.refusal().expect("it is refused").message
     }
 
-    /// The label of each outcome, whether its end is open, and whether a repeat gets it again.
+    /// The label of each outcome, whether its end is open, whether a repeat gets it again, and
+    /// whether the journal records it as a refusal.
     #[test]
     fn an_outcome_is_open_or_final_or_decided_again() {
         let refused = |reason| Outcome::refused(reason, "");
-        for (outcome, name, is_open, is_final) in [
+        let unknown = Outcome::unknown(HASH, Unknown::NoAnswer);
+        for (outcome, name, is_open, is_final, is_recorded) in [
             (
                 Outcome::written(HASH, Details::None),
                 "written",
                 false,
                 true,
+                false,
             ),
-            (Outcome::already(Details::None), "idempotent", false, false),
-            (Outcome::pending(HASH), "pending", true, false),
-            (Outcome::reverted(HASH, None), "reverted", false, true),
-            (Outcome::unknown(HASH), "failed", true, false),
-            (Outcome::unsettled(), "refused", true, false),
-            (refused(Reason::StoreUnavailable), "failed", false, false),
-            (refused(Reason::Rejected), "refused", false, false),
+            (
+                Outcome::already(Details::None),
+                "idempotent",
+                false,
+                false,
+                false,
+            ),
+            (Outcome::pending(HASH), "pending", true, false, false),
+            (
+                Outcome::reverted(HASH, None),
+                "reverted",
+                false,
+                true,
+                false,
+            ),
+            (unknown, "failed", true, false, false),
+            (Outcome::interrupted(), "failed", true, false, true),
+            (Outcome::in_progress(), "refused", true, false, true),
+            (Outcome::store_failed(), "failed", false, false, false),
+            (refused(Reason::Overloaded), "failed", false, false, true),
+            (refused(Reason::Rejected), "refused", false, false, true),
         ] {
-            let found = (outcome.name(), outcome.is_open(), outcome.is_final());
-            assert_eq!(found, (name, is_open, is_final), "{outcome:?}");
+            let found = (
+                outcome.name(),
+                outcome.is_open(),
+                outcome.is_final(),
+                outcome.is_recorded_as_refusal(),
+            );
+            assert_eq!(found, (name, is_open, is_final, is_recorded), "{outcome:?}");
         }
     }
 
     #[test]
     fn what_was_sent_is_named_by_its_hash() {
-        let sent = intent(IntentState::Sent);
+        let unseen = Outcome::from(Known::unseen(&intent(IntentState::Succeeded)));
+        assert_eq!(unseen.intent, Some(ID));
         for outcome in [
             Outcome::written(HASH, Details::V2_ACTIVE),
             Outcome::pending(HASH),
-            Outcome::unknown(HASH),
-            Outcome::unseen(&sent),
+            Outcome::unknown(HASH, Unknown::NonceUsed),
+            unseen,
             Outcome::unconfirmed(HASH),
             Outcome::reverted(HASH, None),
-            Outcome::too_soon(&sent, 1, 0),
         ] {
             assert_eq!(outcome.transaction_hash, Some(HASH), "{outcome:?}");
         }
-        assert_eq!(Outcome::unseen(&sent).intent, Some(ID));
-        assert_eq!(
-            Outcome::written(HASH, Details::V2_ACTIVE).details,
-            Details::V2_ACTIVE
-        );
-        assert_eq!(
-            Outcome::already(Details::V2_ACTIVE).details,
-            Details::V2_ACTIVE
-        );
+        for outcome in [
+            Outcome::written(HASH, Details::V2_ACTIVE),
+            Outcome::already(Details::V2_ACTIVE),
+        ] {
+            assert_eq!(outcome.details, Details::V2_ACTIVE);
+        }
     }
 
     #[test]
@@ -454,7 +496,7 @@ mod tests {
             (IntentState::Succeeded, "written", None),
             (IntentState::Reverted, "reverted", Some(Reason::Reverted)),
         ] {
-            let outcome = Outcome::of(&intent(state)).expect("it has one");
+            let outcome = Outcome::from(Known::of(&intent(state)).expect("it has one"));
             let found = (outcome.name(), outcome.reason(), outcome.intent);
             assert_eq!(found, (name, reason, Some(ID)), "{state:?}");
         }
@@ -463,25 +505,26 @@ mod tests {
             IntentState::Rejected,
             IntentState::Lost,
         ] {
-            assert_eq!(Outcome::of(&intent(state)), None, "{state:?}");
+            assert_eq!(Known::of(&intent(state)), None, "{state:?}");
         }
     }
 
     #[test]
     fn a_refusal_says_what_the_contract_said() {
-        let reverted = Outcome::of(&intent(IntentState::Reverted)).unwrap();
-        assert_eq!(message(&reverted), "the chain refused: not allowed");
+        let known = Known::of(&intent(IntentState::Reverted)).expect("it has an end");
+        assert_eq!(
+            message(&Outcome::from(known)),
+            "the chain refused: not allowed"
+        );
         let silent = Outcome::reverted(HASH, None);
         assert_eq!(message(&silent), "the chain refused: no reason given");
     }
 
     #[test]
-    fn a_refusal_of_the_node_says_what_is_wrong() {
+    fn a_refusal_of_the_node_says_what_to_do() {
         let rejected = |code| {
-            Outcome::rejected(&ErrorObject {
-                code,
-                short_reason: None,
-            })
+            let short_reason = None;
+            Outcome::rejected(&ErrorObject { code, short_reason }, "repeat it")
         };
         assert_eq!(
             rejected(code::INVALID_NONCE).reason(),
@@ -495,31 +538,26 @@ mod tests {
         ] {
             let outcome = rejected(code);
             assert_eq!(outcome.reason(), Some(Reason::Rejected), "{code}");
-            assert!(
-                message(&outcome).contains(said),
-                "{code}: {}",
-                message(&outcome)
-            );
+            assert_eq!(outcome.retry_after, Some(DOUBT_RETRY));
+            let text = message(&outcome);
+            assert!(text.contains(said), "{code}: {text}");
+            assert!(text.ends_with("may still be included: repeat it"), "{text}");
         }
     }
 
     #[test]
-    fn a_refusal_says_when_a_retry_can_succeed() {
-        let over = OverBudget {
-            budget: Budget::Fees,
-            until_us: 5_000_000,
-        };
-        for (outcome, seconds) in [
-            (Outcome::over_budget(over, 2_000_000), Some(3)),
-            (
-                Outcome::too_soon(&intent(IntentState::Sent), 5_000_000, 1_000_000),
-                Some(4),
-            ),
-            (Outcome::unsettled(), Some(1)),
-            (Outcome::unknown(HASH), Some(1)),
-            (Outcome::overloaded(), None),
+    fn an_unknown_end_says_what_the_node_answered() {
+        for (why, said) in [
+            (Unknown::NoAnswer, "no answer arrived"),
+            (Unknown::Undecided, "an error that decides nothing"),
+            (Unknown::Refused, "the node refused the transaction"),
+            (Unknown::NonceUsed, "looks for who used it"),
         ] {
-            assert_eq!(outcome.retry_after, seconds, "{outcome:?}");
+            let outcome = Outcome::unknown(HASH, why);
+            let text = message(&outcome);
+            assert!(text.contains(said), "{text}");
+            assert!(text.contains("it is not sent twice"), "{text}");
+            assert_eq!(outcome.retry_after, Some(1));
         }
     }
 }

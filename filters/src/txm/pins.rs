@@ -1,7 +1,8 @@
 //! The chain's epoch, which is checked again right before a write is sent.
 
 use super::io::Io;
-use super::outcome::Outcome;
+use super::node::CallError;
+use super::not_sent::NotSent;
 use super::settings::Required;
 use core::future::Future;
 use core::time::Duration;
@@ -17,14 +18,14 @@ pub(super) enum Unconfirmed {
     /// The chain started again.
     Restarted,
     /// The node is unavailable, or too slow. That proves nothing.
-    Unavailable(Outcome),
+    Unavailable(NotSent),
 }
 
-impl From<Unconfirmed> for Outcome {
+impl From<Unconfirmed> for NotSent {
     fn from(unconfirmed: Unconfirmed) -> Self {
         match unconfirmed {
-            Unconfirmed::Restarted => Self::restarted(),
-            Unconfirmed::Unavailable(outcome) => outcome,
+            Unconfirmed::Restarted => Self::Restarted,
+            Unconfirmed::Unavailable(why) => why,
         }
     }
 }
@@ -52,7 +53,7 @@ pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Unconf
             return Ok(());
         }
     }
-    Err(Unconfirmed::Unavailable(Outcome::overloaded()))
+    Err(Unconfirmed::Unavailable(NotSent::Overdue))
 }
 
 /// Runs [`check_epoch`] concurrently with `work`, and again if they take longer than [`MAX_AGE`].
@@ -80,7 +81,8 @@ pub(super) async fn has_restarted(io: &impl Io, proven: &str) -> bool {
 
 /// Explains why the chain refused a read or an estimate: pins no longer hold, as on a chain that
 /// started again, or else `refused`.
-pub(super) async fn explain(io: &impl Io, required: Required, refused: Outcome) -> Outcome {
+pub(super) async fn explain(io: &impl Io, required: Required, refused: CallError) -> NotSent {
     io.forget_proof();
-    io.require(required).await.err().unwrap_or(refused)
+    let unproven = io.require(required).await.err();
+    unproven.unwrap_or(NotSent::Node(refused))
 }

@@ -1,8 +1,8 @@
-//! Settles the intents whose end the journal does not know: after a crash, and whenever an answer
+//! Resolves the intents whose end the journal does not know: after a crash, and whenever an answer
 //! was lost.
 //!
-//! Each intent is settled by itself: a write waits for the open intents of its own account, and for
-//! no others. The chain decides: a receipt settles an intent; one that may have been sent, and
+//! Each intent is resolved by itself: a write waits for the open intents of its own account, and
+//! for no others. The chain decides: a receipt resolves an intent; one that may have been sent, and
 //! whose nonce is still free, is sent once more as the same transaction, which can be executed only
 //! once; one that an earlier version left unsent is rejected. Intents of an earlier epoch of the
 //! chain are left as they are. `round` passes all of them in the background.
@@ -10,11 +10,13 @@
 use super::evidence;
 use super::fate::{next_nonce, of_undeployed};
 use super::io::{Io, LockError};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::outcome::Known;
 use super::resend::{self, Resent};
+use super::rollbacks::{self, Still};
 use super::settings::{Required, Role};
 use super::submit::{self, Submitted};
-use super::{journal, pins, rollbacks};
+use super::{pins, record};
 use crate::ledger::{Change, Intent, IntentState};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -33,8 +35,8 @@ const FOLLOW: Duration = Duration::from_millis(100);
 /// Returns the epoch.
 ///
 /// # Errors
-/// Returns a refusal if the pins are unproven, or the chain or the store is unavailable.
-pub async fn permit(io: &impl Io, required: Required) -> Result<String, Outcome> {
+/// Returns an error if the pins are unproven, or the chain or the store is unavailable.
+pub async fn permit(io: &impl Io, required: Required) -> Result<String, NotSent> {
     let epoch = io.require(required).await?;
     if io.memory(|memory| memory.floor.as_ref() == Some(&epoch)) {
         return Ok(epoch);
@@ -47,17 +49,17 @@ pub async fn permit(io: &impl Io, required: Required) -> Result<String, Outcome>
     Ok(epoch)
 }
 
-/// Settles what earlier processes left of an account, until that succeeded once in this epoch.
-/// Afterwards each write settles what is open before it signs.
+/// Resolves what earlier processes left of an account, until that succeeded once in this epoch.
+/// Afterwards each write resolves what is open before it signs.
 ///
 /// # Errors
-/// Returns a refusal if the account is not locked before the deadline.
+/// Returns an error if the account is not locked before the deadline.
 pub async fn catch_up(
     io: &impl Io,
     epoch: &str,
     role: Role,
     deadline: Duration,
-) -> Result<(), Outcome> {
+) -> Result<(), NotSent> {
     if is_caught_up(io, epoch, role) {
         return Ok(());
     }
@@ -67,23 +69,23 @@ pub async fn catch_up(
             let _blocked = free_account(io, epoch, role).await;
             io.unlock(guard).await;
         }
-        // a live process writes with it, and settles what is open before each write
+        // a live process writes with it, and resolves what is open before each write
         Err(LockError::HeldElsewhere) => caught_up(io, epoch, role),
         Err(error) => return Err(error.into()),
     }
     Ok(())
 }
 
-/// The accounts of which earlier processes left something that is not settled yet. Attempts that
+/// The accounts of which earlier processes left something that is not resolved yet. Attempts that
 /// first, until the deadline.
-pub async fn unsettled_roles(
+pub async fn blocked_roles(
     io: &impl Io,
     epoch: &str,
     deadline: Duration,
 ) -> impl Iterator<Item = Role> {
     let roles = io.pins().accounts.roles();
     let attempts = roles.map(|role| async move {
-        // an account that is busy writes, and a write has settled it
+        // an account that is busy writes, and a write has resolved it
         let _attempted = catch_up(io, epoch, role, deadline).await;
         role
     });
@@ -93,40 +95,42 @@ pub async fn unsettled_roles(
 
 fn is_caught_up(io: &impl Io, epoch: &str, role: Role) -> bool {
     let account = *io.pins().accounts.of(role);
-    io.memory(|memory| memory.settled.get(&account).map(String::as_str) == Some(epoch))
+    io.memory(|memory| memory.caught_up.get(&account).map(String::as_str) == Some(epoch))
 }
 
 /// Remembers that nothing of earlier processes prevents writes of an account.
 pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
     if !is_caught_up(io, epoch, role) {
         let account = *io.pins().accounts.of(role);
-        io.memory(|memory| memory.settled.insert(account, epoch.to_owned()));
+        io.memory(|memory| memory.caught_up.insert(account, epoch.to_owned()));
     }
 }
 
-/// The outcome of a journaled intent, which is not sent again; `None` if it has no effect, or is in
+/// How far a journaled intent came, which is not sent again; `None` if it has no effect, or is in
 /// doubt. Waits for a process that is writing it.
 ///
 /// # Errors
-/// Returns an error if the intent was included and no URL shows that it still is, or if the chain
-/// or the store is unavailable.
-pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Outcome>, Outcome> {
+/// Returns an error if the chain started again, or if the store is unavailable.
+pub(super) async fn known(io: &impl Io, intent: &Intent) -> Result<Option<Known>, NotSent> {
     let start = io.now();
     let mut intent = intent.clone();
     loop {
         if intent.state.is_included() {
-            let included = rollbacks::still_included(io, &intent).await?;
-            return Ok(included.as_ref().and_then(Outcome::of));
+            return Ok(match rollbacks::still_included(io, &intent).await? {
+                Still::Included(now) => Known::of(&now),
+                Still::Displaced => None,
+                Still::Unseen => Some(Known::unseen(&intent)),
+            });
         }
         if intent.state.is_unresolved() {
             intent = submit::refreshed(io, &intent).await?.unwrap_or(intent);
         }
-        let known = Outcome::of(&intent);
-        if !known.as_ref().is_some_and(Outcome::is_open) {
+        let known = Known::of(&intent);
+        if !intent.state.is_unresolved() {
             return Ok(known);
         }
         if pins::has_restarted(io, &intent.epoch).await {
-            return Err(Outcome::restarted());
+            return Err(NotSent::Restarted);
         }
         let limit = writing_time(io, &intent);
         let waited = io.now().saturating_sub(start);
@@ -150,21 +154,21 @@ fn writing_time(io: &impl Io, intent: &Intent) -> Duration {
     }
 }
 
-/// Settles the open intents of one of our accounts, so that its next nonce can be used. The caller
+/// Resolves the open intents of one of our accounts, so that its next nonce can be used. The caller
 /// must hold its lock. One that no URL shows for long gives its nonce up.
 ///
 /// # Errors
 /// Returns an error if an intent may still use that nonce, or if the chain or the store is
 /// unavailable.
-pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), Outcome> {
+pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Result<(), NotSent> {
     let address = *io.pins().accounts.of(role);
     for intent in io.unresolved(epoch, Some(address)).await? {
-        let settled = settle(io, &intent, Duration::ZERO).await?;
-        if settled == Settled::Ended || next_nonce(io, &intent).await? > intent.nonce {
+        let resolved = resolve(io, &intent, Duration::ZERO).await?;
+        if resolved == Resolved::Ended || next_nonce(io, &intent).await? > intent.nonce {
             continue;
         }
         if !give_up(io, &intent).await? {
-            return Err(Outcome::unsettled());
+            return Err(NotSent::InProgress);
         }
     }
     caught_up(io, epoch, role);
@@ -173,61 +177,61 @@ pub(super) async fn free_account(io: &impl Io, epoch: &str, role: Role) -> Resul
 
 /// Whether the nonce of an intent is still reserved for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum Resolved {
     /// The journal has its end, or has it in doubt: it reserves no nonce.
     Ended,
     /// It is still open.
     Open,
 }
 
-/// Settles one intent, as far as its outcome can be known now.
+/// Resolves one intent, as far as its outcome can be known now.
 ///
 /// # Errors
 /// Returns an error if the chain or the store is unavailable.
-pub(super) async fn settle(
+pub(super) async fn resolve(
     io: &impl Io,
     intent: &Intent,
     grace: Duration,
-) -> Result<Settled, Outcome> {
+) -> Result<Resolved, NotSent> {
     let age = age(io, intent);
     if intent.state == IntentState::Intended {
         let is_over = age >= grace && io.apply(intent.id, &Change::Rejected("never sent")).await?;
         return Ok(if is_over {
-            Settled::Ended
+            Resolved::Ended
         } else {
-            Settled::Open
+            Resolved::Open
         });
     }
     match io.receipt(intent.transaction_hash).await? {
         Some(receipt) if receipt.accepted => {
-            journal::include(io, intent.id, &receipt).await?;
-            return Ok(Settled::Ended);
+            record::include(io, intent.id, &receipt).await?;
+            return Ok(Resolved::Ended);
         }
         Some(_) => {
             note_resent(io, intent, Resent::moved);
-            return Ok(Settled::Open);
+            return Ok(Resolved::Open);
         }
         None if age >= grace => {}
-        None => return Ok(Settled::Open),
+        None => return Ok(Resolved::Open),
     }
     if next_nonce(io, intent).await? > intent.nonce {
         // this transaction or another used the nonce: the background task finds out which
         note_resent(io, intent, Resent::moved);
-        return Ok(Settled::Open);
+        return Ok(Resolved::Open);
     }
     if !is_resend_due(io, intent) {
-        return Ok(Settled::Open);
+        return Ok(Resolved::Open);
     }
     let submitted = submit::repeat(io, intent, Duration::ZERO).await;
     if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
         note_answer(io, intent);
     }
     match submitted {
-        Submitted::Refused(_) | Submitted::Lost => Ok(Settled::Ended),
-        Submitted::Taken | Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => {
-            Ok(Settled::Open)
+        Submitted::Refused(_) | Submitted::Lost | Submitted::Rejected(_) => Ok(Resolved::Ended),
+        Submitted::Taken | Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown(_) => {
+            Ok(Resolved::Open)
         }
-        Submitted::NotSent(why) => Err(why.not_of_this_request()),
+        Submitted::NotSent(why) => Err(why),
     }
 }
 
@@ -267,7 +271,7 @@ fn note_resent(io: &impl Io, intent: &Intent, change: impl FnOnce(&mut Resent)) 
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.
-pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, Outcome> {
+pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSent> {
     let why = "no node has shown it for long, and its nonce is free";
     let change = match intent.state {
         state if state.is_unresolved() => Change::Doubted(why),

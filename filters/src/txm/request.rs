@@ -1,8 +1,7 @@
 //! Finds the intent of the journal that a request is about.
 
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
 use crate::ledger::{Intent, IntentState, Requested};
-use crate::verdict::Reason;
 
 /// Since when an equal intent was written for a request that came in at `arrived_us`. Another
 /// process dates its intents by a clock that may be `error_us` behind, so the time is that much
@@ -34,13 +33,13 @@ pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
 /// asks for: its drip started the cooldown, or it ended the recovery, and no other was `proposed`
 /// since. The outcome of that one is then the answer, as if the repeat had a key.
 #[must_use]
-pub fn is_done(refused: &Outcome, newest: &Intent, proposed: Option<&Intent>) -> bool {
+pub fn is_done(refused: &NotSent, newest: &Intent, proposed: Option<&Intent>) -> bool {
     if newest.state != IntentState::Succeeded {
         return false;
     }
-    match refused.reason() {
-        Some(Reason::FaucetCooldown) => refused.transaction_hash == Some(newest.transaction_hash),
-        Some(Reason::RecoveryNotPending) => proposed.is_none_or(|proposed| proposed.id < newest.id),
+    match refused {
+        NotSent::TooSoon { last, .. } => last.transaction_hash == newest.transaction_hash,
+        NotSent::RecoveryNotPending => proposed.is_none_or(|proposed| proposed.id < newest.id),
         _ => false,
     }
 }
@@ -101,16 +100,17 @@ mod tests {
 
     #[test]
     fn a_repeat_is_answered_by_what_has_done_it() {
-        let refused = |reason| Outcome {
-            transaction_hash: Some(Felt::ZERO),
-            ..Outcome::refused(reason, "")
+        let after = |transaction_hash| NotSent::TooSoon {
+            last: Box::new(Intent {
+                transaction_hash,
+                ..Intent::empty()
+            }),
+            until_us: 1,
+            now_us: 0,
         };
-        let cooldown = refused(Reason::FaucetCooldown);
-        let not_pending = refused(Reason::RecoveryNotPending);
-        let other_drip = Outcome {
-            transaction_hash: Some(Felt::from(1_u64)),
-            ..cooldown.clone()
-        };
+        let cooldown = after(Felt::ZERO);
+        let other_drip = after(Felt::from(1_u64));
+        let not_pending = NotSent::RecoveryNotPending;
         use IntentState::{Reverted, Succeeded};
         for (refused, state, proposed, expected, why) in [
             (&cooldown, Succeeded, None, true, "its own drip"),
@@ -144,13 +144,7 @@ mod tests {
                 false,
                 "another request ended it",
             ),
-            (
-                &refused(Reason::NotRegistered),
-                Succeeded,
-                None,
-                false,
-                "not done",
-            ),
+            (&NotSent::FaucetEmpty, Succeeded, None, false, "not done"),
         ] {
             let newest = intent(5, 7, state).expect("there is one");
             let proposed = proposed.and_then(|id| intent(id, 1, Succeeded));

@@ -5,10 +5,10 @@
 //! request is kept. `fate` has what follows where no block is known.
 
 use super::io::{Io, Note};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
 use super::settings::Required;
 use super::sightings::{self, Sighting};
-use super::{journal, pins};
+use super::{pins, record};
 use crate::ledger::{Intent, IntentState};
 use core::time::Duration;
 
@@ -38,7 +38,7 @@ pub(super) enum Confirmed {
 /// # Errors
 /// Returns an error if the transaction seems to be gone but the chain is not the proven one, or if
 /// the store is unavailable.
-pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
+pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, NotSent> {
     let end = io.now().saturating_add(PATIENCE);
     loop {
         let found = look_for(io, intent).await?;
@@ -50,20 +50,29 @@ pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, 
     }
 }
 
-/// The present state of an included intent, if the chain still has it according to the node; `None`
-/// if it is in doubt.
+/// An intent that was included, after a look at the chain.
+pub(super) enum Still {
+    /// According to the node, the chain has it; this is what the journal has now.
+    Included(Intent),
+    /// It is in doubt.
+    Displaced,
+    /// No URL shows it, nor that it is gone.
+    Unseen,
+}
+
+/// Checks whether the chain still has an included intent, as [`confirm`] does, and reads it again.
 ///
 /// # Errors
-/// Returns an error where [`confirm`] does, and if no URL shows it, nor that it is gone.
-pub(super) async fn still_included(
-    io: &impl Io,
-    intent: &Intent,
-) -> Result<Option<Intent>, Outcome> {
+/// Returns an error where [`confirm`] does.
+pub(super) async fn still_included(io: &impl Io, intent: &Intent) -> Result<Still, NotSent> {
     match confirm(io, intent).await? {
-        Confirmed::Unavailable => Ok(Some(intent.clone())),
-        Confirmed::Displaced => Ok(None),
-        Confirmed::Unknown | Confirmed::Pending => Err(Outcome::unseen(intent)),
-        Confirmed::Shown => Ok(io.intent(intent.id).await?),
+        Confirmed::Unavailable => Ok(Still::Included(intent.clone())),
+        Confirmed::Displaced => Ok(Still::Displaced),
+        Confirmed::Unknown | Confirmed::Pending => Ok(Still::Unseen),
+        Confirmed::Shown => match io.intent(intent.id).await? {
+            Some(now) => Ok(Still::Included(now)),
+            None => Ok(Still::Displaced),
+        },
     }
 }
 
@@ -71,19 +80,19 @@ pub(super) async fn still_included(
 ///
 /// # Errors
 /// Returns an error where [`confirm`] does.
-pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, Outcome> {
-    match sightings::look_for(io, intent).await {
+pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed, NotSent> {
+    match sightings::sighting_of(io, intent).await {
         Sighting::Unavailable => Ok(Confirmed::Unavailable),
         Sighting::Unknown => Ok(Confirmed::Unknown),
         Sighting::Pending => Ok(Confirmed::Pending),
         Sighting::Shown(receipt) => {
             let was_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
-            let is_new = journal::include(io, intent.id, &receipt).await?;
+            let is_new = record::include(io, intent.id, &receipt).await?;
             if is_new && was_gone {
                 io.note(Note::Back(intent));
             }
             if is_new && receipt.outcome.is_ok() {
-                journal::report_double(io, intent).await;
+                record::report_double(io, intent).await;
             }
             Ok(Confirmed::Shown)
         }
@@ -95,9 +104,9 @@ pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Result<Confirmed,
             let epoch = io.require(Required::AllButV2).await?;
             pins::check_epoch(io, &epoch).await?;
             if epoch != intent.epoch {
-                return Err(Outcome::restarted());
+                return Err(NotSent::Restarted);
             }
-            if journal::displace(io, intent, doubt.text()).await? {
+            if record::displace(io, intent, doubt.text()).await? {
                 return Ok(Confirmed::Displaced);
             }
             let newer = io.intent(intent.id).await?;

@@ -6,8 +6,8 @@
 
 use super::fate::{lose_if_settled, next_nonce};
 use super::io::{Io, Stored, within};
-use super::outcome::Outcome;
-use super::reconcile::{GRACE, age, settle};
+use super::not_sent::NotSent;
+use super::reconcile::{GRACE, age, resolve};
 use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
 use super::sightings;
@@ -28,17 +28,17 @@ const CONCURRENT: usize = 16;
 const BUDGET: Duration = Duration::from_secs(10);
 /// Lost intents of a slot that are looked for, too: they may return.
 const LOST: usize = 16;
-/// How long a round waits for an account: one that is busy is settled by its own writes.
+/// How long a round waits for an account: one that is busy is resolved by its own writes.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Included intents in a batch; another batch follows only if all of them are gone.
 const NEWEST: u32 = 16;
 
-/// Settles what can be settled now. The open intents of users are passed beside it: a node that is
-/// silent about them delays nothing else.
+/// Resolves what can be resolved now. The open intents of users are passed beside it: a node that
+/// is silent about them delays nothing else.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read.
-pub async fn settle_open<I: Io>(io: &Arc<I>, epoch: &str) -> Stored<()> {
+pub async fn pass_all<I: Io>(io: &Arc<I>, epoch: &str) -> Stored<()> {
     let below = io.memory(|memory| memory.displaced);
     let displaced = io.displaced(epoch, below, u32::from(ROUND)).await?;
     let open = io.unresolved(epoch, None).await?;
@@ -115,7 +115,7 @@ fn next_round(begin: &mut usize, mut all: Vec<Intent>) -> Vec<Intent> {
 /// Passes intents, each within its budget.
 async fn each<F>(io: &impl Io, intents: Vec<Intent>, pass: impl Fn(Intent) -> F)
 where
-    F: Future<Output = Result<(), Outcome>> + Send,
+    F: Future<Output = Result<(), NotSent>> + Send,
 {
     let passes = stream::iter(intents).map(pass);
     passes
@@ -126,7 +126,7 @@ where
         .await;
 }
 
-/// Settles the open intents of our accounts.
+/// Resolves the open intents of our accounts.
 async fn accounts(io: &impl Io, epoch: &str) {
     for role in io.pins().accounts.roles() {
         let deadline = io.now().saturating_add(LOCK_WAIT);
@@ -143,7 +143,7 @@ async fn account(io: &impl Io, epoch: &str, role: Role) -> Stored<()> {
     let address = *io.pins().accounts.of(role);
     for intent in io.unresolved(epoch, Some(address)).await? {
         let deadline = io.now().saturating_add(BUDGET);
-        let _settled = within(io, deadline, settle(io, &intent, GRACE)).await;
+        let _resolved = within(io, deadline, resolve(io, &intent, GRACE)).await;
     }
     Ok(())
 }
@@ -182,13 +182,13 @@ async fn anywhere(io: &impl Io, epoch: &str) {
     each(io, found, |intent| look_anywhere(io, intent)).await;
 }
 
-async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     look_for(io, &intent).await.map(drop)
 }
 
 /// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then
 /// for the transaction that used their nonce.
-async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     if look_for(io, &intent).await? == Confirmed::Shown {
         return Ok(());
     }
@@ -204,22 +204,22 @@ async fn follow_displaced(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
     lose_if_used(io, &intent).await
 }
 
-/// Settles an open intent of a user, and looks for the transaction that used its nonce.
-async fn follow_user(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
-    settle(io, &intent, GRACE).await?;
+/// Resolves an open intent of a user, and looks for the transaction that used its nonce.
+async fn follow_user(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
+    resolve(io, &intent, GRACE).await?;
     follow_ours(io, intent).await
 }
 
 /// Looks for the transaction that used the nonce of an open intent. Those of our accounts are
-/// settled while the account is locked.
-async fn follow_ours(io: &impl Io, intent: Intent) -> Result<(), Outcome> {
+/// resolved while the account is locked.
+async fn follow_ours(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
     if age(io, &intent) >= GRACE {
         lose_if_used(io, &intent).await?;
     }
     Ok(())
 }
 
-async fn lose_if_used(io: &impl Io, intent: &Intent) -> Result<(), Outcome> {
+async fn lose_if_used(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
     if next_nonce(io, intent).await? > intent.nonce {
         lose_if_settled(io, intent).await?;
     }

@@ -90,7 +90,7 @@ pub(super) struct Sightings {
 }
 
 /// Queries every URL for a transaction that was included, and for the block that had it.
-pub(super) async fn look_for(io: &impl Io, intent: &Intent) -> Sighting {
+pub(super) async fn sighting_of(io: &impl Io, intent: &Intent) -> Sighting {
     let (urls, hash) = (io.urls(), intent.transaction_hash);
     let receipts = join_all(urls.iter().map(|url| io.receipt_of(*url, hash))).await;
     if receipts.iter().all(Result::is_err) {

@@ -3,7 +3,7 @@
 use super::bounds;
 use super::io::{Io, Purpose, SignedText};
 use super::node::CallError;
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
 use super::settings::Role;
 use crate::felt::Felt;
 use crate::tx::{Bounds, Call, Invoke};
@@ -26,7 +26,7 @@ pub(super) enum Signing {
 /// the nonce, from which it must differ.
 ///
 /// # Errors
-/// Returns a refusal if the chain refuses the calls or is unavailable, or if the fee is over its
+/// Returns an error if the chain refuses the calls or is unavailable, or if the fee is over its
 /// bound.
 pub(super) async fn sign(
     io: &impl Io,
@@ -34,7 +34,7 @@ pub(super) async fn sign(
     calls: Vec<Call>,
     nonce: u64,
     in_doubt: usize,
-) -> Result<Signing, Outcome> {
+) -> Result<Signing, NotSent> {
     let sender = *io.pins().accounts.of(role);
     let mut invoke = Invoke {
         sender,

@@ -3,14 +3,15 @@
 //! `sent` is durable before the first byte leaves, in one commit with the intent. Something between
 //! here and the node may deliver one request twice, so a refusal of what was sent is doubt and no
 //! proof, whatever its code. An answer that cannot be trusted leaves the intent `sent`, and so does
-//! a crash before the send; `reconcile` settles it later.
+//! a crash before the send; `reconcile` resolves it later.
 
 use super::fate::{Fate, fate};
 use super::io::{Io, Stored};
-use super::journal;
 use super::node::{CallError, ErrorObject, Receipt, code};
-use super::outcome::Outcome;
+use super::not_sent::NotSent;
+use super::outcome::Unknown;
 use super::pins;
+use super::record;
 use crate::felt::Felt;
 use crate::ledger::{Change, Intent, IntentId, IntentState, NewIntent};
 use alloc::format;
@@ -28,7 +29,9 @@ pub(super) enum Submitted {
     /// The node has the transaction: it accepted it, or shows it.
     Taken,
     /// This attempt did not leave; why.
-    NotSent(Outcome),
+    NotSent(NotSent),
+    /// The first attempt did not leave, so the journal has the intent as rejected; why.
+    Rejected(NotSent),
     /// The node refused it, no URL shows it, and its nonce is free. The intent keeps what it holds.
     Refused(ErrorObject),
     /// Another transaction has its nonce for good.
@@ -37,8 +40,8 @@ pub(super) enum Submitted {
     Undecided,
     /// It was sent again, and there is no answer that can be read. The node may say so for ever.
     Unanswered,
-    /// It was sent; whether the chain has it is unknown.
-    Unknown,
+    /// It was sent; whether the chain has it is unknown, and why.
+    Unknown(Unknown),
 }
 
 /// Sends the transaction of a durable intent for the first time. After a refusal, waits up to
@@ -64,13 +67,13 @@ pub(super) async fn submit<I: Io>(
             refusal,
         }) => {
             let why = format!("not sent: {cause}");
-            match not_sent(io, id, hash, &why).await {
-                Ok(()) => Submitted::NotSent(Outcome::from(refusal).of_intent(id)),
-                Err(_unrecorded) => Submitted::Unknown,
+            match not_sent(io, id, &why).await {
+                Unsent::Recorded => Submitted::Rejected(refusal.into()),
+                Unsent::SentAgain | Unsent::Unconfirmed => Submitted::Unknown(Unknown::NoAnswer),
             }
         }
         Err(CallError::Returned(_)) => undecided(io),
-        Ok(_) | Err(_) => unknown(io),
+        Ok(_) | Err(_) => unknown(io, Unknown::NoAnswer),
     }
 }
 
@@ -78,21 +81,22 @@ pub(super) async fn submit<I: Io>(
 async fn refused(io: &impl Io, id: IntentId, error: ErrorObject, patience: Duration) -> Submitted {
     let why = format!("refused: code {}", error.code);
     if io.apply(id, &Change::Doubted(&why)).await.is_err() {
-        return unknown(io);
+        return unknown(io, Unknown::Refused);
     }
     let Ok(Some(intent)) = io.intent(id).await else {
-        return unknown(io);
+        return unknown(io, Unknown::Refused);
     };
     let end = io.now().saturating_add(patience);
     loop {
-        match fate(io, &intent).await {
+        let so_far = match fate(io, &intent).await {
             Fate::Shown => return Submitted::Taken,
             Fate::Free => return Submitted::Refused(error),
             Fate::Lost => return Submitted::Lost,
-            Fate::Used | Fate::Unavailable(_) => {}
-        }
+            Fate::Used => Unknown::NonceUsed,
+            Fate::Unavailable(_) => Unknown::Refused,
+        };
         if io.now().saturating_add(POLL) >= end {
-            return unknown(io);
+            return unknown(io, so_far);
         }
         io.sleep(POLL).await;
     }
@@ -114,36 +118,35 @@ fn undecided(io: &impl Io) -> Submitted {
 }
 
 /// Leaves an intent to the reconciliation.
-fn unknown(io: &impl Io) -> Submitted {
+fn unknown(io: &impl Io, why: Unknown) -> Submitted {
     io.wake();
-    Submitted::Unknown
+    Submitted::Unknown(why)
+}
+
+/// A stored intent whose transaction did not leave here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// The journal has it as rejected.
+    Recorded,
+    /// Another relay, which held the account meanwhile, has sent it.
+    SentAgain,
+    /// The change may not be stored, so that the reconciliation may send it.
+    Unconfirmed,
 }
 
 /// Records that a transaction was not sent.
-///
-/// # Errors
-/// Returns an error if the change is not recorded, so that the reconciliation will send the
-/// transaction, or if another relay, which held the account meanwhile, has sent it.
-pub(super) async fn not_sent(
-    io: &impl Io,
-    id: IntentId,
-    hash: Felt,
-    why: &str,
-) -> Result<(), Outcome> {
+pub(super) async fn not_sent(io: &impl Io, id: IntentId, why: &str) -> Unsent {
     match io.apply(id, &Change::Rejected(why)).await {
-        Ok(true) => Ok(()),
+        Ok(true) => Unsent::Recorded,
         Ok(false) => {
             io.wake();
-            Err(Outcome::unknown(hash).of_intent(id))
+            Unsent::SentAgain
         }
-        Err(_) => Err(unconfirmed(io, hash)),
+        Err(_unrecorded) => {
+            io.wake();
+            Unsent::Unconfirmed
+        }
     }
-}
-
-/// Leaves a transaction that may be stored as sent to the reconciliation.
-pub(super) fn unconfirmed(io: &impl Io, hash: Felt) -> Outcome {
-    io.wake();
-    Outcome::unconfirmed(hash)
 }
 
 /// Sends a transaction again, as it was signed. After a refusal, waits up to `patience` for
@@ -154,8 +157,8 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
         match io.apply(intent.id, &Change::SentAgain).await {
             Ok(true) => {}
             // the first sender has recorded that it was not sent
-            Ok(false) => return Submitted::NotSent(Outcome::unsettled()),
-            Err(_) => return unknown(io),
+            Ok(false) => return Submitted::NotSent(NotSent::InProgress),
+            Err(_) => return unknown(io, Unknown::NoAnswer),
         }
     }
     if let Err(unconfirmed) = pins::check_epoch(io, &intent.epoch).await {
@@ -183,10 +186,10 @@ pub(super) async fn repeat(io: &impl Io, intent: &Intent, patience: Duration) ->
 }
 
 async fn repeated(io: &impl Io, intent: &Intent) -> Submitted {
-    journal::report_double(io, intent).await;
+    record::report_double(io, intent).await;
     match accepted(io, intent.id).await {
         Ok(()) => Submitted::Taken,
-        Err(_unrecorded) => Submitted::Unknown,
+        Err(_unrecorded) => Submitted::Unknown(Unknown::NoAnswer),
     }
 }
 
@@ -199,7 +202,7 @@ pub(super) async fn receipt(io: &impl Io, id: IntentId, hash: Felt) -> Stored<Op
         if let Ok(Some(receipt)) = io.receipt(hash).await
             && receipt.accepted
         {
-            journal::include(io, id, &receipt).await?;
+            record::include(io, id, &receipt).await?;
             return Ok(Some(receipt));
         }
         if io.now().saturating_add(interval) >= end {
@@ -216,7 +219,7 @@ pub(super) async fn refreshed(io: &impl Io, intent: &Intent) -> Stored<Option<In
     if let Ok(Some(receipt)) = io.receipt(intent.transaction_hash).await
         && receipt.accepted
     {
-        journal::include(io, intent.id, &receipt).await?;
+        record::include(io, intent.id, &receipt).await?;
     }
     io.intent(intent.id).await
 }

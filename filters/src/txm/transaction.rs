@@ -2,38 +2,62 @@
 //!
 //! The policy has judged what can be judged without the chain. Here the sender's class and key are
 //! read to obtain a [`TransactionPermit`]; then the transaction is journaled and sent. A repeated
-//! transaction, found by its hash, gets its outcome from the journal, regardless of its signature.
+//! transaction, found by its hash, gets its outcome from the journal, regardless of its signature,
+//! and even if the configuration would not admit it any more.
 
 use super::doubt::send_again;
 use super::fate::of_undeployed;
-use super::intend::{Intending, intend};
-use super::io::{Flight, Io};
+use super::io::{Flight, Io, within};
 use super::node::{ErrorObject, code};
-use super::outcome::{Details, Outcome, refuse};
+use super::not_sent::{NotSent, refuse};
+use super::outcome::{Details, Known, Outcome, Unknown};
 use super::rollbacks::PATIENCE;
 use super::settings::Required;
+use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted};
 use super::{pins, reconcile};
 use crate::felt::Felt;
-use crate::ledger::{Budgets, Intent, IntentId, NewIntent};
+use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::policy::{DEPLOY_ACCOUNT_METHOD, TransactionPermit, Unverified, method_of};
 use crate::tx::{Account, selector};
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Refusal};
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::time::Duration;
 use futures_util::future::join;
+
+/// The remedy that the sender of a transaction reads with a refusal by the node.
+const REMEDY: &str = "once the cause is gone, send it again, or another one with its nonce";
+
+/// How long a refusal of the policy waits for the chain's epoch.
+const EPOCH_WAIT: Duration = Duration::from_secs(1);
+
+/// Why the policy does not admit a transaction now; `None` if it does, or if the journal has the
+/// transaction. Where that cannot be found out, the policy stands, as it is judged before the chain.
+pub async fn refusal<'a>(io: &impl Io, unverified: &'a Unverified<'_>) -> Option<&'a Refusal> {
+    let refusal = unverified.admission().err()?;
+    let deadline = io.now().saturating_add(EPOCH_WAIT);
+    let Some(Ok(epoch)) = within(io, deadline, io.epoch()).await else {
+        return Some(refusal);
+    };
+    let digest = unverified.hash().to_bytes_be();
+    match io.requested(&epoch, &digest, None).await {
+        Ok(stored) if stored.newest.is_some() => None,
+        Ok(_) | Err(_) => Some(refusal),
+    }
+}
 
 /// Returns the chain's epoch, and the class and key of the sender, unless the transaction deploys
 /// it.
 ///
 /// # Errors
-/// Returns a refusal if the relay signs with the account, if it is not deployed, or if nothing may
+/// Returns an error if the relay signs with the account, if it is not deployed, or if nothing may
 /// be written now.
 pub async fn account(
     io: &impl Io,
     unverified: &Unverified<'_>,
-) -> Result<(String, Option<Account>), Outcome> {
+) -> Result<(String, Option<Account>), NotSent> {
     let sender = unverified.sender();
     if sender
         .or(unverified.deployed())
@@ -77,17 +101,19 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
     let write = async move {
         let hash = transaction.hash;
         match write(&*writer, &transaction).await {
-            Ok(Step::Known(outcome)) => outcome,
+            Ok(Step::Known(known)) => known.into(),
             Ok(Step::Sent(id)) => {
-                settle_later(&writer, id, hash);
+                record_receipt_later(&writer, id, hash);
                 Outcome::written(hash, Details::None)
             }
             Ok(Step::Refused(error)) if error.code != code::INVALID_NONCE => {
-                Outcome::rejected(&error)
+                Outcome::rejected(&error, REMEDY)
             }
-            Ok(Step::Unknown(id)) => Outcome::unknown(hash).of_intent(id),
+            Ok(Step::Rejected(id, why)) => Outcome::from(why).of_intent(id),
+            Ok(Step::Unknown(id, why)) => Outcome::unknown(hash, why).of_intent(id),
+            Ok(Step::Unconfirmed) => Outcome::unconfirmed(hash),
             Ok(Step::Refused(_) | Step::NonceUsed) => transaction.conflict(&*writer).await,
-            Err(refused) => refused,
+            Err(why) => why.into(),
         }
     };
     io.join(flight, write).await
@@ -95,51 +121,90 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
 
 /// How far a transaction came.
 enum Step {
-    /// An earlier request with this transaction has this outcome.
-    Known(Outcome),
+    /// An earlier request with this transaction came this far.
+    Known(Known),
     /// The node has it.
     Sent(IntentId),
     /// The node refused it, and its nonce is free.
     Refused(ErrorObject),
-    /// It was sent; whether the chain has it is unknown.
-    Unknown(IntentId),
+    /// It is stored and was not sent, so that the journal has it as rejected; why.
+    Rejected(IntentId, NotSent),
+    /// It was sent; whether the chain has it is unknown, and why.
+    Unknown(IntentId, Unknown),
+    /// The store did not confirm it: it may be stored, and be sent later.
+    Unconfirmed,
     /// Another transaction of the account has its nonce.
     NonceUsed,
 }
 
+impl Step {
+    fn of(submitted: Submitted, id: IntentId) -> Result<Self, NotSent> {
+        match submitted {
+            Submitted::Taken => Ok(Self::Sent(id)),
+            Submitted::Refused(error) => Ok(Self::Refused(error)),
+            Submitted::Lost => Ok(Self::NonceUsed),
+            Submitted::Rejected(why) => Ok(Self::Rejected(id, why)),
+            Submitted::Undecided => Ok(Self::Unknown(id, Unknown::Undecided)),
+            Submitted::Unanswered => Ok(Self::Unknown(id, Unknown::NoAnswer)),
+            Submitted::Unknown(why) => Ok(Self::Unknown(id, why)),
+            Submitted::NotSent(why) => Err(why),
+        }
+    }
+}
+
 /// Journals a transaction and sends it, unless it was sent before or its nonce is used.
-async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, Outcome> {
+async fn write<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<Step, NotSent> {
+    if let Some(refusal) = &transaction.refused {
+        return answer_known(io, transaction, refusal).await;
+    }
     if is_too_late(io, transaction).await? {
         return Ok(Step::NonceUsed);
     }
     let born = io.proven_head(&transaction.epoch);
-    let new = transaction.intent(born.ok_or_else(Outcome::restarted)?);
-    let (id, submitted) = match intend(io, &new).await? {
-        Intending::New(id) => {
+    let new = transaction.intent(born.ok_or(NotSent::Restarted)?);
+    let (id, submitted) = match store_intent(io, &new).await? {
+        Storing::New(id) => {
             let submitted = submit::submit(io, id, &new, Some(&transaction.trace), PATIENCE).await;
             if submitted == Submitted::Taken && submit::accepted(io, id).await.is_err() {
-                return Ok(Step::Unknown(id));
+                return Ok(Step::Unknown(id, Unknown::NoAnswer));
             }
             (id, submitted)
         }
-        Intending::Displaced(earlier) => (earlier.id, send_again(io, &earlier).await),
-        Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
-            return Ok(Step::Known(outcome));
-        }
-        Intending::NonceTaken => return Ok(Step::NonceUsed),
+        Storing::Displaced(earlier) => (earlier.id, send_again(io, &earlier).await),
+        Storing::Known(known) => return Ok(Step::Known(known)),
+        Storing::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
+        Storing::SentElsewhere(id) => return Ok(Step::Unknown(id, Unknown::NoAnswer)),
+        Storing::Unconfirmed => return Ok(Step::Unconfirmed),
+        Storing::NonceTaken => return Ok(Step::NonceUsed),
     };
-    match submitted {
-        Submitted::Taken => Ok(Step::Sent(id)),
-        Submitted::Refused(error) => Ok(Step::Refused(error)),
-        Submitted::Lost => Ok(Step::NonceUsed),
-        Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => Ok(Step::Unknown(id)),
-        Submitted::NotSent(why) => Err(why),
+    Step::of(submitted, id)
+}
+
+/// Answers a transaction that the policy does not admit now by what the journal has of it. One in
+/// doubt is sent again, as it was when the policy admitted it.
+async fn answer_known<I: Io>(
+    io: &I,
+    transaction: &Approved<I::Trace>,
+    refusal: &Refusal,
+) -> Result<Step, NotSent> {
+    let digest = transaction.hash.to_bytes_be();
+    let stored = io.requested(&transaction.epoch, &digest, None).await?;
+    let Some(earlier) = stored.newest else {
+        return Err(refusal.clone().into());
+    };
+    if earlier.state == IntentState::Displaced {
+        return Step::of(send_again(io, &earlier).await, earlier.id);
+    }
+    match reconcile::known(io, &earlier).await? {
+        Some(known) => Ok(Step::Known(known)),
+        // it came into doubt meanwhile
+        None => Err(NotSent::InProgress),
     }
 }
 
 /// Whether another transaction has used the nonce of one that the journal does not have, as far as
 /// the node shows it. It is not sent then: only a witness could show later who used the nonce.
-async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<bool, Outcome> {
+async fn is_too_late<I: Io>(io: &I, transaction: &Approved<I::Trace>) -> Result<bool, NotSent> {
     let digest = transaction.hash.to_bytes_be();
     let (next, stored) = join(
         io.nonce(transaction.sender),
@@ -194,7 +259,7 @@ fn nonce_conflict(nonce: u64, next: Option<u64>, other: Option<&Intent>) -> Outc
 }
 
 /// Records the receipt in the background, after the client has its response.
-fn settle_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
+fn record_receipt_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
     let waiting = Arc::clone(io);
     io.spawn(async move {
         // an error was logged, and the reconciliation records it later
@@ -202,7 +267,7 @@ fn settle_later<I: Io>(io: &Arc<I>, id: IntentId, hash: Felt) {
     });
 }
 
-/// A permitted transaction, detached from its request.
+/// A signed transaction, detached from its request.
 #[derive(Debug)]
 pub struct Approved<T> {
     operation: &'static str,
@@ -211,11 +276,13 @@ pub struct Approved<T> {
     nonce: u64,
     params: String,
     epoch: String,
+    /// The refusal by the policy, unless the journal answers the request.
+    refused: Option<Refusal>,
     trace: Arc<T>,
 }
 
 impl<T> Approved<T> {
-    /// A permitted transaction, and the epoch for which it was judged.
+    /// A signed transaction, and the epoch for which it was judged.
     #[must_use]
     pub fn new(permit: &TransactionPermit<'_>, epoch: String, trace: &Arc<T>) -> Self {
         Self {
@@ -225,6 +292,7 @@ impl<T> Approved<T> {
             nonce: permit.nonce(),
             params: permit.params(),
             epoch,
+            refused: permit.admission().err().cloned(),
             trace: Arc::clone(trace),
         }
     }
@@ -271,7 +339,7 @@ impl<T> Approved<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Intended, IntentState};
+    use crate::ledger::Intended;
     use crate::txm::operations::tests::chain::{Chain, felt};
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
@@ -285,6 +353,11 @@ mod tests {
 
     /// Submits the transaction with hash 1.
     fn submitted(script: Script) -> (Outcome, Arc<Script>) {
+        submitted_unless(script, None)
+    }
+
+    /// Submits the transaction with hash 1, which the policy may refuse.
+    fn submitted_unless(script: Script, refused: Option<Refusal>) -> (Outcome, Arc<Script>) {
         let Intent {
             operation: _,
             transaction,
@@ -299,6 +372,7 @@ mod tests {
             nonce,
             params: transaction,
             epoch: EPOCH.into(),
+            refused,
             trace: Arc::new(()),
         };
         let script = Arc::new(script);
@@ -325,7 +399,8 @@ mod tests {
         let found = |chain, unverified: &Unverified<'_>| {
             let mut script = Script::new();
             script.chain = chain;
-            let found = run(account(&script, unverified)).map_err(|it| it.reason());
+            let found = run(account(&script, unverified));
+            let found = found.map_err(|why| Outcome::from(why).reason());
             found.map(|(epoch, account)| (epoch, account.map(|it| (it.class_hash, it.public_key))))
         };
         let is = |class_hash, key: u64| Ok((EPOCH.to_owned(), Some((class_hash, felt(key)))));
@@ -360,6 +435,36 @@ mod tests {
         let epoch = script.state().joined[0].epoch.clone();
         assert_eq!(epoch.as_deref(), Some(EPOCH), "nothing else joins it");
         assert_eq!(script.state_of(100), IntentState::Succeeded);
+    }
+
+    #[test]
+    fn a_known_transaction_is_answered_whatever_the_policy_says() {
+        use IntentState::{Displaced, Lost, Rejected, Sent, Succeeded};
+        for (state, reason, is_sent) in [
+            (None, Some(Reason::FeeBoundExceeded), false),
+            (Some(Rejected), Some(Reason::FeeBoundExceeded), false),
+            (Some(Lost), Some(Reason::FeeBoundExceeded), false),
+            (Some(Succeeded), None, false),
+            (Some(Sent), Some(Reason::OutcomeUnknown), false),
+            (Some(Displaced), None, true),
+        ] {
+            let stored = state.map(|state| Intent {
+                digest: hash(1).to_bytes_be(),
+                ..intent(1, 7, state)
+            });
+            let mut script = Script::with(stored.as_slice());
+            script.state().is_exclusive = true;
+            if state == Some(Succeeded) {
+                script.state().receipts.insert(hash(1), receipt());
+            } else if state == Some(Displaced) {
+                script = showing(script);
+            }
+            let refused = Refusal::new(Reason::FeeBoundExceeded, "");
+            let (outcome, script) = submitted_unless(script, Some(refused));
+            let sends = format!("sends {}", hash(1));
+            let found = (outcome.reason(), script.done().contains(&sends));
+            assert_eq!(found, (reason, is_sent), "{state:?}");
+        }
     }
 
     #[test]
@@ -454,6 +559,7 @@ mod tests {
                 nonce: 0,
                 params: String::new(),
                 epoch: EPOCH.into(),
+                refused: None,
                 trace: Arc::new(()),
             };
             let refused = run(transaction.conflict(&script));

@@ -4,7 +4,7 @@ use crate::support::{
     NOW, bounds, call, contracts, felts, hex, invoke, judge, policy, reason, request, sender,
 };
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::{Endpoint, Finding};
+use portcullis_filters::policy::{Endpoint, Finding, Inspected};
 use portcullis_filters::tx::{Call, Contract, Entrypoint, Invoke, Transaction, selector};
 use portcullis_filters::verdict::Reason::{self, *};
 use proptest::prelude::*;
@@ -272,7 +272,13 @@ fn calls_of(body: &str) -> Result<Vec<Call>, Reason> {
             calls.extend(allowed.iter().map(|allowed| allowed.call().clone()));
         }
     });
-    verdict.map(|_| calls).map_err(|refusal| refusal.reason)
+    match verdict.map_err(|refusal| refusal.reason)? {
+        Inspected::Transaction(unverified) => unverified
+            .admission()
+            .map(|()| calls)
+            .map_err(|refusal| refusal.reason),
+        Inspected::Operation(operation) => panic!("{operation:?}"),
+    }
 }
 
 fn unsigned_request(calldata: &[Felt]) -> String {

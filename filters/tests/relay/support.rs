@@ -124,7 +124,10 @@ pub(crate) fn judge_by<'a>(
     body: &'a str,
 ) -> Result<TransactionPermit<'a>, Refusal> {
     match policy.inspect(Endpoint::Rpc, body.as_bytes(), NOW)? {
-        Inspected::Transaction(unverified) => unverified.verify(policy, Some(account())),
+        Inspected::Transaction(unverified) => {
+            unverified.admission().map_err(Refusal::clone)?;
+            unverified.verify(policy, Some(account()))
+        }
         Inspected::Operation(operation) => panic!("{operation:?}"),
     }
 }

@@ -537,6 +537,31 @@ fn the_account_has_the_approved_class() {
     }
 }
 
+#[test]
+fn what_is_not_admitted_is_verified_all_the_same() {
+    let mut narrower = policy();
+    narrower.caps.max_fee = 1;
+    for transaction in [invoke(vec![burn()]), deploy()] {
+        let signed = request(transaction);
+        let (head, signature) = signed.split_once(r#""signature":["#).expect("it has one");
+        let (_, second) = signature.split_once(',').expect("it has two felts");
+        let altered = format!(r#"{head}"signature":["0x1",{second}"#);
+        for (body, expected) in [(&signed, Ok(())), (&altered, Err(SignatureInvalid))] {
+            let inspected = narrower.inspect(Endpoint::Rpc, body.as_bytes(), 0);
+            let Ok(Inspected::Transaction(unverified)) = inspected else {
+                panic!("{inspected:?}")
+            };
+            let refused = unverified.admission().expect_err("the fee is too high");
+            assert_eq!(refused.reason, FeeBoundExceeded);
+            assert_eq!(refused.id.as_deref(), Some("1"));
+            let verified = unverified.verify(&narrower, Some(account()));
+            let found = verified.map(|permit| permit.admission().is_ok());
+            let expected = expected.map(|()| false);
+            assert_eq!(found.map_err(|refusal| refusal.reason), expected);
+        }
+    }
+}
+
 fn deploy() -> Transaction {
     let (class_hash, public_key) = (hex(CLASS), key().public_key());
     DeployAccount {

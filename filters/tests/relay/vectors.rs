@@ -31,6 +31,7 @@ fn judge<'a>(vector: &Value, body: &'a [u8]) -> Result<TransactionPermit<'a>, Re
     };
     match policy.inspect(Endpoint::Rpc, body, NOW)? {
         Inspected::Transaction(unverified) => {
+            unverified.admission().map_err(Refusal::clone)?;
             // a deployment has shown its key already
             let account = unverified.sender().map(|_| account);
             unverified.verify(&policy, account)

@@ -168,7 +168,7 @@ impl Tables {
     /// Stores an intent, if these facts permit it.
     pub(crate) fn intend(&mut self, new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intended {
         let id = IntentId(self.seq + 1);
-        let (reply, link) = match ledger::intend(new, facts, now_us) {
+        let (reply, link) = match ledger::intention(new, facts, now_us) {
             Intention::Refuse { reply, link } => (reply, link),
             Intention::Insert(bindings) => {
                 self.append(id, IntentState::Intended);

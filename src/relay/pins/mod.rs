@@ -15,9 +15,8 @@ use crate::node::chain::Chain;
 use crate::store::Store;
 use crate::telemetry::{Metrics, PinState};
 use arc_swap::ArcSwapOption;
-use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::settings::Required;
-use portcullis_filters::verdict::Reason;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -195,21 +194,21 @@ impl Prover {
     }
 
     /// The epoch of the chain, if its pins permit a write.
-    pub(super) async fn require(self: &Arc<Self>, required: Required) -> Result<String, Outcome> {
+    pub(super) async fn require(self: &Arc<Self>, required: Required) -> Result<String, NotSent> {
         let proof = self.prove().await;
         let epoch = proof.epoch.clone().filter(|_| proof.proves(required));
         epoch.ok_or_else(|| {
             if required == Required::Drip && proof.is_faucet_empty() {
-                return Outcome::faucet_empty();
+                NotSent::FaucetEmpty
+            } else {
+                NotSent::PinsUnproven
             }
-            let message = "the chain's pins are not proven: see GET /readyz; nothing was sent";
-            Outcome::refused(Reason::PinsUnproven, message)
         })
     }
 
     /// The chain's epoch, even if pins do not hold; the last known one while the node is
     /// unavailable.
-    pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, Outcome> {
+    pub(super) async fn epoch(self: &Arc<Self>) -> Result<String, NotSent> {
         let last = || self.found.load().as_ref().map(|head| head.epoch.clone());
         match self.prove().await.epoch.clone().or_else(last) {
             Some(epoch) => Ok(epoch),

@@ -167,10 +167,15 @@ fn judged(calldata: &[Felt]) -> Result<(), (Reason, String)> {
         &format!(r#""calldata":[{}]"#, calldata.join(",")),
     );
     let body = request(&params);
-    match POLICY.inspect(Endpoint::Rpc, body.as_bytes(), NOW) {
-        Ok(_) => Ok(()),
-        Err(refusal) => Err((refusal.reason, body)),
-    }
+    let reason = match POLICY.inspect(Endpoint::Rpc, body.as_bytes(), NOW) {
+        Ok(Inspected::Transaction(unverified)) => match unverified.admission() {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal.reason,
+        },
+        Ok(operation) => panic!("{operation:?}"),
+        Err(refusal) => refusal.reason,
+    };
+    Err((reason, body))
 }
 
 fn invoke(calls: Vec<Call>) -> Invoke {
@@ -199,10 +204,11 @@ fn assert_signed(calldata: &[Felt], calls: Vec<Call>) {
     let body = request(&transaction.to_params());
     let inspected = POLICY
         .inspect(Endpoint::Rpc, body.as_bytes(), NOW)
-        .expect("it is permitted");
+        .expect("it is well-formed");
     let Inspected::Transaction(unverified) = inspected else {
         panic!("{inspected:?}")
     };
+    assert_eq!(unverified.admission(), Ok(()), "it is permitted");
     let permit = unverified
         .verify(&POLICY, Some(account()))
         .expect("it is signed");

@@ -4,7 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::policy::{Endpoint, Finding, GatewayPolicy, Inspected, RelayPolicy};
+use portcullis_filters::policy::{
+    Endpoint, Finding, GatewayPolicy, Inspected, RelayPolicy, Unverified,
+};
 use portcullis_filters::rpc::reads::Argument;
 use portcullis_filters::tx::{Transaction, contract_address};
 use portcullis_fuzz::reference::{felt, felts, unique};
@@ -89,6 +91,8 @@ fn submit(method: &str, params: &str, expected: Option<Plain>) {
         (Ok(Inspected::Transaction(one)), Ok(Inspected::Transaction(other))) => {
             assert_eq!((one.hash(), other.hash()), (hash, hash));
             assert_eq!((one.sender(), one.kind()), (other.sender(), other.kind()));
+            let reason = |of: &Unverified<'_>| of.admission().map_err(|refusal| refusal.reason);
+            assert_eq!(reason(&one), reason(&other));
         }
         (Err(one), Err(other)) => assert_eq!(one.reason, other.reason),
         (one, other) => panic!("{one:?}, but as it was written {other:?}"),

@@ -87,7 +87,7 @@ fn key_of(new: &NewIntent<'_>, intent: Option<i64>) -> Option<Key> {
 
 /// The reply; stored intents have the id 0.
 fn reply(new: &NewIntent<'_>, facts: &Facts) -> Intended {
-    match intend(new, facts, NOW) {
+    match intention(new, facts, NOW) {
         Intention::Insert(_) => Intended::New(IntentId(0)),
         Intention::Refuse { reply, .. } => reply,
     }
@@ -399,12 +399,12 @@ fn an_identity_has_one_recipient() {
     let other = pair(0x101, 0x9);
     let taken = pair(0x9, 0x501);
     assert_eq!(
-        intend(&new(1), &facts(&[]), NOW),
+        intention(&new(1), &facts(&[]), NOW),
         Intention::Insert(vec![Rebinding::Bind(same)])
     );
     for is_held in [false, true] {
         assert_eq!(
-            intend(&new(1), &with(same, is_held), NOW),
+            intention(&new(1), &with(same, is_held), NOW),
             Intention::Insert(vec![])
         );
     }
@@ -419,7 +419,7 @@ fn an_identity_has_one_recipient() {
     );
     for former in [other, taken] {
         let expected = vec![Rebinding::Release(former), Rebinding::Bind(same)];
-        let freed = intend(&new(1), &with(former, false), NOW);
+        let freed = intention(&new(1), &with(former, false), NOW);
         assert_eq!(freed, Intention::Insert(expected), "held by the slot alone");
     }
     let unbound = NewIntent {
@@ -427,7 +427,7 @@ fn an_identity_has_one_recipient() {
         ..new(1)
     };
     assert_eq!(
-        intend(&unbound, &with(taken, true), NOW),
+        intention(&unbound, &with(taken, true), NOW),
         Intention::Insert(vec![])
     );
 }
@@ -444,7 +444,7 @@ fn a_cooldown_ends() {
         ..new(1)
     };
     let end = NOW + 3_600_000_000;
-    let until = |now| match intend(&drip, &facts, now) {
+    let until = |now| match intention(&drip, &facts, now) {
         Intention::Refuse {
             reply: Intended::TooSoon { until_us, .. },
             ..
@@ -579,7 +579,7 @@ fn what_is_known_is_linked_to_a_key_that_is_free() {
         ..new(1)
     };
     let known = stored(9, &new(1), Sent);
-    let link = |mine: &NewIntent<'_>, facts: &Facts| match intend(mine, facts, NOW) {
+    let link = |mine: &NewIntent<'_>, facts: &Facts| match intention(mine, facts, NOW) {
         Intention::Refuse { link, .. } => link,
         Intention::Insert(_) => None,
     };

@@ -7,18 +7,20 @@
 mod repeat;
 mod write;
 
-use super::claim::{Claimed, claim, end_claim};
+use super::claim::{Claimed, Claiming, claim, end_claim};
 use super::io::{Flight, Io, KeyOf, Note};
+use super::node::CallError;
+use super::not_sent::NotSent;
 use super::operations::{self, State};
 use super::outcome::Outcome;
-use super::rollbacks::{Confirmed, confirm as confirm_included};
+use super::rollbacks::{self, Confirmed};
 use super::settings::{Required, Role};
 use super::{pins, request, submit};
 use crate::felt::Felt;
 use crate::ledger::IntentId;
 use crate::operation::Operation;
 use crate::policy::OperationPermit;
-use crate::verdict::{Reason, Refusal};
+use crate::verdict::Refusal;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -28,6 +30,8 @@ use write::{Step, write};
 
 /// The most claims of one key: it may turn out to name another intent.
 const CLAIMS: usize = 3;
+/// The remedy that the client reads with a refusal by the node.
+const REMEDY: &str = "remove the cause and repeat the request, it is not carried out twice";
 
 /// The result of a request.
 #[derive(Debug)]
@@ -36,12 +40,6 @@ pub enum Answer {
     Outcome(Outcome),
     /// The first final response under the idempotency key: status and body.
     First(u16, String),
-}
-
-impl From<Outcome> for Answer {
-    fn from(outcome: Outcome) -> Self {
-        Self::Outcome(outcome)
-    }
 }
 
 /// An operation to be carried out, detached from its request.
@@ -64,13 +62,15 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
     let Some(key) = task.key.as_deref() else {
         return Answer::Outcome(once(io, task, None).await);
     };
-    for turn in 0..CLAIMS {
-        let is_first = turn == 0;
+    for at in 0..CLAIMS {
+        let is_first = at == 0;
         let claimed = match claim(&**io, key, task).await {
-            Ok(claimed) => claimed,
+            Ok(Claiming::Claimed(claimed)) => claimed,
+            Ok(Claiming::First(status, body)) => return Answer::First(status, body),
             // the key names a write: a refusal must not say that nothing was sent
-            Err(Answer::Outcome(_)) if !is_first => break,
-            Err(answer) => return answer,
+            Ok(Claiming::Unseen(_)) | Err(_) if !is_first => break,
+            Ok(Claiming::Unseen(known)) => return Answer::Outcome(known.into()),
+            Err(why) => return Answer::Outcome(why.into()),
         };
         let outcome = once(io, task, Some(&claimed)).await;
         match end_claim(&**io, key, &claimed, &outcome, task).await {
@@ -87,7 +87,7 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
             Err(_) => break,
         }
     }
-    Answer::Outcome(Outcome::unsettled())
+    Answer::Outcome(Outcome::in_progress())
 }
 
 /// Carries an operation out once for all equal requests at the same time, in one epoch of the
@@ -100,9 +100,9 @@ async fn once<I: Io>(
 ) -> Outcome {
     // a key that another request claimed may have its answer; any other request must be admitted
     if claimed.is_none_or(Claimed::is_new)
-        && let Err(refused) = task.admit()
+        && let Err(why) = task.admit()
     {
-        return refused;
+        return why.into();
     }
     let since_us = request::since_us(io.clock_us(), io.clock_error_us());
     let epoch = match claimed {
@@ -172,24 +172,26 @@ async fn carry_out<I: Io>(
 ) -> Outcome {
     match write(io, task, begun, since_us).await {
         Ok(Step::Already(details)) => Outcome::already(details),
-        Ok(Step::Known(outcome)) => outcome,
-        Ok(Step::Sent(id, hash)) => Box::pin(confirm(io, task, id, hash)).await,
-        Ok(Step::Refused(id, error)) => Outcome::rejected(&error).of_intent(id),
-        Ok(Step::Unknown(id, hash)) => Outcome::unknown(hash).of_intent(id),
-        Ok(Step::Written(_) | Step::Again | Step::InDoubt(_)) => Outcome::unsettled(),
-        Err(refused) if refused.reason() == Some(Reason::RefusedByChain) => {
-            pins::explain(io, task.required(), refused).await
+        Ok(Step::Known(known)) => known.into(),
+        Ok(Step::Sent(id, hash)) => Box::pin(await_effect(io, task, id, hash)).await,
+        Ok(Step::Refused(id, error)) => Outcome::rejected(&error, REMEDY).of_intent(id),
+        Ok(Step::Rejected(id, why)) => Outcome::from(why).of_intent(id),
+        Ok(Step::Unknown(id, hash, why)) => Outcome::unknown(hash, why).of_intent(id),
+        Ok(Step::Unconfirmed(hash)) => Outcome::unconfirmed(hash),
+        Ok(Step::Earlier(_) | Step::Again | Step::InDoubt(_)) => Outcome::in_progress(),
+        Err(NotSent::Node(refused @ CallError::Returned(_))) => {
+            pins::explain(io, task.required(), refused).await.into()
         }
-        Err(refused) => refused,
+        Err(why) => why.into(),
     }
 }
 
 /// Waits for the receipt and reads the effect back.
-async fn confirm<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: Felt) -> Outcome {
+async fn await_effect<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: Felt) -> Outcome {
     let receipt = io
         .stage(&task.trace, "receipt", submit::receipt(io, id, hash))
         .await;
-    // after an error the journal has it as accepted: the reconciliation settles it
+    // after an error the journal has it as accepted: the reconciliation resolves it
     let Some(receipt) = receipt.unwrap_or(None) else {
         return Outcome::pending(hash).of_intent(id);
     };
@@ -202,9 +204,8 @@ async fn confirm<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: Felt)
     let read_back = operations::read_back(&task.operation, &State::of(io, "")).await;
     let details = read_back.ok().flatten();
     if details.is_none() {
-        // the transaction was sent: an unavailable journal or node does not change that
-        if !is_still_there(io, id).await.unwrap_or(true) {
-            return Outcome::unsettled();
+        if is_gone(io, id).await {
+            return Outcome::in_progress();
         }
         // undone in the meantime, or the node is unavailable
         io.note(Note::NotReadBack(task.name()));
@@ -212,13 +213,16 @@ async fn confirm<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: Felt)
     Outcome::written(hash, details.unwrap_or_default()).of_intent(id)
 }
 
-/// Whether the chain still has an included intent, according to the node.
-async fn is_still_there(io: &impl Io, id: IntentId) -> Result<bool, Outcome> {
-    let Some(intent) = io.intent(id).await? else {
-        return Ok(true);
+/// Whether no URL shows an included intent any more. It was sent: a journal or a node that is
+/// unavailable does not change that.
+async fn is_gone(io: &impl Io, id: IntentId) -> bool {
+    let Ok(Some(intent)) = io.intent(id).await else {
+        return false;
     };
-    let found = confirm_included(io, &intent).await?;
-    Ok(matches!(found, Confirmed::Shown | Confirmed::Unavailable))
+    match rollbacks::confirm(io, &intent).await {
+        Ok(Confirmed::Displaced | Confirmed::Unknown | Confirmed::Pending) => true,
+        Ok(Confirmed::Shown | Confirmed::Unavailable) | Err(_) => false,
+    }
 }
 
 impl<T> Task<T> {
@@ -249,7 +253,7 @@ impl<T> Task<T> {
     }
 
     /// Checks that the policy admits the operation, which may be written then.
-    fn admit(&self) -> Result<(), Outcome> {
+    fn admit(&self) -> Result<(), NotSent> {
         match &self.refused {
             None => Ok(()),
             Some(refusal) => Err(refusal.clone().into()),

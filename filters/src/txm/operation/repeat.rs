@@ -5,27 +5,26 @@ use super::write::Step;
 use crate::ledger::Intent;
 use crate::operation::OperationKind;
 use crate::txm::io::{Io, Stored};
+use crate::txm::not_sent::NotSent;
 use crate::txm::operations::{self, State};
-use crate::txm::outcome::{Outcome, Status};
+use crate::txm::outcome::{End, Known};
 use crate::txm::{reconcile, request};
-use crate::verdict::Reason;
 use crate::window::Window;
 
 /// The outcome of the newest equal request, if that has done what this one is `refused` for.
 ///
 /// # Errors
-/// Returns the refusal if it has not, or if the request has a key. Returns another one if no URL
-/// shows the transaction of that request, nor that it is gone, or if the chain or the store is
-/// unavailable.
+/// Returns the refusal if it has not, or if the request has a key; another error if the chain or
+/// the store is unavailable.
 pub(super) async fn done_before<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
     epoch: &str,
-    refused: Outcome,
-) -> Result<Step, Outcome> {
+    refused: NotSent,
+) -> Result<Step, NotSent> {
     let may_be_done = matches!(
-        refused.reason(),
-        Some(Reason::FaucetCooldown | Reason::RecoveryNotPending)
+        refused,
+        NotSent::TooSoon { .. } | NotSent::RecoveryNotPending
     );
     if task.key.is_some() || !may_be_done {
         return Err(refused);
@@ -38,13 +37,12 @@ pub(super) async fn done_before<I: Io>(
         return Err(refused);
     }
     match reconcile::known(io, &newest).await? {
-        Some(outcome) if outcome.status == Status::Written => {
+        Some(known) if matches!(known.end, End::Succeeded(_)) => {
             let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
-            Ok(Step::Known(Outcome {
-                details: read_back.ok().flatten().unwrap_or_default(),
-                ..outcome
-            }))
+            let end = End::Succeeded(read_back.ok().flatten().unwrap_or_default());
+            Ok(Step::Known(Known { end, ..known }))
         }
+        Some(known) if known.end == End::Unseen => Ok(Step::Known(known)),
         _ => Err(refused),
     }
 }

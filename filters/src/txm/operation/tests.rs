@@ -11,6 +11,7 @@ use crate::txm::outcome::Details;
 use crate::txm::reconcile;
 use crate::txm::tests::script::Script;
 use crate::txm::tests::{EPOCH, hash, intent, no_answer, receipt, returned, run};
+use crate::verdict::Reason;
 
 const IDENTITY: u64 = 7;
 const ACCOUNT: u64 = 8;
@@ -254,7 +255,7 @@ fn active_v2_verification_is_answered_without_pins() {
         script
     };
     let unproven = active();
-    unproven.state().proven = Err(Outcome::restarted());
+    unproven.state().proven = Err(NotSent::Restarted);
     let require = Operation::RequireV2(RequireV2 { confirmed: true });
     let (answer, _) = answer_to(unproven, require.clone(), None);
     let expected = Outcome::already(Details::V2_ACTIVE);

@@ -1,8 +1,8 @@
 //! One write of an operation: decides by the chain's state, makes an intent durable as sent, and
 //! sends the transaction.
 //!
-//! Every function here says by its type how far it came: an error means that nothing was sent, and
-//! a [`Step`] has what was.
+//! Every function here says by its type how far it came: a [`NotSent`] means that nothing was sent
+//! now, and a [`Step`] has what was.
 
 use super::Task;
 use super::repeat::done_before;
@@ -10,14 +10,15 @@ use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::operation::Operation;
 use crate::txm::doubt::send_again;
-use crate::txm::intend::{Intending, intend};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::{ErrorObject, code};
+use crate::txm::not_sent::NotSent;
 use crate::txm::operations::{self, Decision, State, subject, verification};
-use crate::txm::outcome::{Details, Outcome};
+use crate::txm::outcome::{Details, Known, Unknown};
 use crate::txm::rollbacks::PATIENCE;
 use crate::txm::settings::{Required, Settings};
 use crate::txm::sign::{Signing, sign};
+use crate::txm::store_intent::{Storing, store_intent};
 use crate::txm::submit::{Submitted, accepted, submit};
 use crate::txm::{DEADLINE, reconcile, request};
 use alloc::boxed::Box;
@@ -27,39 +28,44 @@ use core::sync::atomic::Ordering;
 use core::time::Duration;
 use futures_util::future::join;
 
-/// The most turns of one operation: its nonce may be used elsewhere, and an intent in the journal
-/// may turn out to be in doubt.
-const TURNS: usize = 3;
+/// The most attempts of one operation: its nonce may be used elsewhere, and an intent in the
+/// journal may turn out to be in doubt.
+const ATTEMPTS: usize = 3;
 
 /// How far a write came.
 pub(super) enum Step {
     /// The chain is in the requested state.
     Already(Details),
-    /// An equal write has this outcome.
-    Known(Outcome),
+    /// An equal write came this far.
+    Known(Known),
     /// The journal has an equal write, of another process or of an earlier request.
-    Written(Box<Intent>),
+    Earlier(Box<Intent>),
     /// The node has the transaction.
     Sent(IntentId, Felt),
     /// The node refused the transaction, and its nonce is free. Only the same nonce may be used for
     /// the request again.
     Refused(IntentId, ErrorObject),
-    /// The transaction was sent; whether the chain has it is unknown.
-    Unknown(IntentId, Felt),
-    /// It has no effect for good: another turn may write.
+    /// The transaction is stored and was not sent, so that the journal has it as rejected; why.
+    Rejected(IntentId, NotSent),
+    /// The transaction was sent; whether the chain has it is unknown, and why.
+    Unknown(IntentId, Felt, Unknown),
+    /// The store did not confirm the transaction: it may be stored, and be sent later.
+    Unconfirmed(Felt),
+    /// It has no effect for good: another attempt may write.
     Again,
-    /// An equal intent is in doubt: another turn sends that again.
+    /// An equal intent is in doubt: another attempt sends that again.
     InDoubt(Box<Intent>),
 }
 
 impl Step {
-    fn of(submitted: Submitted, id: IntentId, hash: Felt) -> Result<Self, Outcome> {
+    fn of(submitted: Submitted, id: IntentId, hash: Felt) -> Result<Self, NotSent> {
         match submitted {
             Submitted::Taken => Ok(Self::Sent(id, hash)),
             Submitted::Refused(error) => Ok(Self::Refused(id, error)),
-            Submitted::Undecided | Submitted::Unanswered | Submitted::Unknown => {
-                Ok(Self::Unknown(id, hash))
-            }
+            Submitted::Rejected(why) => Ok(Self::Rejected(id, why)),
+            Submitted::Undecided => Ok(Self::Unknown(id, hash, Unknown::Undecided)),
+            Submitted::Unanswered => Ok(Self::Unknown(id, hash, Unknown::NoAnswer)),
+            Submitted::Unknown(why) => Ok(Self::Unknown(id, hash, why)),
             Submitted::Lost => Ok(Self::Again),
             Submitted::NotSent(why) => Err(why),
         }
@@ -91,14 +97,13 @@ enum Preparation {
 /// `since_us`.
 ///
 /// # Errors
-/// Returns a refusal. Nothing was sent for the request then, or nothing more than its journaled
-/// intent says.
+/// Returns why nothing was sent for the request now. An earlier intent of it may have been sent.
 pub(super) async fn write<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
     begun: Option<String>,
     since_us: i64,
-) -> Result<Step, Outcome> {
+) -> Result<Step, NotSent> {
     let required = task.required();
     let deadline = io.now().saturating_add(DEADLINE);
     if required == Required::AllButV2 && verification::is_v2_active(&State::of(io, "")).await? {
@@ -109,7 +114,7 @@ pub(super) async fn write<I: Io>(
         .stage(&task.trace, "pins", reconcile::permit(io, required))
         .await?;
     if begun.is_some_and(|begun| begun != epoch) {
-        return Err(Outcome::restarted());
+        return Err(NotSent::Restarted);
     }
     reconcile::catch_up(io, &epoch, task.role(), deadline).await?;
     let writing = Writing {
@@ -127,12 +132,12 @@ pub(super) async fn write<I: Io>(
         )
         // its own repeat may use the nonce of one that no URL shows for long
         && !reconcile::give_up(io, &earlier).await?
-        && let Some(outcome) = reconcile::known(io, &earlier).await?
+        && let Some(known) = reconcile::known(io, &earlier).await?
     {
-        return Ok(Step::Known(outcome));
+        return Ok(Step::Known(known));
     }
-    match writing.turns().await {
-        Ok(Step::Written(earlier)) => {
+    match writing.while_locked().await {
+        Ok(Step::Earlier(earlier)) => {
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
         }
@@ -141,7 +146,7 @@ pub(super) async fn write<I: Io>(
     }
 }
 
-/// The state that all turns of an operation share.
+/// The state that all attempts of an operation share.
 struct Writing<'a, I: Io> {
     io: &'a I,
     task: &'a Task<I::Trace>,
@@ -155,13 +160,13 @@ struct Writing<'a, I: Io> {
 
 impl<I: Io> Writing<'_, I> {
     /// Writes while the account is locked.
-    async fn turns(&self) -> Result<Step, Outcome> {
+    async fn while_locked(&self) -> Result<Step, NotSent> {
         let Self {
             io, task, deadline, ..
         } = *self;
         let locked = io.lock(task.role(), deadline);
         let mut guard = io.stage(&task.trace, "queue", locked).await?;
-        let step = self.turns_of(&mut guard).await;
+        let step = self.attempts(&mut guard).await;
         let Ok(Step::Sent(id, hash)) = step else {
             io.unlock(guard).await;
             return step;
@@ -170,17 +175,17 @@ impl<I: Io> Writing<'_, I> {
         let (accepted, ()) = join(accepted(io, id), io.unlock(guard)).await;
         Ok(match accepted {
             Ok(()) => Step::Sent(id, hash),
-            Err(_unrecorded) => Step::Unknown(id, hash),
+            Err(_unrecorded) => Step::Unknown(id, hash, Unknown::NoAnswer),
         })
     }
 
-    /// Takes turns until the operation is written, or must not be. Reads again what other relays
+    /// Makes attempts until the operation is written, or must not be. Reads again what other relays
     /// have written meanwhile.
-    async fn turns_of(&self, guard: &mut I::Guard) -> Result<Step, Outcome> {
+    async fn attempts(&self, guard: &mut I::Guard) -> Result<Step, NotSent> {
         let mut nonce = None;
         let mut earlier = self.earlier().await?;
-        for _ in 0..TURNS {
-            match Box::pin(self.turn(guard, earlier, &mut nonce)).await {
+        for _ in 0..ATTEMPTS {
+            match Box::pin(self.attempt(guard, earlier, &mut nonce)).await {
                 Ok(Step::Again) => earlier = self.earlier().await?,
                 Ok(Step::InDoubt(intent)) => {
                     // nothing was stored with the nonce
@@ -194,7 +199,7 @@ impl<I: Io> Writing<'_, I> {
     }
 
     /// The intent that this request is about, if there is one.
-    async fn earlier(&self) -> Result<Option<Intent>, Outcome> {
+    async fn earlier(&self) -> Result<Option<Intent>, NotSent> {
         let Self {
             io,
             task,
@@ -207,14 +212,14 @@ impl<I: Io> Writing<'_, I> {
         Ok(request::earlier(found, since_us))
     }
 
-    /// Writes while the account is locked, but not with `nonce`, that of the turn before. If the
+    /// Writes while the account is locked, but not with `nonce`, that of the attempt before. If the
     /// request is about an `earlier` intent that is in doubt, that is sent again.
-    async fn turn(
+    async fn attempt(
         &self,
         guard: &mut I::Guard,
         earlier: Option<Intent>,
         nonce: &mut Option<u64>,
-    ) -> Result<Step, Outcome> {
+    ) -> Result<Step, NotSent> {
         let Self { io, task, .. } = *self;
         let mut replaces = None;
         if let Some(earlier) = earlier {
@@ -226,7 +231,7 @@ impl<I: Io> Writing<'_, I> {
                     match send_again(io, &earlier).await {
                         // a node that is behind, or ahead, would refuse another signature as well
                         Submitted::Refused(error) if error.code == code::INVALID_NONCE => {
-                            return Err(Outcome::unsettled());
+                            return Err(NotSent::InProgress);
                         }
                         // it may be signed anew, with the same nonce
                         Submitted::Refused(_) | Submitted::Undecided | Submitted::Unanswered => {
@@ -237,26 +242,26 @@ impl<I: Io> Writing<'_, I> {
                         }
                     }
                 }
-                _ => return Ok(Step::Written(Box::new(earlier))),
+                _ => return Ok(Step::Earlier(Box::new(earlier))),
             }
         }
         let prepared = within(io, self.deadline, self.prepare(replaces.as_ref()));
         let prepared = io.stage(&task.trace, "sign", prepared).await;
-        let prepared = match prepared.unwrap_or_else(|| Err(Outcome::overloaded()))? {
+        let prepared = match prepared.unwrap_or(Err(NotSent::Overdue))? {
             Preparation::Ready(prepared) => prepared,
             Preparation::Already(details) => return Ok(Step::Already(details)),
             Preparation::NonceMoved => return Ok(Step::Again),
         };
         let next = prepared.nonce;
         if nonce.replace(next) == Some(next) {
-            return Err(Outcome::nonce_conflict());
+            return Err(NotSent::NonceMoved);
         }
         io.check_lock(guard).await?;
         self.send(&prepared).await
     }
 
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cancelled.
-    async fn prepare(&self, replaces: Option<&Intent>) -> Result<Preparation, Outcome> {
+    async fn prepare(&self, replaces: Option<&Intent>) -> Result<Preparation, NotSent> {
         let Self {
             io, task, epoch, ..
         } = *self;
@@ -274,7 +279,7 @@ impl<I: Io> Writing<'_, I> {
             }
         };
         if replaces.is_some_and(|replaced| replaced.nonce != nonce) {
-            return Err(Outcome::unsettled());
+            return Err(NotSent::InProgress);
         }
         // the state is read after the nonce: it shows all transactions that the nonce counts
         let slot = io.of_slot(epoch, self.account(), nonce).await?;
@@ -311,7 +316,7 @@ impl<I: Io> Writing<'_, I> {
     /// The account's next nonce, if no pending intent can use it: the node counts the nonces of
     /// all, even of those that the journal does not have as accepted yet. Their receipts are read
     /// by the processes that wrote them, or in the background.
-    async fn free_nonce(&self) -> Result<Option<u64>, Outcome> {
+    async fn free_nonce(&self) -> Result<Option<u64>, NotSent> {
         let pending = self.io.unresolved(self.epoch, Some(self.account()));
         let (pending, next) = join(pending, self.io.nonce(self.account())).await;
         let next = next?;
@@ -322,18 +327,21 @@ impl<I: Io> Writing<'_, I> {
     }
 
     /// Journals and submits.
-    async fn send(&self, prepared: &Prepared) -> Result<Step, Outcome> {
+    async fn send(&self, prepared: &Prepared) -> Result<Step, NotSent> {
         let Self { io, task, .. } = *self;
         let born = io.proven_head(self.epoch);
-        let born = born.ok_or_else(Outcome::restarted)?;
+        let born = born.ok_or(NotSent::Restarted)?;
         let new = self.intent(prepared, born, &io.settings());
-        let id = match intend(io, &new).await? {
-            Intending::New(id) => id,
-            Intending::Known(outcome) | Intending::Unconfirmed(outcome) => {
-                return Ok(Step::Known(outcome));
+        let id = match store_intent(io, &new).await? {
+            Storing::New(id) => id,
+            Storing::Known(known) => return Ok(Step::Known(known)),
+            Storing::Rejected(id, why) => return Ok(Step::Rejected(id, why)),
+            Storing::SentElsewhere(id) => {
+                return Ok(Step::Unknown(id, new.transaction_hash, Unknown::NoAnswer));
             }
-            Intending::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
-            Intending::NonceTaken => return Err(Outcome::unsettled()),
+            Storing::Unconfirmed => return Ok(Step::Unconfirmed(new.transaction_hash)),
+            Storing::Displaced(earlier) => return Ok(Step::InDoubt(earlier)),
+            Storing::NonceTaken => return Err(NotSent::InProgress),
         };
         task.stored.store(id.0, Ordering::Relaxed);
         io.note(Note::Nonce(task.role(), new.nonce));

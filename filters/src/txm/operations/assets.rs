@@ -7,10 +7,12 @@ use crate::operation::{FaucetDrip, MintCard, Operation, OperationKind, SubmitUse
 use crate::tx::{Call, selector};
 use crate::txm::io::{Called, Io, Stored};
 use crate::txm::node::{CallError, token_balance};
-use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::txm::not_sent::{NotSent, refuse};
+use crate::txm::outcome::Details;
 use crate::txm::settings::Role;
 use crate::verdict::Reason;
 use crate::window::Window;
+use alloc::boxed::Box;
 use alloc::vec;
 use futures_util::future::{join3, try_join, try_join3};
 
@@ -21,7 +23,7 @@ const MAX_PROPOSALS: usize = 16;
 pub(super) async fn mint_card(
     mint: &MintCard,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let MintCard { recipient, card_id } = *mint;
     let card = state.io.pins().contracts.card;
     let id = card_id.felts();
@@ -52,7 +54,7 @@ pub(super) async fn mint_card(
 pub(super) async fn submit_usership(
     submit: &SubmitUsership,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let usership = state.io.pins().contracts.usership;
     let of = [submit.account, Felt::from(submit.epoch)];
     let result = [Felt::from(submit.units), submit.evidence];
@@ -85,7 +87,7 @@ pub(super) async fn submit_usership(
 pub(super) async fn faucet_drip(
     drip: &FaucetDrip,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let FaucetDrip {
         identity,
         recipient,
@@ -129,7 +131,7 @@ pub(super) async fn faucet_drip(
         check_cooldown(last, cooldown, state.now_us)?;
     }
     if balance < settings.drip_cost() {
-        return Err(Outcome::faucet_empty());
+        return Err(NotSent::FaucetEmpty);
     }
     let amount = [Felt::from(settings.faucet_amount), Felt::ZERO];
     let args = [[recipient].as_slice(), &amount].concat();
@@ -175,7 +177,7 @@ async fn last_recovery_drip(
     identity: Felt,
     state: &State<'_, impl Io>,
     cooldown: Window,
-) -> Result<Option<Intent>, Outcome> {
+) -> Result<Option<Intent>, NotSent> {
     let operation = OperationKind::RecoveryPropose.name();
     let mut proposed = cooldown;
     for _ in 0..MAX_PROPOSALS {
@@ -210,11 +212,15 @@ fn proposed_account(proposal: &Intent) -> Option<Felt> {
 }
 
 /// Refuses a drip while the cooldown after an earlier one is not over.
-fn check_cooldown(last: Option<Intent>, cooldown: Window, now_us: i64) -> Result<(), Outcome> {
+fn check_cooldown(last: Option<Intent>, cooldown: Window, now_us: i64) -> Result<(), NotSent> {
     if let Some(earlier) = last
         && let Some(until_us) = cooldown.forbids_until_us(earlier.created_us)
     {
-        return Err(Outcome::too_soon(&earlier, until_us, now_us));
+        return Err(NotSent::TooSoon {
+            last: Box::new(earlier),
+            until_us,
+            now_us,
+        });
     }
     Ok(())
 }
@@ -230,7 +236,7 @@ async fn balance(state: &State<'_, impl Io>, account: Felt) -> Result<u128, Call
 }
 
 /// Refuses a drip whose identity or recipient is bound elsewhere.
-pub(in crate::txm) fn check_binding(binding: Binding) -> Result<(), Outcome> {
+pub(in crate::txm) fn check_binding(binding: Binding) -> Result<(), NotSent> {
     match binding {
         Binding::Bound => Ok(()),
         Binding::IdentityElsewhere => refuse(

@@ -5,7 +5,8 @@ use crate::felt::Felt;
 use crate::operation::{RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
 use crate::txm::io::Io;
 use crate::txm::node::CallError;
-use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::txm::not_sent::{NotSent, refuse};
+use crate::txm::outcome::Details;
 use crate::verdict::Reason;
 use alloc::string::ToString;
 use alloc::vec;
@@ -15,7 +16,7 @@ use futures_util::future::{join, join3, try_join};
 pub(super) async fn register(
     register: &Register,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let Register {
         identity, account, ..
     } = *register;
@@ -55,7 +56,7 @@ pub(super) async fn register(
 pub(super) async fn propose(
     propose: &RecoveryPropose,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let RecoveryPropose {
         identity,
         new_account,
@@ -67,9 +68,10 @@ pub(super) async fn propose(
             return Ok(Decision::Already(details));
         }
         let message = "another recovery of the identity is pending";
-        return Err(Outcome {
+        return Err(NotSent::Denied {
+            reason: Reason::RecoveryPending,
+            message,
             details,
-            ..Outcome::refused(Reason::RecoveryPending, message)
         });
     }
     let (account, elsewhere, checked) = join3(
@@ -100,25 +102,21 @@ pub(super) async fn propose(
 pub(super) async fn execute(
     execute: &RecoveryExecute,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let identity = execute.identity;
     let pending = state.pending_recovery(identity).await?;
     let (now, elsewhere) = join(state.chain_time(), state.identity_of(pending.new_account)).await;
     if now? < pending.ready_at {
-        let refused =
-            Outcome::refused(Reason::RecoveryNotReady, "the recovery's delay is not over");
-        return Err(Outcome {
+        return Err(NotSent::Denied {
+            reason: Reason::RecoveryNotReady,
+            message: "the recovery's delay is not over",
             details: pending.details(),
-            ..refused
         });
     }
     let elsewhere = elsewhere?;
     if elsewhere == identity {
         // completed since the first of the two reads, or at another node
-        return refuse(
-            Reason::RecoveryNotPending,
-            "no recovery of the identity is pending",
-        );
+        return Err(NotSent::RecoveryNotPending);
     }
     if elsewhere != Felt::ZERO {
         return refuse(
@@ -135,7 +133,7 @@ pub(super) async fn execute(
 pub(super) async fn executed(
     execute: &RecoveryExecute,
     state: &State<'_, impl Io>,
-) -> Result<Option<Details>, Outcome> {
+) -> Result<Option<Details>, NotSent> {
     let identity = execute.identity;
     let (pending, account) =
         try_join(state.recovery_of(identity), state.account_of(identity)).await?;
@@ -149,7 +147,7 @@ pub(super) async fn executed(
 pub(super) async fn cancel(
     cancel: &RecoveryCancel,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let identity = cancel.identity;
     let pending = state.pending_recovery(identity).await?;
     let ([delay], now) =
@@ -175,7 +173,7 @@ pub(super) async fn cancel(
 pub(super) async fn cancelled(
     cancel: &RecoveryCancel,
     state: &State<'_, impl Io>,
-) -> Result<Option<Details>, Outcome> {
+) -> Result<Option<Details>, NotSent> {
     Ok(state
         .recovery_of(cancel.identity)
         .await?

@@ -14,7 +14,8 @@ pub(super) use assets::check_binding;
 pub(super) use state::{Decision, State};
 
 use super::io::Io;
-use super::outcome::{Details, Outcome};
+use super::not_sent::NotSent;
+use super::outcome::Details;
 use crate::felt::Felt;
 use crate::operation::Operation;
 
@@ -41,7 +42,7 @@ pub(super) fn recovered(operation: &Operation) -> Option<Felt> {
 pub(super) async fn decide(
     operation: &Operation,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     match operation {
         Operation::Register(register) => identity::register(register, state).await,
         Operation::VerificationAttest(attest) => verification::attest(attest, state).await,
@@ -61,7 +62,7 @@ pub(super) async fn decide(
 pub(super) async fn read_back(
     operation: &Operation,
     state: &State<'_, impl Io>,
-) -> Result<Option<Details>, Outcome> {
+) -> Result<Option<Details>, NotSent> {
     match operation {
         // a drip changes a balance only, which may be spent by now
         Operation::FaucetDrip(_) => Ok(Some(Details::None)),

@@ -5,7 +5,8 @@ use crate::operation::rfc3339;
 use crate::tx::{Call, selector};
 use crate::txm::io::{Called, Io};
 use crate::txm::node::CallError;
-use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::txm::not_sent::{NotSent, refuse};
+use crate::txm::outcome::Details;
 use crate::verdict::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -118,18 +119,13 @@ impl<'a, I: Io> State<'a, I> {
     }
 
     /// The pending recovery of an identity, which must have one.
-    pub(super) async fn pending_recovery(&self, identity: Felt) -> Result<Recovery, Outcome> {
-        match self.recovery_of(identity).await? {
-            Some(pending) => Ok(pending),
-            None => refuse(
-                Reason::RecoveryNotPending,
-                "no recovery of the identity is pending",
-            ),
-        }
+    pub(super) async fn pending_recovery(&self, identity: Felt) -> Result<Recovery, NotSent> {
+        let pending = self.recovery_of(identity).await?;
+        pending.ok_or(NotSent::RecoveryNotPending)
     }
 
     /// Checks that an account can be bound: it must be deployed, with the pinned class.
-    pub(super) async fn check_account(&self, account: Felt) -> Result<(), Outcome> {
+    pub(super) async fn check_account(&self, account: Felt) -> Result<(), NotSent> {
         if !self.check_class(account).await? {
             return refuse(Reason::AccountNotDeployed, "the account is not deployed");
         }
@@ -138,7 +134,7 @@ impl<'a, I: Io> State<'a, I> {
 
     /// Checks that an account, if it is deployed, is of the pinned class. Returns whether it is
     /// deployed.
-    pub(super) async fn check_class(&self, account: Felt) -> Result<bool, Outcome> {
+    pub(super) async fn check_class(&self, account: Felt) -> Result<bool, NotSent> {
         match self.io.class_hash_at(account).await? {
             None => Ok(false),
             Some(class) if class != self.io.pins().account_class => refuse(

@@ -4,7 +4,8 @@ use super::state::{Decision, State};
 use crate::felt::Felt;
 use crate::operation::{RequireV2, VerificationAttest, VerificationRevoke};
 use crate::txm::io::Io;
-use crate::txm::outcome::{Details, Outcome, refuse};
+use crate::txm::not_sent::{NotSent, refuse};
+use crate::txm::outcome::Details;
 use crate::verdict::Reason;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +16,7 @@ use futures_util::future::try_join;
 pub(super) async fn attest(
     attest: &VerificationAttest,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let id = attest.attestation_id;
     let content = [
         attest.account,
@@ -51,7 +52,7 @@ pub(super) async fn attest(
 async fn in_force(
     attest: &VerificationAttest,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     // the id, and six members of the attestation
     let account = [attest.account];
     let current = state.registry::<7>("attestation_of", &account);
@@ -72,7 +73,7 @@ async fn in_force(
 pub(super) async fn revoke(
     revoke: &VerificationRevoke,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     let account = revoke.account;
     // id (zero for a V1 attestation), account, type, level, issued at, expires at, revoked
     let [_, attested, _, _, _, _, revoked] = state.registry("attestation_of", &[account]).await?;
@@ -91,7 +92,7 @@ pub(super) async fn revoke(
 }
 
 /// Whether V2 verification is permanent.
-pub(in crate::txm) async fn is_v2_active(state: &State<'_, impl Io>) -> Result<bool, Outcome> {
+pub(in crate::txm) async fn is_v2_active(state: &State<'_, impl Io>) -> Result<bool, NotSent> {
     let [required] = state.registry("verification_v2_required", &[]).await?;
     Ok(required != Felt::ZERO)
 }
@@ -100,7 +101,7 @@ pub(in crate::txm) async fn is_v2_active(state: &State<'_, impl Io>) -> Result<b
 pub(super) async fn require_v2(
     require: &RequireV2,
     state: &State<'_, impl Io>,
-) -> Result<Decision, Outcome> {
+) -> Result<Decision, NotSent> {
     if is_v2_active(state).await? {
         return Ok(Decision::Already(Details::V2_ACTIVE));
     }

@@ -3,16 +3,16 @@
 use super::script::Script;
 use super::{EPOCH, hash, intent, receipt, run};
 use crate::ledger::{Claim, Intent, IntentId, IntentState};
-use crate::txm::claim::{Claimed, claim, end_claim};
+use crate::txm::claim::{Claiming, claim, end_claim};
 use crate::txm::node::Receipt;
-use crate::txm::operation::Answer;
+use crate::txm::not_sent::NotSent;
 use crate::txm::operation::tests::{register, task};
 use crate::txm::outcome::{Details, Outcome};
 use crate::verdict::Reason;
 
 const KEY: &str = "key";
 
-fn claimed(script: &Script) -> Result<Claimed, Answer> {
+fn claimed(script: &Script) -> Result<Claiming, NotSent> {
     run(claim(script, KEY, &task(register(), Some(KEY))))
 }
 
@@ -108,17 +108,18 @@ fn a_stored_response_holds_while_the_chain_has_it() {
         script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
         script.state().claims = [Ok(answered(status, reported.as_ref()))].into();
         match claimed(&script) {
-            Err(Answer::First(found, body)) => {
+            Ok(Claiming::First(found, body)) => {
                 assert!(
                     holds && (found, &*body) == (status, "first"),
                     "{status}: {why}"
                 );
             }
-            Ok(claimed) => {
+            Ok(Claiming::Claimed(claimed)) => {
                 let named = reported.map(|it| it.id);
                 assert!(!holds && claimed.named == named, "{status}: {why}");
             }
-            Err(Answer::Outcome(outcome)) => panic!("{outcome:?}: {why}"),
+            Ok(Claiming::Unseen(known)) => panic!("{known:?}: {why}"),
+            Err(refused) => panic!("{refused:?}: {why}"),
         }
     }
 }
@@ -127,23 +128,17 @@ fn a_stored_response_holds_while_the_chain_has_it() {
 fn a_key_of_another_request_is_refused_unless_the_chain_restarts() {
     let script = Script::new();
     script.state().claims = [Ok(Claim::Conflict)].into();
-    let Err(Answer::Outcome(refused)) = claimed(&script) else {
-        panic!("it is refused")
-    };
-    assert_eq!(refused.reason(), Some(Reason::IdempotencyConflict));
+    assert_eq!(claimed(&script).err(), Some(NotSent::KeyConflict));
     script.state().claims = [Ok(Claim::Conflict)].into();
     script.state().anchor = Ok("another".into());
-    let Ok(again) = claimed(&script) else {
+    let Ok(Claiming::Claimed(again)) = claimed(&script) else {
         panic!("it is claimed")
     };
     assert_eq!(again.epoch, EPOCH);
     script.state().claims = [const { Ok(Claim::Conflict) }; 3].into();
-    let Err(Answer::Outcome(refused)) = claimed(&script) else {
-        panic!("it is refused")
-    };
     assert_eq!(
-        refused.reason(),
-        Some(Reason::PinsUnproven),
+        claimed(&script).err(),
+        Some(NotSent::Restarted),
         "it restarts again and again"
     );
 }
@@ -151,7 +146,7 @@ fn a_key_of_another_request_is_refused_unless_the_chain_restarts() {
 /// Ends a claim that its request made or joined.
 fn end(script: &Script, reply: Claim, outcome: &Outcome) -> (bool, Vec<String>) {
     script.state().claims = [Ok(reply)].into();
-    let Ok(claimed) = claimed(script) else {
+    let Ok(Claiming::Claimed(claimed)) = claimed(script) else {
         panic!("it is claimed")
     };
     script.done();

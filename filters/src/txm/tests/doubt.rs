@@ -22,7 +22,8 @@ fn name(submitted: &Submitted) -> &'static str {
         Submitted::Lost => "lost",
         Submitted::Undecided => "undecided",
         Submitted::Unanswered => "unanswered",
-        Submitted::Unknown => "unknown",
+        Submitted::Rejected(_) => "rejected",
+        Submitted::Unknown(_) => "unknown",
     }
 }
 

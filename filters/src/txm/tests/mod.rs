@@ -3,12 +3,12 @@
 
 mod claim;
 mod doubt;
-mod intend;
 mod pins;
 mod reconcile;
 mod rollbacks;
 mod round;
 pub(in crate::txm) mod script;
+mod store_intent;
 mod submit;
 
 use self::script::Script;

@@ -7,10 +7,11 @@ use crate::ledger::{Intent, IntentId, IntentState};
 use crate::txm::DEADLINE;
 use crate::txm::io::Io as _;
 use crate::txm::node::{Receipt, code};
-use crate::txm::reconcile::{catch_up, free_account, known, permit, unsettled_roles};
-use crate::txm::round::settle_open;
+use crate::txm::not_sent::NotSent;
+use crate::txm::outcome::{End, Outcome};
+use crate::txm::reconcile::{blocked_roles, catch_up, free_account, known, permit};
+use crate::txm::round::pass_all;
 use crate::txm::settings::{Required, Role};
-use crate::verdict::Reason;
 use IntentState::{Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -23,11 +24,13 @@ fn of_user(id: i64, state: IntentState) -> Intent {
     }
 }
 
-fn outcome_of(script: &Script, intent: &Intent) -> Result<Option<&'static str>, Option<Reason>> {
-    let known = run(known(script, intent));
-    known
-        .map(|known| known.map(|it| it.name()))
-        .map_err(|refused| refused.reason())
+/// The label of a journaled intent's outcome, unless no URL shows what a block had.
+fn outcome_of(script: &Script, intent: &Intent) -> Result<Option<&'static str>, NotSent> {
+    let known = run(known(script, intent))?;
+    Ok(known.map(|known| match known.end {
+        End::Unseen => "unseen",
+        _ => Outcome::from(known).name(),
+    }))
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn an_account_with_an_undecided_intent_is_not_ready() {
     let script = Script::with(&[intent(1, 7, Sent), of_user(2, Sent)]);
     script.state().added = [returned(-32603)].into();
     let deadline = script.now() + DEADLINE;
-    let unsettled = || -> Vec<Role> { run(unsettled_roles(&script, EPOCH, deadline)).collect() };
+    let unsettled = || -> Vec<Role> { run(blocked_roles(&script, EPOCH, deadline)).collect() };
     assert_eq!(unsettled(), [Role::Owner], "the user's gates nothing");
     script.state().receipts.insert(hash(1), receipt());
     assert_eq!(unsettled(), []);
@@ -187,7 +190,7 @@ fn an_open_intent_of_another_chain_is_not_awaited() {
     script.state().anchor = Ok("another".into());
     assert_eq!(
         outcome_of(&script, &intent(1, 7, Sent)),
-        Err(Some(Reason::PinsUnproven))
+        Err(NotSent::Restarted)
     );
 }
 
@@ -214,7 +217,7 @@ fn settled(stored: Intent, seconds: i64, next: u64, shown: Option<Receipt>) -> (
     script.state().later_us = seconds * 1_000_000;
     script.state().nonces = [Ok(next)].into();
     script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
-    run(settle_open(&script, EPOCH)).expect("the node answers");
+    run(pass_all(&script, EPOCH)).expect("the node answers");
     let is_sent = script.done().iter().any(|it| it.starts_with("sends"));
     (script.state_of(1), is_sent)
 }
@@ -287,7 +290,7 @@ fn an_account_that_is_not_deployed_has_used_no_nonce() {
     let script = Arc::new(Script::with(&[of_user(1, Sent)]));
     script.state().later_us = 10_000_000;
     script.state().nonces = [returned(code::CONTRACT_NOT_FOUND)].into();
-    run(settle_open(&script, EPOCH)).expect("that is an answer");
+    run(pass_all(&script, EPOCH)).expect("that is an answer");
     assert_eq!(script.state_of(1), Accepted, "it is sent again");
 }
 
@@ -296,18 +299,12 @@ fn nothing_is_signed_behind_an_intent_that_may_be_executed() {
     for (next, shown, seconds, expected, why) in [
         (7, Some(receipt()), 0, Ok(Succeeded), "it is in a block"),
         (8, None, 0, Ok(Accepted), "its nonce is used"),
-        (
-            7,
-            None,
-            0,
-            Err(Some(Reason::InProgress)),
-            "its nonce is free",
-        ),
+        (7, None, 0, Err(NotSent::InProgress), "its nonce is free"),
         (
             7,
             None,
             29,
-            Err(Some(Reason::InProgress)),
+            Err(NotSent::InProgress),
             "it may still be shown",
         ),
         (7, None, 30, Ok(Displaced), "nobody has shown it for long"),
@@ -318,6 +315,6 @@ fn nothing_is_signed_behind_an_intent_that_may_be_executed() {
         script.state().receipts = shown.map(|shown| (hash(1), shown)).into_iter().collect();
         let found = run(free_account(&script, EPOCH, Role::Owner));
         let found = found.map(|()| script.state_of(1));
-        assert_eq!(found.map_err(|it| it.reason()), expected, "{why}");
+        assert_eq!(found, expected, "{why}");
     }
 }

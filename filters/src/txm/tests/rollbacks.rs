@@ -3,14 +3,9 @@
 use super::script::Script;
 use super::{hash, intent, receipt, run};
 use crate::ledger::{Intent, IntentState};
-use crate::txm::outcome::Outcome;
-use crate::txm::rollbacks::{Confirmed, confirm, still_included};
-use crate::verdict::Reason;
+use crate::txm::not_sent::NotSent;
+use crate::txm::rollbacks::{Confirmed, Still, confirm, still_included};
 use IntentState::{Displaced, Succeeded};
-
-fn reason<T>(result: Result<T, Outcome>) -> Result<T, Option<Reason>> {
-    result.map_err(|outcome| outcome.reason())
-}
 
 /// A journal with these intents, of which the chain shows some.
 pub(super) fn shown(intents: &[Intent], shown: &[i64]) -> Script {
@@ -23,16 +18,17 @@ pub(super) fn shown(intents: &[Intent], shown: &[i64]) -> Script {
 fn an_included_transaction_is_there_or_gone_or_unseen() {
     let included = intent(1, 7, Succeeded);
     let confirmed = |script: &Script| {
-        let found = reason(run(confirm(script, &included)));
-        let included = reason(run(still_included(script, &included)));
-        (
-            found,
-            included.map(|it| it.is_some()),
-            script.state().later_us / 1_000,
-        )
+        let found = run(confirm(script, &included));
+        let still = match run(still_included(script, &included)) {
+            Ok(Still::Included(_)) => "included",
+            Ok(Still::Displaced) => "displaced",
+            Ok(Still::Unseen) => "unseen",
+            Err(_) => "unavailable",
+        };
+        (found, still, script.state().later_us / 1_000)
     };
     let script = shown(core::slice::from_ref(&included), &[1]);
-    assert_eq!(confirmed(&script), (Ok(Confirmed::Shown), Ok(true), 0));
+    assert_eq!(confirmed(&script), (Ok(Confirmed::Shown), "included", 0));
     assert!(
         !script.done().contains(&"notes 1 back".into()),
         "that is no news"
@@ -40,22 +36,18 @@ fn an_included_transaction_is_there_or_gone_or_unseen() {
     script.state().is_away = true;
     assert_eq!(
         confirmed(&script),
-        (Ok(Confirmed::Unavailable), Ok(true), 0)
+        (Ok(Confirmed::Unavailable), "included", 0)
     );
     let unseen = shown(core::slice::from_ref(&included), &[]);
     unseen.state().blocks.remove(&10);
-    let expected = (
-        Ok(Confirmed::Unknown),
-        Err(Some(Reason::OutcomeUnknown)),
-        9_000,
-    );
+    let expected = (Ok(Confirmed::Unknown), "unseen", 9_000);
     assert_eq!(
         confirmed(&unseen),
         expected,
         "4.5 s each: a poll more would take the whole 5 s"
     );
     let gone = shown(core::slice::from_ref(&included), &[]);
-    assert_eq!(confirmed(&gone), (Ok(Confirmed::Displaced), Ok(false), 0));
+    assert_eq!(confirmed(&gone), (Ok(Confirmed::Displaced), "displaced", 0));
     assert_eq!(gone.state_of(1), Displaced);
     assert!(gone.done().contains(&"notes 1 displaced".into()));
 }
@@ -67,9 +59,6 @@ fn an_intent_of_another_chain_is_not_in_doubt() {
         ..intent(1, 7, Succeeded)
     };
     let script = shown(core::slice::from_ref(&foreign), &[]);
-    assert_eq!(
-        reason(run(confirm(&script, &foreign))),
-        Err(Some(Reason::PinsUnproven))
-    );
+    assert_eq!(run(confirm(&script, &foreign)), Err(NotSent::Restarted));
     assert_eq!(script.state_of(1), Succeeded);
 }

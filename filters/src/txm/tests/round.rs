@@ -6,7 +6,7 @@ use super::{EPOCH, hash, intent, receipt, returned, run};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentState};
 use crate::txm::io::Io as _;
-use crate::txm::round::settle_open;
+use crate::txm::round::pass_all;
 use IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -23,7 +23,7 @@ fn showing(intents: &[Intent], ids: &[i64]) -> Arc<Script> {
 
 /// Passes everything once.
 fn pass(script: &Arc<Script>) {
-    run(settle_open(script, EPOCH)).expect("the journal answers");
+    run(pass_all(script, EPOCH)).expect("the journal answers");
 }
 
 /// An error of the node that decides nothing.

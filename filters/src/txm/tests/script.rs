@@ -13,6 +13,7 @@ use crate::txm::io::{
 };
 use crate::txm::memory::Memory;
 use crate::txm::node::{Block, ListedBlock, Receipt, Sender};
+use crate::txm::not_sent::NotSent;
 use crate::txm::operations::tests::chain::Chain;
 use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Pins, Required, Role, Settings};
@@ -29,7 +30,7 @@ pub(in crate::txm) struct State {
     pub(in crate::txm) is_exclusive: bool,
     /// The epoch of the chain as the node says, and as it was proven.
     pub(in crate::txm) anchor: Called<String>,
-    pub(in crate::txm) proven: Result<String, Outcome>,
+    pub(in crate::txm) proven: Result<String, NotSent>,
     /// Next nonces of every account; the last one remains.
     pub(in crate::txm) nonces: VecDeque<Called<u64>>,
     pub(in crate::txm) receipts: BTreeMap<Felt, Receipt>,
@@ -470,11 +471,11 @@ impl Io for Script {
         use_it(&mut self.memory.lock().expect("no test panics with it"))
     }
 
-    async fn require(&self, _: Required) -> Result<String, Outcome> {
+    async fn require(&self, _: Required) -> Result<String, NotSent> {
         self.state().proven.clone()
     }
 
-    async fn epoch(&self) -> Result<String, Outcome> {
+    async fn epoch(&self) -> Result<String, NotSent> {
         self.state().proven.clone()
     }
 

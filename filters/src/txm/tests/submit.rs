@@ -6,31 +6,33 @@ use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId, IntentState};
 use crate::txm::io::{Called, JournalError};
 use crate::txm::node::{ErrorObject, Receipt, code};
-use crate::txm::outcome::Outcome;
+use crate::txm::not_sent::NotSent;
+use crate::txm::outcome::{Outcome, Unknown};
 use crate::txm::rollbacks::PATIENCE;
 use crate::txm::submit;
-use crate::txm::submit::{Submitted, accepted, not_sent, repeat};
+use crate::txm::submit::{Submitted, Unsent, accepted, not_sent, repeat};
 use crate::verdict::Reason;
 use IntentState::{Accepted, Displaced, Lost, Rejected, Sent, Succeeded};
 use core::time::Duration;
 
 const INTERNAL: i64 = -32603;
 
-fn reason<T>(result: Result<T, Outcome>) -> Result<T, Option<Reason>> {
-    result.map_err(|outcome| outcome.reason())
-}
-
 /// The name of how far a submission came, with its code or reason.
 fn name(submitted: &Submitted) -> String {
     match submitted {
         Submitted::Taken => "taken".into(),
-        Submitted::NotSent(why) => format!("not sent: {:?}", why.reason()),
+        Submitted::NotSent(why) => format!("not sent: {:?}", reason(why)),
+        Submitted::Rejected(why) => format!("rejected: {:?}", reason(why)),
         Submitted::Refused(ErrorObject { code, .. }) => format!("refused: {code}"),
         Submitted::Lost => "lost".into(),
         Submitted::Undecided => "undecided".into(),
         Submitted::Unanswered => "unanswered".into(),
-        Submitted::Unknown => "unknown".into(),
+        Submitted::Unknown(why) => format!("unknown: {why:?}"),
     }
+}
+
+fn reason(why: &NotSent) -> Option<Reason> {
+    Outcome::from(why.clone()).reason()
 }
 
 const UNSENT: &str = "not sent: Some(UpstreamTimeout)";
@@ -57,7 +59,7 @@ fn an_answer_to_the_first_attempt_decides_about_the_intent() {
             Sent,
             "it has it already",
         ),
-        (Ok(hash(2)), "unknown", Sent, "another hash"),
+        (Ok(hash(2)), "unknown: NoAnswer", Sent, "another hash"),
         (
             returned(code::VALIDATION_FAILURE),
             "refused: 55",
@@ -71,8 +73,18 @@ fn an_answer_to_the_first_attempt_decides_about_the_intent() {
             "likewise",
         ),
         (returned(INTERNAL), "undecided", Sent, "it may have it"),
-        (no_answer(true), UNSENT, Rejected, "it does not have it"),
-        (no_answer(false), "unknown", Sent, "it may have it"),
+        (
+            no_answer(true),
+            "rejected: Some(UpstreamTimeout)",
+            Rejected,
+            "it does not have it",
+        ),
+        (
+            no_answer(false),
+            "unknown: NoAnswer",
+            Sent,
+            "it may have it",
+        ),
     ] {
         let script = sent(answer);
         let found = name(&run(super::submit(&script, 1)));
@@ -84,7 +96,7 @@ fn an_answer_to_the_first_attempt_decides_about_the_intent() {
         let wakes = script
             .done()
             .contains(&"wakes the reconciliation".to_owned());
-        let is_open = matches!(expected, "unknown" | "undecided");
+        let is_open = expected.starts_with("unknown") || expected == "undecided";
         assert_eq!(wakes, is_open, "{why}");
     }
 }
@@ -120,7 +132,7 @@ fn after_a_refusal_the_chain_says_who_has_the_nonce() {
             (
                 None,
                 8,
-                "unknown",
+                "unknown: NonceUsed",
                 Displaced,
                 4_500,
                 "nobody knows by whom it was used",
@@ -169,11 +181,11 @@ fn an_answer_that_is_not_journaled_leaves_the_end_unknown() {
         Err(JournalError::Failed)
     );
     assert_eq!(
-        reason(run(not_sent(&script, IntentId(1), hash(1), "why"))),
-        Err(Some(Reason::OutcomeUnknown))
+        run(not_sent(&script, IntentId(1), "why")),
+        Unsent::Unconfirmed
     );
     let repeated = run(repeat(&script, &intent(1, 7, Sent), PATIENCE));
-    assert_eq!(repeated, Submitted::Unknown);
+    assert_eq!(repeated, Submitted::Unknown(Unknown::NoAnswer));
 }
 
 #[test]
@@ -218,7 +230,7 @@ fn nobody_waits_for_the_fate_of_a_repeat_in_the_background() {
     let script = sent(returned(code::INVALID_NONCE));
     script.state().nonces = [Ok(8)].into();
     let repeated = run(repeat(&script, &intent(1, 7, Sent), Duration::ZERO));
-    assert_eq!(repeated, Submitted::Unknown);
+    assert_eq!(repeated, Submitted::Unknown(Unknown::NonceUsed));
     assert_eq!(script.state().later_us, 0);
 }
 
@@ -229,8 +241,8 @@ fn a_repeat_is_recorded_before_it_is_sent_so_that_the_first_sender_cannot_reject
     assert_eq!(repeated, Submitted::Unanswered);
     assert_eq!(script.done()[0], "1 is sent");
     assert_eq!(
-        reason(run(not_sent(&script, IntentId(1), hash(1), "not sent"))),
-        Err(Some(Reason::OutcomeUnknown))
+        run(not_sent(&script, IntentId(1), "not sent")),
+        Unsent::SentAgain
     );
     assert_eq!(script.state_of(1), Sent);
 }

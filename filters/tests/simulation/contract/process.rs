@@ -5,7 +5,8 @@ use super::{Mode, NAME, Stage, estimate_text, eventually, ok, owner, sent, signe
 use futures_util::future::{join, join3, select};
 use portcullis_filters::tx::Bounds;
 use portcullis_filters::txm::io::{Flight, Io, LockError, NodeIo as _, Note, Purpose};
-use portcullis_filters::txm::outcome::{Outcome, Status};
+use portcullis_filters::txm::not_sent::NotSent;
+use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Required, Role};
 use portcullis_filters::verdict::Reason;
 use std::fmt::Debug;
@@ -17,14 +18,8 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_millis(300);
 const LATER: Duration = Duration::from_secs(10);
 
-fn reason_of<T: Debug>(result: Result<T, Outcome>) -> Option<Reason> {
-    match result {
-        Err(Outcome {
-            status: Status::Refused(refusal),
-            ..
-        }) => Some(refusal.reason),
-        other => panic!("it is refused: {other:?}"),
-    }
+fn reason_of<T: Debug>(result: Result<T, NotSent>) -> Option<Reason> {
+    Outcome::from(result.expect_err("it is refused")).reason()
 }
 
 pub(crate) async fn a_proof_permits_writes_on_this_chain<S: Stage>(stage: &S) {
@@ -263,15 +258,11 @@ pub(crate) async fn an_interrupted_write_is_unknown<S: Stage>(stage: &S) {
     let second = io.join(flight(1), broken());
     let (first, second) = join(first, second).await;
     for outcome in [first, second] {
-        assert_eq!(reason_of::<()>(Err(outcome)), Some(Reason::OutcomeUnknown));
+        assert_eq!(outcome.reason(), Some(Reason::OutcomeUnknown));
     }
     let count = Arc::default();
     let next = io.join(flight(1), write(io, &count)).await;
-    assert_eq!(
-        reason_of::<()>(Err(next)),
-        Some(Reason::Reverted),
-        "it is over"
-    );
+    assert_eq!(next.reason(), Some(Reason::Reverted), "it is over");
 }
 
 pub(crate) async fn time_passes_while_it_sleeps<S: Stage>(stage: &S) {

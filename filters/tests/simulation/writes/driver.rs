@@ -20,9 +20,9 @@ use portcullis_filters::txm::io::{
     Stored,
 };
 use portcullis_filters::txm::memory::Memory;
+use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::{Pins, Required, Role, Settings};
-use portcullis_filters::verdict::Reason;
 use portcullis_filters::window::Window;
 use std::cmp::Reverse;
 use std::future::{Future, poll_fn};
@@ -279,7 +279,7 @@ impl Io for SimIo {
         use_it(&mut self.memory.lock().expect("no task panics"))
     }
 
-    async fn require(&self, required: Required) -> Result<String, Outcome> {
+    async fn require(&self, required: Required) -> Result<String, NotSent> {
         let proof = self.prove().await;
         if let Some(epoch) = proof.proven(required) {
             return Ok(epoch);
@@ -289,7 +289,7 @@ impl Io for SimIo {
         Err(proof.refusal(required))
     }
 
-    async fn epoch(&self) -> Result<String, Outcome> {
+    async fn epoch(&self) -> Result<String, NotSent> {
         let proof = self.prove().await;
         let found = self.found.lock().expect("no task panics").clone();
         match found {
@@ -425,8 +425,7 @@ impl Io for SimIo {
         if !is_running && self.world.lock().fires(Fault::OverFull, 600) {
             self.in_flight.lock().expect("no task panics").remove(&key);
             self.world.lock().fail(self.relay, Failure::Full);
-            let message = "the relay has as many writes in flight as it takes: nothing was sent";
-            return Outcome::refused(Reason::Overloaded, message);
+            return NotSent::Overdue.into();
         }
         if !is_running {
             let (in_flight, world, filled) = (
@@ -445,7 +444,7 @@ impl Io for SimIo {
                 if outcome.is_none() {
                     world.lock().fail(relay, Failure::Unconfirmed);
                 }
-                world.fill(&filled, outcome.unwrap_or_else(interrupted));
+                world.fill(&filled, outcome.unwrap_or_else(Outcome::interrupted));
                 if bug == Bug::StoredAlready {
                     world.sleep(Duration::from_secs(60)).await;
                 }
@@ -502,12 +501,7 @@ async fn unless_it_panics(write: impl Future<Output = Outcome>) -> Outcome {
             Err(_) => Poll::Ready(None),
         }
     });
-    polled.await.unwrap_or_else(interrupted)
-}
-
-fn interrupted() -> Outcome {
-    let message = "the write was interrupted: repeat the request; it is not sent twice";
-    Outcome::refused(Reason::OutcomeUnknown, message)
+    polled.await.unwrap_or_else(Outcome::interrupted)
 }
 
 impl SimIo {

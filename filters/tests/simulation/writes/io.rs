@@ -8,11 +8,11 @@ use super::pins::Proof;
 use super::world::{Fault, Lapse, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::{Called, Flight, JournalError, Stored};
+use portcullis_filters::txm::lock_share::LockShare;
 use portcullis_filters::txm::memory::Memory;
 use portcullis_filters::txm::node::{CallError, ErrorObject};
 use portcullis_filters::txm::outcome::Outcome;
 use portcullis_filters::txm::settings::Pins;
-use portcullis_filters::txm::turn::Turn;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -36,8 +36,8 @@ pub(super) struct SimIo {
     pub(super) in_flight: Arc<Mutex<BTreeMap<Flight, Slot<Outcome>>>>,
     pub(super) counters: Mutex<BTreeMap<Felt, u64>>,
     wakes: Mutex<Slot<()>>,
-    /// Its turns with the accounts.
-    pub(super) turns: Mutex<BTreeMap<Felt, Turn>>,
+    /// Its shares of the accounts' locks.
+    pub(super) lock_shares: Mutex<BTreeMap<Felt, LockShare>>,
 }
 
 pub(super) fn no_answer<T>() -> Called<T> {
@@ -98,7 +98,7 @@ impl SimIo {
             in_flight: Arc::default(),
             counters: Mutex::default(),
             wakes: Mutex::new(Slot::new()),
-            turns: Mutex::default(),
+            lock_shares: Mutex::default(),
         }
     }
 

@@ -1,5 +1,5 @@
 //! The locks of accounts: a queue over all processes, except that a process keeps an account for
-//! some of its own writes, as its turn permits.
+//! some of its own writes, as its share permits.
 
 use super::Bug;
 use super::io::SimIo;
@@ -8,7 +8,7 @@ use super::shown::Failure;
 use super::world::World;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::LockError;
-use portcullis_filters::txm::turn::Turn;
+use portcullis_filters::txm::lock_share::LockShare;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -73,39 +73,39 @@ impl SimIo {
         deadline: Duration,
     ) -> Result<Guard, LockError> {
         let left = deadline.saturating_sub(self.world.now());
-        let wait = self.turn(of, |turn| turn.wait(left));
+        let wait = self.share(of, |share| share.wait(left));
         let locked = self.acquire(of, deadline, wait).await;
         match locked {
             Ok((guard, was_here)) => {
                 let now = self.world.now();
-                self.turn(of, |turn| {
+                self.share(of, |share| {
                     if !was_here {
-                        turn.begin(now);
+                        share.begin(now);
                     }
-                    turn.begin_write();
+                    share.begin_write();
                 });
                 Ok(guard)
             }
             Err(error) => {
                 if error == LockError::HeldElsewhere {
-                    self.turn(of, Turn::waited_in_vain);
+                    self.share(of, LockShare::waited_in_vain);
                 }
                 Err(error)
             }
         }
     }
 
-    /// Unlocks an account; another write of this process comes first, if its turn goes on.
+    /// Unlocks an account; another write of this process comes first, if its share goes on.
     pub(super) fn unlock_account(&self, mut guard: Guard) {
         guard.is_released = true;
         let now = self.world.now();
-        let turn = self.turn(guard.of, |turn| *turn);
+        let share = self.share(guard.of, |share| *share);
         {
             let mut world = self.world.lock();
             let lock = world.locks.entry(guard.of).or_default();
             let is_own = |it: &Waiting| it.relay == self.relay;
             let waiting = lock.waiting.iter().filter(|it| is_own(it)).count();
-            if turn.goes_on(waiting, now)
+            if share.goes_on(waiting, now)
                 && let Some(at) = lock.waiting.iter().position(is_own)
                 && let Some(next) = lock.waiting.remove(at)
             {
@@ -115,9 +115,9 @@ impl SimIo {
         release(&self.world, guard.of, guard.ticket);
     }
 
-    fn turn<T>(&self, of: Felt, use_it: impl FnOnce(&mut Turn) -> T) -> T {
+    fn share<T>(&self, of: Felt, use_it: impl FnOnce(&mut LockShare) -> T) -> T {
         use_it(
-            self.turns
+            self.lock_shares
                 .lock()
                 .expect("no task panics")
                 .entry(of)

@@ -4,9 +4,8 @@
 use super::io::{SimIo, Statement};
 use super::requests::PINS;
 use portcullis_filters::txm::io::JournalIo as _;
-use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::settings::Required;
-use portcullis_filters::verdict::Reason;
 use std::time::Duration;
 
 /// How long a proof is valid, and one that fails.
@@ -56,14 +55,14 @@ impl Proof {
     }
 
     /// The refusal of a write that needs more than what holds.
-    pub(super) fn refusal(&self, required: Required) -> Outcome {
+    pub(super) fn refusal(&self, required: Required) -> NotSent {
         let Holding {
             v2, others, shared, ..
         } = self.holding;
         if required == Required::Drip && self.epoch.is_some() && v2 && others && shared {
-            return Outcome::refused(Reason::FaucetEmpty, "the faucet cannot pay");
+            return NotSent::FaucetEmpty;
         }
-        Outcome::refused(Reason::PinsUnproven, "the chain's pins are not proven")
+        NotSent::PinsUnproven
     }
 }
 

@@ -366,7 +366,10 @@ impl Reply {
             Status::Written => ReplyKind::Written,
             Status::Already => ReplyKind::Already,
             Status::Pending => ReplyKind::Pending,
-            Status::Refused(refusal) => ReplyKind::Refused(refusal.reason),
+            Status::Reverted(refusal)
+            | Status::Open(refusal)
+            | Status::Refused(refusal)
+            | Status::StoreFailed(refusal) => ReplyKind::Refused(refusal.reason),
         };
         Self {
             kind,
@@ -459,7 +462,7 @@ async fn transact(
             Outcome::refused(Reason::ClassNotApproved, "the class is not approved")
         }
         Ok((epoch, _)) => submit(io, Approved::new(permit, epoch, &Arc::new(()))).await,
-        Err(refused) => refused,
+        Err(why) => why.into(),
     };
     Reply::of_outcome(&outcome)
 }

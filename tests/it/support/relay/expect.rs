@@ -135,7 +135,9 @@ fn assert_error(response: &Response, error: &Value, data: &Value, reason: &str, 
     assert_eq!(content_type(response), "application/json", "{why}");
     // a nonce conflict says so if a later attempt can succeed
     if reason != "nonce_conflict" {
-        let waits = matches!(response.status, 429 | 502..=504) || reason == "in_progress";
+        // what is open, and what was refused in doubt, may end otherwise soon
+        let waits = matches!(response.status, 429 | 502..=504)
+            || matches!(reason, "in_progress" | "rejected");
         assert_retry(response, waits, why);
     }
     assert_text(response, &error["message"], &data["request_id"], why);

@@ -11,6 +11,7 @@ use crate::txm::io::{
 };
 use crate::txm::memory::Memory;
 use crate::txm::node::{Block, ListedBlock, Receipt, Sender};
+use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Accounts, Pins, Required, Role, Settings};
 use crate::window::Window;
@@ -326,11 +327,11 @@ impl Io for Chain {
         unreachable!("no decision remembers")
     }
 
-    async fn require(&self, _: Required) -> Result<String, Outcome> {
+    async fn require(&self, _: Required) -> Result<String, NotSent> {
         unreachable!("proven before")
     }
 
-    async fn epoch(&self) -> Result<String, Outcome> {
+    async fn epoch(&self) -> Result<String, NotSent> {
         unreachable!("proven before")
     }
 

@@ -11,11 +11,12 @@ use super::{Decision, State, decide, read_back, subject};
 use crate::felt::Felt;
 use crate::operation::Operation;
 use crate::tx::{Call, selector};
+use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::{Details, Outcome};
 use crate::verdict::Reason;
 use futures_util::FutureExt as _;
 
-fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, Outcome> {
+fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, NotSent> {
     let state = State::of(chain, "epoch");
     decide(operation, &state)
         .now_or_never()
@@ -24,12 +25,14 @@ fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, Outcome> {
 
 /// The calls of an operation, or the reason of its refusal.
 fn decided(operation: &Operation, chain: &Chain) -> Result<Decision, Reason> {
-    decision(operation, chain).map_err(|outcome| outcome.reason().expect("it is refused"))
+    decision(operation, chain).map_err(|why| Outcome::from(why).reason().expect("it is refused"))
 }
 
 /// The whole refusal of an operation.
 fn refused(operation: &Operation, chain: &Chain) -> Outcome {
-    decision(operation, chain).expect_err("it is refused")
+    decision(operation, chain)
+        .expect_err("it is refused")
+        .into()
 }
 
 /// The effect of an operation, as it is read back.

@@ -1,69 +1,76 @@
 //! Stores an intent, or finds the intent that prevents it.
 
 use super::io::{Io, JournalError};
+use super::not_sent::NotSent;
 use super::operations::check_binding;
-use super::outcome::Outcome;
+use super::outcome::Known;
 use super::rollbacks::{self, Confirmed};
-use super::{pins, reconcile, submit};
+use super::submit::{self, Unsent};
+use super::{pins, reconcile};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
 use alloc::boxed::Box;
 
-/// The result of [`intend`], unless it was refused.
-pub(super) enum Intending {
+/// The result of [`store_intent`], unless it was refused.
+pub(super) enum Storing {
     /// The intent is durable as sent.
     New(IntentId),
-    /// An equal intent has this outcome.
-    Known(Outcome),
+    /// An equal intent answers the request.
+    Known(Known),
     /// Another transaction of the account has its nonce.
     NonceTaken,
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
+    /// The intent was stored and not sent, and is rejected; why.
+    Rejected(IntentId, NotSent),
+    /// The intent was stored, and another relay has sent it.
+    SentElsewhere(IntentId),
     /// The store did not confirm the intent: it may be stored, and be sent later.
-    Unconfirmed(Outcome),
+    Unconfirmed,
 }
 
 /// Makes an intent durable as sent, unless an earlier one prevents it. If it is new, the chain is
 /// still the one that it was signed for.
 ///
 /// # Errors
-/// Returns a refusal if a budget is exceeded, a cooldown is not over, or the chain or the store is
+/// Returns an error if a budget is exceeded, a cooldown is not over, or the chain or the store is
 /// unavailable. Nothing is stored then.
-pub(super) async fn intend(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
-    let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, store(io, new)).await;
+pub(super) async fn store_intent(io: &impl Io, new: &NewIntent<'_>) -> Result<Storing, NotSent> {
+    let (same_epoch, stored) = pins::check_epoch_during(io, new.epoch, attempt(io, new)).await;
     let Err(unconfirmed) = same_epoch else {
         return stored;
     };
     match stored {
-        Ok(Intending::New(id)) => {
+        Ok(Storing::New(id)) => {
             let why = "not sent: the chain was not confirmed";
-            match submit::not_sent(io, id, new.transaction_hash, why).await {
-                Ok(()) => Err(Outcome::from(unconfirmed).of_intent(id)),
-                Err(unknown) => Ok(Intending::Unconfirmed(unknown)),
-            }
+            Ok(match submit::not_sent(io, id, why).await {
+                Unsent::Recorded => Storing::Rejected(id, unconfirmed.into()),
+                Unsent::SentAgain => Storing::SentElsewhere(id),
+                Unsent::Unconfirmed => Storing::Unconfirmed,
+            })
         }
-        Ok(Intending::Unconfirmed(unknown)) => Ok(Intending::Unconfirmed(unknown)),
+        Ok(Storing::Unconfirmed) => Ok(Storing::Unconfirmed),
         _ => Err(unconfirmed.into()),
     }
 }
 
-async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> {
+async fn attempt(io: &impl Io, new: &NewIntent<'_>) -> Result<Storing, NotSent> {
     loop {
         let now_us = io.clock_us();
         let intended = match io.intend(new, now_us).await {
             Err(JournalError::Unconfirmed) => {
-                let unconfirmed = submit::unconfirmed(io, new.transaction_hash);
-                return Ok(Intending::Unconfirmed(unconfirmed));
+                io.wake();
+                return Ok(Storing::Unconfirmed);
             }
             intended => intended?,
         };
         match intended {
-            Intended::New(id) => return Ok(Intending::New(id)),
+            Intended::New(id) => return Ok(Storing::New(id)),
             Intended::Known(intent) if intent.state == IntentState::Displaced => {
-                return Ok(Intending::Displaced(intent));
+                return Ok(Storing::Displaced(intent));
             }
             Intended::Known(intent) => {
-                if let Some(outcome) = reconcile::known(io, &intent).await? {
-                    return Ok(Intending::Known(outcome));
+                if let Some(known) = reconcile::known(io, &intent).await? {
+                    return Ok(Storing::Known(known));
                 }
             }
             // the chain says that the nonce is free: the intent's block may have been rolled back
@@ -71,21 +78,25 @@ async fn store(io: &impl Io, new: &NewIntent<'_>) -> Result<Intending, Outcome> 
                 match rollbacks::confirm(io, &intent).await? {
                     Confirmed::Displaced => {}
                     Confirmed::Unknown if reconcile::give_up(io, &intent).await? => {}
-                    Confirmed::Unknown | Confirmed::Pending => return Err(Outcome::unsettled()),
+                    Confirmed::Unknown | Confirmed::Pending => return Err(NotSent::InProgress),
                     Confirmed::Shown | Confirmed::Unavailable => {
-                        return Ok(Intending::NonceTaken);
+                        return Ok(Storing::NonceTaken);
                     }
                 }
             }
             // no node has shown the intent for long, and its nonce is free
             Intended::NonceTaken(intent) if reconcile::give_up(io, &intent).await? => {}
-            Intended::NonceTaken(_) => return Ok(Intending::NonceTaken),
+            Intended::NonceTaken(_) => return Ok(Storing::NonceTaken),
             Intended::Elsewhere(binding) => check_binding(binding)?,
-            Intended::OtherChain => return Err(Outcome::restarted()),
-            Intended::OverBudget(over) => return Err(Outcome::over_budget(over, now_us)),
-            Intended::KeyConflict => return Err(Outcome::key_conflict()),
+            Intended::OtherChain => return Err(NotSent::Restarted),
+            Intended::OverBudget(over) => return Err(NotSent::OverBudget { over, now_us }),
+            Intended::KeyConflict => return Err(NotSent::KeyConflict),
             Intended::TooSoon { last, until_us } => {
-                return Err(Outcome::too_soon(&last, until_us, now_us));
+                return Err(NotSent::TooSoon {
+                    last,
+                    until_us,
+                    now_us,
+                });
             }
         }
     }

@@ -6,17 +6,17 @@ use core::time::Duration;
 /// How long a write waits for another process: longer than that process's writes take.
 const WAIT: Duration = Duration::from_secs(10);
 /// How long a write waits after one that did not get the account: a suspended process delays one
-/// write, not each. Long enough for most turns of another process.
+/// write, not each. Long enough for most shares of another process.
 pub const RETRY: Duration = Duration::from_millis(500);
 
-/// The most writes of a turn, and its longest time, while other writes wait: taking an account
+/// The most writes of a share, and its longest time, while other writes wait: taking an account
 /// costs two round trips, and what other processes have written since must be read.
 const WRITES: u32 = 8;
 const TIME: Duration = Duration::from_secs(2);
 
-/// The turn of one process with an account.
+/// The share of one process of the lock of an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct LockShare {
     /// When the account was taken from other processes.
     since: Duration,
     /// Writes since then.
@@ -25,14 +25,14 @@ pub struct Turn {
     was_in_vain: bool,
 }
 
-impl Turn {
+impl LockShare {
     /// How long a write whose deadline is in `left` waits for another process.
     #[must_use]
     pub fn wait(&self, left: Duration) -> Duration {
         left.min(if self.was_in_vain { RETRY } else { WAIT })
     }
 
-    /// Begins a turn: the account was taken at `now`.
+    /// Begins a share: the account was taken at `now`.
     pub fn begin(&mut self, now: Duration) {
         self.since = now;
         self.writes = 0;
@@ -63,52 +63,52 @@ mod tests {
 
     const NOW: Duration = Duration::from_secs(100);
 
-    /// A turn with this many writes.
-    fn turn(writes: u32) -> Turn {
-        let mut turn = Turn::default();
-        turn.begin(NOW);
-        (0..writes).for_each(|_| turn.begin_write());
-        turn
+    /// A share with this many writes.
+    fn share(writes: u32) -> LockShare {
+        let mut share = LockShare::default();
+        share.begin(NOW);
+        (0..writes).for_each(|_| share.begin_write());
+        share
     }
 
     #[test]
     fn an_account_stays_for_eight_writes_while_others_wait() {
-        assert!(turn(1).goes_on(1, NOW) && turn(7).goes_on(1, NOW));
-        assert!(!turn(7).goes_on(0, NOW), "nobody waits here");
-        assert!(!turn(8).goes_on(1, NOW), "others have their turn");
+        assert!(share(1).goes_on(1, NOW) && share(7).goes_on(1, NOW));
+        assert!(!share(7).goes_on(0, NOW), "nobody waits here");
+        assert!(!share(8).goes_on(1, NOW), "others have their share");
     }
 
     #[test]
     fn an_account_stays_for_two_seconds() {
-        let turn = turn(1);
-        assert!(turn.goes_on(1, NOW + TIME - Duration::from_millis(1)));
-        assert!(!turn.goes_on(1, NOW + TIME));
+        let share = share(1);
+        assert!(share.goes_on(1, NOW + TIME - Duration::from_millis(1)));
+        assert!(!share.goes_on(1, NOW + TIME));
         assert!(
-            turn.goes_on(1, NOW - TIME),
-            "a clock that went back ends no turn"
+            share.goes_on(1, NOW - TIME),
+            "a clock that went back ends no share"
         );
     }
 
     #[test]
-    fn a_turn_begins_anew_when_the_account_was_elsewhere() {
-        let mut turn = turn(8);
-        turn.begin(NOW + TIME);
-        turn.begin_write();
-        assert!(turn.goes_on(1, NOW + TIME + TIME / 2));
+    fn a_share_begins_anew_when_the_account_was_elsewhere() {
+        let mut share = share(8);
+        share.begin(NOW + TIME);
+        share.begin_write();
+        assert!(share.goes_on(1, NOW + TIME + TIME / 2));
     }
 
     #[test]
     fn a_write_waits_less_after_one_that_waited_in_vain() {
-        let mut turn = Turn::default();
+        let mut share = LockShare::default();
         let (long, short) = (WAIT * 2, RETRY / 2);
         assert_eq!(
-            (turn.wait(long), turn.wait(short)),
+            (share.wait(long), share.wait(short)),
             (WAIT, short),
             "no longer than is left"
         );
-        turn.waited_in_vain();
-        assert_eq!((turn.wait(long), turn.wait(short)), (RETRY, short));
-        turn.begin_write();
-        assert_eq!(turn.wait(long), WAIT);
+        share.waited_in_vain();
+        assert_eq!((share.wait(long), share.wait(short)), (RETRY, short));
+        share.begin_write();
+        assert_eq!(share.wait(long), WAIT);
     }
 }

@@ -3,21 +3,24 @@
 use super::script::Script;
 use super::{hash, intent, new, receipt, run};
 use crate::ledger::{Intended, Intent, IntentState};
-use crate::txm::intend::{Intending, intend};
 use crate::txm::io::JournalError;
-use crate::verdict::Reason;
+use crate::txm::not_sent::NotSent;
+use crate::txm::outcome::Outcome;
+use crate::txm::store_intent::{Storing, store_intent};
 use IntentState::{Displaced, Rejected, Sent, Succeeded};
 
-/// The result of storing an intent with nonce 7 after this reply, by its name or reason.
-fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<String, Reason> {
+/// The result of storing an intent with nonce 7 after this reply: its name, or why nothing is.
+fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<String, NotSent> {
     script.state().intended = [reply].into();
-    match run(intend(script, &new(&intent(9, 7, Sent)))) {
-        Ok(Intending::New(_)) => Ok("new".into()),
-        Ok(Intending::NonceTaken) => Ok("nonce taken".into()),
-        Ok(Intending::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
-        Ok(Intending::Known(outcome)) => Ok(outcome.name().into()),
-        Ok(Intending::Unconfirmed(_)) => Ok("unconfirmed".into()),
-        Err(outcome) => Err(outcome.reason().expect("it is a refusal")),
+    match run(store_intent(script, &new(&intent(9, 7, Sent)))) {
+        Ok(Storing::New(_)) => Ok("new".into()),
+        Ok(Storing::NonceTaken) => Ok("nonce taken".into()),
+        Ok(Storing::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
+        Ok(Storing::Known(known)) => Ok(Outcome::from(known).name().into()),
+        Ok(Storing::Rejected(..)) => Ok("rejected".into()),
+        Ok(Storing::SentElsewhere(_)) => Ok("sent elsewhere".into()),
+        Ok(Storing::Unconfirmed) => Ok("unconfirmed".into()),
+        Err(why) => Err(why),
     }
 }
 
@@ -56,7 +59,7 @@ fn a_nonce_is_taken_while_the_chain_may_have_its_transaction() {
     );
     let unseen = with(Succeeded);
     unseen.state().blocks.remove(&10);
-    assert_eq!(stored(&unseen, taken(Succeeded)), Err(Reason::InProgress));
+    assert_eq!(stored(&unseen, taken(Succeeded)), Err(NotSent::InProgress));
 }
 
 #[test]
@@ -89,5 +92,5 @@ fn an_intent_that_is_not_confirmed_may_be_sent() {
             .contains(&"wakes the reconciliation".to_owned())
     );
     let found = stored(&script, Err(JournalError::Failed));
-    assert_eq!(found, Err(Reason::StoreUnavailable));
+    assert_eq!(found, Err(NotSent::Store));
 }

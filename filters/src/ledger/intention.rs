@@ -96,7 +96,7 @@ impl Intention {
 
 /// Decides whether a new intent is stored. The first rule that forbids it gives the reply.
 #[must_use]
-pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
+pub fn intention(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
     if facts.epoch.as_ref().is_some_and(|epoch| epoch != new.epoch) {
         return Intention::refuse(Intended::OtherChain);
     }
@@ -107,7 +107,7 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
     {
         return Intention::refuse(Intended::KeyConflict);
     }
-    if let Some(known) = known(new, facts) {
+    if let Some(known) = answering(new, facts) {
         let may_link = known.operation == new.operation && key::may_link(linked(facts), known);
         let link = new.idempotency_key.filter(|_| may_link).map(|_| known.id);
         return Intention::Refuse {
@@ -134,7 +134,7 @@ pub fn intend(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intention {
 /// The stored intent whose outcome is also that of the new one: the one that the key names, else
 /// the same transaction of an equal request, else the newest open or doubtful one of an equal
 /// request. Never the one that the new one replaces.
-fn known<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
+fn answering<'f>(new: &NewIntent<'_>, facts: &'f Facts) -> Option<&'f Intent> {
     let holding = || facts.intents.iter().filter(|intent| intent.state.holds());
     let equal = || holding().filter(|it| it.epoch == new.epoch && it.digest == new.digest);
     let linked = linked(facts).filter(|it| it.state.holds() && !is_replaced(it, new));
