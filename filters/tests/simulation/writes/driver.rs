@@ -341,13 +341,14 @@ impl Io for SimIo {
             .first()
             .map_or(Action::Other, |call| Action::of(call.selector, &call.args));
         let of = &invoke.bounds;
-        let text = format!("{role:?} {nonce} {action:?} {of:?} {purpose:?}");
+        let sender = invoke.sender;
+        let text = format!("{role:?} {sender} {nonce} {action:?} {of:?} {purpose:?}");
         let hash = felt(text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         }));
         let tx = Tx {
             hash,
-            sender: invoke.sender,
+            sender,
             nonce,
             action,
         };

@@ -429,12 +429,15 @@ impl World {
         Ok(())
     }
 
-    /// An answer is withdrawn when its intent is rejected, lost, or has another outcome.
+    /// An answer is withdrawn when its intent is rejected, lost, or has another outcome. What is open
+    /// has none of its own: one from before a rollback is compared with the outcome when it is repeated.
     pub(super) fn judge_answers(&self, before: &Intent) -> Result<(), String> {
         let tables = &self.journal.tables;
         let intent = &tables.intents[&before.id];
         let mut of_intent = tables.keys.iter();
-        while intent.state != before.state
+        let had_end = !before.state.is_unresolved();
+        while had_end
+            && intent.state != before.state
             && let Some(((_, key), stored)) = of_intent.next()
         {
             let Some((status, _)) = stored.answer else {

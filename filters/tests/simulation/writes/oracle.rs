@@ -32,8 +32,6 @@ use std::time::Duration;
 const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 const LAG: Duration = Duration::from_secs(15);
-/// The longest pause of a relay, and what follows.
-const PAUSE: Duration = Duration::from_secs(120);
 /// How long one look at all URLs may take.
 pub(super) const LOOK: Duration = Duration::from_secs(12);
 /// After how many seconds a witness must have been found, once nothing goes wrong.
@@ -469,7 +467,7 @@ impl World {
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_some_and(|(holder, _)| holder != relay);
-        let is_lost = self.may_have_lost_locks(relay);
+        let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
         if is_other && is_own(tx.sender) && !is_lost {
             let broken = format!("locks: another relay holds the account of {}", tx.hash);
             self.oracle.report(Err(broken));
@@ -490,14 +488,6 @@ impl World {
                 tx.hash, tx.nonce, tx.action
             )
         });
-    }
-
-    /// Whether a relay may not know yet that its locks are lost. One that was paused checked them
-    /// before.
-    fn may_have_lost_locks(&self, relay: Process) -> bool {
-        let was_paused = self.relays[relay].paused_until + LAG >= self.now();
-        let within = if was_paused { PAUSE } else { 2 * LAG };
-        self.since(self.oracle.locks_lost) <= within || self.has_leapt(within)
     }
 
     /// Rule 7: the chain was seen to be that of the intent at most ten seconds before.
