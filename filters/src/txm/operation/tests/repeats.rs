@@ -1,0 +1,147 @@
+//! Repeats, which get the outcome of the first request.
+
+use super::*;
+
+/// A request that the policy refuses now.
+fn no_longer_admitted(key: Option<&str>) -> Arc<Task<()>> {
+    let task = Arc::into_inner(task(register(), key)).expect("nobody else has it");
+    let refusal = Refusal::new(Reason::ArgumentNotAllowed, "");
+    Arc::new(Task {
+        refused: Some(refusal),
+        ..task
+    })
+}
+
+#[test]
+fn a_key_is_answered_though_the_policy_refuses_now() {
+    use IntentState::{Rejected, Succeeded};
+    let refused = ("refused", Some(Reason::ArgumentNotAllowed));
+    let open = |state| Claim::Open {
+        intent: Some(Box::new(intent(1, 7, state))),
+    };
+    for (key, claim, state, expected, done_is, why) in [
+        (None, None, None, refused, &[][..], "no key"),
+        (
+            Some("key"),
+            Some(Claim::New),
+            None,
+            refused,
+            &["claims", "releases"],
+            "a new key",
+        ),
+        (
+            Some("key"),
+            Some(open(Succeeded)),
+            Some(Succeeded),
+            WRITTEN,
+            &["claims", "1 is succeeded", "answers with 1"],
+            "it names a write",
+        ),
+    ] {
+        let intents: Vec<_> = state.map(|state| intent(1, 7, state)).into_iter().collect();
+        let script = reconciled(&intents);
+        script.state().receipts.insert(hash(1), receipt());
+        script.state().linked = state.map(|_| IntentId(1));
+        script.state().claims = claim.map(Ok).into_iter().collect();
+        let script = Arc::new(script);
+        let answer = run(operate(&script, &no_longer_admitted(key)));
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!((outcome.name(), outcome.reason()), expected, "{why}");
+        assert_eq!(script.done(), done_is, "{why}");
+    }
+    // its write had no effect, so that it would have to be written anew
+    let script = reconciled(&[intent(1, 7, Rejected)]);
+    script.state().linked = Some(IntentId(1));
+    script.state().claims = [Ok(open(Rejected))].into();
+    let script = Arc::new(script);
+    let answer = run(operate(&script, &no_longer_admitted(Some("key"))));
+    let Answer::Outcome(outcome) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!((outcome.name(), outcome.reason()), refused);
+    assert_eq!(count(&script.done(), "stores"), 0);
+}
+
+#[test]
+fn a_repeat_without_a_key_gets_the_outcome_of_its_drip() {
+    use IntentState::Succeeded;
+    let cooldown = ("refused", Some(Reason::FaucetCooldown));
+    for (key, last, expected, why) in [
+        (None, 1, WRITTEN, "it is the drip of an equal request"),
+        (Some("key"), 1, cooldown, "a new key asks for another drip"),
+        (
+            None,
+            2,
+            cooldown,
+            "the recipient had another request's drip",
+        ),
+    ] {
+        let paid = Intent {
+            created_us: crate::txm::tests::START_US - 1,
+            ..intent(1, 6, Succeeded)
+        };
+        let mut script = reconciled(core::slice::from_ref(&paid));
+        let chain = Chain::new().shows(TOKEN, "balance_of", &[FAUCET], &[120, 0]);
+        let transaction_hash = hash(last);
+        script.chain = Chain {
+            last: Some(Intent {
+                transaction_hash,
+                ..paid
+            }),
+            ..chain
+        };
+        script.state().receipts.insert(hash(1), receipt());
+        let (answer, done) = answer_to(script, drip(), key);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(
+            (outcome.name(), outcome.reason()),
+            expected,
+            "{why}: {done:?}"
+        );
+        assert_eq!(outcome.transaction_hash, Some(hash(last)), "{why}");
+        assert_eq!(count(&done, "stores"), 0, "{why}");
+    }
+}
+
+#[test]
+fn a_repeat_without_a_key_gets_the_outcome_of_its_recovery() {
+    let execute = Operation::RecoveryExecute(RecoveryExecute {
+        identity: felt(IDENTITY),
+    });
+    let not_pending = ("refused", Some(Reason::RecoveryNotPending));
+    for (proposed, expected, why) in [
+        (Some(1), WRITTEN, "it executed that proposal"),
+        (Some(3), not_pending, "another one was proposed since"),
+        (None, WRITTEN, "an earlier version stored the proposal"),
+    ] {
+        let executed = Intent {
+            created_us: crate::txm::tests::START_US - 1,
+            ..intent(2, 6, IntentState::Succeeded)
+        };
+        let mut script = reconciled(&[executed]);
+        let journaled = proposed.map(|id| Intent {
+            operation: "recovery-propose".into(),
+            subject: Some(felt(IDENTITY)),
+            ..intent(id, 5, IntentState::Succeeded)
+        });
+        let chain = Chain::new().registry("account_of", &[IDENTITY], &[ACCOUNT]);
+        script.chain = Chain {
+            journaled: journaled.into_iter().collect(),
+            ..chain
+        };
+        script.state().receipts.insert(hash(2), receipt());
+        let (answer, _) = answer_to(script, execute.clone(), None);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!((outcome.name(), outcome.reason()), expected, "{why}");
+        if expected == WRITTEN {
+            let account = felt(ACCOUNT).to_string();
+            assert_eq!(outcome.details, Details::Binding { account }, "{why}");
+        }
+    }
+}
