@@ -64,7 +64,7 @@ impl JournalIo for SimIo {
                 world.cut_off(relay);
             }
             if !is_early {
-                return world.intend(&new, now_us);
+                return world.intend(relay, &new, now_us);
             }
             // replies first, and stores it a little later, if it still runs then
             let reply = world.journal.clone().intend(&new, now_us);
@@ -323,6 +323,7 @@ impl Io for SimIo {
             holder.is_some_and(|(_, holder)| holder == ticket) || world.bug == Bug::NoFence
         });
         if is_held.await? {
+            self.world.lock().note_checked(self.relay, of);
             Ok(())
         } else {
             Err(JournalError::Failed)

@@ -44,6 +44,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 const CHECK: Duration = Duration::from_secs(10);
 /// How long nothing is sent again unasked.
 const RESENT: Duration = Duration::from_millis(9_900);
+/// How long after a check of its lock an intent may be stored: what is in the journal may be followed,
+/// and lower nonces filled, in between.
+const CHECKED: Duration = Duration::from_secs(60);
 /// How old the evidence for a response may be, beyond its request.
 const RECENT: Duration = Duration::from_secs(15);
 
@@ -91,6 +94,8 @@ pub(super) struct Oracle {
     reported: Option<Reported>,
     /// The highest head of each epoch.
     pub(super) highest: BTreeMap<String, u64>,
+    /// When each relay last checked the lock of each account.
+    checked: BTreeMap<(Process, Felt), Duration>,
     /// When hours passed last.
     pub(super) leapt: Option<Duration>,
     /// When each relay last sent something of each account.
@@ -262,7 +267,7 @@ impl World {
     }
 
     /// Stores an intent, and judges that.
-    pub(super) fn intend(&mut self, new: &OwnedIntent, now_us: i64) -> Intended {
+    pub(super) fn intend(&mut self, relay: Process, new: &OwnedIntent, now_us: i64) -> Intended {
         let reply = self.journal.intend(new, now_us);
         if let Intended::New(id) = reply {
             let now = self.now();
@@ -270,11 +275,33 @@ impl World {
             self.note_transitions();
             let broken = self.judge_intent(id);
             self.oracle.report(broken);
+            let broken = self.judge_lock_of(relay, id);
+            self.oracle.report(broken);
             self.note(|| format!("intent {id} is stored, nonce {}", new.nonce));
         }
         self.judge_links();
         self.observe();
         reply
+    }
+
+    /// A relay has checked that it still has the lock of an account.
+    pub(super) fn note_checked(&mut self, relay: Process, account: Felt) {
+        let now = self.now();
+        self.oracle.checked.insert((relay, account), now);
+    }
+
+    /// The lock of an account is checked right before something of it is stored.
+    fn judge_lock_of(&self, relay: Process, id: IntentId) -> Result<(), String> {
+        let account = self.journal.tables.intents[&id].signer;
+        let checked = self.oracle.checked.get(&(relay, account)).copied();
+        let was_paused = self.relays[relay].paused_until + RECENT >= self.now();
+        let is_late = self.since(checked) > CHECKED && !was_paused && !self.has_leapt(CHECKED);
+        if is_own(account) && is_late {
+            return Err(format!(
+                "locks: intent {id} is stored, and its lock was not checked"
+            ));
+        }
+        Ok(())
     }
 
     /// Rule 7: an epoch is in force once it was reported for long, and no other one.
