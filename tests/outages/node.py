@@ -1,6 +1,7 @@
 """The node and its chain: slow, hanging, cutting, answering wrong; reset and rolled back."""
 
 import itertools
+import time
 
 from edge import eventually
 from outage import Outage
@@ -74,6 +75,21 @@ class ErrorPages(WayToNode):
         self.way.fault = lambda method, _: 502 if method == "starknet_getNonce" else None
         with self.repeating(self.ask_nonce):
             self.fires(*self.alerts)
+
+
+class StandingNode(Outage):
+    """The node answers, but has had no new block for years."""
+
+    alerts = ("PortcullisNodeStandsStill",)
+    keys = {**Outage.keys, "node__max_block_age": "5m"}
+
+    def start(self):
+        self.serve(self.own_node("--start-time", "1700000000"))
+
+    def play(self):
+        self.fires(*self.alerts)
+        self.node.ask("devnet_setTime", time=int(time.time()), generate_block=True)
+        self.is_over(*self.alerts)
 
 
 class ResetChain(Outage):

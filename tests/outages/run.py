@@ -57,6 +57,7 @@ SHORT = (
         node.HangingMethod,
         node.CuttingProxy,
         node.ErrorPages,
+        node.StandingNode,
         node.ResetChain,
         sidecar.Strangers,
     ),
