@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from edge import eventually
+from edge import Devnet, eventually
 from outage import Outage
 from way import Way, slow
 
@@ -84,7 +84,7 @@ class StandingNode(Outage):
     keys = {**Outage.keys, "node__max_block_age": "5m"}
 
     def start(self):
-        self.serve(self.own_node("--start-time", "1700000000"))
+        self.serve(self.add(Devnet(self.folder, genesis="1700000000")))
 
     def play(self):
         self.fires(*self.alerts)
