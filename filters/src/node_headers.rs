@@ -49,7 +49,7 @@ pub enum LineFault {
     Own(&'static str),
     /// The line of this number has the name already.
     Duplicate(usize),
-    /// There are more lines than [`MAX_LINES`].
+    /// There are more than sixteen lines.
     TooMany,
 }
 
