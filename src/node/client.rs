@@ -75,7 +75,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// What follows an attempt that ended like this.
+    /// The step after an attempt that ended like this.
     pub(super) fn after(&self, end: End) -> Step {
         self.routing.after(end)
     }

@@ -1,4 +1,4 @@
-//! What is known of the node: the health of its URLs, and the way of a read through them.
+//! The health of the node's URLs, and the way of a read through them.
 //!
 //! A URL is judged by its valid answers, to calls and polls alike: a result, or an error of the
 //! API. Everything else is a failure of one [`FailureClass`]. In: observations and the time, as a

@@ -49,7 +49,7 @@ pub enum End {
     Final,
 }
 
-/// What follows an attempt.
+/// The step after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The answer is passed on.

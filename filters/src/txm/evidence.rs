@@ -157,7 +157,7 @@ impl Below {
 #[derive(Clone, Debug, Default)]
 pub struct Settling(BTreeMap<u64, Steady>);
 
-/// What every URL shows at a number.
+/// The block that every URL shows at a number, since some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Steady {
     /// The hash of the block; `None` if they do not show one and the same.
@@ -204,7 +204,7 @@ impl Settling {
         self.0.insert(
             number,
             Steady {
-                hash: now.hash.filter(|_| is_newer),
+                hash: if is_newer { now.hash } else { None },
                 since: before.since.max(now.since),
             },
         );

@@ -60,7 +60,7 @@ pub(super) async fn check(config: &Config, chain: &Chain, url: &NodeUrl, report:
 /// The answer to a call without parameters.
 struct Fetched {
     method: Method,
-    /// The result as JSON, or why there is none.
+    /// The result as JSON, or the failure in words.
     result: Result<String, String>,
     took: Duration,
 }

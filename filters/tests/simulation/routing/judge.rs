@@ -34,7 +34,7 @@ impl Sent {
     }
 }
 
-/// What is remembered of a URL.
+/// The record of a URL.
 #[derive(Clone, Default)]
 struct Url {
     fault: Option<Fault>,

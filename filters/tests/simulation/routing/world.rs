@@ -46,7 +46,7 @@ const MODES: [Mode; 16] = [
     Mode::Foreign,
 ];
 
-/// What a URL does with a request.
+/// How a URL treats a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// A valid answer after this time.
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// What a URL does with a call or a poll.
+    /// How a URL treats a call or a poll.
     pub(super) fn ask(&self, url: usize, is_call: bool, chance: &mut Chance) -> Act {
         let slow = chance.choose(8) == 7;
         let latency = if slow {

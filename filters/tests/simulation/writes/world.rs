@@ -68,7 +68,7 @@ pub(super) enum Mode {
     TwoChains,
     /// It takes transactions without an answer to their submission.
     Mute,
-    /// It states the newest head, and does not show so many of the newest blocks.
+    /// It states the newest head, and shows none of this many newest blocks.
     Hollow(usize),
 }
 
