@@ -78,18 +78,23 @@ class ErrorPages(WayToNode):
 
 
 class StandingNode(Outage):
-    """The node answers, but has had no new block for years."""
+    """The node answers, but its newest block is an hour old."""
 
     alerts = ("PortcullisNodeStandsStill",)
-    keys = {**Outage.keys, "node__max_block_age": "5m"}
+    keys = {**Outage.keys, "node__max_block_age": "10m"}
 
     def start(self):
-        self.serve(self.add(Devnet(self.folder, genesis="1700000000")))
+        self.serve(self.own_node())
 
     def play(self):
+        self.mine(time.time() - 3600)
         self.fires(*self.alerts)
-        self.node.ask("devnet_setTime", time=int(time.time()), generate_block=True)
+        self.mine(time.time())
         self.is_over(*self.alerts)
+
+    def mine(self, at):
+        """Mines a block that states the time `at`, in seconds since 1970."""
+        self.node.ask("devnet_setTime", time=int(at), generate_block=True)
 
 
 class ResetChain(Outage):
