@@ -211,12 +211,15 @@ def away(stack, folder):
 # Everything that a first certificate writes: the account, the order, the certificate, each as a new
 # file that replaces the last one; then the order is removed.
 WRITES = ("fsync", "/^rename", "fsync") * 3 + ("/^unlink",)
+# strace counts the calls of each thread for itself
+ONE_THREAD = ("[server]", "threads = 1")
 
 
 def crash(stack, folder, call, number):
     """Dies before it makes this call for the nth time; the next start finishes."""
     world = World(stack, folder)
     edge, authority = world.edge, world.authority
+    edge.more = ONE_THREAD
     inject = f"inject={call}:signal=KILL:when={number}"
     edge.start("strace", "-f", "-o", folder / "strace.log",
                "-e", f"trace={call}", "-e", inject)
@@ -329,6 +332,7 @@ def fleet_crash(stack, folder, number):
     """Dies before it writes its nth file; another instance goes on with what the store has."""
     world = Fleet(stack, folder)
     dying, *others = world.edges
+    dying.more += ONE_THREAD
     dying.start("strace", "-f", "-o", folder / "strace.log", "-e", "trace=/^rename",
                 "-e", f"inject=/^rename:signal=KILL:when={number}")
     eventually("the crash", lambda: dying.child.process.poll() is not None, 40)
