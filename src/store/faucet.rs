@@ -45,13 +45,14 @@ impl FromRow for Bound {
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             pair: Pair::read(row)?,
+            is_in_force: row.flag("is_in_force")?,
             is_held: row.flag("is_held")?,
         })
     }
 }
 
-/// The bindings of these identities and recipients, except those that the slot of `signer` and
-/// `nonce` holds.
+/// The bindings of these identities and recipients, and the pairs of drips in doubt that may bind
+/// them again, as seen from the slot of `signer` and `nonce`.
 pub(super) async fn bound(
     tx: &mut Tx,
     epoch: &str,

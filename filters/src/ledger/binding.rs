@@ -1,7 +1,9 @@
 //! The faucet's bindings: an identity has one recipient, and a recipient one identity, from the
 //! first drip until the chain starts over, or until no drip holds them.
 //!
-//! Within a slot, the transaction on the chain decides. Without one, the newest holder does.
+//! Within a slot, the transaction on the chain decides. Without one, the newest holder does. The
+//! older ones, which are in doubt, bind nobody within the slot; in every other one they do, since
+//! the chain may still have them.
 
 use super::FAUCET_DRIP;
 use super::intent::{Intent, IntentId, NewIntent};
@@ -47,11 +49,13 @@ impl Pair {
     }
 }
 
-/// A binding in force.
+/// A pair with a binding in force, or with a drip in doubt that may come back for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
     /// The identity and the recipient.
     pub pair: Pair,
+    /// Whether its binding is in force.
+    pub is_in_force: bool,
     /// Whether a drip of another slot than the one in question holds it.
     pub is_held: bool,
 }
@@ -86,15 +90,19 @@ pub(super) fn of_new(new: &NewIntent<'_>, bound: &[Bound]) -> Result<Vec<Rebindi
         elsewhere => return Err(elsewhere),
     }
     let mut changes = released(bound, |other| other.excludes(pair));
-    if !bound.iter().any(|bound| bound.pair == pair) {
+    if !in_force(bound).any(|bound| bound == pair) {
         changes.push(Rebinding::Bind(pair));
     }
     Ok(changes)
 }
 
+fn in_force(bound: &[Bound]) -> impl Iterator<Item = Pair> {
+    let in_force = bound.iter().filter(|bound| bound.is_in_force);
+    in_force.map(|bound| bound.pair)
+}
+
 fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebinding> {
-    let pairs = bound.iter().map(|bound| bound.pair);
-    pairs
+    in_force(bound)
         .filter(|pair| is_released(*pair))
         .map(Rebinding::Release)
         .collect()
@@ -105,25 +113,17 @@ fn released(bound: &[Bound], is_released: impl Fn(Pair) -> bool) -> Vec<Rebindin
 pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
     let mut claims: Vec<&Intent> = slot.iter().filter(|intent| is_drip(intent)).collect();
     claims.sort_by_key(|intent| (!intent.state.occupies(), core::cmp::Reverse(intent.id)));
-    let mut taken: Vec<Pair> = bound
-        .iter()
-        .filter(|it| it.is_held)
-        .map(|it| it.pair)
-        .collect();
-    for intent in claims {
-        let Some(pair) = pair_of(intent, bound) else {
-            continue;
-        };
-        if !taken
-            .iter()
-            .any(|other| *other == pair || other.excludes(pair))
-        {
-            taken.push(pair);
+    let kept = bound.iter().filter(|it| it.is_in_force && it.is_held);
+    let mut kept: Vec<Pair> = kept.map(|it| it.pair).collect();
+    for pair in claims.into_iter().filter_map(|it| pair_of(it, bound)) {
+        let mut kept_before = kept.iter();
+        if !kept_before.any(|other| *other == pair || other.excludes(pair)) {
+            kept.push(pair);
         }
     }
-    let mut changes = released(bound, |pair| !taken.contains(&pair));
-    let is_new = |pair: &Pair| !bound.iter().any(|bound| bound.pair == *pair);
-    changes.extend(taken.into_iter().filter(is_new).map(Rebinding::Bind));
+    let mut changes = released(bound, |pair| !kept.contains(&pair));
+    let is_new = |pair: &Pair| !in_force(bound).any(|bound| bound == *pair);
+    changes.extend(kept.into_iter().filter(is_new).map(Rebinding::Bind));
     changes
 }
 
@@ -136,10 +136,7 @@ fn pair_of(intent: &Intent, bound: &[Bound]) -> Option<Pair> {
             identity,
             recipient,
         }),
-        None => bound
-            .iter()
-            .map(|bound| bound.pair)
-            .find(|pair| pair.recipient == recipient),
+        None => in_force(bound).find(|pair| pair.recipient == recipient),
     }
 }
 

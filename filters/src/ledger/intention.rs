@@ -49,7 +49,8 @@ pub struct Facts {
     /// The newest intent within the cooldown that has its operation and its subject, leaving out
     /// rejected, lost and reverted ones.
     pub last: Option<Intent>,
-    /// The bindings of its identity and its subject.
+    /// The bindings of its identity and its subject, and the pairs with one of them that drips in
+    /// doubt may bind again.
     pub bound: Vec<Bound>,
     /// When the n-th newest drip of a day was stored, where n is the budget; `None` with fewer.
     pub drip_us: Option<i64>,

@@ -43,6 +43,14 @@ pub(crate) fn pays(intent: &Intent) -> bool {
     !matches!(intent.state, Rejected | Lost | Reverted)
 }
 
+/// The pair of a drip.
+pub(crate) fn pair_of(intent: &Intent) -> Option<Pair> {
+    Some(Pair {
+        identity: intent.identity?,
+        recipient: intent.subject?,
+    })
+}
+
 impl Tables {
     pub(crate) fn agree(&mut self, epoch: &str, now_us: i64, patience_us: i64) -> String {
         let next = Agreement::after(self.agreement.take(), epoch, now_us, patience_us);
@@ -61,25 +69,31 @@ impl Tables {
         self.entries.push((id, state));
     }
 
-    /// The bindings of an identity or a recipient, by what is not of this slot.
+    /// The bindings of an identity or a recipient, and the pairs of drips in doubt that may bind
+    /// them again, by what is not of this slot.
     fn bound(&self, identity: Option<Felt>, recipient: Felt, slot: Slot<'_>) -> Vec<Bound> {
-        let of = |pair: &&Pair| Some(pair.identity) == identity || pair.recipient == recipient;
-        let is_held = |pair: &Pair| {
-            self.of_epoch(slot.0).any(|it| {
-                it.operation == DRIP
-                    && it.subject == Some(pair.recipient)
-                    && it.state.holds()
-                    && it.slot() != slot
-            })
+        let is_of = |pair: &Pair| Some(pair.identity) == identity || pair.recipient == recipient;
+        let drips = || {
+            let of_epoch = self.of_epoch(slot.0).filter(|it| it.operation == DRIP);
+            of_epoch.filter(|it| it.slot() != slot)
         };
+        let is_held =
+            |pair: &Pair| drips().any(|it| it.subject == Some(pair.recipient) && it.state.holds());
         let of_epoch = self.bindings.iter().filter(|(epoch, _)| epoch == slot.0);
-        let found = of_epoch.map(|(_, pair)| pair).filter(of);
-        found
-            .map(|pair| Bound {
-                pair: *pair,
-                is_held: is_held(pair),
-            })
-            .collect()
+        let in_force: BTreeSet<Pair> = of_epoch.map(|(_, pair)| *pair).collect();
+        let doubted = drips().filter(|it| it.state == IntentState::Displaced);
+        let doubted: BTreeSet<Pair> = doubted.filter_map(pair_of).collect();
+        let doubted = doubted.difference(&in_force).map(|pair| Bound {
+            pair: *pair,
+            is_in_force: false,
+            is_held: true,
+        });
+        let bound = in_force.iter().map(|pair| Bound {
+            pair: *pair,
+            is_in_force: true,
+            is_held: is_held(pair),
+        });
+        bound.chain(doubted).filter(|it| is_of(&it.pair)).collect()
     }
 
     fn rebind(&mut self, epoch: &str, changes: &[Rebinding]) {

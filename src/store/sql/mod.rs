@@ -245,12 +245,20 @@ pub const REFUSALS: &str = entry!(
 pub const BIND: &str =
     "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) VALUES ($1, $2, $3, $4)";
 /// The bindings of an identity and of a recipient, and whether a drip outside of this slot holds
-/// them.
-pub const BOUND: &str = "SELECT identity, recipient, CAST(CASE WHEN EXISTS (SELECT 1 FROM intent \
+/// them; then the pairs of such drips in doubt that have no binding.
+pub const BOUND: &str = "SELECT identity, recipient, CAST(1 AS BIGINT) AS is_in_force, \
+    CAST(CASE WHEN EXISTS (SELECT 1 FROM intent \
     WHERE intent.epoch = $1 AND intent.operation = 'faucet-drip' \
     AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
     AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS BIGINT) AS is_held \
-    FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3)";
+    FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3) \
+    UNION ALL \
+    SELECT DISTINCT identity, subject, CAST(0 AS BIGINT), CAST(1 AS BIGINT) FROM intent \
+    WHERE epoch = $1 AND state = 'displaced' AND operation = 'faucet-drip' \
+    AND identity IS NOT NULL AND (identity = $2 OR subject = $3) \
+    AND NOT (signer = $4 AND nonce = $5) \
+    AND NOT EXISTS (SELECT 1 FROM faucet_binding AS bound WHERE bound.epoch = $1 \
+    AND bound.identity = intent.identity AND bound.recipient = intent.subject)";
 /// The bindings of an identity and of a recipient.
 pub const PAIRS: &str = "SELECT identity, recipient FROM faucet_binding WHERE epoch = $1 \
     AND (identity = $2 OR recipient = $3)";

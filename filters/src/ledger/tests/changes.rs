@@ -395,6 +395,7 @@ fn a_binding_follows_the_slot() {
     };
     let bound = |new: &NewIntent<'_>| Bound {
         pair: pair(new),
+        is_in_force: true,
         is_held: false,
     };
     let release = |new: &NewIntent<'_>| Rebinding::Release(pair(new));

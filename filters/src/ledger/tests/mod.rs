@@ -392,7 +392,11 @@ fn an_identity_has_one_recipient() {
         recipient: felt(recipient),
     };
     let with = |pair, is_held| Facts {
-        bound: vec![Bound { pair, is_held }],
+        bound: vec![Bound {
+            pair,
+            is_in_force: true,
+            is_held,
+        }],
         ..facts(&[])
     };
     let same = pair(0x101, 0x501);
@@ -422,6 +426,23 @@ fn an_identity_has_one_recipient() {
         let freed = intention(&new(1), &with(former, false), NOW);
         assert_eq!(freed, Intention::Insert(expected), "held by the slot alone");
     }
+    let doubted = |pair| Facts {
+        bound: vec![Bound {
+            pair,
+            is_in_force: false,
+            is_held: true,
+        }],
+        ..facts(&[])
+    };
+    assert_eq!(
+        elsewhere(&doubted(other)),
+        Intended::Elsewhere(Binding::IdentityElsewhere),
+        "one that may come back"
+    );
+    assert_eq!(
+        intention(&new(1), &doubted(same), NOW),
+        Intention::Insert(vec![Rebinding::Bind(same)])
+    );
     let unbound = NewIntent {
         identity: None,
         ..new(1)

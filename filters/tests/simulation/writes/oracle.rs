@@ -209,10 +209,6 @@ impl Oracle {
                 continue;
             }
             paid.entry(recipient).or_default().push(intent.created_us);
-            // while another one had its slot, its identity could be bound elsewhere
-            if drips().any(|other| takes_over(other, intent)) {
-                continue;
-            }
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {
@@ -920,13 +916,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether a drip took the slot of another one, and its identity or its recipient.
-fn takes_over(drip: &Intent, other: &Intent) -> bool {
-    let is_same = (drip.identity, drip.subject) == (other.identity, other.subject);
-    let is_either = drip.identity == other.identity || drip.subject == other.subject;
-    drip.id > other.id && drip.slot() == other.slot() && is_either && !is_same
 }
 
 /// Whether a refusal for this reason states that nothing was sent.

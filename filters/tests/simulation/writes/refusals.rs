@@ -7,9 +7,9 @@ use super::machine::Process;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
 use super::world::{SKEW_US, World};
-use crate::tables::{DRIP, pays};
+use crate::tables::{DRIP, pair_of, pays};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, gfri};
+use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, Pair, gfri};
 use portcullis_filters::operation::Operation;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::verdict::Reason;
@@ -180,11 +180,13 @@ impl World {
                     facts.insert(Fact::NoFeesLeft);
                 }
                 if let Operation::FaucetDrip(it) = permit.operation() {
-                    let mut bindings = self.journal.tables.bindings.iter();
-                    let is_other = |identity, recipient| {
-                        (identity == it.identity) != (recipient == it.recipient)
+                    let bound = self.journal.tables.bindings.iter().map(|(_, pair)| *pair);
+                    let doubted = intents().filter(|it| it.state == IntentState::Displaced);
+                    let mut pairs = bound.chain(doubted.filter_map(pair_of));
+                    let is_other = |pair: Pair| {
+                        (pair.identity == it.identity) != (pair.recipient == it.recipient)
                     };
-                    if bindings.any(|(_, pair)| is_other(pair.identity, pair.recipient)) {
+                    if pairs.any(is_other) {
                         facts.insert(Fact::BoundElsewhere);
                     }
                     // by the clock of a relay
