@@ -5,9 +5,9 @@ use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
 use crate::http::tls::Identity;
 use crate::io::MemoryPool;
-use crate::node::LeftOut;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
+use portcullis_filters::chain::LeftOut;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::sync::Arc;
 

@@ -1,24 +1,25 @@
 //! Polls the chain at every tick, and reports to the cache which answers are still valid.
 //!
 //! It has connections and memory of its own, so that load on the gateway does not block its polls.
-//! While the cache is disabled it polls nothing. `schedule` decides when it polls, when it follows
+//! While the cache is disabled it polls nothing. `Schedule` decides when it polls, when it follows
 //! the leader of a fleet, and what it applies to the cache; this module performs it.
 
 use super::cache::Cache;
-use super::schedule::{
-    Effect, Event, Facts, Membership, Mode, Observation, SECOND, Schedule, Task,
-};
-use super::watch::{EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
-use crate::fleet::{Fleet, Published};
-use crate::io::MemoryPool;
+use crate::fleet::Fleet;
 use crate::io::clock::millis;
-use crate::node::chain::{BlockIdentity, Chain, RpcError};
+use crate::io::{MemoryPool, monotonic};
+use crate::node::chain::{Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node, NodeClient, NodeError};
 use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::chain::continuity::{L1, Poll, Step, Watch};
+use portcullis_filters::chain::schedule::{
+    Effect, Event, Facts, Membership, Mode, Observation, Published, SECOND, Schedule, Task,
+};
+use portcullis_filters::chain::{BlockIdentity, EpochCause};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -116,7 +117,7 @@ impl Watcher {
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
         let mut next = Instant::now();
         let mut turns = Turns {
-            schedule: Schedule::new(self.interval, next),
+            schedule: Schedule::new(self.interval, monotonic::of(next)),
             watch: Watch::after(newest),
             applied: 0,
         };
@@ -160,7 +161,7 @@ impl Watcher {
                     self.resign().await;
                     Event::Resigned
                 }
-                Task::Wait(next) => return next,
+                Task::Wait(next) => return monotonic::instant(next),
             };
         }
     }
@@ -175,13 +176,13 @@ impl Watcher {
         };
         let instances = self.fleet.as_ref().map_or(1, |fleet| fleet.instances());
         Facts {
-            now: Instant::now(),
+            now: monotonic::now(),
             fleet,
             instances,
         }
     }
 
-    fn perform(&self, turns: &mut Turns, effect: Effect, now: Instant) {
+    fn perform(&self, turns: &mut Turns, effect: Effect, now: Duration) {
         match effect {
             Effect::Pause => self.cache.pause(),
             Effect::Apply(step, until) => self.apply(turns, &step, until),
@@ -216,30 +217,25 @@ impl Watcher {
     /// Publishes the chain's state. `None` if the store does not answer.
     async fn publish(&self, turns: &Turns, seen: Observation) -> Option<Published> {
         let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
-        let published = self
-            .fleet
-            .as_ref()?
-            .publish(&text, seen.polled, self.interval, newest);
+        let fleet = self.fleet.as_ref()?;
+        let published = fleet.publish(&text, seen.polled, self.interval, newest);
         published.await.ok()
     }
 
     /// Reads the published state. `None` if the store does not answer.
     async fn follow(&self, turns: &Turns, candidate: Option<Duration>) -> Option<Published> {
-        self.fleet
-            .as_ref()?
-            .follow(candidate, turns.watch.newest())
-            .await
-            .ok()
+        let fleet = self.fleet.as_ref()?;
+        fleet.follow(candidate, turns.watch.newest()).await.ok()
     }
 
     /// Polls the chain. `None` if that took too long to prove anything.
     async fn poll_in_time(&self, watch: &mut Watch) -> Option<Observation> {
         let (start, limit) = (Instant::now(), self.interval.max(SECOND));
         let poll = timeout(limit, self.poll(watch)).await;
-        let polled = Instant::now();
+        let ended = Instant::now();
         // checked again, as the process may have been suspended: the first blocks may be gone by
         // now
-        let poll = poll.ok().filter(|_| polled - start <= limit);
+        let poll = poll.ok().filter(|_| ended - start <= limit);
         // a node that is behind proves nothing: blocks that it lacks may exist or be gone
         let is_behind =
             |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
@@ -253,7 +249,8 @@ impl Watcher {
             .as_ref()
             .map(|poll| poll.head.number)
             .unwrap_or_default();
-        log::debug!(outcome, head, took:? = polled - start; "chain polled");
+        log::debug!(outcome, head, took:? = ended - start; "chain polled");
+        let polled = monotonic::of(ended);
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         Some(Observation {
             step: watch.step(poll, polled, millis(since_1970)),
@@ -261,7 +258,7 @@ impl Watcher {
         })
     }
 
-    fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Instant>) {
+    fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Duration>) {
         self.cache.apply(step, until);
         let before = std::mem::replace(&mut turns.applied, step.generation);
         if before != step.generation

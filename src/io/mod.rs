@@ -11,6 +11,7 @@
 
 pub mod clock;
 pub mod gzip;
+pub mod monotonic;
 mod retry_after;
 pub mod shared;
 

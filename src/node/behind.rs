@@ -9,9 +9,9 @@
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
 use super::client::Unanswered;
-use super::group::PollResult;
 use super::{Call, ConnectionChoice, NodeClient, Route};
-use crate::io::MemoryPermit;
+use crate::io::{MemoryPermit, monotonic};
+use portcullis_filters::chain::PollResult;
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl NodeClient {
         if !failed.is_behind {
             return self.node.group.may_change(until).await;
         }
-        let now = Instant::now();
+        let now = monotonic::now();
         if !self.node.group.has_several()
             && self.node.group.change(|state| state.begin_doubt(now))
             && self.poll_head().await
@@ -91,7 +91,7 @@ impl NodeClient {
         if !lacks(&block, hash) {
             return false;
         }
-        let now = Instant::now();
+        let now = monotonic::now();
         let is_gone = self
             .node
             .group

@@ -2,18 +2,18 @@
 //! are several, their heads are polled, too, so that `group` knows which URLs may serve.
 
 use super::cause::FailedAttempt;
-use super::chain::{BlockIdentity, code};
-use super::group::{Group, PollResult};
+use super::chain::code;
+use super::group::Group;
 use super::http1::Connection;
 use super::target::Target;
 use super::{CallFailure, MAX_ANSWER, Node, NodeError};
-use crate::config::{NodeConfig, NodeMode};
+use crate::config::NodeConfig;
 use crate::io::{MemoryPermit, MemoryPool};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::chain::Asked;
+use portcullis_filters::chain::{Asked, BlockIdentity, NodeMode, PollResult};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,9 +100,7 @@ impl Poll<'_> {
     async fn block(&mut self, number: u64) -> Result<Option<BlockIdentity>, FailedAttempt> {
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
-        Ok(block
-            .ok()
-            .and_then(|block| BlockIdentity::read(&block).ok()))
+        Ok(block.ok().and_then(|block| BlockIdentity::read(&block)))
     }
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::head_age::HeadTime;
+use portcullis_filters::chain::HeadTime;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

@@ -35,8 +35,8 @@ pub(super) struct Connection {
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
-    /// [`super::served_chain::ServedChain::epoch`] when the connection's chain was checked.
-    pub(super) chain_epoch: u64,
+    /// [`super::served_chain::CheckedChain::check`] when the connection's chain was checked.
+    pub(super) chain_check: u64,
     pub(super) opened: Instant,
     /// The deadline of the current exchange.
     timer: LazyTimer,
@@ -88,7 +88,7 @@ impl Connection {
             stream,
             buffer,
             reusable: false,
-            chain_epoch: 0,
+            chain_check: 0,
             opened: Instant::now(),
             timer,
         }

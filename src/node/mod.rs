@@ -39,7 +39,6 @@ pub use cause::UrlFailure;
 pub use client::NodeClient;
 pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
-pub use group::LeftOut;
 pub use guard::ChainGuard;
 pub use head_age::HeadPolls;
 pub use probes::Probes;
@@ -47,9 +46,3 @@ pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use shared::Node;
 pub use status::{NodeStatus, UrlFault, UrlStats};
-
-/// The pure parts, for the simulation.
-#[cfg(test)]
-pub(crate) mod simulated {
-    pub(crate) use super::group::{Evidence, GroupState, PollResult, Shows, Source};
-}

@@ -5,10 +5,12 @@ use super::answer::{Payload, error_code, failure_class};
 use super::cause::Failures;
 use super::{CallFailure, NodeError};
 use crate::config::{NodeConfig, NodeUrl};
+use crate::io::monotonic;
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
-use portcullis_filters::head_age::HeadTime;
+use portcullis_filters::chain::{
+    Asked, FailureClass, Fault, HeadTime, Repeat, Standing, UrlHealth,
+};
 use prometheus::IntCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,8 +34,6 @@ pub(super) struct UrlRecord {
     /// The newest block that was seen.
     head_time: Mutex<Option<HeadTime>>,
     health: Mutex<UrlHealth>,
-    /// The start of the clock of `health`.
-    born: Instant,
 }
 
 impl UrlRecord {
@@ -65,7 +65,6 @@ impl UrlRecord {
                 failures: Mutex::default(),
                 head_time: Mutex::default(),
                 health: Mutex::default(),
-                born: Instant::now(),
             })
         };
         shown.iter().enumerate().map(record).collect()
@@ -96,7 +95,7 @@ impl UrlRecord {
     /// Records a valid answer to a request that was sent at `sent`.
     pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
         let mut health = self.health.lock();
-        health.answered(asked, sent - self.born, self.born.elapsed());
+        health.answered(asked, monotonic::of(sent), monotonic::now());
     }
 
     /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
@@ -104,7 +103,7 @@ impl UrlRecord {
     pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
         if let Some(class) = class {
             let mut health = self.health.lock();
-            health.failed(asked, class, sent - self.born, self.born.elapsed());
+            health.failed(asked, class, monotonic::of(sent), monotonic::now());
         }
     }
 
@@ -115,7 +114,7 @@ impl UrlRecord {
 
     /// The place of the URL for a request.
     pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
-        let now = self.born.elapsed();
+        let now = monotonic::now();
         self.health.lock().standing(asked, repeat, now)
     }
 
@@ -126,7 +125,7 @@ impl UrlRecord {
 
     /// Whether the URL has answered a call since then.
     pub(super) fn has_answered_since(&self, since: Instant) -> bool {
-        self.health.lock().has_answered_since(since - self.born)
+        self.health.lock().has_answered_since(monotonic::of(since))
     }
 
     /// Records that the URL answered a call; an answered probe does not count.

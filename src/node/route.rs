@@ -2,11 +2,11 @@
 
 use super::answer::{Payload, RESULT, error_code};
 use super::chain::{code, is_accepted};
-use super::group::{Evidence, Group, GroupState, Shows, Source};
+use super::group::Group;
+use portcullis_filters::chain::{Evidence, GroupState, Shows, Source};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::json::scan::{select, string_in};
 use std::borrow::Cow;
-use tokio::time::Instant;
 
 /// The requirements of a call for its URL, and the chain state that its answer may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,12 +197,9 @@ impl<'a> Choice<'a> {
         };
         // without a lock
         (source == Source::Any && shows == Shows::Nothing)
-            || self.group.answered(
-                index,
-                Evidence { source, shows },
-                self.floor,
-                Instant::now(),
-            )
+            || self
+                .group
+                .answered(index, Evidence { source, shows }, self.floor)
     }
 
     /// Whether the URL's health decides, too: not if the caller chose the URL, or if there is one.

@@ -3,8 +3,8 @@
 
 use super::cause::UrlFailure;
 use super::target::Target;
-use super::{LeftOut, Node, NodeError};
-use portcullis_filters::head_age::HeadTime;
+use super::{Node, NodeError};
+use portcullis_filters::chain::{HeadTime, LeftOut};
 use std::sync::Arc;
 
 /// The state of one URL, for metrics.

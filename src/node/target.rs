@@ -7,12 +7,12 @@ use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt};
 use super::http1::{Connection, ExchangeError, NodeStream};
 use super::record::UrlRecord;
-use super::served_chain::ChainIdentity;
 use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_filters::chain::ChainIdentity;
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -276,7 +276,7 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Box<Connection>, FailedAttempt> {
-        let epoch = self.node.chain.epoch();
+        let check = self.node.chain.check();
         let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
         if self.node.chain.is_checked() {
             let verdict = self.verify_chain(&mut connection, deadline, permit).await;
@@ -286,7 +286,7 @@ impl Target {
                 cause: Cause::Chain(why),
             })?;
         }
-        connection.chain_epoch = epoch;
+        connection.chain_check = check;
         Ok(connection)
     }
 
@@ -300,7 +300,7 @@ impl Target {
     ) -> Result<Result<(), String>, FailedAttempt> {
         let anchor = format!(
             r#"{{"block_id":{{"block_number":{}}}}}"#,
-            self.node.chain.anchor
+            self.node.chain.anchor()
         );
         let calls = [
             ("starknet_chainId", "[]"),
@@ -396,7 +396,7 @@ impl Target {
             since,
         }) = idle.pop_back()
         {
-            let is_known = connection.chain_epoch == self.node.chain.epoch();
+            let is_known = connection.chain_check == self.node.chain.check();
             let is_fresh = now.duration_since(since) < self.idle_timeout
                 && now.duration_since(connection.opened) < self.lifetime;
             if is_fresh && is_known && connection.is_quiet() {

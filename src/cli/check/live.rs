@@ -2,7 +2,7 @@
 
 use super::api;
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
@@ -12,6 +12,7 @@ use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::Secret;
 use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
+use portcullis_filters::chain::NodeMode;
 use serde_json::Value;
 use std::sync::Arc;
 

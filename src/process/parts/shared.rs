@@ -5,7 +5,6 @@ use super::Part;
 use super::fleet::join;
 use crate::config::{AppliedConfig, Config};
 use crate::fleet::{self, Fleet};
-use crate::gateway::EpochCause;
 use crate::http::certificates::Certificates;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::http::tls::Identities;
@@ -16,6 +15,7 @@ use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
 use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Tracer, UNPLACED};
+use portcullis_filters::chain::EpochCause;
 use std::sync::Arc;
 
 /// The state that several parts share.

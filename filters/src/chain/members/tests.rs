@@ -1,14 +1,10 @@
 //! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
-use super::shown::DOUBT;
-use super::state::{GroupState, PollResult};
-use super::{Evidence, Shows, Source};
-use crate::config::NodeMode::{self, Failover, Replicas};
-use crate::node::chain::BlockIdentity;
-use portcullis_filters::felt::Felt;
-use std::time::Duration;
-use tokio::time::Instant;
+use super::NodeMode::{self, Failover, Replicas};
+use super::{
+    BlockIdentity, DOUBT, Duration, Evidence, Felt, GroupState, PollResult, Shows, Source,
+};
 
 /// A URL in a round: its head, and the branch of the chain that its newer blocks are on.
 #[derive(Clone, Copy)]
@@ -143,12 +139,12 @@ fn what_clients_saw_is_never_taken_back() {
     play(&mut state, &[at(10), at(9)]);
     assert_eq!(leaders(&state), [0, 1], "nothing was seen yet");
     assert!(
-        state.answered(0, AT_HEAD, state.floor(), Instant::now()),
+        state.answered(0, AT_HEAD, state.floor(), Duration::ZERO),
         "a read at the head of the first"
     );
     assert_eq!(leaders(&state), [0], "the second has an older head");
     assert!(
-        state.answered(0, head(12), state.floor(), Instant::now()),
+        state.answered(0, head(12), state.floor(), Duration::ZERO),
         "the first moved on since the poll"
     );
     play(&mut state, &[AWAY, at(11)]);
@@ -158,7 +154,7 @@ fn what_clients_saw_is_never_taken_back() {
     );
     play(&mut state, &[AWAY, at(12)]);
     assert!(state.may_lead(1), "it has all that was seen");
-    assert!(state.answered(1, head(14), state.floor(), Instant::now()));
+    assert!(state.answered(1, head(14), state.floor(), Duration::ZERO));
     play(&mut state, &[at(13), at(14)]);
     assert_eq!(leaders(&state), [1], "the first returned, and is behind");
     play(&mut state, &[at(15), at(15)]);
@@ -170,9 +166,9 @@ fn an_answer_that_goes_back_is_not_passed_on() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(10), at(10)]);
     let before = state.floor();
-    assert!(state.answered(0, head(11), before, Instant::now()));
+    assert!(state.answered(0, head(11), before, Duration::ZERO));
     assert!(
-        state.answered(0, head(10), before, Instant::now()),
+        state.answered(0, head(10), before, Duration::ZERO),
         "its call began before 11 was seen"
     );
     assert_eq!(
@@ -181,7 +177,7 @@ fn an_answer_that_goes_back_is_not_passed_on() {
         "an answer that was late says nothing of its head"
     );
     assert!(
-        !state.answered(0, head(9), state.floor(), Instant::now()),
+        !state.answered(0, head(9), state.floor(), Duration::ZERO),
         "it flaps"
     );
     assert_eq!(leaders(&state), [] as [usize; 0]);
@@ -195,7 +191,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
     play(&mut state, &[at(10), at(10)]);
     state.begin_round();
     assert!(
-        state.answered(0, head(12), state.floor(), Instant::now()),
+        state.answered(0, head(12), state.floor(), Duration::ZERO),
         "newer than what the poll returns"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(11, 0)))]);
@@ -203,7 +199,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
 }
 
 #[test]
-fn a_lost_block_begins_an_epoch() {
+fn a_lost_block_is_a_rollback() {
     for (urls, went_back, why) in [
         ([at(8), at(8)], true, "both lost it"),
         ([at(8), AWAY], true, "the only one that answers lost it"),
@@ -217,18 +213,18 @@ fn a_lost_block_begins_an_epoch() {
     ] {
         let mut state = group(2, Failover);
         play(&mut state, &[at(10), at(9)]);
-        state.answered(0, AT_HEAD, state.floor(), Instant::now());
+        state.answered(0, AT_HEAD, state.floor(), Duration::ZERO);
         for _ in 0..2 {
             play(&mut state, &urls);
             assert_eq!(
-                state.epoch, 0,
+                state.rollbacks, 0,
                 "two rounds may find a node that is behind: {why}"
             );
         }
         // in the first, a fork is not known yet
         play(&mut state, &urls);
         play(&mut state, &urls);
-        assert_eq!(state.epoch == 1, went_back, "{why}");
+        assert_eq!(state.rollbacks == 1, went_back, "{why}");
         let serves = leaders(&state).iter().any(|url| urls[*url].is_some());
         assert_eq!(
             serves,
@@ -347,7 +343,7 @@ fn nothing_is_pinned_without_history() {
     state.end_round(&[bare(10), bare(11)]);
     assert_eq!(state.pinned(), None);
     assert!(
-        state.answered(1, head(12), state.floor(), Instant::now()),
+        state.answered(1, head(12), state.floor(), Duration::ZERO),
         "unpinned, the primary's head was seen"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(12, 0)))]);
@@ -364,7 +360,7 @@ fn an_answer_from_before_the_pin_raises_it() {
     play(&mut state, &[at(6), at(4)]);
     assert_eq!(state.pinned(), Some(4));
     assert!(
-        state.answered(0, head(6), before, Instant::now()),
+        state.answered(0, head(6), before, Duration::ZERO),
         "it was queried before the first poll"
     );
     assert_eq!(state.pinned(), Some(6));
@@ -393,7 +389,7 @@ fn missing(number: u64) -> Evidence {
 fn a_receipt_raises_the_floor() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(337), at(337)]);
-    state.answered(0, accepted(1, 338), state.floor(), Instant::now());
+    state.answered(0, accepted(1, 338), state.floor(), Duration::ZERO);
     assert_eq!(
         (state.floor(), leaders(&state)),
         (Some(338), vec![0]),
@@ -407,7 +403,7 @@ fn a_receipt_raises_the_floor() {
     );
     play(&mut state, &[AWAY, at(338)]);
     assert_eq!(leaders(&state), [0, 1]);
-    state.answered(1, of_any(Shows::Block(339)), state.floor(), Instant::now());
+    state.answered(1, of_any(Shows::Block(339)), state.floor(), Duration::ZERO);
     assert_eq!(leaders(&state), [1], "so does a block");
     state.note_shown(341);
     assert_eq!(
@@ -420,7 +416,7 @@ fn a_receipt_raises_the_floor() {
 #[test]
 fn what_was_shown_is_not_found_missing() {
     let mut state = group(1, Replicas);
-    let now = Instant::now();
+    let now = Duration::ZERO;
     assert!(
         state.answered(0, missing(1), state.floor(), now),
         "nobody has seen it"
@@ -455,12 +451,12 @@ fn what_was_shown_is_not_found_missing() {
 #[test]
 fn three_doubts_lower_the_floor_of_one_url() {
     let mut state = group(1, Failover);
-    let mut now = Instant::now();
+    let mut now = Duration::ZERO;
     let second = Duration::from_secs(1);
     state.answered(0, accepted(1, 20), state.floor(), now);
     state.answered(0, accepted(2, 19), state.floor(), now);
     let low = [Some(result(Url(19, 0)))];
-    for (later, heads, epoch) in [
+    for (later, heads, rollbacks) in [
         (second, &low, 0),
         (second, &low, 0),
         (second, &[Some(result(Url(20, 0)))], 0),
@@ -473,8 +469,8 @@ fn three_doubts_lower_the_floor_of_one_url() {
     ] {
         now += later;
         assert!(state.begin_doubt(now) && !state.begin_doubt(now + second / 2));
-        assert_eq!(state.end_round(heads), epoch == 1);
-        assert_eq!(state.epoch, epoch);
+        assert_eq!(state.end_round(heads), rollbacks == 1);
+        assert_eq!(state.rollbacks, rollbacks);
     }
     assert_eq!(state.floor(), None);
     assert!(
@@ -490,7 +486,7 @@ fn three_doubts_lower_the_floor_of_one_url() {
 #[test]
 fn a_receipt_that_names_no_real_block_raises_the_floor_once() {
     let mut state = group(1, Failover);
-    let mut now = Instant::now();
+    let mut now = Duration::ZERO;
     for (claimed, floor) in [(22, 22), (22, 19), (23, 23), (23, 19)] {
         state.answered(0, head(19), state.floor(), now);
         state.answered(0, accepted(1, claimed), state.floor(), now);
@@ -509,9 +505,9 @@ fn a_receipt_that_names_no_real_block_raises_the_floor_once() {
 fn a_floor_from_before_the_start_is_lowered() {
     let mut state = group(2, Failover);
     state.note_shown(20);
-    for epoch in [0, 0, 1] {
+    for rollbacks in [0, 0, 1] {
         play(&mut state, &[at(3), at(2)]);
-        assert_eq!(state.epoch, epoch, "no URL has been seen with it");
+        assert_eq!(state.rollbacks, rollbacks, "no URL has been seen with it");
     }
     assert_eq!(leaders(&state), [0, 1]);
 }
@@ -540,11 +536,11 @@ fn no_order_of_rounds_lowers_the_head() {
                 None => (0..3).find(|url| state.may_lead(*url)).and_then(|url| {
                     let head = state.members[url].head;
                     let answer = head.map_or(AT_HEAD, self::head);
-                    let passes = state.answered(url, answer, state.floor(), Instant::now());
+                    let passes = state.answered(url, answer, state.floor(), Duration::ZERO);
                     head.filter(|_| passes)
                 }),
             };
-            if state.epoch > 0 {
+            if state.rollbacks > 0 {
                 break;
             }
             assert!(

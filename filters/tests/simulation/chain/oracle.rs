@@ -3,8 +3,8 @@
 use super::Trace;
 use super::edge::Edge;
 use super::world::{Question, Reply, World};
-use crate::fleet::toolkit::Chance;
-use crate::gateway::watch::EpochCause;
+use crate::toolkit::Chance;
+use portcullis_filters::chain::EpochCause;
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -8,7 +8,7 @@ mod edge;
 mod oracle;
 mod world;
 
-use crate::fleet::toolkit::{Chance, Outcome, explore};
+use crate::toolkit::{Chance, Outcome, explore};
 use edge::Edge;
 use oracle::Oracle;
 use std::cell::Cell;

@@ -1,24 +1,20 @@
-//! The gateway of the simulation: the real state of the group, watch and cache, with calls that are
-//! answered at once or late. Connections and waiting are left out.
+//! The gateway of the simulation: the real state of the group and the watch, and the real rules of
+//! the cache, with calls that are answered at once or late. Connections and waiting are left out.
 
 use super::once_in;
 use super::oracle::Oracle;
 use super::world::{Question, Reply, World};
 use super::{Bug, Trace};
-use crate::config::{CacheConfig, NodeMode, Size};
-use crate::fleet::toolkit::Chance;
-use crate::gateway::cache::{Cache, CacheKey, View, permitted};
-use crate::gateway::watch::{EpochCause, L1, Poll, Watch};
-use crate::io::gzip::GzipForm;
-use crate::io::{MemoryPermit, MemoryPool};
-use crate::node::Answer;
-use crate::node::chain::BlockIdentity;
-use crate::node::simulated::{Evidence, GroupState, PollResult, Shows, Source};
+use crate::toolkit::Chance;
+use portcullis_filters::chain::continuity::{L1, Poll, Watch};
+use portcullis_filters::chain::{
+    BlockIdentity, EpochCause, Evidence, GroupState, NodeMode, PollResult, Shows, Source, Validity,
+    View,
+};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
-use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,17 +29,43 @@ pub(super) struct Call {
     since: u64,
 }
 
+/// The cached receipts: each with its block's number and identity.
+#[derive(Debug, Default)]
+struct Cache {
+    view: View,
+    receipts: HashMap<u32, (Validity, u64, u32)>,
+}
+
+impl Cache {
+    fn get(&self, hash: u32, now: Duration) -> Option<(u64, u32)> {
+        let (validity, number, id) = *self.receipts.get(&hash)?;
+        self.view.holds(validity, now).then_some((number, id))
+    }
+
+    fn insert(&mut self, hash: u32, (number, id): (u64, u32), view: &View, now: Duration) {
+        let policy = CachePolicy::UntilL1(number);
+        if let Ok(validity) = view.validity(policy, self.view.generation, now) {
+            self.receipts.insert(hash, (validity, number, id));
+        }
+    }
+
+    fn change(&mut self, view: View) {
+        if view.generation != self.view.generation {
+            self.receipts.clear();
+        }
+        self.view = view;
+    }
+}
+
 pub(super) struct Edge {
     pub(super) group: GroupState,
     watch: Watch,
     cache: Cache,
-    memory: Arc<MemoryPool>,
     bug: Option<Bug>,
     /// Whether the last judged answer ended the doubts about its transaction.
     gives_up: bool,
     /// Seconds by which [`Bug::OneDoubtIsEnough`] moves doubts ahead.
     doubts: u32,
-    start: Instant,
     pub(super) now: Duration,
     polled: Duration,
     calls: Vec<Call>,
@@ -52,23 +74,13 @@ pub(super) struct Edge {
 
 impl Edge {
     pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
-        let memory = MemoryPool::new(64 << 20);
-        let (size, max_entries) = (Size::from_mib(4), 1_000);
-        let config = CacheConfig {
-            enabled: true,
-            size,
-            max_entries,
-            watch_interval: SECOND,
-        };
         Self {
             group: GroupState::new(urls, NodeMode::Failover, 8),
             watch: Watch::default(),
-            cache: Cache::new(&config, Arc::clone(&memory)),
-            memory,
+            cache: Cache::default(),
             bug,
             gives_up: false,
             doubts: 0,
-            start: Instant::now(),
             now: SECOND,
             polled: Duration::ZERO,
             calls: Vec::new(),
@@ -80,13 +92,9 @@ impl Edge {
         self.bug == Some(bug)
     }
 
-    fn instant(&self) -> Instant {
-        self.start + self.now
-    }
-
-    fn doubt_at(&mut self) -> Instant {
+    fn doubt_at(&mut self) -> Duration {
         self.doubts += u32::from(self.has(Bug::OneDoubtIsEnough));
-        self.instant() + SECOND * self.doubts
+        self.now + SECOND * self.doubts
     }
 
     /// The chain state that the answer shows, as `Route` reads it.
@@ -179,13 +187,10 @@ impl Edge {
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
-        let view = self.cache.view();
+        let view = self.cache.view;
         if let Question::Receipt(hash) = question
-            && let Some(answer) = self.cache.get(&key(hash), &view)
+            && let Some((number, id)) = self.cache.get(hash, self.now)
         {
-            let text = String::from_utf8_lossy(&answer.payload);
-            let (number, id) = text.split_once(' ').expect("it was written so");
-            let (number, id) = (number.parse().unwrap(), id.parse().unwrap());
             trace.note(self.now, || {
                 format!("hit {question:?}: block {number}, id {id}")
             });
@@ -194,7 +199,7 @@ impl Edge {
                 question,
                 Reply::In(number, id),
                 oracle.step,
-                self.group.epoch,
+                self.group.rollbacks,
                 world,
             );
             return;
@@ -241,7 +246,7 @@ impl Edge {
                     format!("call {question:?} at {url}: {reply:?}")
                 });
                 self.tell_what_is_given_up(question, world, oracle);
-                oracle.answered(question, reply, oracle.step, self.group.epoch, world);
+                oracle.answered(question, reply, oracle.step, self.group.rollbacks, world);
                 Some(reply)
             }
             Err(behind) => {
@@ -287,7 +292,7 @@ impl Edge {
                 oracle.given_up(hash, world);
             }
         }
-        let now = self.instant();
+        let now = self.now;
         if !self.has_several && self.group.begin_doubt(now) {
             self.round(world, choices, oracle, trace);
         }
@@ -321,7 +326,7 @@ impl Edge {
         });
         if passes {
             self.tell_what_is_given_up(question, world, oracle);
-            oracle.answered(question, reply, since, self.group.epoch, world);
+            oracle.answered(question, reply, since, self.group.rollbacks, world);
             self.store(question, reply, view);
         }
     }
@@ -331,22 +336,11 @@ impl Edge {
             return;
         };
         let view = if self.has(Bug::StoredUnderLaterView) {
-            self.cache.view()
+            self.cache.view
         } else {
             view
         };
-        let payload = format!("{number} {id}").into();
-        let memory = Arc::new(MemoryPermit::of(&self.memory));
-        let gzip = GzipForm::default();
-        let answer = Answer {
-            member: "result",
-            payload,
-            memory,
-            gzip,
-            node: Some(0),
-        };
-        self.cache
-            .insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
+        self.cache.insert(hash, (number, id), &view, self.now);
     }
 
     /// Runs a round of polls of the heads.
@@ -419,17 +413,17 @@ impl Edge {
         }
         let Some(poll) = self.poll(world, choices) else {
             trace.note(self.now, || "watch: behind".to_owned());
-            let now = self.instant();
+            let now = self.now;
             if !self.has_several && self.group.begin_doubt(now) {
                 self.round(world, choices, oracle, trace);
             }
-            self.cache.pause();
+            self.cache.change(self.cache.view.paused());
             return;
         };
         let unix_ms = self.now.as_millis() as u64;
-        let step = self.watch.step(poll, self.instant(), unix_ms);
-        self.cache.apply(&step, None);
-        let position = self.cache.view().position();
+        let step = self.watch.step(poll, self.now, unix_ms);
+        self.cache.change(View::after(&step, None));
+        let position = self.cache.view.position();
         trace.note(self.now, || {
             format!("watch: {:?}, {position:?}", step.broke)
         });
@@ -437,7 +431,7 @@ impl Edge {
             step.generation,
             step.broke,
             position,
-            self.group.epoch,
+            self.group.rollbacks,
             world,
         );
     }
@@ -499,13 +493,4 @@ fn identity(number: u64, id: u32) -> BlockIdentity {
 
 fn felt(hash: u32) -> Felt {
     Felt::from_limbs([u64::from(hash) + 1, 0, 0, 0]).expect("it is small")
-}
-
-fn key(hash: u32) -> Arc<CacheKey> {
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getTransactionReceipt","params":["{}"]}}"#,
-        felt(hash)
-    );
-    let call = permitted(&body).into_read().call();
-    Arc::new(CacheKey::new(call, &ahash::RandomState::with_seed(0)))
 }

@@ -5,7 +5,7 @@
 //! draws one for every call; a node is fresh, behind, frozen or down.
 
 use super::once_in;
-use crate::fleet::toolkit::Chance;
+use crate::toolkit::Chance;
 
 /// A block: an identity that no other one has, on any branch, and its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
