@@ -9,7 +9,7 @@ use super::{Answer, Call, CallFailure, ConnectionChoice, Node, NodeError, NodeSt
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
-use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step};
+use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -263,7 +263,7 @@ impl NodeClient {
         permit: &mut MemoryPermit,
     ) -> Result<(Payload, usize), Unanswered> {
         let mut progress = Progress::new(self.choose(call), call.repeat());
-        while let Some(index) = self.next_url(call, &mut progress) {
+        while let Some(index) = self.next_url(Turn::Next, call, &mut progress) {
             let ended = if progress.choice.has_alternatives() {
                 // boxed: with a single URL, the future stays small
                 Box::pin(self.hedge(call, index, &mut progress, permit)).await
@@ -280,9 +280,10 @@ impl NodeClient {
         progress.conclude()
     }
 
-    /// The URL to ask next.
+    /// The URL to ask, if there is one.
     pub(super) fn next_url<W: Fn(u64, &mut Vec<u8>)>(
         &self,
+        turn: Turn,
         call: &Call<'_, W>,
         progress: &mut Progress<'_>,
     ) -> Option<usize> {
@@ -290,20 +291,7 @@ impl NodeClient {
             choice, routing, ..
         } = progress;
         let order = choice.order(self.targets.len());
-        routing.next(order, |url| self.standing(choice, call, url))
-    }
-
-    /// Another URL to ask while one is slow.
-    pub(super) fn second_url<W: Fn(u64, &mut Vec<u8>)>(
-        &self,
-        call: &Call<'_, W>,
-        progress: &mut Progress<'_>,
-    ) -> Option<usize> {
-        let Progress {
-            choice, routing, ..
-        } = progress;
-        let order = choice.order(self.targets.len());
-        routing.second(order, |url| self.standing(choice, call, url))
+        routing.next(turn, order, |url| self.standing(choice, call, url))
     }
 
     /// The place of a URL for this call.

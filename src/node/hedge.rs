@@ -6,7 +6,7 @@ use super::client::{Attempted, NodeClient, Progress};
 use super::target::Target;
 use crate::io::MemoryPermit;
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
-use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step};
+use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step, Turn};
 use tokio::time::{Instant, timeout_at};
 
 /// The end of an attempt, and the memory that its answer takes.
@@ -40,11 +40,11 @@ impl NodeClient {
                     settled => return settled,
                 }
             }
-            let mut next = self.second_url(call, progress);
+            let mut next = self.next_url(Turn::Second, call, progress);
             let is_slow = Instant::now() >= slow_at;
             if next.is_none() && is_slow {
                 // one that is left out is better than one that is silent
-                next = self.next_url(call, progress);
+                next = self.next_url(Turn::Next, call, progress);
             }
             ended = match next {
                 Some(next) => {

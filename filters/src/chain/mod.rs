@@ -28,6 +28,6 @@ pub use health::{Asked, Fault, UrlHealth};
 pub use hedge::{HedgeBudget, Latency, SLOW};
 pub use identity::{BlockIdentity, ChainChange, ChainIdentity, ServedChain};
 pub use members::{Evidence, GroupState, LeftOut, NodeMode, PollResult, Source};
-pub use routing::{End, Repeat, Routing, Standing, Step};
+pub use routing::{End, Repeat, Routing, Standing, Step, Turn};
 pub use shown::Shows;
 pub use view::{Validity, View};
