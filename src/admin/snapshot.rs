@@ -253,8 +253,8 @@ fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Valu
             "idle": url.idle,
             "busy": url.busy,
             "broken": url.failure.is_some(),
-            "head": url.head,
-            "left_out": url.left_out.map(LeftOut::name),
+            "head": url.known.head,
+            "left_out": url.known.left_out.map(LeftOut::name),
         })
     })
 }

@@ -286,31 +286,33 @@ impl Watcher {
             .ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.shared().anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.chain.fetch_anchor(),
-            // the anchor is fetched anyway
-            self.fetch_block(settled.filter(|number| *number != anchor)),
-            self.fetch_block(candidate.filter(|number| *number != anchor)),
+            self.fetch_anchor(head),
+            // the anchor and the newest block are fetched anyway
+            self.fetch_block(settled.filter(|number| ![anchor, head.number].contains(number))),
+            self.fetch_block(candidate.filter(|number| ![anchor, head.number].contains(number))),
             self.chain.fetch_l1_head(),
         );
-        let genesis = genesis?.ok_or(RpcError::MalformedAnswer)?;
-        let or_genesis = |number, block| {
-            if number == Some(anchor) {
-                Some(genesis)
-            } else {
-                block
-            }
-        };
+        let genesis = genesis?;
         Ok(Poll {
             head,
             genesis,
-            settled: or_genesis(settled, settled_block?),
-            candidate: or_genesis(candidate, candidate_block?),
+            settled: find(settled, [head, genesis]).or(settled_block?),
+            candidate: find(candidate, [head, genesis]).or(candidate_block?),
             l1: match l1 {
                 Ok(block) => L1::Head(block),
                 Err(error @ RpcError::Node(_)) => return Err(error),
                 Err(_) => L1::Unknown,
             },
         })
+    }
+
+    /// The anchor, which may be the newest block.
+    async fn fetch_anchor(&self, head: BlockIdentity) -> Result<BlockIdentity, RpcError> {
+        if head.number == self.chain.0.shared().anchor() {
+            return Ok(head);
+        }
+        let anchor = self.chain.fetch_anchor().await?;
+        anchor.ok_or(RpcError::MalformedAnswer)
     }
 
     /// The block at this number; `None` without a number or a block.
@@ -322,6 +324,11 @@ impl Watcher {
         // not another block than the requested one
         Ok(block.filter(|block| block.number == number))
     }
+}
+
+/// The block of this number among those that are known.
+fn find(number: Option<u64>, known: [BlockIdentity; 2]) -> Option<BlockIdentity> {
+    known.into_iter().find(|block| Some(block.number) == number)
 }
 
 fn cause(error: RpcError) -> EpochCause {

@@ -1,7 +1,7 @@
 //! The URLs of the node as a group, shared by all clients of the node: with `node.mode` `replicas`
 //! each serves a part of the reads, and no client sees the chain go back when it changes the URL.
 //!
-//! [`GroupState`] decides which URL may serve and which answer may be passed on; `guard` polls
+//! [`GroupState`] decides which URL may serve and which answer may be passed on; `poller` polls
 //! several URLs, `behind` a single one while its answers are in doubt. A call locks the state for a
 //! few comparisons, as it locks the breaker. With a single URL it does so only if the answer shows
 //! chain state.

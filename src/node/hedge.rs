@@ -3,7 +3,7 @@
 use super::Call;
 use super::answer::Payload;
 use super::client::{Attempted, NodeClient, Progress};
-use super::target::Target;
+use super::target::{Origin, Target};
 use crate::io::MemoryPermit;
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step, Turn};
@@ -14,14 +14,14 @@ type Ended = (Attempted, MemoryPermit);
 
 impl NodeClient {
     /// Attempts a call at the URL at `index`. While that is slow, a read is sent to others, too.
-    /// Returns the first answer that may be passed on, and its URL's index.
+    /// Returns the first answer that may be passed on, and where it is from.
     pub(super) async fn hedge<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         index: usize,
         progress: &mut Progress<'_>,
         permit: &mut MemoryPermit,
-    ) -> Result<(Payload, usize), End> {
+    ) -> Result<(Payload, Origin), End> {
         if call.repeat() == Repeat::Never {
             let attempted = self.try_url(call, index, permit).await;
             return self.settle(call, attempted, progress);

@@ -6,8 +6,7 @@
 //! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
 //! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
 //! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
-//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `head_age` (polls the newest
-//! blocks), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
+//! seen), `hedge` (a second URL while one is slow), `poller` (polls), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -19,10 +18,9 @@ mod client;
 mod credentials;
 mod error;
 mod group;
-mod guard;
-mod head_age;
 mod hedge;
 mod http1;
+mod poller;
 mod probes;
 mod record;
 mod route;
@@ -39,10 +37,9 @@ pub use cause::UrlFailure;
 pub use client::NodeClient;
 pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
-pub use guard::ChainGuard;
-pub use head_age::HeadPolls;
+pub use poller::Poller;
 pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use shared::Node;
-pub use status::{NodeStatus, UrlFault, UrlStats};
+pub use status::{NodeStatus, UrlStats};

@@ -31,8 +31,8 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
-    /// The newest block that was seen.
-    head_time: Mutex<Option<HeadTime>>,
+    /// The newest block that was seen, and when.
+    head_time: Mutex<Option<(HeadTime, Duration)>>,
     health: Mutex<UrlHealth>,
 }
 
@@ -145,12 +145,18 @@ impl UrlRecord {
 
     /// Records the newest block.
     pub(super) fn note_head_time(&self, head: HeadTime) {
-        *self.head_time.lock() = Some(head);
+        *self.head_time.lock() = Some((head, monotonic::now()));
     }
 
     /// The newest block that was seen.
     pub(super) fn head_time(&self) -> Option<HeadTime> {
-        *self.head_time.lock()
+        self.head_time.lock().map(|(head, _)| head)
+    }
+
+    /// Whether the newest block was read in this time.
+    pub(super) fn has_shown_head_within(&self, time: Duration) -> bool {
+        let seen = self.head_time.lock().map(|(_, seen)| seen);
+        seen.is_some_and(|seen| monotonic::now().saturating_sub(seen) < time)
     }
 
     /// The recorded failures of attempts.

@@ -3,6 +3,7 @@
 use super::answer::{Payload, RESULT, error_code};
 use super::chain::{code, is_accepted};
 use super::group::Group;
+use super::target::Origin;
 use portcullis_filters::chain::{Evidence, GroupState, Shows, Source};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::json::scan::{select, string_in};
@@ -185,7 +186,7 @@ impl<'a> Choice<'a> {
 
     /// Records an answer. Returns whether it may be passed on, which it may not if it is older than
     /// what clients had seen.
-    pub(super) fn passes_on(&self, index: usize, route: Route, payload: &Payload) -> bool {
+    pub(super) fn passes_on(&self, origin: Origin, route: Route, payload: &Payload) -> bool {
         let shows = route.shows(payload, self.floor);
         if self.only.is_some() {
             return true;
@@ -197,9 +198,15 @@ impl<'a> Choice<'a> {
         };
         // without a lock
         (source == Source::Any && shows == Shows::Nothing)
-            || self
-                .group
-                .answered(index, Evidence { source, shows }, self.floor)
+            || self.group.answered(
+                origin.url,
+                Evidence {
+                    source,
+                    shows,
+                    connection: origin.connection,
+                },
+                self.floor,
+            )
     }
 
     /// Whether the URL's health decides, too: not if the caller chose the URL, or if there is one.

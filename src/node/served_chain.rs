@@ -1,7 +1,7 @@
 //! The chain that is served, shared by all clients of the node: every URL must have it.
 //!
 //! [`ServedChain`] decides. The chain of a new connection is checked before it carries a request,
-//! and `guard` polls each URL once a second: a chain can change behind open connections. A single
+//! and `poller` polls each URL once a second: a chain can change behind open connections. A single
 //! URL without `node.chain_id` is not checked: its chain is the served one.
 
 use crate::config::NodeConfig;

@@ -1,7 +1,7 @@
 //! The state of the node that all of its clients share, whichever connections each of them has.
 
 use super::group::Group;
-use super::head_age::head_time;
+use super::poller::head_time;
 use super::record::UrlRecord;
 use super::served_chain::CheckedChain;
 use super::{Credentials, CredentialsError};

@@ -12,7 +12,7 @@ use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use portcullis_filters::chain::ChainIdentity;
+use portcullis_filters::chain::{ChainIdentity, ConnectionId};
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -105,6 +105,21 @@ pub(super) struct Target {
 pub(super) struct Answered {
     pub(super) payload: Payload,
     connection: Box<Connection>,
+}
+
+/// Where an answer is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The index of the URL in the configuration.
+    pub(super) url: usize,
+    pub(super) connection: ConnectionId,
+}
+
+impl Answered {
+    /// The connection that the answer arrived over.
+    pub(super) fn connection(&self) -> ConnectionId {
+        self.connection.id
+    }
 }
 
 struct Idle {

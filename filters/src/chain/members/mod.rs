@@ -4,11 +4,11 @@
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
 //! pins `latest`. Neither goes back unless the chain does; a URL that has not reached them is not
 //! used, and its "not found" is not passed on. The chain went back when the URL that had the block
-//! has lost it for three rounds, and no other URL has it.
+//! has lost it for three rounds, each over another connection, and no other URL has it.
 //! [`shown`](super::shown) reads what an answer shows. Nothing here polls.
 
 use super::identity::BlockIdentity;
-use super::shown::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT, ShownTransactions, Shows};
+use super::shown::{ConnectionId, DOUBT, OLD_DOUBT, ShownTransactions, Shows, Witnesses};
 use crate::felt::Felt;
 use crate::named;
 use alloc::borrow::ToOwned as _;
@@ -61,6 +61,8 @@ pub struct PollResult {
     pub keeps_history: bool,
     /// Its block at [`GroupState::common_height`], if it has one.
     pub block: Option<BlockIdentity>,
+    /// The connection that showed the head.
+    pub connection: ConnectionId,
 }
 
 /// One URL in the group.
@@ -107,6 +109,8 @@ pub struct Evidence {
     pub source: Source,
     /// The chain state that its answer shows.
     pub shows: Shows,
+    /// The connection that the answer arrived over.
+    pub connection: ConnectionId,
 }
 
 /// The state of all URLs, as one plain value.
@@ -124,8 +128,8 @@ pub struct GroupState {
     top: Option<u64>,
     /// Shared with copies for metrics, and cloned only if it changes while one exists.
     transactions: Arc<ShownTransactions>,
-    /// Rounds without the newest block.
-    rounds_without: u8,
+    /// The connections that have shown that the newest block is gone.
+    witnesses: Witnesses,
     /// When the only URL was last polled because of a doubt.
     doubted: Option<Duration>,
     mode: NodeMode,
@@ -142,7 +146,7 @@ impl GroupState {
             head: None,
             top: None,
             transactions: Arc::default(),
-            rounds_without: 0,
+            witnesses: Witnesses::default(),
             doubted: None,
             // one URL is no group: nothing is rewritten for it
             mode: if urls > 1 { mode } else { NodeMode::Failover },
@@ -197,11 +201,12 @@ impl GroupState {
     pub fn answered(
         &mut self,
         index: usize,
-        Evidence { source, shows }: Evidence,
+        answer: Evidence,
         floor: Option<u64>,
         now: Duration,
     ) -> bool {
-        let is_behind = self.is_behind(shows, floor, now);
+        let Evidence { source, shows, .. } = answer;
+        let is_behind = self.is_behind(answer, floor, now);
         let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else {
             return true;
@@ -231,7 +236,7 @@ impl GroupState {
         if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
             url.answered = url.answered.max(number);
             if number >= self.floor() {
-                self.rounds_without = 0;
+                self.witnesses = Witnesses::default();
             }
         }
         self.shown = self
@@ -245,8 +250,8 @@ impl GroupState {
     }
 
     /// Whether an answer is older than what clients have seen.
-    fn is_behind(&mut self, shows: Shows, floor: Option<u64>, now: Duration) -> bool {
-        match shows {
+    fn is_behind(&mut self, answer: Evidence, floor: Option<u64>, now: Duration) -> bool {
+        match answer.shows {
             Shows::Head(number) => Some(number) < floor,
             Shows::NoKnownBlock(number) => Some(number) <= floor,
             Shows::NoBlock(number) => {
@@ -255,7 +260,12 @@ impl GroupState {
             Shows::NotAccepted(hash) => {
                 let highest = self.floor();
                 self.transactions.is_shown(hash)
-                    && !Arc::make_mut(&mut self.transactions).not_found(hash, highest, now)
+                    && !Arc::make_mut(&mut self.transactions).not_found(
+                        hash,
+                        highest,
+                        answer.connection,
+                        now,
+                    )
             }
             Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => false,
         }
@@ -273,8 +283,14 @@ impl GroupState {
 
     /// Records that the accepted block of this number, which a receipt named, no longer lists the
     /// transaction. Returns whether that was seen often enough to count as a rollback.
-    pub fn missed_in(&mut self, block: u64, hash: Felt, now: Duration) -> bool {
-        Arc::make_mut(&mut self.transactions).missed_in(block, hash, now)
+    pub fn missed_in(
+        &mut self,
+        block: u64,
+        hash: Felt,
+        connection: ConnectionId,
+        now: Duration,
+    ) -> bool {
+        Arc::make_mut(&mut self.transactions).missed_in(block, hash, connection, now)
     }
 
     /// Starts a round for the only URL, whose answer is in doubt, at most once per [`DOUBT`].
@@ -285,7 +301,7 @@ impl GroupState {
             return false;
         }
         if since.is_none_or(|since| since > OLD_DOUBT) {
-            self.rounds_without = 0;
+            self.witnesses = Witnesses::default();
         }
         self.doubted = Some(now);
         self.begin_round();
@@ -391,34 +407,41 @@ impl GroupState {
         }
     }
 
-    /// Applies the polled heads. Returns whether the chain went back: for [`ROUNDS_WITHOUT`] rounds
-    /// no URL had the newest block that clients have seen, and one that had it before has lost it.
+    /// Applies the polled heads. Returns whether the chain went back: three connections have shown
+    /// that a URL has lost the newest block that clients have seen, and meanwhile no URL had it.
     fn note_heads(&mut self, results: &[Option<PollResult>]) -> bool {
         let floor = self.floor();
         // a floor that no URL has reached dates from before the start
-        let mut is_lost = self.members.iter().all(|url| url.reached < floor);
+        let is_old = self.members.iter().all(|url| url.reached < floor);
         let mut is_there = false;
+        let mut witness = None;
         for (url, result) in self.members.iter_mut().zip(results) {
             let Some(result) = result else { continue };
             url.head = Some(result.head).max(url.answered);
             let has_a_say = url.left_out.is_none();
             is_there |= has_a_say && url.head >= floor;
-            is_lost |= has_a_say && url.reached >= floor && url.head < url.reached;
+            let has_lost_it = has_a_say && url.reached >= floor && url.head < url.reached;
+            if witness.is_none() && (is_old || has_lost_it) {
+                witness = Some(result.connection);
+            }
             url.reached = url.reached.max(url.head);
         }
         if results.iter().all(Option::is_none) {
             return false;
         }
-        self.rounds_without = if is_there || !is_lost {
-            0
-        } else {
-            self.rounds_without.saturating_add(1)
+        let Some(witness) = witness else {
+            self.witnesses = Witnesses::default();
+            return false;
         };
-        if self.rounds_without < ROUNDS_WITHOUT {
+        if is_there {
+            self.witnesses = Witnesses::default();
+            return false;
+        }
+        if !self.witnesses.add(witness) {
             return false;
         }
         self.rollbacks = self.rollbacks.saturating_add(1);
-        self.rounds_without = 0;
+        self.witnesses = Witnesses::default();
         (self.shown, self.head) = (None, None);
         self.members
             .iter_mut()

@@ -3,8 +3,10 @@
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
 use super::NodeMode::{self, Failover, Replicas};
 use super::{
-    BlockIdentity, DOUBT, Duration, Evidence, Felt, GroupState, PollResult, Shows, Source,
+    BlockIdentity, ConnectionId, DOUBT, Duration, Evidence, Felt, GroupState, PollResult, Shows,
+    Source,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A URL in a round: its head, and the branch of the chain that its newer blocks are on.
 #[derive(Clone, Copy)]
@@ -16,6 +18,7 @@ const AWAY: Option<Url> = None;
 const AT_HEAD: Evidence = Evidence {
     source: Source::PrimaryAtHead,
     shows: Shows::Nothing,
+    connection: ConnectionId(0),
 };
 
 /// An answer of the primary that names its newest block.
@@ -23,6 +26,7 @@ const fn head(number: u64) -> Evidence {
     Evidence {
         source: Source::PrimaryAtHead,
         shows: Shows::Head(number),
+        connection: ConnectionId(0),
     }
 }
 
@@ -36,12 +40,19 @@ const fn fork(head: u64) -> Option<Url> {
     Some(Url(head, 1))
 }
 
+/// A connection that no evidence came over before.
+fn fresh() -> ConnectionId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 fn result(url: Url) -> PollResult {
     PollResult {
         head: url.0,
         version: Some("0.10".to_owned()),
         keeps_history: true,
         block: None,
+        connection: fresh(),
     }
 }
 
@@ -374,6 +385,7 @@ fn of_any(shows: Shows) -> Evidence {
     Evidence {
         source: Source::Any,
         shows,
+        connection: fresh(),
     }
 }
 
@@ -440,7 +452,7 @@ fn what_was_shown_is_not_found_missing() {
         );
     }
     assert_eq!(state.block_of(hash(1)), Some(20));
-    let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), now + look * DOUBT));
+    let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), fresh(), now + look * DOUBT));
     assert_eq!(looks, [false, false, true]);
     assert!(
         state.answered(0, missing(1), state.floor(), now),
@@ -455,21 +467,21 @@ fn three_doubts_lower_the_floor_of_one_url() {
     let second = Duration::from_secs(1);
     state.answered(0, accepted(1, 20), state.floor(), now);
     state.answered(0, accepted(2, 19), state.floor(), now);
-    let low = [Some(result(Url(19, 0)))];
-    for (later, heads, rollbacks) in [
-        (second, &low, 0),
-        (second, &low, 0),
-        (second, &[Some(result(Url(20, 0)))], 0),
-        (second, &low, 0),
-        (second, &[None], 0),
-        (second, &low, 0),
-        (20 * second, &low, 0),
-        (second, &low, 0),
-        (second, &low, 1),
+    for (later, head, rollbacks) in [
+        (second, Some(19), 0),
+        (second, Some(19), 0),
+        (second, Some(20), 0),
+        (second, Some(19), 0),
+        (second, None, 0),
+        (second, Some(19), 0),
+        (20 * second, Some(19), 0),
+        (second, Some(19), 0),
+        (second, Some(19), 1),
     ] {
         now += later;
         assert!(state.begin_doubt(now) && !state.begin_doubt(now + second / 2));
-        assert_eq!(state.end_round(heads), rollbacks == 1);
+        let polled = [head.map(|head| result(Url(head, 0)))];
+        assert_eq!(state.end_round(&polled), rollbacks == 1);
         assert_eq!(state.rollbacks, rollbacks);
     }
     assert_eq!(state.floor(), None);
@@ -481,6 +493,31 @@ fn three_doubts_lower_the_floor_of_one_url() {
         !state.answered(0, missing(2), state.floor(), now),
         "its block may be there"
     );
+}
+
+#[test]
+fn three_polls_of_one_connection_are_one_witness() {
+    let second = Duration::from_secs(1);
+    for (connections, went_back, why) in [
+        ([1, 2, 3], true, "three connections"),
+        (
+            [1, 1, 1],
+            false,
+            "a balancer ties one to a node that is behind",
+        ),
+        ([1, 2, 1], false, "two connections"),
+    ] {
+        let mut state = group(1, Failover);
+        state.answered(0, head(20), state.floor(), Duration::ZERO);
+        let polls = (1..).zip(connections).map(|(at, connection)| {
+            assert!(state.begin_doubt(second * at));
+            state.end_round(&[Some(PollResult {
+                connection: ConnectionId(connection),
+                ..result(Url(19, 0))
+            })])
+        });
+        assert_eq!(polls.last(), Some(went_back), "{why}");
+    }
 }
 
 #[test]

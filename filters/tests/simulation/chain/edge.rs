@@ -3,13 +3,13 @@
 
 use super::once_in;
 use super::oracle::Oracle;
-use super::world::{Question, Reply, World};
+use super::world::{self, Question, Reply, World};
 use super::{Bug, Trace};
 use crate::toolkit::Chance;
 use portcullis_filters::chain::continuity::{L1, Poll, Watch};
 use portcullis_filters::chain::{
-    BlockIdentity, EpochCause, Evidence, GroupState, NodeMode, PollResult, Shows, Source, Validity,
-    View,
+    BlockIdentity, ConnectionId, EpochCause, Evidence, GroupState, NodeMode, PollResult, Shows,
+    Source, Validity, View,
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
@@ -69,6 +69,11 @@ pub(super) struct Edge {
     pub(super) now: Duration,
     polled: Duration,
     calls: Vec<Call>,
+    /// The connection of each URL's last poll, and the node that it leads to.
+    polls: Vec<(usize, ConnectionId)>,
+    connections: u64,
+    /// Whether a poll may go over the connection of the last one.
+    pub(super) keeps_connections: bool,
     has_several: bool,
 }
 
@@ -84,8 +89,16 @@ impl Edge {
             now: SECOND,
             polled: Duration::ZERO,
             calls: Vec::new(),
+            polls: vec![(0, ConnectionId(0)); urls],
+            connections: 0,
+            keeps_connections: true,
             has_several: urls > 1,
         }
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        self.connections += 1;
+        ConnectionId(self.connections)
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -131,6 +144,7 @@ impl Edge {
         let answer = Evidence {
             source,
             shows: self.shows(question, reply),
+            connection: self.connect(),
         };
         if let (Question::Receipt(_), Reply::In(number, _), true) =
             (question, reply, self.has(Bug::DisprovedBelieved))
@@ -288,7 +302,8 @@ impl Edge {
                 format!("transaction {hash} is not in block {number}")
             });
             let now = self.doubt_at();
-            if self.group.missed_in(number, felt(hash), now) {
+            let connection = self.connect();
+            if self.group.missed_in(number, felt(hash), connection, now) {
                 oracle.given_up(hash, world);
             }
         }
@@ -352,18 +367,8 @@ impl Edge {
         trace: &mut Trace,
     ) {
         self.group.begin_round();
-        let result = |head| PollResult {
-            head,
-            version: None,
-            keeps_history: false,
-            block: None,
-        };
         let mut results: Vec<_> = (0..world.urls.len())
-            .map(|url| {
-                world
-                    .draw(url, choices)
-                    .map(|view| (result(view.head()), view))
-            })
+            .map(|url| self.poll_url(url, world, choices))
             .collect();
         let heads: Vec<_> = results
             .iter()
@@ -391,7 +396,37 @@ impl Edge {
         trace.note(self.now, || {
             format!("round: {polled:?} of {shown:?}, went back {went_back}")
         });
-        oracle.round(shown, polled, went_back);
+        let polls = self.polls.iter().zip(&heads);
+        let connections = polls.filter(|(_, result)| result.is_some());
+        let connections = connections
+            .map(|((_, connection), _)| *connection)
+            .collect();
+        oracle.round(shown, polled, went_back, connections);
+    }
+
+    /// Polls a URL over a new connection, or over that of its last poll.
+    fn poll_url<'a>(
+        &mut self,
+        url: usize,
+        world: &'a World,
+        choices: &mut Chance,
+    ) -> Option<(PollResult, &'a world::View)> {
+        if !once_in(choices, 3) || !self.keeps_connections {
+            self.polls[url] = (world.connect(url, choices), self.connect());
+        }
+        let (node, mut connection) = self.polls[url];
+        let view = world.node(url, node)?;
+        if self.has(Bug::ConnectionsNotCounted) {
+            connection = self.connect();
+        }
+        let result = PollResult {
+            head: view.head(),
+            version: None,
+            keeps_history: false,
+            block: None,
+            connection,
+        };
+        Some((result, view))
     }
 
     /// Lets time pass, and runs the polls that are due every second.
