@@ -223,6 +223,8 @@ pub(super) async fn resolve(
         return Ok(Resolved::Open);
     }
     let submitted = submit::repeat(io, intent, Duration::ZERO).await;
+    let now = io.now();
+    note_resent(io, intent, |resent| resent.sent(now));
     if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
         note_answer(io, intent);
     }
