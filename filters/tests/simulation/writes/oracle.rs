@@ -158,6 +158,7 @@ impl Oracle {
     /// A key is no longer stored.
     pub(super) fn forget_key(&mut self, key: &str) {
         self.finals.remove(key);
+        self.links.forget(key);
     }
 
     pub(super) fn report(&mut self, broken: Result<(), String>) {
