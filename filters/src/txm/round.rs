@@ -191,7 +191,9 @@ async fn is_in_place(io: &impl Io, intent: &Intent) -> Result<Place, NotSent> {
     match look_for(io, intent).await? {
         Confirmed::Displaced => return Ok(Place::Gone),
         Confirmed::Shown => {}
-        Confirmed::Pending | Confirmed::Unavailable | Confirmed::Unknown => return Ok(Place::Same),
+        Confirmed::Pending | Confirmed::Unavailable | Confirmed::Unknown => {
+            return Ok(Place::Same);
+        }
     }
     let now = io.intent(intent.id).await?;
     let included = now.and_then(|now| now.included);
@@ -201,8 +203,8 @@ async fn is_in_place(io: &impl Io, intent: &Intent) -> Result<Place, NotSent> {
     Ok(Place::Moved)
 }
 
-/// Looks for the blocks of included intents whose receipts stated none: a few of them in each round,
-/// in turn.
+/// Looks for the blocks of included intents whose receipts stated none: a few in each round, in
+/// turn.
 async fn anywhere(io: &impl Io, epoch: &str) {
     let below = io.memory(|memory| memory.anywhere);
     let Ok(found) = io.included_anywhere(epoch, below, u32::from(NEWEST)).await else {
