@@ -278,7 +278,8 @@ impl Watcher {
 
     /// Fetches the newest block, then all others concurrently.
     async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
-        let (settled, candidate) = (watch.settled(), watch.candidate());
+        let settled = watch.settled();
+        let candidate = watch.candidate();
         let head = self
             .chain
             .fetch_latest()

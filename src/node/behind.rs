@@ -2,9 +2,10 @@
 //! URL is behind or the chain went back.
 //!
 //! Several URLs are polled by `poller`. A single one is polled from here, and only while its
-//! answers are in doubt: three polls without the block that was shown are a rollback (`group`), each
-//! over a connection of its own, since a balancer may tie a connection to one node. A transaction that is
-//! missing three times from the block of its receipt was rolled back, whatever the heads are.
+//! answers are in doubt: three polls without the block that was shown are a rollback (`group`),
+//! each over a connection of its own, since a balancer may tie a connection to one node. A
+//! transaction that is missing three times from the block of its receipt was rolled back, whatever
+//! the heads are.
 
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};

@@ -3,10 +3,11 @@
 //! One deadline covers everything from the first connect to the last byte. An answer of at most
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
-//! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
-//! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
-//! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
-//! seen), `hedge` (a second URL while one is slow), `poller` (polls), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
+//! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
+//! all clients know), `status` (which URLs serve), `poller`, `probes`, `target` (one URL: its
+//! connections and attempts), `record` (its health), `breaker`, `served_chain` (one chain for all
+//! URLs), `group` (which answers are behind), `hedge` (a second URL while one is slow), `behind`
+//! (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
