@@ -3,14 +3,16 @@
 //! A document depends on stored data alone, never on the time of the request, so that equal content
 //! has equal bytes and an equal `ETag`.
 
+use crate::io::MemoryPermit;
 use crate::io::clock::{self, LAST_SECOND};
 use crate::io::gzip::{GzipForm, MIN_BODY};
-use crate::reply::Reply;
 use crate::reply::coding::{Coding, gzip_etag};
+use crate::reply::{Body, Reply};
 use bytes::Bytes;
 use portcullis_filters::policy::RequestParts;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A document, ready to send.
@@ -24,11 +26,13 @@ pub struct Document {
     pub etag: String,
     /// `Last-Modified`, in microseconds since 1970.
     pub modified_us: Option<i64>,
+    /// The memory of the body, if it was reserved in a pool.
+    pub memory: Option<Arc<MemoryPermit>>,
     /// The gzip form of the body, made for the first client that accepts it.
     gzip: GzipForm,
 }
 
-/// The gzip form is derived from the body, so it is not compared.
+/// The gzip form is derived from the body, so it is not compared; nor is the memory.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
         let Self {
@@ -36,6 +40,7 @@ impl PartialEq for Document {
             media_type,
             etag,
             modified_us,
+            memory: _,
             gzip: _,
         } = self;
         (body, media_type, etag, modified_us)
@@ -57,6 +62,7 @@ impl Document {
             media_type,
             etag,
             modified_us,
+            memory: None,
             gzip,
         }
     }
@@ -77,7 +83,9 @@ impl Document {
         if reply.status == 200 {
             reply.gzip = self.gzip.clone();
             reply.media_type = Some(self.media_type);
-            reply.body = self.body.clone().into();
+            // as a payload it is sent without a copy
+            reply.body = Body::framed(Bytes::new(), self.body.clone(), b"");
+            reply.memory = self.memory.clone();
         }
         reply
     }

@@ -181,6 +181,7 @@ on_both! {
         a_podcast_is_read_as_written
         malformed_items_of_lists_are_left_out
         published_episodes_are_listed_newest_first
+        pages_of_episodes_end_by_weight
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps
         every_url_is_in_exactly_one_file

@@ -162,13 +162,13 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::PODCAST, &["'did:9'"], &[], "podcast_pkey"),
     (
         sql::EPISODES,
-        &["'did:9'", "4500", "300", "300"],
+        &["'did:9'", "4500", "6000000", "20000", "100000", "0"],
         &[],
         "episode_page",
     ),
     (
         sql::EPISODES_PUBLISHED,
-        &["'did:9'", "4500"],
+        &["'did:9'", "4500", "6000000", "20000", "100000"],
         &[],
         "episode_page",
     ),

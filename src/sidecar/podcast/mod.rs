@@ -7,15 +7,24 @@
 mod html;
 
 use super::document::{Document, http_date};
-use super::xml::{Attributes, Xml, line, percent_encoded, shortened, url};
+use super::xml::{Attributes, Xml, line, percent_encoded, prefix, shortened, url};
 use crate::store::{Episode, Person, Podcast};
 
 /// `Content-Type` of the feed.
 const MEDIA_TYPE: &str = "application/rss+xml; charset=utf-8";
 /// PSP-1: the bound on a description.
 const MAX_DESCRIPTION_BYTES: usize = 4000;
+/// Text beyond this cannot show in a description, whatever is left out.
+const READ_DESCRIPTION_BYTES: usize = 2 * MAX_DESCRIPTION_BYTES;
+/// 64 KiB of HTML about an episode, as written: Apple reads 10,000 characters.
+const MAX_HTML_BYTES: usize = 64 << 10;
+/// 256 KiB of stored HTML are read: what import accepts.
+const READ_HTML_BYTES: usize = 256 << 10;
 /// PSP-1: the bound on any other text.
 const MAX_CHARS: usize = 255;
+/// 8 bytes of a stored text are read for each character of a label: tags and white space may take
+/// some.
+const LABEL_BYTES: usize = 8;
 /// The podcast namespace: the bound on a person's name and a call for funds.
 const MAX_NAME_CHARS: usize = 128;
 /// The podcast namespace: the longest `podcast:txt`.
@@ -126,7 +135,8 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     persons(xml, &podcast.persons);
     for txt in &podcast.txt {
         let purpose = [("purpose", txt.purpose.as_deref().unwrap_or_default())];
-        xml.element("podcast:txt", &purpose, &line(&txt.value, MAX_TXT_CHARS));
+        let value = prefix(&txt.value, LABEL_BYTES * MAX_TXT_CHARS);
+        xml.element("podcast:txt", &purpose, &line(value, MAX_TXT_CHARS));
     }
 }
 
@@ -163,6 +173,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
     } else {
         &podcast.title
     };
+    let described = prefix(described.trim_start(), READ_DESCRIPTION_BYTES);
     let description = shortened(&html::without_tags(described), MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
@@ -232,15 +243,13 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.element("guid", &[("isPermaLink", "false")], &episode.guid);
     xml.text("link", &*optional_url(episode.link.as_deref()));
     xml.text("pubDate", &*http_date(episode.published_us));
-    let description = html::plain(&episode.description_html);
+    let stored = prefix(&episode.description_html, READ_HTML_BYTES);
+    let description = html::plain(stored, READ_DESCRIPTION_BYTES);
     xml.text(
         "description",
         &*shortened(&description, MAX_DESCRIPTION_BYTES),
     );
-    xml.cdata(
-        "content:encoded",
-        &html::sanitize(&episode.description_html),
-    );
+    xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
     item_apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();
@@ -325,6 +334,7 @@ fn persons(xml: &mut Xml, persons: &[Person]) {
 
 /// A text on one line.
 fn label(text: &str, max_chars: usize) -> String {
+    let text = prefix(text.trim_start(), LABEL_BYTES * max_chars);
     line(&html::without_active_tags(text), max_chars)
 }
 
