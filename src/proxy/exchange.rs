@@ -243,6 +243,10 @@ impl<'a, S: Surface> Exchange<'a, S> {
             self.request.linger();
         }
         let persistence = self.persistence(reply);
+        if reply.rest.is_some() && self.header.version < Version::HTTP_11 {
+            // the connection ends it, so that a cache would store a body that was cut off
+            reply.cache_control = None;
+        }
         let (status, mut reason) = (reply.status, reply.reason);
         let timeout = self.server.connections.write_timeout;
         let sent = {

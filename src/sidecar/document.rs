@@ -92,7 +92,8 @@ impl Document {
 }
 
 /// The head of a response with validators: 200, or 304 if the client has the document (RFC 9110,
-/// section 15.4.5).
+/// section 15.4.5). A time in the future is no `Last-Modified` (section 8.8.2.1): once corrected, it
+/// would stay the later one.
 pub(super) fn validated(
     request: &RequestParts,
     cache_control: impl Into<Cow<'static, str>>,
@@ -113,6 +114,7 @@ pub(super) fn validated(
             tags.into_iter()
                 .find(|tag| list.trim() != "*" && lists(list, tag))
         });
+    let modified_us = modified_us.filter(|us| seconds(*us) <= seconds(clock::now_us()));
     let unchanged = named.is_some() || is_unchanged(if_none_match, since, etag, modified_us);
     let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },
