@@ -7,17 +7,15 @@
 //! same one. [`super::podcast`] renders it.
 
 use super::document::Document;
-use super::podcast::{self, Feed};
+use super::podcast::{self, Feed, clear_episode, clear_podcast};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
-use super::xml::url;
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
 use crate::io::cores;
 use crate::io::shared::Shared;
 use crate::io::{MemoryPermit, MemoryPool};
 use crate::reply::Reply;
-use crate::store::syntax::is_url;
 use crate::store::{Account, AccountStatus, Episode, Podcast, Store};
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::{Function, RequestParts};
@@ -183,7 +181,7 @@ impl Renderer {
         let _slot = slot.map_err(|_| busy())?;
         let mut stored = Stored::read(store, &did, page).await?;
         stored
-            .skip_malformed()
+            .clear_unfit()
             .report(&self.metrics, Function::PodcastRssFeed);
         let texts = stored.episodes.iter();
         let length = texts.map(|one| ITEM + one.description_html.len()).sum();
@@ -242,20 +240,17 @@ impl Stored {
         }
     }
 
-    /// Removes the episodes that no app could play. Returns them and the malformed members.
-    fn skip_malformed(&mut self) -> Skipped {
+    /// Removes the episodes that no app could play, and the members that a feed must not show.
+    /// Returns them.
+    fn clear_unfit(&mut self) -> Skipped {
         let mut skipped = Skipped::default();
+        clear_podcast(&mut self.podcast);
         for column in &self.podcast.malformed {
             skipped.add(format_args!("podcast {} {column}", self.podcast.did));
         }
-        self.episodes.retain(|episode| {
-            let is_playable = is_url(&url(&episode.enclosure_url), &["https://", "http://"]);
-            let lost = if is_playable {
-                &*episode.malformed
-            } else {
-                &["enclosure_url"]
-            };
-            for column in lost {
+        self.episodes.retain_mut(|episode| {
+            let is_playable = clear_episode(episode);
+            for column in &episode.malformed {
                 skipped.add(format_args!("episode {} {column}", episode.id));
             }
             is_playable

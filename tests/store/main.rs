@@ -137,6 +137,7 @@ on_both! {
     transfer:
         an_import_leaves_fresh_statistics
         export_returns_what_import_took
+        export_leaves_malformed_rows_out
         the_examples_of_the_readme_work
         required_members_suffice
         deleting_a_record_twice_is_fine

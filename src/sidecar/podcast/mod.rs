@@ -2,9 +2,12 @@
 //!
 //! In: the stored data of a podcast and its published episodes. Out: the document, equal bytes for
 //! equal data. It reads no clock: the caller selects the published episodes. Text by creators
-//! passes through `html.rs`.
+//! passes through `html.rs`; `unfit.rs` removes what a row must not have.
 
 mod html;
+mod unfit;
+
+pub use unfit::{clear_episode, clear_podcast};
 
 use super::document::{Document, http_date};
 use super::xml::{Attributes, Xml, line, percent_encoded, prefix, shortened, url};
@@ -183,11 +186,13 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
         "copyright",
         &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS),
     );
-    xml.open("image", &[]);
-    xml.text("url", &*url(&podcast.image_url));
-    xml.text("title", &*title);
-    xml.text("link", &*link);
-    xml.close("image");
+    if !podcast.image_url.is_empty() && !link.is_empty() {
+        xml.open("image", &[]);
+        xml.text("url", &*url(&podcast.image_url));
+        xml.text("title", &*title);
+        xml.text("link", &*link);
+        xml.close("image");
+    }
 }
 
 /// Writes Apple's elements of a podcast.
@@ -198,6 +203,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     );
     let category = [("text", podcast.category.as_str())];
     match podcast.subcategory.as_deref() {
+        _ if podcast.category.is_empty() => {}
         Some(subcategory) => {
             xml.open("itunes:category", &category);
             xml.empty("itunes:category", &[("text", subcategory)]);
@@ -206,7 +212,9 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
         None => xml.empty("itunes:category", &category),
     }
     xml.text("itunes:explicit", &*podcast.explicit.to_string());
-    xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
+    if !podcast.image_url.is_empty() {
+        xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
+    }
     xml.text("itunes:type", &*podcast.kind);
     // a feed is public: an address is written only if the creator stored one
     if let Some(email) = podcast.owner_email.as_deref() {

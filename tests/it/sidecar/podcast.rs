@@ -255,6 +255,59 @@ fn every_episode_is_on_exactly_one_page() {
     );
 }
 
+#[test]
+fn a_hostile_row_shows_no_links() {
+    let stage = Stage::new();
+    stage.sql(&episode(ALICE_DID, 8, 1));
+    stage.sql(&episode(ALICE_DID, 9, 2));
+    stage.sql(
+        "UPDATE podcast SET link = 'javascript:a', language = '', category = 'Pokers', \
+         image_url = 'ftp://x', owner_email = 'x', new_feed_url = 'javascript:b', \
+         medium = 'zzz', funding = '[{\"url\":\"javascript:c\",\"text\":\"t\"},\
+         {\"url\":\"https://a.example/ö\",\"text\":\"t\"}]', \
+         persons = '[{\"name\":\"Ann\",\"href\":\"javascript:d\"}]';
+         UPDATE episode SET link = 'data:text/html,x', image_url = 'data:x', \
+         chapters_url = 'javascript:e', social_uri = 'at://x', \
+         transcripts = '[{\"url\":\"javascript:f\",\"kind\":\"text/vtt\"}]' \
+         WHERE guid = 'guid-8';
+         UPDATE episode SET enclosure_type = 'nope' WHERE guid = 'guid-9';",
+    );
+    let answer = by(&stage, &format!("did={ALICE_DID}"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = answer.text();
+    for hidden in [
+        "javascript",
+        "data:",
+        "ftp:",
+        "Pokers",
+        "zzz",
+        "guid-9",
+        "at://x",
+    ] {
+        assert!(!text.contains(hidden), "{hidden} in {text}");
+    }
+    let channel = read(&answer.body).children.remove(0);
+    let funding: Vec<_> = channel.all("podcast:funding").collect();
+    assert_eq!(funding.len(), 1, "the other one is kept");
+    assert_eq!(
+        funding[0].attribute("url"),
+        Some("https://a.example/%C3%B6")
+    );
+    assert_eq!(channel.one("podcast:person").text, "Ann");
+    for absent in [
+        "link",
+        "image",
+        "language",
+        "itunes:category",
+        "itunes:owner",
+    ] {
+        assert_eq!(channel.all(absent).count(), 0, "{absent}");
+    }
+    let counted = "portcullis_sidecar_skipped_total{function=\"podcast-rss-feed\"} 15";
+    let metrics = stage.edge.admin_get("/metrics");
+    assert!(metrics.text().contains(counted), "{}", metrics.text());
+}
+
 /// As many episodes, with 65,536 times this character each.
 fn long_episodes(did: &str, count: u32, character: char) -> String {
     format!(
