@@ -92,8 +92,8 @@ impl Document {
 }
 
 /// The head of a response with validators: 200, or 304 if the client has the document (RFC 9110,
-/// section 15.4.5). A time in the future is no `Last-Modified` (section 8.8.2.1): once corrected, it
-/// would stay the later one.
+/// section 15.4.5). A time in the future is no `Last-Modified` (section 8.8.2.1): once corrected,
+/// it would stay the later one.
 pub(super) fn validated(
     request: &RequestParts,
     cache_control: impl Into<Cow<'static, str>>,

@@ -94,7 +94,8 @@ on_both! {
         sessions_of_the_future_lock_nobody_out;
     upgrade:
         intents_of_older_versions_are_kept
-        an_older_store_counts_as_pruned;
+        an_older_store_counts_as_pruned
+        a_verification_that_was_taken_away_returns;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent
@@ -197,7 +198,7 @@ on_both! {
         events_of_unknown_subjects_are_not_stored
         one_of_parallel_equal_events_is_applied
         one_of_parallel_events_with_one_id_counts
-        the_newest_of_parallel_events_counts
+        a_verification_outlives_later_attempts
         every_order_of_events_follows_the_rules;
     shared:
         a_shared_store_reads_and_writes

@@ -206,31 +206,26 @@ pub const AGE_SESSION_ADD: &str = "INSERT INTO age_session \
     (subject_ref, user_id, status, created_us, expires_us) VALUES ($1, $2, 'pending', $3, $4)";
 /// The user of a session, which never changes.
 pub const AGE_SUBJECT: &str = "SELECT user_id FROM age_session WHERE subject_ref = $1";
-/// Updates a session.
-pub const AGE_SESSION_MOVE: &str =
-    "UPDATE age_session SET status = $2, last_occurred_us = $3 WHERE subject_ref = $1";
+/// Updates a session by the event that was applied to it.
+pub const AGE_SESSION_MOVE: &str = "UPDATE age_session SET status = $2, last_occurred_us = $3, \
+    age_band = $4, verified_us = $5, verified_until_us = $6 WHERE subject_ref = $1";
 
-/// The stored facts that an event may conflict with: the event of its id, its subject if that
-/// belongs to the user `$3`, and that user.
+/// The stored facts that an event may conflict with: the event of its id, and its subject if that
+/// belongs to the user `$3`.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
     age_event.status_after, age_session.status AS subject_status, \
-    age_session.last_occurred_us AS subject_us, age_user.status AS user_status, \
-    age_user.last_occurred_us AS user_us FROM (SELECT 1 AS one) AS here \
+    age_session.last_occurred_us AS subject_us FROM (SELECT 1 AS one) AS here \
     LEFT JOIN age_event ON age_event.event_id = $1 \
-    LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3 \
-    LEFT JOIN age_user ON age_user.user_id = $3";
+    LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3";
 /// Stores an event.
 pub const AGE_EVENT_ADD: &str = "INSERT INTO age_event \
     (event_id, digest, subject_ref, status, age_band, verified_us, expires_us, occurred_us, \
     received_us, outcome, status_after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// The age status of a user; without one, the sessions that wait for an event at `$2`.
-pub const AGE_USER: &str = "SELECT age_user.status, age_user.age_band, age_user.verified_us, \
-    age_user.expires_us, age_session.created_us AS session_created_us, \
-    age_session.expires_us AS session_expires_us FROM (SELECT 1 AS one) AS here \
-    LEFT JOIN age_user ON age_user.user_id = $1 \
-    LEFT JOIN age_session ON age_session.user_id = $1 AND age_user.user_id IS NULL \
-    AND age_session.last_occurred_us IS NULL AND age_session.expires_us > $2";
+/// The sessions of a user that have a report, or that wait for one at `$2`.
+pub const AGE_REPORTS: &str = "SELECT subject_ref, status, last_occurred_us, age_band, \
+    verified_us, verified_until_us, created_us, expires_us FROM age_session \
+    WHERE user_id = $1 AND (last_occurred_us IS NOT NULL OR expires_us > $2)";
 /// Updates the age status of a user.
 pub const AGE_USER_MOVE: &str = "INSERT INTO age_user \
     (user_id, status, age_band, verified_us, expires_us, last_occurred_us) \
