@@ -41,6 +41,7 @@ pub mod operation;
 pub mod policy;
 pub mod position;
 pub mod proxy_header;
+mod reason;
 pub mod rpc;
 pub mod secret;
 mod stark;

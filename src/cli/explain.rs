@@ -9,7 +9,6 @@ use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::io::clock;
 use crate::relay::settings::policy;
-use crate::reply::status_and_code;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{
@@ -137,7 +136,7 @@ impl Explanation {
     }
 
     fn refused(&mut self, refusal: &Refusal, endpoint: Endpoint) {
-        let (status, code) = status_and_code(refusal.reason);
+        let (status, code) = (refusal.reason.status(), refusal.reason.code());
         self.line(&format!(
             "  refused  {}: {}",
             refusal.reason.name(),

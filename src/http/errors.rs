@@ -3,7 +3,7 @@
 
 use super::context::ServerContext;
 use super::rendered::Rendered;
-use crate::reply::{Body, Reply, ResponseContext, status_and_code};
+use crate::reply::{Body, Reply, ResponseContext};
 use crate::telemetry::{HttpLine, RequestLine, RequestRecord, Surface};
 use bytes::Bytes;
 use http::Version;
@@ -45,7 +45,7 @@ pub struct TextErrors {
 impl ErrorResponder for TextErrors {
     fn respond(&self, reason: Reason, peer: Option<IpAddr>, version: Version) -> Rendered {
         let request_id = self.process.request_ids.mint();
-        let (status, _) = status_and_code(reason);
+        let status = reason.status();
         let reply = (self.guard)(Reply {
             reason: Some(reason),
             body: Body::framed(message_of(reason), Bytes::new(), b"\n"),

@@ -24,7 +24,7 @@ use crate::http::context::{InFlight, ServerContext};
 use crate::http::{ErrorResponder, Handoff, RequestId, TrustedPeers};
 use crate::io::Held;
 use crate::relay::Relay;
-use crate::reply::{Cors, ErrorFormat, Reply, status_and_code};
+use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::Sidecar;
 use crate::telemetry::{self, HttpLine, Metrics, RequestLine, RequestRecord, TraceContext, Tracer};
 use async_trait::async_trait;
@@ -254,7 +254,7 @@ impl ProxyHttp for Proxy {
             request.send_and_close(response, self.write_timeout).await;
         }
         FailToProxy {
-            error_code: status_and_code(reason).0,
+            error_code: reason.status(),
             can_reuse_downstream: false,
         }
     }

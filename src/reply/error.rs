@@ -1,6 +1,6 @@
 //! Error bodies: one reason and one message, in the format of the surface that responds.
 
-use super::{Reply, status_and_code, xrpc_name};
+use super::Reply;
 use crate::node::{Node, NodeError};
 use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
@@ -116,7 +116,7 @@ impl Reply {
             hint,
             retry_after,
         } = refusal;
-        let (status, code) = status_and_code(*reason);
+        let (status, code) = (reason.status(), reason.code());
         let reason_name = reason.name();
         let mut reply = match format {
             ErrorFormat::JsonRpc => {
@@ -152,7 +152,7 @@ impl Reply {
                 Self::serialize(status, &Plain { ok: false, error })
             }
             ErrorFormat::Xrpc => {
-                let error = xrpc_name(*reason);
+                let error = reason.xrpc_name();
                 Self::serialize(
                     status,
                     &Xrpc {

@@ -8,10 +8,8 @@
 
 pub mod coding;
 mod error;
-mod reasons;
 
 pub use error::ErrorFormat;
-pub use reasons::{status_and_code, xrpc_name};
 
 use crate::config::CorsOrigins;
 use crate::io::MemoryPermit;

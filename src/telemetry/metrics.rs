@@ -18,7 +18,7 @@ use super::sidecar::SidecarMetrics;
 use super::surface::{BySurface, Surface};
 use portcullis_filters::named;
 use portcullis_filters::rpc::Method;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Api, Reason};
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Histogram, IntCounter, IntCounterVec, IntGauge, TextEncoder};
 use std::time::Duration;
@@ -133,7 +133,7 @@ metrics! {
             ["portcullis_request_duration_seconds",
              "Seconds from the complete head of a gateway request to the last byte of its \
               response."],
-            is_of_the_gateway,
+            Api::Gateway,
         );
         by_method: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] =
             Method::ALL.map(|method| CacheUse::ALL.map(|cache| {
@@ -157,40 +157,6 @@ metrics! {
         pub sidecar: SidecarMetrics = SidecarMetrics::register(registry);
         registry: Registry = registry.clone();
     }
-}
-
-/// Whether the gateway uses this reason; the others belong to the relay or the sidecar.
-const fn is_of_the_gateway(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::NotFound
-            | Reason::WrongHttpMethod
-            | Reason::RateLimited
-            | Reason::TooManyInFlight
-            | Reason::ConflictingFraming
-            | Reason::HeaderTooLarge
-            | Reason::ExpectationFailed
-            | Reason::UnsupportedMediaType
-            | Reason::UnsupportedEncoding
-            | Reason::BodyTooLarge
-            | Reason::RequestTimeout
-            | Reason::ParseError
-            | Reason::InvalidRequest
-            | Reason::Batch
-            | Reason::MethodNotAllowed
-            | Reason::InvalidParams
-            | Reason::UpstreamTimeout
-            | Reason::UpstreamUnreachable
-            | Reason::UpstreamRedirect
-            | Reason::UpstreamStatus
-            | Reason::UpstreamOversized
-            | Reason::UpstreamInvalid
-            | Reason::Overloaded
-            | Reason::Draining
-            | Reason::FleetUnavailable
-            | Reason::ChainPositionBehind
-            | Reason::NodeStarting
-    )
 }
 
 impl Default for Metrics {

@@ -3,6 +3,7 @@
 use super::registry::{Registry, as_gauge, metrics};
 use super::requests::Requests;
 use portcullis_filters::operation::OperationKind;
+use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;
 
@@ -59,7 +60,7 @@ metrics! {
             ["portcullis_relay_requests_total", "Relay requests by verdict and reason."],
             ["portcullis_relay_request_duration_seconds",
              "Seconds from the complete head of a relay request to the last byte of its response."],
-            |_| true,
+            Api::Relay,
         );
         /// The relay's writes by operation and outcome.
         pub writes: IntCounterVec = writes(registry);

@@ -2,7 +2,7 @@
 
 use super::latency::Latency;
 use super::registry::Registry;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Api, Reason};
 use prometheus::{Histogram, IntCounter};
 use std::time::Duration;
 
@@ -33,13 +33,13 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Registers a counter and a histogram, each by name and help text. Each reason for which `has`
-    /// is true gets a series.
+    /// Registers a counter and a histogram, each by name and help text. Each reason that the API
+    /// gives has a series.
     pub(super) fn new(
         registry: &Registry,
         [count, count_help]: [&str; 2],
         [time, time_help]: [&str; 2],
-        has: fn(Reason) -> bool,
+        api: Api,
     ) -> Self {
         let requests = registry.counters(count, count_help, &["verdict", "reason"]);
         let with = |reason: Option<Reason>| {
@@ -47,7 +47,12 @@ impl Requests {
         };
         Self {
             answered: with(None),
-            unanswered: Reason::ALL.map(|reason| has(reason).then(|| with(Some(reason)))),
+            unanswered: Reason::ALL.map(|reason| {
+                if !reason.is_of(api) {
+                    return None;
+                }
+                Some(with(Some(reason)))
+            }),
             seconds: registry.histogram(time, time_help, &LATENCY),
             unanswered_seconds: Registry::unregistered("unanswered_seconds", &LATENCY),
         }
@@ -56,10 +61,11 @@ impl Requests {
     /// Counts a finished request.
     pub fn count(&self, reason: Option<Reason>, total: Duration) {
         let counter = match reason {
-            Some(reason) => self
-                .unanswered
-                .get(reason as usize)
-                .and_then(Option::as_ref),
+            Some(reason) => {
+                let counter = self.unanswered[reason as usize].as_ref();
+                debug_assert!(counter.is_some(), "{reason:?} is of another API");
+                counter
+            }
             None => Some(&self.answered),
         };
         if let Some(counter) = counter {

@@ -3,6 +3,7 @@
 use super::registry::metrics;
 use super::requests::Requests;
 use portcullis_filters::policy::Function;
+use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ metrics! {
             ["portcullis_sidecar_request_duration_seconds",
              "Seconds from the complete head of a sidecar request to the last byte of its \
               response."],
-            |_| true,
+            Api::Sidecar,
         );
         by_function: [IntCounter; Function::ALL.len()] =
             Function::ALL.map(|function| calls.with_label_values(&[function.name()]));

@@ -10,7 +10,6 @@ use ::http::{HeaderMap, Version};
 use bytes::{Bytes, BytesMut};
 use message::{BodyReader, Decoded, MAX_FIELDS, end_of_head, parse, start_of_head};
 use pingora::http::RequestHeader;
-use portcullis::reply::status_and_code;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::{Limiter, Millis, Quota, RateCheck, RateLimitStatus, RateLimiter};
@@ -175,7 +174,7 @@ fn next_request(stream: &[u8], at: usize, step: usize) -> Result<(Accepted, Clie
 }
 
 fn refused(reason: Reason) -> Ending {
-    Ending::Refused(status_and_code(reason).0)
+    Ending::Refused(reason.status())
 }
 
 /// Where the head ends, searched as the bytes arrive.
@@ -278,7 +277,7 @@ fn verdict_on(header: &RequestHeader, raw: &[u8]) -> Verdict {
         Ok(Admitted::Call(_)) => Verdict::Call,
         Ok(Admitted::Health) => Verdict::Status(200),
         Ok(Admitted::Preflight) => Verdict::Status(204),
-        Err(refusal) => Verdict::Status(status_and_code(refusal.reason).0),
+        Err(refusal) => Verdict::Status(refusal.reason.status()),
     }
 }
 
@@ -286,7 +285,7 @@ fn verdict_on(header: &RequestHeader, raw: &[u8]) -> Verdict {
 fn answer_to(body: &[u8]) -> (u16, Option<String>) {
     match POLICY.inspect(body) {
         Ok(permit) => (200, Some(permit.id().as_str().to_owned())),
-        Err(refusal) => (status_and_code(refusal.reason).0, None),
+        Err(refusal) => (refusal.reason.status(), None),
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use portcullis::admin::documents::{DOCUMENTS, Documents};
-use portcullis::reply::{Reply, status_and_code, xrpc_name};
+use portcullis::reply::Reply;
 use portcullis::telemetry::Surface;
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::policy::{Endpoint, Function};
 use portcullis_filters::rpc::Method;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Api, Reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -37,47 +37,10 @@ fn page() -> String {
     String::from_utf8(reply.body.pieces().concat()).expect("the page is text")
 }
 
-/// The surfaces that document a reason: gateway, relay, sidecar.
-#[rustfmt::skip] // a line for each set of surfaces
-fn documented_on(reason: Reason) -> [bool; 3] {
-    use Reason as R;
-    match reason {
-        R::NotFound | R::WrongHttpMethod | R::RateLimited | R::TooManyInFlight
-        | R::ConflictingFraming | R::HeaderTooLarge | R::ExpectationFailed
-        | R::UnsupportedMediaType | R::UnsupportedEncoding | R::BodyTooLarge | R::RequestTimeout
-        | R::InvalidRequest | R::Overloaded | R::Draining
-        | R::FleetUnavailable => [true; 3],
-        R::ParseError | R::Batch | R::MethodNotAllowed | R::UpstreamTimeout
-        | R::UpstreamUnreachable | R::UpstreamRedirect | R::UpstreamStatus | R::UpstreamOversized
-        | R::UpstreamInvalid => [true, true, false],
-        R::InvalidParams | R::ChainPositionBehind | R::NodeStarting => [true, false, false],
-        R::Unauthorized | R::StoreUnavailable => [false, true, true],
-        R::BadJwt | R::BadJwtType | R::JwtExpired | R::BadJwtAudience | R::BadJwtLexiconMethod
-        | R::BadJwtIss | R::BadJwtSignature | R::BadWebhookSignature | R::Forbidden
-        | R::UnknownMethod | R::UnknownFeed | R::Gone | R::UnknownSubject | R::EventConflict
-        | R::StaleTransition | R::InvalidTransition | R::NotConfigured
-        | R::KeysUnavailable => [false, false, true],
-        R::ContractNotAllowed | R::EntrypointNotAllowed | R::ArgumentNotAllowed
-        | R::TransactionVersion | R::TipNotZero | R::PaymasterData | R::ProofData
-        | R::AccountDeploymentData | R::DataAvailabilityMode | R::TooManyCalls
-        | R::CalldataTooLarge | R::CalldataMalformed | R::FeeBoundExceeded | R::SenderNotAllowed
-        | R::ClassNotApproved | R::AddressMismatch | R::PublicKeyInvalid | R::SignatureInvalid
-        | R::AssuranceNotAllowed | R::EpochOutOfRange | R::ConfirmationRequired | R::IdentityTaken
-        | R::AccountTaken | R::AccountNotDeployed | R::AccountAlreadyDeployed | R::NotRegistered
-        | R::NotVerified | R::NotAttested | R::AttestationReplayed | R::AttestationNotInForce
-        | R::AlreadyMinted | R::UsershipConflict
-        | R::RecoveryPending | R::RecoveryNotPending | R::RecoveryNotReady
-        | R::RecoveryNotCancellable
-        | R::NonceConflict | R::Rejected | R::Reverted | R::RefusedByChain
-        | R::IdempotencyConflict | R::InProgress | R::FaucetCooldown | R::BudgetExceeded
-        | R::FaucetEmpty | R::PinsUnproven | R::OutcomeUnknown => [false, true, false],
-    }
-}
-
-fn reasons_of(surface: usize) -> impl Iterator<Item = Reason> {
+fn reasons_of(api: Api) -> impl Iterator<Item = Reason> {
     Reason::ALL
         .into_iter()
-        .filter(move |reason| documented_on(*reason)[surface])
+        .filter(move |reason| reason.is_of(api))
 }
 
 /// The node, or the node that it refers to.
@@ -148,10 +111,10 @@ fn documented(root: &Value) -> BTreeSet<(u16, String, Option<i64>)> {
 
 #[test]
 fn every_reason_of_the_gateway_stands_in_its_document_with_its_status_and_code() {
-    let expected: BTreeSet<_> = reasons_of(0)
+    let expected: BTreeSet<_> = reasons_of(Api::Gateway)
         .map(|reason| {
-            let (status, code) = status_and_code(reason);
-            (status, reason.name().to_owned(), Some(i64::from(code)))
+            let code = Some(i64::from(reason.code()));
+            (reason.status(), reason.name().to_owned(), code)
         })
         .collect();
     assert_eq!(documented(&openapi("gateway")), expected);
@@ -163,15 +126,15 @@ fn every_reason_of_the_relay_stands_in_its_document_with_its_status_and_code() {
     let names: BTreeSet<_> = documented.iter().map(|row| row.1.as_str()).collect();
     assert_eq!(
         names,
-        reasons_of(1).map(Reason::name).collect(),
+        reasons_of(Api::Relay).map(Reason::name).collect(),
         "no other, and none is missing"
     );
     for (status, name, code) in &documented {
         let reason = Reason::ALL.into_iter().find(|reason| reason.name() == name);
-        let (own_status, own_code) = status_and_code(reason.expect("checked just before"));
-        assert_eq!(*status, own_status, "{name}");
+        let reason = reason.expect("checked just before");
+        assert_eq!(*status, reason.status(), "{name}");
         assert!(
-            code.is_none_or(|code| code == i64::from(own_code)),
+            code.is_none_or(|code| code == i64::from(reason.code())),
             "{name}: {code:?}"
         );
     }
@@ -183,7 +146,7 @@ fn every_name_of_the_sidecar_stands_in_its_document_with_its_status() {
         .into_iter()
         .map(|(status, name, _)| (status, name));
     let expected =
-        reasons_of(2).map(|reason| (status_and_code(reason).0, xrpc_name(reason).to_owned()));
+        reasons_of(Api::Sidecar).map(|reason| (reason.status(), reason.xrpc_name().to_owned()));
     assert_eq!(documented.collect::<BTreeSet<_>>(), expected.collect());
 }
 
@@ -204,8 +167,8 @@ fn every_reason_of_the_gateway_stands_among_the_errors_of_its_methods() {
             );
         }
     }
-    let code = |reason| Some(i64::from(status_and_code(reason).1));
-    let expected = reasons_of(0).map(|reason| (reason.name().to_owned(), code(reason)));
+    let code = |reason: Reason| Some(i64::from(reason.code()));
+    let expected = reasons_of(Api::Gateway).map(|reason| (reason.name().to_owned(), code(reason)));
     assert_eq!(documented, expected.collect());
 }
 
@@ -305,7 +268,7 @@ fn the_page_shows_every_path_and_method_and_every_link_on_it_leads_somewhere() {
     }
     for reason in Reason::ALL
         .into_iter()
-        .filter(|reason| documented_on(*reason) != [false, false, true])
+        .filter(|reason| reason.is_of(Api::Gateway) || reason.is_of(Api::Relay))
     {
         assert!(
             page.contains(&format!("<code>{}</code>", reason.name())),

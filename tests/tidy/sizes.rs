@@ -20,7 +20,7 @@ const MAX_COLUMNS: usize = 100;
 
 /// Functions that are longer today, with their sizes: of the program, then of tests. One that fits
 /// leaves the list.
-const LONG_FUNCTIONS: [(&str, &str, usize); 11] = [
+const LONG_FUNCTIONS: [(&str, &str, usize); 10] = [
     ("filters/src/ledger/change.rs", "change", 604),
     ("src/cli/check/mod.rs", "check", 549),
     ("src/cli/dev/mod.rs", "start", 544),
@@ -29,7 +29,6 @@ const LONG_FUNCTIONS: [(&str, &str, usize); 11] = [
     ("src/http/http2/mod.rs", "start", 605),
     ("src/process/server.rs", "build", 616),
     ("src/proxy/gateway.rs", "answer", 646),
-    ("src/reply/reasons.rs", "status_and_code", 547),
     ("src/store/intent.rs", "facts", 748),
     (
         "tests/store/upgrade.rs",

@@ -193,8 +193,10 @@ impl Step {
     }
 
     fn of(before: &Intent, intent: Intent) -> Self {
-        let is_new_outcome = !before.state.is_unresolved() && before.state != intent.state;
-        let withdraws = !intent.state.holds() || (intent.state.is_included() && is_new_outcome);
+        // an answer outlives a doubt, which may end as it began, but no other end
+        let is_doubt = matches!(intent.state, IntentState::Displaced);
+        let is_other = !before.state.is_unresolved() && before.state != intent.state;
+        let withdraws = !intent.state.holds() || (is_other && !is_doubt);
         Self { intent, withdraws }
     }
 }

@@ -94,11 +94,12 @@ pub struct SlotView {
     pub next_nonce: u64,
 }
 
-/// Whether the nonce of a sent transaction may be used for another: some URL answers, none shows
-/// the transaction, and to each the nonce is free.
-pub fn is_abandoned(views: impl IntoIterator<Item = SlotView>, nonce: u64) -> bool {
+/// Whether a sent transaction may be taken for gone: some URL answers, none shows it, and to each
+/// its `nonce`, if that matters, is free.
+pub fn is_abandoned(views: impl IntoIterator<Item = SlotView>, nonce: Option<u64>) -> bool {
     let mut views = views.into_iter().peekable();
-    views.peek().is_some() && views.all(|view| !view.is_shown && view.next_nonce <= nonce)
+    let is_free = |next| nonce.is_none_or(|nonce| next <= nonce);
+    views.peek().is_some() && views.all(|view| !view.is_shown && is_free(view.next_nonce))
 }
 
 /// The polls in a row in which every URL was below a block.

@@ -223,6 +223,8 @@ pub(super) async fn resolve(
         return Ok(Resolved::Open);
     }
     let submitted = submit::repeat(io, intent, Duration::ZERO).await;
+    let now = io.now();
+    note_resent(io, intent, |resent| resent.sent(now));
     if matches!(submitted, Submitted::Taken | Submitted::Undecided) {
         note_answer(io, intent);
     }
@@ -266,17 +268,21 @@ fn note_resent(io: &impl Io, intent: &Intent, change: impl FnOnce(&mut Resent)) 
 
 /// Puts an open intent in doubt if no URL has shown it for [`ABANDONED`], and every URL shows its
 /// nonce as free. Another transaction may then have the nonce: at most one of the two can be
-/// included (rule 8). One that was included in a block that no receipt has stated is treated alike:
-/// no block could ever prove that it is gone. Returns whether it is in doubt.
+/// included (rule 8). One that was included in a block that no receipt has stated is treated alike,
+/// and also if its nonce is used: no block could ever prove that it is gone. Returns whether it is
+/// in doubt.
 ///
 /// # Errors
 /// Returns an error if the store is unavailable.
 pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSent> {
-    let why = "no node has shown it for long, and its nonce is free";
-    let change = match intent.state {
-        state if state.is_unresolved() => Change::Doubted(why),
+    let (change, nonce) = match intent.state {
+        state if state.is_unresolved() => {
+            let why = "no node has shown it for long, and its nonce is free";
+            (Change::Doubted(why), Some(intent.nonce))
+        }
         state if state.is_included() && intent.included.is_none() => {
-            Change::Displaced { from: None, why }
+            let why = "no node has shown it for long, and its block is not known";
+            (Change::Displaced { from: None, why }, None)
         }
         _ => return Ok(false),
     };
@@ -293,7 +299,7 @@ pub(super) async fn give_up(io: &impl Io, intent: &Intent) -> Result<bool, NotSe
         })
     });
     let views = join_all(views).await.into_iter().flatten();
-    if !evidence::is_abandoned(views, intent.nonce) {
+    if !evidence::is_abandoned(views, nonce) {
         return Ok(false);
     }
     Ok(io.apply(intent.id, &change).await?)

@@ -13,7 +13,7 @@ pub(super) const LONGEST: Duration = Duration::from_secs(300);
 /// The last time that an open transaction was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resent {
-    /// When, by a monotonic clock.
+    /// When the node had it, by a monotonic clock.
     at: Duration,
     /// How long nothing is sent after that.
     pause: Duration,
@@ -48,6 +48,11 @@ impl Resent {
             pause: pause.saturating_mul(2).min(LONGEST),
             ..first
         })
+    }
+
+    /// It was sent, or could not be.
+    pub(super) fn sent(&mut self, now: Duration) {
+        self.at = now;
     }
 
     /// The node has answered.

@@ -7,7 +7,7 @@
 use super::fate::{lose_if_settled, next_nonce};
 use super::io::{Io, Stored, within};
 use super::not_sent::NotSent;
-use super::reconcile::{GRACE, age, resolve};
+use super::reconcile::{GRACE, age, give_up, resolve};
 use super::rollbacks::{Confirmed, look_for};
 use super::settings::Role;
 use super::sightings;
@@ -31,7 +31,7 @@ const LOST: usize = 16;
 /// How long a round waits for an account: one that is busy is resolved by its own writes.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Included intents in a batch; another batch follows only if all of them are gone.
-const NEWEST: u32 = 16;
+const NEWEST: u8 = 16;
 
 /// Resolves what can be resolved now. The open intents of users are passed beside it: a node that
 /// is silent about them delays nothing else.
@@ -151,39 +151,75 @@ async fn account(io: &impl Io, epoch: &str, role: Role) -> Stored<()> {
 /// Checks the newest included intents: a chain loses its newest blocks, so if it has one, it has
 /// all blocks below.
 async fn included(io: &impl Io, epoch: &str) {
+    let mut moved: Vec<IntentId> = Vec::new();
     for _ in 0..ROUND {
-        let Ok(newest) = io.included_newest(epoch, NEWEST).await else {
+        // those that are gone are not listed any more
+        let limit = usize::from(NEWEST).saturating_add(moved.len());
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let Ok(mut newest) = io.included_newest(epoch, limit).await else {
             return;
         };
-        let mut are_gone = !newest.is_empty();
+        newest.retain(|intent| !moved.contains(&intent.id));
+        let mut is_over = newest.is_empty();
         for intent in &newest {
             let deadline = io.now().saturating_add(BUDGET);
-            let found = within(io, deadline, look_for(io, intent)).await;
-            let is_gone = matches!(found, Some(Ok(Confirmed::Displaced)));
-            are_gone &= is_gone;
-            if matches!(found, Some(Ok(_))) && !is_gone {
-                break;
+            match within(io, deadline, is_in_place(io, intent)).await {
+                Some(Ok(Place::Gone)) => {}
+                Some(Ok(Place::Moved)) => moved.push(intent.id),
+                Some(Ok(Place::Same)) => return,
+                // the next one may be answered, and the next round begins again
+                Some(Err(_)) | None => is_over = true,
             }
         }
-        if !are_gone {
+        if is_over {
             return;
         }
     }
 }
 
-/// Looks for the blocks of included intents that earlier versions stored without one: a few of them
-/// in each round, in turn.
+/// Where the chain has an intent that was in a block.
+enum Place {
+    /// In its block, or nothing proves that it is gone.
+    Same,
+    /// In another block: those below its former one may be gone, too.
+    Moved,
+    /// In none.
+    Gone,
+}
+
+async fn is_in_place(io: &impl Io, intent: &Intent) -> Result<Place, NotSent> {
+    match look_for(io, intent).await? {
+        Confirmed::Displaced => return Ok(Place::Gone),
+        Confirmed::Shown => {}
+        Confirmed::Pending | Confirmed::Unavailable | Confirmed::Unknown => {
+            return Ok(Place::Same);
+        }
+    }
+    let now = io.intent(intent.id).await?;
+    let included = now.and_then(|now| now.included);
+    if included == intent.included {
+        return Ok(Place::Same);
+    }
+    Ok(Place::Moved)
+}
+
+/// Looks for the blocks of included intents whose receipts stated none: a few in each round, in
+/// turn.
 async fn anywhere(io: &impl Io, epoch: &str) {
     let below = io.memory(|memory| memory.anywhere);
-    let Ok(found) = io.included_anywhere(epoch, below, NEWEST).await else {
+    let Ok(found) = io.included_anywhere(epoch, below, u32::from(NEWEST)).await else {
         return;
     };
     io.memory(|memory| memory.anywhere = found.last().map(|it| it.id));
     each(io, found, |intent| look_anywhere(io, intent)).await;
 }
 
+/// Looks for an intent whose block is not known, which no block can prove to be gone.
 async fn look_anywhere(io: &impl Io, intent: Intent) -> Result<(), NotSent> {
-    look_for(io, &intent).await.map(drop)
+    if look_for(io, &intent).await? == Confirmed::Unknown {
+        give_up(io, &intent).await?;
+    }
+    Ok(())
 }
 
 /// Looks for an intent in doubt, and for the newest lost ones of its slot, which may return; then

@@ -77,8 +77,12 @@ impl Tables {
             let of_epoch = self.of_epoch(slot.0).filter(|it| it.operation == DRIP);
             of_epoch.filter(|it| it.slot() != slot)
         };
-        let is_held =
-            |pair: &Pair| drips().any(|it| it.subject == Some(pair.recipient) && it.state.holds());
+        let is_held = |pair: &Pair| {
+            drips().any(|it| {
+                let is_its = it.identity.is_none_or(|identity| identity == pair.identity);
+                is_its && it.subject == Some(pair.recipient) && it.state.holds()
+            })
+        };
         let of_epoch = self.bindings.iter().filter(|(epoch, _)| epoch == slot.0);
         let in_force: BTreeSet<Pair> = of_epoch.map(|(_, pair)| *pair).collect();
         let doubted = drips().filter(|it| it.state == IntentState::Displaced);

@@ -244,12 +244,14 @@ pub const REFUSALS: &str = entry!(
 /// Binds an identity and a recipient.
 pub const BIND: &str =
     "INSERT INTO faucet_binding (epoch, identity, recipient, bound_us) VALUES ($1, $2, $3, $4)";
-/// The bindings of an identity and of a recipient, and whether a drip outside of this slot holds
-/// them; then the pairs of such drips in doubt that have no binding.
+/// The bindings of an identity and of a recipient, and whether a drip of another slot holds them;
+/// then the pairs of such drips in doubt that have no binding.
 pub const BOUND: &str = "SELECT identity, recipient, CAST(1 AS BIGINT) AS is_in_force, \
     CAST(CASE WHEN EXISTS (SELECT 1 FROM intent \
     WHERE intent.epoch = $1 AND intent.operation = 'faucet-drip' \
-    AND intent.subject = faucet_binding.recipient AND intent.state NOT IN ('rejected', 'lost') \
+    AND intent.subject = faucet_binding.recipient \
+    AND (intent.identity IS NULL OR intent.identity = faucet_binding.identity) \
+    AND intent.state NOT IN ('rejected', 'lost') \
     AND NOT (intent.signer = $4 AND intent.nonce = $5)) THEN 1 ELSE 0 END AS BIGINT) AS is_held \
     FROM faucet_binding WHERE epoch = $1 AND (identity = $2 OR recipient = $3) \
     UNION ALL \

@@ -361,6 +361,10 @@ fn an_answer_goes_with_what_it_reports() {
     assert!(withdraws(Succeeded, &reverted), "the other outcome");
     assert!(withdraws(Displaced, &included(None)));
     assert!(
+        withdraws(Displaced, &Change::Accepted),
+        "its end is open again"
+    );
+    assert!(
         !withdraws(Accepted, &included(None)),
         "nothing was answered"
     );

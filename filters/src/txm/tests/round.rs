@@ -6,6 +6,7 @@ use super::{EPOCH, hash, intent, receipt, returned, run};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentState};
 use crate::txm::io::Io as _;
+use crate::txm::node::Receipt;
 use crate::txm::round::pass_all;
 use IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
 use alloc::sync::Arc;
@@ -63,7 +64,10 @@ fn follow_twice(script: &Arc<Script>) -> Vec<String> {
 #[test]
 fn blocks_below_one_that_is_there_are_there() {
     let newest = [included_in(12, 1), included_in(11, 2), included_in(10, 3)];
-    let script = showing(&newest, &[2]);
+    let script = showing(&newest, &[]);
+    let block = Some((11, hash(2)));
+    let in_place = Receipt { block, ..receipt() };
+    script.state().receipts.insert(hash(2), in_place);
     pass(&script);
     assert_eq!(
         states(&script, [1, 2, 3]),
@@ -75,6 +79,47 @@ fn blocks_below_one_that_is_there_are_there() {
         .filter(|it| *it == "2 is succeeded")
         .count();
     assert_eq!(looks, 1, "it is enough to look once");
+}
+
+#[test]
+fn a_moved_transaction_hides_no_lost_one() {
+    let newest: Vec<Intent> = (1..=40_i64)
+        .map(|id| included_in(50 - id.unsigned_abs(), id))
+        .collect();
+    // all but the oldest are in another block now
+    let moved: Vec<i64> = (1..40).collect();
+    let script = showing(&newest, &moved);
+    pass(&script);
+    assert_eq!(
+        states(&script, [1, 39, 40]),
+        [Succeeded, Succeeded, Displaced]
+    );
+}
+
+#[test]
+fn one_without_a_block_that_no_node_shows_is_in_doubt() {
+    let unknown = || Intent {
+        included: None,
+        ..intent(1, 7, Succeeded)
+    };
+    for (seconds, ids, next, expected, why) in [
+        (
+            30,
+            vec![],
+            8,
+            Displaced,
+            "another one has its nonce, perhaps",
+        ),
+        (30, vec![], 7, Displaced, "its nonce is free"),
+        (29, vec![], 8, Succeeded, "not long enough"),
+        (30, vec![1], 8, Succeeded, "it is shown"),
+    ] {
+        let script = showing(&[unknown()], &ids);
+        script.state().later_us = seconds * 1_000_000;
+        script.state().nonces = [Ok(next)].into();
+        pass(&script);
+        assert_eq!(script.state_of(1), expected, "{why}");
+    }
 }
 
 #[test]

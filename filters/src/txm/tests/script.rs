@@ -322,6 +322,9 @@ impl JournalIo for Script {
         let is_applied = !is_late && found.state.may_become(change.state());
         if is_applied {
             found.state = change.state();
+            if let Change::Included { block, .. } = change {
+                found.included = block.or(found.included);
+            }
             found.detail = matches!(change, Change::SentAgain).then(|| "again".to_owned());
             state
                 .done

@@ -404,11 +404,19 @@ impl World {
             pair.is_some_and(|pair| tables.bindings.contains(&(epoch.to_owned(), pair)))
         };
         let drips = || tables.of_epoch(epoch).filter(|it| it.operation == DRIP);
+        // one of another slot may hold the same binding, one of an earlier version by its recipient
+        let is_held = |pair: &Intent| {
+            drips().any(|it| {
+                let is_its = it.identity.is_none() || it.identity == pair.identity;
+                it.slot() != pair.slot() && it.state.holds() && is_its && it.subject == pair.subject
+            })
+        };
         let occupying = drips().filter(|it| it.state.occupies() && it.identity.is_some());
         for drip in occupying.filter(|it| !is_bound(it)) {
             let has_its = |it: &&Intent| {
                 let is_excluded = it.identity == drip.identity || it.subject == drip.subject;
-                it.state == IntentState::Displaced && is_excluded && is_bound(it)
+                let is_free = is_bound(it) && !is_held(it);
+                it.state == IntentState::Displaced && is_excluded && is_free
             };
             // one of another slot may have its identity or its recipient by now
             let is_excluded = |it: &Intent| {

@@ -11,6 +11,13 @@ type Named = (String, String);
 #[derive(Debug, Default)]
 pub(super) struct Links(BTreeMap<Named, IntentId>);
 
+impl Links {
+    /// A key is no longer stored: used again, it is a new one.
+    pub(super) fn forget(&mut self, key: &str) {
+        self.0.retain(|(_, named), _| named != key);
+    }
+}
+
 impl World {
     /// A key names an intent of its epoch, and no other one while that holds.
     pub(super) fn judge_links(&mut self) {

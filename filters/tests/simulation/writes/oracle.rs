@@ -158,6 +158,7 @@ impl Oracle {
     /// A key is no longer stored.
     pub(super) fn forget_key(&mut self, key: &str) {
         self.finals.remove(key);
+        self.links.forget(key);
     }
 
     pub(super) fn report(&mut self, broken: Result<(), String>) {
@@ -312,7 +313,9 @@ impl World {
                 clock_us,
             });
         }
-        let Some(first) = report.as_ref() else { return };
+        let Some(first) = report.as_mut() else { return };
+        // the wait is measured from the earliest time that the store's clock has shown since
+        first.clock_us = first.clock_us.min(clock_us);
         let agreement = self.journal.tables.agreement.as_ref();
         let in_force = agreement.map(|it| it.epoch.as_str());
         let is_early = now < first.now + PATIENCE && clock_us < first.clock_us + PATIENCE_US;

@@ -163,7 +163,14 @@ impl NodeIo for SimIo {
             Some(refused) => refused,
             None => nonce_in(view, account),
         });
-        let nonce = nonce.await?;
+        let nonce = nonce.await;
+        if let Err(CallError::Returned(error)) = &nonce
+            && error.code == code::CONTRACT_NOT_FOUND
+        {
+            // what is not deployed has used no nonce
+            self.world.lock().record_nonce(self.relay, account, 0);
+        }
+        let nonce = nonce?;
         self.world.lock().record_nonce(self.relay, account, nonce);
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
@@ -321,7 +328,14 @@ impl NodeIo for SimIo {
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
         let nonce = self.ask_url(url, move |_, view| nonce_in(view, account));
-        let nonce = nonce.await?;
+        let nonce = nonce.await;
+        if let Err(CallError::Returned(error)) = &nonce
+            && error.code == code::CONTRACT_NOT_FOUND
+        {
+            // what is not deployed has used no nonce
+            self.world.lock().record_nonce(self.relay, account, 0);
+        }
+        let nonce = nonce?;
         self.world.lock().record_nonce(self.relay, account, nonce);
         Ok(nonce)
     }
