@@ -330,6 +330,7 @@ fn each_function_of_the_sidecar_has_its_path() {
             Function::GetFeedSkeleton,
         ),
         ("/.well-known/did.json", Function::DidDocument),
+        ("/xrpc/_health", Function::XrpcHealth),
         ("/robots.txt", Function::SeoRobots),
         ("/sitemap.xml", Function::SeoSitemap),
         ("/functions/health-check?verbose", Function::HealthCheck),
@@ -339,7 +340,8 @@ fn each_function_of_the_sidecar_has_its_path() {
     }
     for function in Function::ALL {
         let target = format!("/functions/{}", function.name());
-        let expected = (function != Function::DidDocument).then_some(function);
+        let has_path = !matches!(function, Function::DidDocument | Function::XrpcHealth);
+        let expected = has_path.then_some(function);
         assert_eq!(Function::at(target.as_bytes()), expected, "{target}");
     }
 }

@@ -139,7 +139,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             expects_continue,
             max_body,
         } = pending;
-        self.context.slot = Some(slot);
+        self.context.slot = slot;
         let timeout = self.server.connections.body_timeout;
         if expects_continue {
             within(timeout, cold(self.request.write_continue()))

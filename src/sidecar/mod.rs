@@ -145,6 +145,7 @@ impl Sidecar {
         match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
+            Function::XrpcHealth => Ok(describe_feed_generator::health()),
             Function::GetFeedSkeleton | Function::PodcastRssFeed | Function::SeoSitemap => {
                 self.content(settings, request).await
             }
