@@ -164,6 +164,7 @@ on_both! {
         a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:
+        a_forgotten_user_is_suggested_to_nobody
         forgetting_a_user_erases_every_row
         a_failed_erasure_erases_nothing;
     feeds:
