@@ -1,9 +1,9 @@
 //! The record of one URL that all clients of the node share: its name, its health, its failures and
 //! the counters of attempts. The pure crate concludes; this module holds the state.
 
+use super::NodeError;
 use super::answer::{Payload, error_code, failure_class};
-use super::cause::Failures;
-use super::{CallFailure, NodeError};
+use super::cause::{FailedAttempt, Failures};
 use crate::config::{NodeConfig, NodeUrl};
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
@@ -15,8 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The outcomes of an attempt: an answer, or each error.
-const OUTCOMES: usize = 1 + NodeError::ALL.len();
+/// The outcomes of an attempt that have no error of their own: an answer, and what the node says
+/// with an error of its own or with the status of one.
+const CLASSES: [FailureClass; 3] = [
+    FailureClass::Internal,
+    FailureClass::Limited,
+    FailureClass::Refused,
+];
 
 /// The record of one URL.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub(super) struct UrlRecord {
     pub(super) index: usize,
     /// The URL as it is shown: without parts that may be a key, and unique.
     pub(super) url: String,
-    attempts: [IntCounter; OUTCOMES],
+    attempts: Attempts,
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
@@ -34,6 +39,24 @@ pub(super) struct UrlRecord {
     health: Mutex<UrlHealth>,
     /// The start of the clock of `health`.
     born: Instant,
+}
+
+/// The counters of attempts at a URL, by outcome.
+#[derive(Debug)]
+struct Attempts {
+    answered: IntCounter,
+    classes: [IntCounter; CLASSES.len()],
+    errors: [IntCounter; NodeError::ALL.len()],
+}
+
+impl Attempts {
+    fn new(with: impl Fn(&str) -> IntCounter) -> Self {
+        Self {
+            answered: with("ok"),
+            classes: CLASSES.map(|class| with(class.name())),
+            errors: NodeError::ALL.map(|error| with(error.name())),
+        }
+    }
 }
 
 impl UrlRecord {
@@ -49,11 +72,7 @@ impl UrlRecord {
                 format!("{url} ({index})")
             };
             let label = index.to_string();
-            let attempts = std::array::from_fn(|outcome| {
-                let error = outcome
-                    .checked_sub(1)
-                    .and_then(|error| NodeError::ALL.get(error));
-                let outcome = error.map_or("ok", |error| error.name());
+            let attempts = Attempts::new(|outcome| {
                 metrics.node_attempts.with_label_values(&[&*label, outcome])
             });
             let latest = Arc::clone(&latest);
@@ -71,12 +90,19 @@ impl UrlRecord {
         shown.iter().enumerate().map(record).collect()
     }
 
-    /// Counts an attempt.
-    pub(super) fn count(&self, failure: Option<CallFailure>) {
-        let outcome = failure.map_or(0, |failure| 1 + failure.error() as usize);
-        if let Some(counter) = self.attempts.get(outcome) {
-            counter.inc();
-        }
+    /// Counts an attempt: an answer, or why there is none.
+    pub(super) fn count(&self, outcome: Result<&Payload, &FailedAttempt>) {
+        let class = match outcome {
+            Ok(payload) => failure_class(payload),
+            Err(failed) => failed.class(),
+        };
+        let at = CLASSES.iter().position(|counted| Some(*counted) == class);
+        let counter = match (at, outcome) {
+            (Some(at), _) => &self.attempts.classes[at],
+            (None, Ok(_)) => &self.attempts.answered,
+            (None, Err(failed)) => &self.attempts.errors[failed.failure.error() as usize],
+        };
+        counter.inc();
     }
 
     /// Records a verified answer to a request that was sent at `sent`.
@@ -136,7 +162,7 @@ impl UrlRecord {
 
     /// Attempts that were answered.
     pub(super) fn answers(&self) -> u64 {
-        self.attempts[0].get()
+        self.attempts.answered.get()
     }
 
     /// Whether no other URL has answered a call since this one did.

@@ -213,8 +213,8 @@ impl Target {
             Ok(answered) => self.record.note_answer(call.asked, &answered.payload, sent),
             Err(failed) => self.record.note_failure(call.asked, failed.class(), sent),
         }
-        self.record
-            .count(verified.as_ref().err().map(|failed| failed.failure));
+        let outcome = verified.as_ref().map(|answered| &answered.payload);
+        self.record.count(outcome);
         line.log(&self.record, call, verified.as_ref().err());
         verified.map_err(|failed| {
             self.record

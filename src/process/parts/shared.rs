@@ -15,7 +15,7 @@ use crate::node::{ChainGuard, Credentials, HeadPolls, Node, NodeClient, NodeErro
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
-use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Tracer, UNPLACED};
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Tracer, UNPLACED};
 use std::sync::Arc;
 
 /// The state that several parts share.
@@ -48,6 +48,10 @@ impl Shared {
         let metrics = &process.metrics;
         let tls = Certificates::default();
         let _changed = tls.change(identities);
+        let secured = Surface::ALL.into_iter();
+        for surface in secured.filter(|surface| tls.is_secured(*surface)) {
+            metrics.handshakes.begin(surface);
+        }
         let trusted = TrustedPeers::default();
         trusted.change(config);
         let memory = MemoryPool::new(config.server.answer_memory.bytes());
