@@ -375,8 +375,8 @@ fn the_sidecar_serves_its_paths_and_no_others() {
         );
     }
     for (method, target) in [
-        ("GET", "/robots.txt?a=b"),
-        ("HEAD", "/robots.txt"),
+        ("GET", "/sitemap.xml?a=b"),
+        ("HEAD", "/sitemap.xml"),
         ("POST", "/functions/age-verification-session"),
         ("POST", "/functions/age-verifier-webhook"),
     ] {
@@ -386,6 +386,11 @@ fn the_sidecar_serves_its_paths_and_no_others() {
         assert_eq!(call.is_post, method == "POST", "{method} {target}");
         let is_webhook = call.function == Function::AgeVerifierWebhook;
         assert_eq!(call.function.is_for_pages(), !is_webhook, "{target}");
+    }
+    for target in ["/robots.txt", "/.well-known/did.json", "/xrpc/_health"] {
+        let admission = serve("GET", target, &[HOST]);
+        assert_eq!(remaining(&admission), Some(QUOTA), "a constant: {target}");
+        assert!(call(admission).slot.is_none(), "nor does it take a place");
     }
     let preflight = serve("OPTIONS", "/robots.txt", &[HOST]);
     assert!(matches!(preflight.verdict, Ok(Admitted::Preflight)));

@@ -176,7 +176,6 @@ impl Renderer {
         page: u32,
         base_url: String,
     ) -> Result<Rendered, Refused> {
-        let busy = || refused(Reason::Overloaded, "too many feeds are rendered: try again");
         let slot = timeout(MAX_WAIT, self.slots.acquire()).await;
         let _slot = slot.map_err(|_| busy())?;
         let mut stored = Stored::read(store, &did, page).await?;
@@ -200,8 +199,8 @@ impl Stored {
     async fn read(store: &Store, did: &str, page: u32) -> Result<Self, Refused> {
         let account = store.accounts().by_did(did).await?;
         let podcast = store.podcasts().get(did).await?.ok_or_else(unknown)?;
-        let is_gone = |account: &Account| account.status != AccountStatus::Active;
-        if podcast.taken_down || account.as_ref().is_some_and(is_gone) {
+        let status = account.as_ref().map(|account| account.status);
+        if podcast.taken_down || status.is_some_and(|status| status != AccountStatus::Active) {
             return Err(refused(Reason::Gone, "this podcast was taken down"));
         }
         let now = now_us();
@@ -257,6 +256,10 @@ impl Stored {
         });
         skipped
     }
+}
+
+fn busy() -> Refused {
+    refused(Reason::Overloaded, "too many feeds are rendered: try again")
 }
 
 fn unknown() -> Refused {

@@ -78,8 +78,10 @@ impl Function {
             b"/sitemap.xml" => Some(Self::SeoSitemap),
             path => {
                 let name = str::from_utf8(path.strip_prefix(b"/functions/")?).ok()?;
-                let has_path = |it: &Self| !matches!(it, Self::DidDocument | Self::XrpcHealth);
-                Self::parse(name).filter(has_path)
+                match Self::parse(name)? {
+                    Self::DidDocument | Self::XrpcHealth => None,
+                    function => Some(function),
+                }
             }
         }
     }
@@ -153,8 +155,8 @@ pub enum Authorization {
 
 impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
-    /// limit, refused or not, unless the function is a constant. `enter` takes a place among the client's requests in flight, or
-    /// returns `None` when the client has too many.
+    /// limit, refused or not, unless the function is a constant. `enter` takes a place among the
+    /// client's requests in flight, or returns `None` when the client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,

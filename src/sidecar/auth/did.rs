@@ -3,7 +3,8 @@
 //!
 //! The sender of a token chooses the DID, and its signature cannot be verified before the lookup.
 //! So only two DID methods are supported, with one address each; concurrent lookups are bounded in
-//! all, and per client where a stranger chose the host; results are cached; and only public hosts are contacted.
+//! all, and per client where a stranger chose the host; results are cached; and only public hosts
+//! are contacted.
 
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};

@@ -127,6 +127,13 @@ impl KeySet {
 const COORDINATE: usize = 32;
 
 impl Jwk {
+    fn verifies(&self) -> bool {
+        match &self.key_ops {
+            Some(ops) => ops.iter().any(|op| op == "verify"),
+            None => true,
+        }
+    }
+
     /// The key, if it may verify signatures (RFC 7517, sections 4.2 and 4.3).
     fn key(&self) -> Option<PublicKey> {
         let number = |part: &Option<String>| URL_SAFE_NO_PAD.decode(part.as_ref()?).ok();
@@ -143,9 +150,8 @@ impl Jwk {
             _ => None,
         };
         key.filter(|key| {
-            let verifies = |ops: &Vec<String>| ops.iter().any(|op| op == "verify");
             self.r#use.as_ref().is_none_or(|purpose| purpose == "sig")
-                && self.key_ops.as_ref().is_none_or(verifies)
+                && self.verifies()
                 && self.alg.as_ref().is_none_or(|alg| alg == key.alg().name())
         })
     }
