@@ -4,9 +4,9 @@
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
 //! even of those whose caller has left. Redirects are not followed, and the environment's proxy is
-//! not used. Connections are reused only for documents at the operator's URLs. A URL that a stranger
-//! chose ([`Trust::Public`]) is fetched over https and from public addresses only: they are checked
-//! after the name is resolved, and the connection uses these very addresses.
+//! not used. Connections are reused only for documents at the operator's URLs. A URL that a
+//! stranger chose ([`Trust::Public`]) is fetched over https and from public addresses only: they
+//! are checked after the name is resolved, and the connection uses these very addresses.
 
 pub mod address;
 mod probe;
