@@ -117,7 +117,7 @@ impl Surface for Gateway {
         if let GatewayCall::Document(document) = call {
             let mut reply = reference::reply(document);
             if settings.gzip && context.accepts_gzip {
-                cold(coding::compress(&mut reply)).await;
+                cold(coding::compress(&mut reply, None)).await;
             }
             return reply;
         }
