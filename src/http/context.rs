@@ -45,10 +45,12 @@ pub struct ServerContext {
 impl ServerContext {
     /// Counts and logs a request. Those of the operator and of ACME challenges are only logged.
     pub fn log_request(&self, line: &RequestLine<'_>) {
+        let (metrics, name) = (&*self.metrics, line.record.method);
+        let (reason, total) = (line.reason, line.total);
         match line.surface {
-            Surface::Gateway => self.metrics.request(line.reason, line.bytes, line.total),
-            Surface::Relay => self.metrics.relay.requests.count(line.reason, line.total),
-            Surface::Sidecar => self.metrics.sidecar.requests.count(line.reason, line.total),
+            Surface::Gateway => metrics.request(name, reason, line.bytes, total),
+            Surface::Relay => metrics.relay.requests.count(name, reason, total),
+            Surface::Sidecar => metrics.sidecar.requests.count(name, reason, total),
             Surface::Admin | Surface::Acme => {}
         }
         self.log.request(line);

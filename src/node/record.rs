@@ -1,22 +1,29 @@
 //! The record of one URL that all clients of the node share: its name, its health, its failures and
 //! the counters of attempts. The pure crate concludes; this module holds the state.
 
+use super::NodeError;
 use super::answer::{Payload, error_code, failure_class};
-use super::cause::Failures;
-use super::{CallFailure, NodeError};
+use super::cause::{FailedAttempt, Failures};
 use crate::config::{NodeConfig, NodeUrl};
+use crate::io::monotonic;
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
-use portcullis_filters::head_age::HeadTime;
+use portcullis_filters::chain::{
+    Asked, FailureClass, Fault, HeadTime, Repeat, Standing, UrlHealth,
+};
 use prometheus::IntCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The outcomes of an attempt: an answer, or each error.
-const OUTCOMES: usize = 1 + NodeError::ALL.len();
+/// The outcomes of an attempt that have no error of their own: an answer, and what the node says
+/// with an error of its own or with the status of one.
+const CLASSES: [FailureClass; 3] = [
+    FailureClass::Internal,
+    FailureClass::Limited,
+    FailureClass::Refused,
+];
 
 /// The record of one URL.
 #[derive(Debug)]
@@ -25,15 +32,31 @@ pub(super) struct UrlRecord {
     pub(super) index: usize,
     /// The URL as it is shown: without parts that may be a key, and unique.
     pub(super) url: String,
-    attempts: [IntCounter; OUTCOMES],
+    attempts: Attempts,
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
-    /// The newest block that was seen.
-    head_time: Mutex<Option<HeadTime>>,
+    /// The newest block that was seen, and when.
+    head_time: Mutex<Option<(HeadTime, Duration)>>,
     health: Mutex<UrlHealth>,
-    /// The start of the clock of `health`.
-    born: Instant,
+}
+
+/// The counters of attempts at a URL, by outcome.
+#[derive(Debug)]
+struct Attempts {
+    answered: IntCounter,
+    classes: [IntCounter; CLASSES.len()],
+    errors: [IntCounter; NodeError::ALL.len()],
+}
+
+impl Attempts {
+    fn new(with: impl Fn(&str) -> IntCounter) -> Self {
+        Self {
+            answered: with("ok"),
+            classes: CLASSES.map(|class| with(class.name())),
+            errors: NodeError::ALL.map(|error| with(error.name())),
+        }
+    }
 }
 
 impl UrlRecord {
@@ -49,11 +72,7 @@ impl UrlRecord {
                 format!("{url} ({index})")
             };
             let label = index.to_string();
-            let attempts = std::array::from_fn(|outcome| {
-                let error = outcome
-                    .checked_sub(1)
-                    .and_then(|error| NodeError::ALL.get(error));
-                let outcome = error.map_or("ok", |error| error.name());
+            let attempts = Attempts::new(|outcome| {
                 metrics.node_attempts.with_label_values(&[&*label, outcome])
             });
             let latest = Arc::clone(&latest);
@@ -65,18 +84,24 @@ impl UrlRecord {
                 failures: Mutex::default(),
                 head_time: Mutex::default(),
                 health: Mutex::default(),
-                born: Instant::now(),
             })
         };
         shown.iter().enumerate().map(record).collect()
     }
 
-    /// Counts an attempt.
-    pub(super) fn count(&self, failure: Option<CallFailure>) {
-        let outcome = failure.map_or(0, |failure| 1 + failure.error() as usize);
-        if let Some(counter) = self.attempts.get(outcome) {
-            counter.inc();
-        }
+    /// Counts an attempt: an answer, or why there is none.
+    pub(super) fn count(&self, outcome: Result<&Payload, &FailedAttempt>) {
+        let class = match outcome {
+            Ok(payload) => failure_class(payload),
+            Err(failed) => failed.class(),
+        };
+        let at = CLASSES.iter().position(|counted| Some(*counted) == class);
+        let counter = match (at, outcome) {
+            (Some(at), _) => &self.attempts.classes[at],
+            (None, Ok(_)) => &self.attempts.answered,
+            (None, Err(failed)) => &self.attempts.errors[failed.failure.error() as usize],
+        };
+        counter.inc();
     }
 
     /// Records a verified answer to a request that was sent at `sent`.
@@ -96,7 +121,7 @@ impl UrlRecord {
     /// Records a valid answer to a request that was sent at `sent`.
     pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
         let mut health = self.health.lock();
-        health.answered(asked, sent - self.born, self.born.elapsed());
+        health.answered(asked, monotonic::of(sent), monotonic::now());
     }
 
     /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
@@ -104,7 +129,7 @@ impl UrlRecord {
     pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
         if let Some(class) = class {
             let mut health = self.health.lock();
-            health.failed(asked, class, sent - self.born, self.born.elapsed());
+            health.failed(asked, class, monotonic::of(sent), monotonic::now());
         }
     }
 
@@ -115,7 +140,7 @@ impl UrlRecord {
 
     /// The place of the URL for a request.
     pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
-        let now = self.born.elapsed();
+        let now = monotonic::now();
         self.health.lock().standing(asked, repeat, now)
     }
 
@@ -126,7 +151,7 @@ impl UrlRecord {
 
     /// Whether the URL has answered a call since then.
     pub(super) fn has_answered_since(&self, since: Instant) -> bool {
-        self.health.lock().has_answered_since(since - self.born)
+        self.health.lock().has_answered_since(monotonic::of(since))
     }
 
     /// Records that the URL answered a call; an answered probe does not count.
@@ -136,7 +161,7 @@ impl UrlRecord {
 
     /// Attempts that were answered.
     pub(super) fn answers(&self) -> u64 {
-        self.attempts[0].get()
+        self.attempts.answered.get()
     }
 
     /// Whether no other URL has answered a call since this one did.
@@ -146,12 +171,18 @@ impl UrlRecord {
 
     /// Records the newest block.
     pub(super) fn note_head_time(&self, head: HeadTime) {
-        *self.head_time.lock() = Some(head);
+        *self.head_time.lock() = Some((head, monotonic::now()));
     }
 
     /// The newest block that was seen.
     pub(super) fn head_time(&self) -> Option<HeadTime> {
-        *self.head_time.lock()
+        self.head_time.lock().map(|(head, _)| head)
+    }
+
+    /// Whether the newest block was read in this time.
+    pub(super) fn has_shown_head_within(&self, time: Duration) -> bool {
+        let seen = self.head_time.lock().map(|(_, seen)| seen);
+        seen.is_some_and(|seen| monotonic::now().saturating_sub(seen) < time)
     }
 
     /// The recorded failures of attempts.

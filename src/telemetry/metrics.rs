@@ -10,10 +10,10 @@ use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
 use super::latency::Latency;
 use super::process;
-use super::registry::{Registry, metrics};
+use super::registry::{Registry, SurfaceCounters, metrics};
 use super::relay::RelayMetrics;
 use super::reloads::ReloadMetrics;
-use super::requests::{LATENCY, Requests};
+use super::requests::{Calls, LATENCY, Requests};
 use super::sidecar::SidecarMetrics;
 use super::surface::{BySurface, Surface};
 use portcullis_filters::named;
@@ -104,15 +104,13 @@ metrics! {
                 "Client connections by surface and by whether they were accepted or refused.",
                 ["surface", "outcome"], Surface::ALL.map(Surface::name),
                 ConnectionOutcome::ALL.map(ConnectionOutcome::name));
-        handshakes: BySurface<[IntCounter; Handshake::ALL.len()]> =
-            counter_matrix("portcullis_tls_handshakes_total",
-                "TLS handshakes by surface and outcome.",
-                ["surface", "outcome"], Surface::ALL.map(Surface::name),
+        pub handshakes: SurfaceCounters<{ Handshake::ALL.len() }> =
+            surface_counters("portcullis_tls_handshakes_total",
+                "TLS handshakes by surface and outcome, of surfaces with TLS.",
                 Handshake::ALL.map(Handshake::name));
-        proxy_headers: BySurface<[IntCounter; ProxyHeader::ALL.len()]> =
-            counter_matrix("portcullis_proxy_headers_total",
-                "PROXY headers by surface and outcome.",
-                ["surface", "outcome"], Surface::ALL.map(Surface::name),
+        pub proxy_headers: SurfaceCounters<{ ProxyHeader::ALL.len() }> =
+            surface_counters("portcullis_proxy_headers_total",
+                "PROXY headers by surface and outcome, of surfaces that expect them.",
                 ProxyHeader::ALL.map(ProxyHeader::name));
         pub in_flight: IntGauge = gauge("portcullis_requests_in_flight", "Requests in flight.");
         pub draining: IntGauge = gauge("portcullis_draining",
@@ -134,6 +132,15 @@ metrics! {
              "Seconds from the complete head of a gateway request to the last byte of its \
               response."],
             Api::Gateway,
+            Calls::new(
+                registry,
+                ["portcullis_call_duration_seconds",
+                 "Seconds of a gateway request whose method is known, by method."],
+                ["portcullis_calls_failed_total",
+                 "Calls that passed the policy and failed, by method."],
+                "method",
+                Method::ALL.map(Method::name),
+            ),
         );
         by_method: [[IntCounter; CacheUse::ALL.len()]; Method::ALL.len()] =
             Method::ALL.map(|method| CacheUse::ALL.map(|cache| {
@@ -176,9 +183,10 @@ impl Metrics {
         Self::register(&registry, values)
     }
 
-    /// Counts a finished gateway request. `bytes` is the size of the response body.
-    pub fn request(&self, reason: Option<Reason>, bytes: usize, total: Duration) {
-        self.requests.count(reason, total);
+    /// Counts a finished gateway request; `method` is empty if it is not known. `bytes` is the size
+    /// of the response body.
+    pub fn request(&self, method: &str, reason: Option<Reason>, bytes: usize, total: Duration) {
+        self.requests.count(method, reason, total);
         self.response_bytes.observe(bytes as f64);
     }
 
@@ -217,12 +225,12 @@ impl Metrics {
 
     /// Counts a TLS handshake.
     pub fn handshake(&self, surface: Surface, outcome: Handshake) {
-        self.handshakes[surface as usize][outcome as usize].inc();
+        self.handshakes.of(surface)[outcome as usize].inc();
     }
 
     /// Counts a PROXY header.
     pub fn proxy_header(&self, surface: Surface, outcome: ProxyHeader) {
-        self.proxy_headers[surface as usize][outcome as usize].inc();
+        self.proxy_headers.of(surface)[outcome as usize].inc();
     }
 
     /// Counts spans of traced requests.

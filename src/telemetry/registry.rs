@@ -3,13 +3,15 @@
 //! Names, help texts and labels are literals, so a failure to register is a bug that every start
 //! would show. A value that another part holds is sampled: read at each scrape.
 
+use super::surface::{BySurface, Surface};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Result,
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Result,
 };
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// Defines a struct of metrics and its `register`, which creates it from a registry and, if needed,
 /// label values. Each row, `field: Type = kind("name", "help text", …);`, is a metric: `kind` is a
@@ -185,6 +187,32 @@ impl Registry {
         ))
     }
 
+    /// Histograms of one label.
+    pub(super) fn histograms(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        buckets: &[f64],
+    ) -> HistogramVec {
+        let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+        self.add(HistogramVec::new(options, &[label]))
+    }
+
+    /// Counters of surfaces and outcomes. [`SurfaceCounters::begin`] makes the series of a surface.
+    pub(super) fn surface_counters<const OUTCOMES: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        outcomes: [&'static str; OUTCOMES],
+    ) -> SurfaceCounters<OUTCOMES> {
+        SurfaceCounters {
+            counters: self.counters(name, help, &["surface", "outcome"]),
+            outcomes,
+            series: BySurface::default(),
+        }
+    }
+
     /// A histogram for the operator's page alone.
     pub(super) fn unregistered(name: &str, buckets: &[f64]) -> Histogram {
         let options = HistogramOpts::new(name, "For the operator's page.");
@@ -206,6 +234,29 @@ impl Registry {
     /// here.
     pub fn gather(&self) -> Vec<MetricFamily> {
         self.0.gather()
+    }
+}
+
+/// Counters of the surfaces that have what is counted, by outcome.
+#[derive(Debug)]
+pub struct SurfaceCounters<const OUTCOMES: usize> {
+    counters: IntCounterVec,
+    outcomes: [&'static str; OUTCOMES],
+    series: BySurface<OnceLock<[IntCounter; OUTCOMES]>>,
+}
+
+impl<const OUTCOMES: usize> SurfaceCounters<OUTCOMES> {
+    /// Exports the series of a surface before anything is counted.
+    pub fn begin(&self, surface: Surface) {
+        self.of(surface);
+    }
+
+    /// The series of a surface, in the order of the outcomes.
+    pub fn of(&self, surface: Surface) -> &[IntCounter; OUTCOMES] {
+        self.series[surface as usize].get_or_init(|| {
+            self.outcomes
+                .map(|outcome| self.counters.with_label_values(&[surface.name(), outcome]))
+        })
     }
 }
 

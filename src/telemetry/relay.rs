@@ -1,7 +1,7 @@
 //! The relay's metrics: requests, writes, pins, signers, journal.
 
 use super::registry::{Registry, as_gauge, metrics};
-use super::requests::Requests;
+use super::requests::{Calls, Requests};
 use portcullis_filters::operation::OperationKind;
 use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
@@ -61,6 +61,15 @@ metrics! {
             ["portcullis_relay_request_duration_seconds",
              "Seconds from the complete head of a relay request to the last byte of its response."],
             Api::Relay,
+            Calls::new(
+                registry,
+                ["portcullis_relay_call_duration_seconds",
+                 "Seconds of a relay request whose operation is known, by operation."],
+                ["portcullis_relay_calls_failed_total",
+                 "Relay requests that failed, by operation."],
+                "operation",
+                operations(),
+            ),
         );
         /// The relay's writes by operation and outcome.
         pub writes: IntCounterVec = writes(registry);
@@ -136,6 +145,12 @@ impl RelayMetrics {
     }
 }
 
+/// The operations, and the transactions of users.
+fn operations() -> impl Iterator<Item = &'static str> {
+    let operations = OperationKind::ALL.map(OperationKind::name);
+    operations.into_iter().chain(TRANSACTIONS)
+}
+
 /// A series for each operation and outcome.
 fn writes(registry: &Registry) -> IntCounterVec {
     let writes = registry.counters(
@@ -143,11 +158,7 @@ fn writes(registry: &Registry) -> IntCounterVec {
         "Writes that passed the policy, by operation and outcome.",
         &["operation", "outcome"],
     );
-    for operation in OperationKind::ALL
-        .map(OperationKind::name)
-        .into_iter()
-        .chain(TRANSACTIONS)
-    {
+    for operation in operations() {
         for outcome in OUTCOMES {
             writes.with_label_values(&[operation, outcome]);
         }

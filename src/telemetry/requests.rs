@@ -1,4 +1,4 @@
-//! The requests of a surface, by verdict and reason, and their latency.
+//! The requests of a surface, by verdict and reason, and their latency; and its calls by name.
 
 use super::latency::Latency;
 use super::registry::Registry;
@@ -21,9 +21,56 @@ pub(super) fn verdict(reason: Option<Reason>) -> &'static str {
     }
 }
 
+/// Bucket bounds of the latency by name, in seconds: which calls are slow. The histogram of the
+/// surface says how slow.
+const BY_NAME: [f64; 1] = [1.0];
+
+/// Counts and times the calls of a surface by name: a method, an operation or a function.
+#[derive(Debug)]
+pub(super) struct Calls {
+    names: Vec<&'static str>,
+    seconds: Vec<Histogram>,
+    failed: Vec<IntCounter>,
+}
+
+impl Calls {
+    /// Registers a histogram and a counter of failures, each by name and help text. Each of the
+    /// names, which are values of `label`, has its series.
+    pub(super) fn new(
+        registry: &Registry,
+        [time, time_help]: [&str; 2],
+        [failed, failed_help]: [&str; 2],
+        label: &str,
+        names: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        let names: Vec<_> = names.into_iter().collect();
+        let seconds = registry.histograms(time, time_help, label, &BY_NAME);
+        let failures = registry.series(failed, failed_help, label, &names);
+        let seconds = names.iter().map(|name| seconds.with_label_values(&[name]));
+        let failed = names.iter().map(|name| failures.with_label_values(&[name]));
+        Self {
+            seconds: seconds.collect(),
+            failed: failed.collect(),
+            names,
+        }
+    }
+
+    /// Counts a finished request. One that was refused before its name was known has none.
+    fn count(&self, name: &str, reason: Option<Reason>, total: Duration) {
+        let Some(at) = self.names.iter().position(|known| *known == name) else {
+            return;
+        };
+        self.seconds[at].observe(total.as_secs_f64());
+        if reason.is_some_and(Reason::is_failure) {
+            self.failed[at].inc();
+        }
+    }
+}
+
 /// Counts and times requests.
 #[derive(Debug)]
 pub struct Requests {
+    calls: Calls,
     answered: IntCounter,
     /// `None` for a reason that the surface never has.
     unanswered: [Option<IntCounter>; Reason::ALL.len()],
@@ -40,12 +87,14 @@ impl Requests {
         [count, count_help]: [&str; 2],
         [time, time_help]: [&str; 2],
         api: Api,
+        calls: Calls,
     ) -> Self {
         let requests = registry.counters(count, count_help, &["verdict", "reason"]);
         let with = |reason: Option<Reason>| {
             requests.with_label_values(&[verdict(reason), reason.map_or("none", Reason::name)])
         };
         Self {
+            calls,
             answered: with(None),
             unanswered: Reason::ALL.map(|reason| {
                 if !reason.is_of(api) {
@@ -58,8 +107,9 @@ impl Requests {
         }
     }
 
-    /// Counts a finished request.
-    pub fn count(&self, reason: Option<Reason>, total: Duration) {
+    /// Counts a finished request; `name` is empty if it is not known.
+    pub fn count(&self, name: &str, reason: Option<Reason>, total: Duration) {
+        self.calls.count(name, reason, total);
         let counter = match reason {
             Some(reason) => {
                 let counter = self.unanswered[reason as usize].as_ref();

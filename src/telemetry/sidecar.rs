@@ -1,7 +1,7 @@
 //! The sidecar's metrics: requests, calls by function, events by outcome, components by health.
 
 use super::registry::metrics;
-use super::requests::Requests;
+use super::requests::{Calls, Requests};
 use portcullis_filters::policy::Function;
 use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
@@ -51,6 +51,15 @@ metrics! {
              "Seconds from the complete head of a sidecar request to the last byte of its \
               response."],
             Api::Sidecar,
+            Calls::new(
+                registry,
+                ["portcullis_sidecar_call_duration_seconds",
+                 "Seconds of a sidecar request whose head passed the policy, by function."],
+                ["portcullis_sidecar_calls_failed_total",
+                 "Sidecar requests that failed, by function."],
+                "function",
+                Function::ALL.map(Function::name),
+            ),
         );
         by_function: [IntCounter; Function::ALL.len()] =
             Function::ALL.map(|function| calls.with_label_values(&[function.name()]));

@@ -1,14 +1,14 @@
 //! A URL that gives no valid answers is left for another one, whatever it does instead; and an
 //! answer that is behind is never repeated over the connection that it arrived on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::admin::eventually;
+use crate::admin::{eventually, metrics};
 use crate::support::check::{assert_error, assert_result, each};
 use crate::support::client::PATIENCE;
 use crate::support::edge::{Edge, Setup};
@@ -24,8 +24,10 @@ fn honest(call: &Call, name: &str) -> Vec<Act> {
         "starknet_chainId" => json!("0x1"),
         "starknet_blockNumber" => json!(5),
         "starknet_getBlockWithTxHashes" => {
+            let number = call.json()["params"]["block_id"]["block_number"].as_u64();
+            let number = number.unwrap_or(5);
             let status = "ACCEPTED_ON_L2";
-            json!({"status": status, "block_number": 0, "block_hash": "0xb", "timestamp": 1})
+            json!({"status": status, "block_number": number, "block_hash": "0xb", "timestamp": 1})
         }
         _ => json!(name),
     };
@@ -409,4 +411,41 @@ fn garbage_never_works_again() {
         pause(&edge, 20);
     }
     edge.line("the end", |line| line["message"] == "node URL works again");
+}
+
+#[test]
+fn figures_say_which_method_and_which_outcome() {
+    let node = Node::start(|call| match method(call).as_str() {
+        "starknet_getClassHashAt" => error(call, -32_603),
+        "starknet_getNonce" => status("502 Bad Gateway"),
+        _ => honest(call, "a"),
+    });
+    let edge = urls(&[&node]).start();
+    edge.ask(&question());
+    let params = r#"{"block_id":"latest","contract_address":"0x5"}"#;
+    let fails = Request::post(rpc("7", "starknet_getNonce", params));
+    assert_error(&edge.ask(&fails), "upstream_status", "7", "it fails");
+    edge.ask(&Request::post(rpc("7", "starknet_specVersion", "[]")));
+    edge.ask(&Request::post(rpc(
+        "7",
+        "starknet_addInvokeTransaction",
+        "[]",
+    )));
+    let count = |method: &str| {
+        let name = format!(r#"portcullis_call_duration_seconds_count{{method="{method}"}}"#);
+        move |now: &BTreeMap<String, f64>| now.get(&name).copied()
+    };
+    let asked = count("starknet_specVersion");
+    let unknown = count("starknet_addInvokeTransaction");
+    eventually(&edge, "the calls", |now| asked(now) == Some(1.0));
+    let now = metrics(&edge);
+    assert_eq!(
+        unknown(&now),
+        None,
+        "only the methods of the policy have a series"
+    );
+    let internal = r#"portcullis_node_attempts_total{node="0",outcome="internal"}"#;
+    assert!(now[internal] >= 1.0, "{now:?}");
+    let failed = r#"portcullis_calls_failed_total{method="starknet_getNonce"}"#;
+    eventually(&edge, "the failure", |now| now.get(failed) == Some(&1.0));
 }

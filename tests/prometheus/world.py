@@ -4,6 +4,7 @@ PORTCULLIS names the program; `prometheus` and `starknet-devnet` are found on PA
 free ones, and all data is stored in one folder, which the caller removes.
 """
 
+import http.client
 import json
 import os
 import re
@@ -50,6 +51,23 @@ def ask(url, body=None, headers=None, timeout=None):
         return error.code, error.read().decode()
 
 
+class Proxied(http.client.HTTPConnection):
+    """A connection of a balancer's own: PROXY protocol, version 2, command LOCAL."""
+
+    def connect(self):
+        super().connect()
+        self.sock.sendall(b"\r\n\r\n\0\r\nQUIT\n" + bytes([0x20, 0, 0, 0]))
+
+
+def ask_proxied(address, path, body=None, headers=None):
+    """One request with a PROXY header before it: status and body."""
+    connection = Proxied(address, timeout=30)
+    method = "GET" if body is None else "POST"
+    connection.request(method, path, body, {"content-type": "application/json", **(headers or {})})
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
 class Child:
     """A process whose output goes to a file."""
 
@@ -76,7 +94,8 @@ class Child:
 
 
 class Portcullis:
-    """All four surfaces, as `portcullis dev` makes them, the relay with a certificate."""
+    """All four surfaces, as `portcullis dev` makes them: the relay with a certificate, the sidecar
+    behind a TCP balancer."""
 
     def __init__(self, folder):
         self.state = folder / "state"
@@ -88,6 +107,7 @@ class Portcullis:
         key.chmod(0o600)
         env["PORTCULLIS__RELAY__TLS__CERTIFICATE_FILE"] = str(certificate)
         env["PORTCULLIS__RELAY__TLS__KEY_FILE"] = str(key)
+        env["PORTCULLIS__SIDECAR__PROXY_PROTOCOL"] = "true"
         self.child = Child(
             folder / "portcullis.log", PORTCULLIS, "dev", "--state", str(self.state), env=env
         )
@@ -141,9 +161,8 @@ class Portcullis:
         assert status == 401, text
 
     def events(self):
-        functions = f"http://{self.sidecar}/functions"
         session = {"authorization": f"Bearer {self.secret('user.session')}"}
-        status, text = ask(f"{functions}/age-verification-session", b"", session)
+        status, text = self.function("age-verification-session", b"", session)
         assert status == 201, text
         subject = json.loads(text)["subject_ref"]
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -156,10 +175,13 @@ class Portcullis:
         signature = subprocess.check_output(command, text=True).strip()
         for sent, wanted in ((signature, 200), ("0" * 64, 401)):
             headers = {"x-service-verifier-signature": sent}
-            status, text = ask(f"{functions}/age-verifier-webhook", event.read_bytes(), headers)
+            status, text = self.function("age-verifier-webhook", event.read_bytes(), headers)
             assert status == wanted, text
-        status, text = ask(f"{functions}/health-check")
+        status, text = self.function("health-check")
         assert status == 200, text
+
+    def function(self, name, body=None, headers=None):
+        return ask_proxied(self.sidecar, f"/functions/{name}", body, headers)
 
     def families(self):
         """The names of all exported metrics."""

@@ -121,6 +121,7 @@ pub(super) fn serve<S: proxy::Surface>(
         .gate(app, errors, shared)
         .secured_by(shared.tls.clone());
     let gate = if clients.proxy_protocol {
+        shared.process.metrics.proxy_headers.begin(S::NAME);
         gate.behind_balancer()
     } else {
         gate

@@ -15,6 +15,7 @@ mod budgets;
 mod commands;
 mod contested;
 mod durable;
+mod failing;
 mod http;
 mod joined;
 mod journal;

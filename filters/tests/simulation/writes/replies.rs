@@ -105,10 +105,12 @@ impl World {
             return Ok(());
         };
         let had = self.oracle.had.get(&wanted).copied();
-        let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun.at);
-        let is_shown = || self.urls.iter().any(|url| url.has(action, begun.at));
+        // an equal request that it joined may have read the state long before
+        let begun = self.since_of(begun.watch).min(begun.at);
+        let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun);
+        let is_shown = || self.urls.iter().any(|url| url.has(action, begun));
         // a URL may have had nodes of another chain, which has it
-        let since = begun.at.saturating_sub(LAG);
+        let since = begun.saturating_sub(LAG);
         let is_elsewhere = || self.shown_other_since(since) && self.other.has(action);
         if is_there || is_shown() || is_elsewhere() {
             return Ok(());
