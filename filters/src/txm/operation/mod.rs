@@ -93,8 +93,9 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
 }
 
 /// Carries an operation out once for all equal requests at the same time, in one epoch of the
-/// chain. The request came in at `since_us`. The request that it joined may have another key: a refusal of that request, or an intent
-/// other than the one that this key names, is no answer to this request.
+/// chain. The request came in at `since_us`. The request that it joined may have another key: a
+/// refusal of that request, or an intent other than the one that this key names, is no answer to
+/// this request.
 async fn once<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,

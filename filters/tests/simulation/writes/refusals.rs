@@ -257,10 +257,11 @@ impl World {
         }
     }
 
-    /// Hours pass: what the chain refused right before that, a URL may still show.
+    /// Hours pass: what the chain refused or had right before that, a URL may still show.
     pub(super) fn carry_conflicts_over(&mut self, before: Duration) {
         let now = self.now();
-        for at in self.oracle.watches.conflicts.values_mut() {
+        let conflicts = self.oracle.watches.conflicts.values_mut();
+        for at in conflicts.chain(self.oracle.had.values_mut()) {
             if *at + LAG >= before {
                 *at = now;
             }
