@@ -10,7 +10,7 @@
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (which URL of the node answers), [`head_age`]
 //! (which one stands still), [`webhook`] (the age verifier's events), [`verdict`] (refusals and
-//! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
+//! their reasons), [`certificate`] (which one is served). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
 //! [`bearer`], [`hmac`], [`secret`], [`node_headers`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
@@ -25,6 +25,7 @@
 extern crate alloc;
 
 pub mod bearer;
+pub mod certificate;
 pub mod chain;
 pub mod client;
 pub mod clock;

@@ -38,8 +38,9 @@ use order::{Issued, Ordering};
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::certificate::{Own, Unfit};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use schedule::{Chance, Class, Facts, Step, Validity};
+use schedule::{Chance, Class, Facts, Step};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -106,7 +107,7 @@ pub struct Renewal {
 
 /// The stored state of a set of domains.
 struct Stored {
-    /// The certificate, if it can be used.
+    /// The certificate, if it can be read.
     held: Option<Identity>,
     progress: Progress,
 }
@@ -117,6 +118,11 @@ impl Stored {
         self.held
             .as_ref()
             .map_or_else(String::new, |held| hex::encode(digest(held)))
+    }
+
+    /// Why the certificate may not be used; `None` without one.
+    fn unfit(&self) -> Option<Unfit> {
+        self.held.as_ref()?.judge(now()).err()
     }
 
     fn is_over(&self) -> bool {
@@ -253,10 +259,31 @@ impl Renewal {
         }
     }
 
+    /// The stored certificate, if it is good.
+    fn own(&self, ordered: &Ordered) -> Option<Own> {
+        let held = Identity::read_ordered(&ordered.tls).ok()?;
+        held.judge(now()).ok()?;
+        let window = window::identifier(held.certificate()).and_then(|certificate| {
+            let windows = self.windows.lock();
+            windows.known(&ordered.file, &certificate, now()).flatten()
+        });
+        let facts = Facts {
+            held: Some(held.validity()),
+            window,
+            retry_at: None,
+            chance: chance_of(&held),
+        };
+        Some(Own {
+            validity: held.validity(),
+            is_due: schedule::due(&facts) <= now(),
+        })
+    }
+
     /// Takes a certificate that another instance has renewed; returns the stored state.
     async fn look(&self, ordered: &Ordered) -> Stored {
         let look = async {
-            self.storage.exchange(&ordered.tls).await?;
+            let ours = self.own(ordered);
+            self.storage.exchange(&ordered.tls, ours, now()).await?;
             self.storage.progress(&ordered.file).await
         };
         let found: Result<_, StorageError> = look.await;
@@ -314,11 +341,14 @@ impl Renewal {
     async fn decide(&self, ordered: &Ordered, stored: &Stored) -> Step {
         let held = stored.held.as_ref();
         let window = match held {
-            Some(held) => self.window(ordered, held).await,
-            None => None,
+            // an unfit one is due, whatever its authority says
+            Some(held) if stored.unfit().is_none() => self.window(ordered, held).await,
+            _ => None,
         };
         let facts = Facts {
-            held: held.map(Validity::of),
+            held: held
+                .filter(|_| stored.unfit().is_none())
+                .map(Identity::validity),
             window,
             retry_at: stored
                 .progress()
@@ -426,6 +456,9 @@ impl Renewal {
                 "the certificate that was issued is unusable: {why}"
             ))
         })?;
+        issued
+            .judge(now())
+            .map_err(|unfit| Failure::refused(&format!("a certificate was issued, but {unfit}")))?;
         self.storage.store_certificate(file, key, chain).await?;
         // not earlier: after a crash before this, the same certificate is downloaded again
         self.store(ordered, &Progress::default()).await;

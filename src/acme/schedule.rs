@@ -3,7 +3,7 @@
 //! In: the stored certificate, the authority's suggestion and the outcome of attempts. Out: a
 //! [`Step`], and after a failure the time of the next attempt. Times are seconds since 1970.
 
-use std::cmp::Ordering;
+use portcullis_filters::certificate::Validity;
 use std::time::Duration;
 
 /// Delays after attempts without an answer, doubled from 5 s to 10 min: no authority counts them.
@@ -14,34 +14,6 @@ const UNREACHABLE: [u64; 2] = [5, 600];
 const REFUSED: [u64; 2] = [300, 6 * 3_600];
 /// Cap on an authority's `Retry-After`: Let's Encrypt's longest rate limit is that of a week.
 const LONGEST: u64 = 7 * 24 * 3_600;
-
-/// The time within which a certificate is valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: u64,
-    pub(super) not_after: u64,
-}
-
-/// The direction in which an instance and its fleet exchange a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
-    /// None: both have the newest certificate.
-    Nothing,
-    /// The instance takes the fleet's certificate.
-    Take,
-    /// The instance shares its own certificate.
-    Share,
-}
-
-/// Decides which certificate is newer: the one whose validity begins later.
-pub(super) fn exchange(ours: Option<Validity>, theirs: Option<Validity>) -> Exchange {
-    let begin = |validity: Validity| validity.not_before;
-    match ours.map(begin).cmp(&theirs.map(begin)) {
-        Ordering::Less => Exchange::Take,
-        Ordering::Equal => Exchange::Nothing,
-        Ordering::Greater => Exchange::Share,
-    }
-}
 
 /// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +60,7 @@ pub(super) enum Step {
 
 /// Decides the next step.
 pub(super) fn next(facts: &Facts, now: u64) -> Step {
-    let due = facts
-        .held
-        .map_or(0, |held| renewal(held, facts.window, facts.chance));
+    let due = due(facts);
     if due > now {
         return Step::Keep(due);
     }
@@ -99,6 +69,13 @@ pub(super) fn next(facts: &Facts, now: u64) -> Step {
         Some(at) if at > now && at <= now.saturating_add(LONGEST) => Step::Retry(at),
         _ => Step::Order,
     }
+}
+
+/// When a certificate is due; at once without one.
+pub(super) fn due(facts: &Facts) -> u64 {
+    facts
+        .held
+        .map_or(0, |held| renewal(held, facts.window, facts.chance))
 }
 
 /// When to renew a certificate: within the authority's window, otherwise after two thirds of the
@@ -298,26 +275,6 @@ mod tests {
                 at = retry_at(at, failed, Class::Refused, None, chance);
             }
             assert!(within <= 5, "{chance:?}: {within}");
-        }
-    }
-
-    #[test]
-    fn the_newest_certificate_of_a_fleet_wins() {
-        let [older, newer] = [BEGIN, BEGIN + 60 * DAY].map(|not_before| {
-            Some(Validity {
-                not_before,
-                not_after: BEGIN + 90 * DAY,
-            })
-        });
-        for (ours, theirs, expected) in [
-            (None, None, Exchange::Nothing),
-            (None, older, Exchange::Take),
-            (older, None, Exchange::Share),
-            (older, newer, Exchange::Take),
-            (newer, older, Exchange::Share),
-            (newer, newer, Exchange::Nothing),
-        ] {
-            assert_eq!(exchange(ours, theirs), expected, "{ours:?} {theirs:?}");
         }
     }
 

@@ -8,10 +8,10 @@
 use super::challenge::Answers;
 use super::failure::Failure;
 use super::folder::{self, Folder, FolderLock, Progress};
-use super::schedule::{self, Exchange, Validity};
 use crate::config::{AcmeConfig, TlsConfig};
 use crate::fleet::{Fleet, FleetError};
 use crate::http::tls::Identity;
+use portcullis_filters::certificate::{self, Exchange, Own};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -51,16 +51,6 @@ pub(super) enum StorageError {
 impl From<StorageError> for Failure {
     fn from(error: StorageError) -> Self {
         Self::new(&error.to_string())
-    }
-}
-
-impl Validity {
-    /// The time within which this certificate is valid.
-    pub(super) fn of(identity: &Identity) -> Self {
-        Self {
-            not_before: identity.not_before,
-            not_after: identity.not_after,
-        }
     }
 }
 
@@ -194,9 +184,14 @@ impl Storage {
         Ok(folder::write_text(file, text.as_bytes())?)
     }
 
-    /// Takes a certificate that another instance has renewed, or shares the one here if no other
-    /// instance has a newer one.
-    pub(super) async fn exchange(&self, tls: &TlsConfig) -> Result<(), StorageError> {
+    /// Takes a good certificate that another instance has renewed, or shares the one here, `ours`,
+    /// if no other instance has a newer one.
+    pub(super) async fn exchange(
+        &self,
+        tls: &TlsConfig,
+        ours: Option<Own>,
+        now: u64,
+    ) -> Result<(), StorageError> {
         let Some(fleet) = &self.fleet else {
             return Ok(());
         };
@@ -208,14 +203,16 @@ impl Storage {
         let shared = shared.and_then(|text| String::from_utf8(text).ok());
         let theirs = shared.and_then(|text| {
             let identity = Identity::of_ordered(&text, &text, tls).ok()?;
-            Some((text, Validity::of(&identity)))
+            match identity.judge(now) {
+                Ok(()) => Some((text, identity.validity())),
+                Err(unfit) => {
+                    log::debug!("the certificate of another instance is not taken: {unfit}");
+                    None
+                }
+            }
         });
-        let ours = Identity::read_ordered(tls).ok();
         let validity = theirs.as_ref().map(|(_, validity)| *validity);
-        match (
-            schedule::exchange(ours.as_ref().map(Validity::of), validity),
-            theirs,
-        ) {
+        match (certificate::exchange(ours, validity), theirs) {
             (Exchange::Take, Some((text, _))) => {
                 self.folder.create()?;
                 folder::write_text(file, text.as_bytes())?;
