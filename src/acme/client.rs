@@ -8,10 +8,12 @@ use http::{Request, header};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use x509_cert::der::DateTime;
 
 /// Timeout of one request: an authority under load takes seconds to sign.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -22,6 +24,16 @@ pub(super) struct Client {
     roots: Roots,
     /// The `Retry-After` of the last refusal, which the protocol's errors do not carry.
     retry_after: Arc<Mutex<Option<Duration>>>,
+    /// When the last order that was seen expires, which the protocol's orders do not carry.
+    order_expires: Arc<Mutex<Option<u64>>>,
+}
+
+/// The part of an order that the protocol's crate leaves out: RFC 8555, section 7.1.3.
+#[derive(Deserialize)]
+struct Expiry {
+    #[expect(dead_code, reason = "only an order has it")]
+    finalize: String,
+    expires: String,
 }
 
 impl Client {
@@ -29,7 +41,13 @@ impl Client {
         Self {
             roots,
             retry_after: Arc::default(),
+            order_expires: Arc::default(),
         }
+    }
+
+    /// When the last order that was seen expires, in seconds since 1970; `None` if it does not say.
+    pub(super) fn order_expires(&self) -> Option<u64> {
+        *self.order_expires.lock()
     }
 
     /// The delay that the authority demanded when it refused the last request, if any.
@@ -43,7 +61,11 @@ impl HttpClient for Client {
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let Self { roots, retry_after } = self.clone();
+        let Self {
+            roots,
+            retry_after,
+            order_expires,
+        } = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
             let Ok(body) = body.collect().await;
@@ -58,10 +80,39 @@ impl HttpClient for Client {
                 Some(field) if is_refusal => parse_retry_after(field.as_bytes(), SystemTime::now()),
                 _ => None,
             };
+            if let Ok(order) = serde_json::from_slice::<Expiry>(&body) {
+                *order_expires.lock() = parse_time(&order.expires);
+            }
             Ok(BytesResponse {
                 parts,
                 body: Box::new(body),
             })
         })
+    }
+}
+
+/// Parses an RFC 3339 time in UTC, and drops its fraction; `None` for any other.
+fn parse_time(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('Z')?;
+    let whole = text.split_once('.').map_or(text, |(whole, _)| whole);
+    let time: DateTime = format!("{whole}Z").parse().ok()?;
+    Some(time.unix_duration().as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_expires_at_a_time_in_utc() {
+        for (text, expected) in [
+            ("2016-01-05T14:09:07.99Z", Some(1_452_002_947)),
+            ("2016-01-05T14:09:07Z", Some(1_452_002_947)),
+            ("2016-01-05T14:09:07+01:00", None),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_time(text), expected, "{text:?}");
+        }
     }
 }

@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use challenge::Answers;
 use client::Client;
 use failure::Failure;
-use folder::Progress;
+use folder::{Progress, Receipt};
 use instant_acme::CertificateIdentifier;
 use order::{Issued, Ordering};
 use parking_lot::Mutex;
@@ -40,7 +40,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use portcullis_filters::certificate::{Own, Unfit};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use schedule::{Chance, Class, Facts, Step};
+use schedule::{Chance, Class, Facts, LastIssue, Step};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -55,6 +55,10 @@ use window::Windows;
 const INTERVAL: u64 = 30;
 /// Seconds to wait while another process orders.
 const OTHER_PROCESS: u64 = 5;
+
+/// Why a certificate that came in time is no success.
+const DUE_AGAIN: &str = "the certificate is due for renewal although it is new: the authority's \
+                         clock or this one is wrong, or its renewal information";
 
 /// A file of `[tls.acme]` that cannot be used.
 #[derive(Debug, Error)]
@@ -110,6 +114,7 @@ struct Stored {
     /// The certificate, if it can be read.
     held: Option<Identity>,
     progress: Progress,
+    last: Option<LastIssue>,
 }
 
 impl Stored {
@@ -231,7 +236,15 @@ impl Renewal {
         self.delays.lock().remove(&ordered.file);
         // while another process has the lock, an attempt is under way
         if let Ok(Some(_lock)) = self.storage.lock().await {
-            let progress = self.look(ordered).await.progress();
+            let stored = self.look(ordered).await;
+            let progress = stored.progress();
+            // a good certificate that is due again and again is not ordered once for each reload
+            if (stored.held.is_none() || stored.unfit().is_some())
+                && let Some(mut receipt) = self.storage.receipt(&ordered.file).await
+            {
+                receipt.last.early = 0;
+                self.store_receipt(ordered, &receipt).await;
+            }
             self.store(
                 ordered,
                 &Progress {
@@ -259,6 +272,12 @@ impl Renewal {
         }
     }
 
+    async fn store_receipt(&self, ordered: &Ordered, receipt: &Receipt) {
+        if let Err(error) = self.storage.store_receipt(&ordered.file, receipt).await {
+            log::warn!("{error}");
+        }
+    }
+
     /// The stored certificate, if it is good.
     fn own(&self, ordered: &Ordered) -> Option<Own> {
         let held = Identity::read_ordered(&ordered.tls).ok()?;
@@ -271,6 +290,7 @@ impl Renewal {
             held: Some(held.validity()),
             window,
             retry_at: None,
+            last: None,
             chance: chance_of(&held),
         };
         Some(Own {
@@ -295,6 +315,11 @@ impl Renewal {
         Stored {
             held: Identity::read_ordered(&ordered.tls).ok(),
             progress,
+            last: self
+                .storage
+                .receipt(&ordered.file)
+                .await
+                .map(|receipt| receipt.last),
         }
     }
 
@@ -316,6 +341,14 @@ impl Renewal {
                 if !progress.cause.is_empty() {
                     self.report(ordered, &progress, at);
                 }
+                (at, progress.failed)
+            }
+            Step::Rest(at) => {
+                progress.failed = progress.failed.max(1);
+                if progress.cause.is_empty() {
+                    progress.cause = DUE_AGAIN.to_owned();
+                }
+                self.report(ordered, &progress, at);
                 (at, progress.failed)
             }
             Step::Order => match self.storage.lock().await {
@@ -354,6 +387,10 @@ impl Renewal {
                 .progress()
                 .retry_at
                 .max(self.delays.lock().get(&ordered.file).copied()),
+            last: match stored.progress().order {
+                Some(_) => None,
+                None => stored.last,
+            },
             chance: held.map_or(Chance(0), chance_of),
         };
         schedule::next(&facts, now())
@@ -431,7 +468,7 @@ impl Renewal {
             issued = ordering.run(&mut progress).await;
         }
         let installed = match issued {
-            Ok(issued) => self.install(ordered, &issued).await,
+            Ok(issued) => self.install(ordered, &mut progress, &issued).await,
             Err(failure) => Err(failure),
         };
         match installed {
@@ -448,24 +485,55 @@ impl Renewal {
     async fn install(
         &self,
         ordered: &Ordered,
-        Issued { key, chain }: &Issued,
+        progress: &mut Progress,
+        Issued { order, key, chain }: &Issued,
     ) -> Result<(), Failure> {
         let Ordered { file, tls } = ordered;
+        // downloaded again, it would be no better
+        let begun = progress.order.take();
         let issued = Identity::of_ordered(key, chain, tls).map_err(|why| {
             Failure::refused(&format!(
                 "the certificate that was issued is unusable: {why}"
             ))
         })?;
+        self.note(ordered, order, &issued).await;
         issued
             .judge(now())
             .map_err(|unfit| Failure::refused(&format!("a certificate was issued, but {unfit}")))?;
-        self.storage.store_certificate(file, key, chain).await?;
+        if let Err(error) = self.storage.store_certificate(file, key, chain).await {
+            progress.order = begun;
+            return Err(error.into());
+        }
+        if due_alone(&issued) <= now() {
+            *progress = Progress {
+                renews: hex::encode(digest(&issued)),
+                failed: progress.failed,
+                ..Progress::default()
+            };
+            self.certificates.read_again(file);
+            return Err(Failure::refused(DUE_AGAIN));
+        }
         // not earlier: after a crash before this, the same certificate is downloaded again
         self.store(ordered, &Progress::default()).await;
         self.certificates.read_again(file);
         self.metrics.acme.ordered(OrderOutcome::Issued);
         log::info!(domain = tls.domains[0], expires = issued.end(); "certificate issued");
         Ok(())
+    }
+
+    /// Remembers that a certificate was issued, once for each order.
+    async fn note(&self, ordered: &Ordered, order: &str, issued: &Identity) {
+        let before = self.storage.receipt(&ordered.file).await;
+        if before.as_ref().is_some_and(|before| before.order == order) {
+            return;
+        }
+        let validity = issued.validity();
+        let lifetime = validity.not_after.saturating_sub(validity.not_before);
+        let receipt = Receipt {
+            order: order.to_owned(),
+            last: LastIssue::then(before.map(|before| before.last), lifetime, now()),
+        };
+        self.store_receipt(ordered, &receipt).await;
     }
 
     /// Counts and reports an attempt that failed, and sets the time of the next one.
@@ -507,6 +575,17 @@ impl Renewal {
         };
         self.certificates.report(&ordered.file, status);
     }
+}
+
+/// When a certificate is due, if its authority suggests no window.
+fn due_alone(held: &Identity) -> u64 {
+    schedule::due(&Facts {
+        held: Some(held.validity()),
+        window: None,
+        retry_at: None,
+        last: None,
+        chance: chance_of(held),
+    })
 }
 
 fn now() -> u64 {

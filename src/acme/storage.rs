@@ -7,7 +7,7 @@
 
 use super::challenge::Answers;
 use super::failure::Failure;
-use super::folder::{self, Folder, FolderLock, Progress};
+use super::folder::{self, Folder, FolderLock, Progress, Receipt};
 use crate::config::{AcmeConfig, TlsConfig};
 use crate::fleet::{Fleet, FleetError};
 use crate::http::tls::Identity;
@@ -166,6 +166,24 @@ impl Storage {
             false => self.set_value("order", certificate, progress).await,
         };
         progress.store(certificate)?;
+        shared
+    }
+
+    /// What is known of the last certificate that was issued for this file.
+    pub(super) async fn receipt(&self, certificate: &Path) -> Option<Receipt> {
+        // without an answer of the fleet's store there is no order either
+        let shared = self.shared("last", certificate).await.ok().flatten();
+        shared.or_else(|| folder::read(&folder::receipt(certificate)))
+    }
+
+    /// Stores what is known of the last certificate.
+    pub(super) async fn store_receipt(
+        &self,
+        certificate: &Path,
+        receipt: &Receipt,
+    ) -> Result<(), StorageError> {
+        let shared = self.set_value("last", certificate, receipt).await;
+        folder::write(&folder::receipt(certificate), receipt)?;
         shared
     }
 
