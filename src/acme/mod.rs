@@ -33,6 +33,7 @@ use challenge::Answers;
 use client::Client;
 use failure::Failure;
 use folder::{Progress, Receipt};
+use futures_util::FutureExt as _;
 use instant_acme::CertificateIdentifier;
 use order::{Issued, Ordering};
 use parking_lot::Mutex;
@@ -43,6 +44,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use schedule::{Chance, Class, Facts, LastIssue, Step};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -56,6 +58,8 @@ const INTERVAL: u64 = 30;
 /// Seconds to wait while another process orders.
 const OTHER_PROCESS: u64 = 5;
 
+/// Why an attempt failed whose panic is in the log.
+const DEFECT: &str = "a defect of the program ended the attempt, see the log";
 /// Why a certificate that came in time is no success.
 const DUE_AGAIN: &str = "the certificate is due for renewal although it is new: the authority's \
                          clock or this one is wrong, or its renewal information";
@@ -188,7 +192,11 @@ impl Renewal {
                 if is_asked {
                     self.forget_delay(&ordered).await;
                 }
-                let (again, attempts) = self.step(&ordered).await;
+                let stepped = AssertUnwindSafe(self.step(&ordered)).catch_unwind().await;
+                let (again, attempts) = match stepped {
+                    Ok(stepped) => stepped,
+                    Err(_) => self.panicked(&ordered).await,
+                };
                 next = next.min(again);
                 failed = failed.max(attempts);
             }
@@ -196,6 +204,20 @@ impl Renewal {
             let pause = Duration::from_secs(next.saturating_sub(now()).max(1));
             is_asked = tokio::time::timeout(pause, reloads.changed()).await.is_ok();
         }
+    }
+
+    /// A panic of a step is a failed attempt, so that it ends no later ones.
+    async fn panicked(&self, ordered: &Ordered) -> (u64, u32) {
+        self.certificates.challenges.clear();
+        let stored = Stored {
+            held: Identity::read_ordered(&ordered.tls).ok(),
+            progress: Progress::read(&ordered.file),
+            last: None,
+        };
+        let mut progress = stored.progress();
+        self.failed(ordered, &mut progress, Failure::new(DEFECT));
+        self.store(ordered, &progress).await;
+        (now(), progress.failed)
     }
 
     /// Returns each set of domains once, even if several listeners have it.
