@@ -15,7 +15,7 @@ use crate::node::{ChainGuard, Credentials, HeadPolls, Node, NodeClient, NodeErro
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
-use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Tracer, UNPLACED};
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED};
 use std::sync::Arc;
 
 /// The state that several parts share.
@@ -58,13 +58,13 @@ impl Shared {
         let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
         let guard = ChainGuard::new(&config.node, &node);
-        let guard = guard.map(|guard| Part::task("chain guard", guard));
+        let guard = guard.map(|guard| Part::task(Task::ChainGuard, guard, metrics));
         let head_polls = HeadPolls::new(&config.node, &node);
-        let head_polls = head_polls.map(|polls| Part::task("head polls", polls));
+        let head_polls = head_polls.map(|polls| Part::task(Task::HeadPolls, polls, metrics));
         let exporter = process.tracer.clone().map(Exporter::new);
         let trace = exporter
             .clone()
-            .map(|exporter| Part::task("trace", exporter));
+            .map(|exporter| Part::task(Task::Trace, exporter, metrics));
         let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
         let shared = Self {
             process,
