@@ -8,10 +8,10 @@
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
-//! [`ledger`] (the rules of its journal), [`chain`] (which URL of the node answers), [`head_age`]
-//! (which one stands still), [`webhook`] (the age verifier's events), [`verdict`] (refusals and
-//! their reasons), [`certificate`] (which one is served). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`].
+//! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
+//! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served), [`verdict`]
+//! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -31,7 +31,6 @@ pub mod client;
 pub mod clock;
 pub mod felt;
 pub mod head;
-pub mod head_age;
 pub mod hmac;
 pub mod ledger;
 pub mod limit;

@@ -330,6 +330,7 @@ fn each_function_of_the_sidecar_has_its_path() {
             Function::GetFeedSkeleton,
         ),
         ("/.well-known/did.json", Function::DidDocument),
+        ("/xrpc/_health", Function::XrpcHealth),
         ("/robots.txt", Function::SeoRobots),
         ("/sitemap.xml", Function::SeoSitemap),
         ("/functions/health-check?verbose", Function::HealthCheck),
@@ -339,7 +340,8 @@ fn each_function_of_the_sidecar_has_its_path() {
     }
     for function in Function::ALL {
         let target = format!("/functions/{}", function.name());
-        let expected = (function != Function::DidDocument).then_some(function);
+        let has_path = !matches!(function, Function::DidDocument | Function::XrpcHealth);
+        let expected = has_path.then_some(function);
         assert_eq!(Function::at(target.as_bytes()), expected, "{target}");
     }
 }
@@ -373,8 +375,8 @@ fn the_sidecar_serves_its_paths_and_no_others() {
         );
     }
     for (method, target) in [
-        ("GET", "/robots.txt?a=b"),
-        ("HEAD", "/robots.txt"),
+        ("GET", "/sitemap.xml?a=b"),
+        ("HEAD", "/sitemap.xml"),
         ("POST", "/functions/age-verification-session"),
         ("POST", "/functions/age-verifier-webhook"),
     ] {
@@ -384,6 +386,11 @@ fn the_sidecar_serves_its_paths_and_no_others() {
         assert_eq!(call.is_post, method == "POST", "{method} {target}");
         let is_webhook = call.function == Function::AgeVerifierWebhook;
         assert_eq!(call.function.is_for_pages(), !is_webhook, "{target}");
+    }
+    for target in ["/robots.txt", "/.well-known/did.json", "/xrpc/_health"] {
+        let admission = serve("GET", target, &[HOST]);
+        assert_eq!(remaining(&admission), Some(QUOTA), "a constant: {target}");
+        assert!(call(admission).slot.is_none(), "nor does it take a place");
     }
     let preflight = serve("OPTIONS", "/robots.txt", &[HOST]);
     assert!(matches!(preflight.verdict, Ok(Admitted::Preflight)));

@@ -100,7 +100,7 @@ fn is_final(error: &Error) -> bool {
                     Some("badNonce" | "rateLimited" | "serverInternal")
                 )
             });
-            !is_passing && !problem.status.is_some_and(|status| status >= 500)
+            !is_passing && problem.status.is_none_or(|status| status < 500)
         }
         Error::Other(_) | Error::Timeout(_) => false,
         _ => true,

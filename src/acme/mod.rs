@@ -308,16 +308,9 @@ impl Renewal {
             let windows = self.windows.lock();
             windows.known(&ordered.file, &certificate, now()).flatten()
         });
-        let facts = Facts {
-            held: Some(held.validity()),
-            window,
-            retry_at: None,
-            last: None,
-            chance: chance_of(&held),
-        };
         Some(Own {
             validity: held.validity(),
-            is_due: schedule::due(&facts) <= now(),
+            is_due: is_due(&held, window),
         })
     }
 
@@ -526,7 +519,8 @@ impl Renewal {
             progress.order = begun;
             return Err(error.into());
         }
-        if due_alone(&issued) <= now() {
+        // its authority may want it renewed later
+        if is_due(&issued, None) && is_due(&issued, self.window(ordered, &issued).await) {
             *progress = Progress {
                 renews: hex::encode(digest(&issued)),
                 failed: progress.failed,
@@ -599,15 +593,16 @@ impl Renewal {
     }
 }
 
-/// When a certificate is due, if its authority suggests no window.
-fn due_alone(held: &Identity) -> u64 {
-    schedule::due(&Facts {
+/// Whether a certificate is due for renewal.
+fn is_due(held: &Identity, window: Option<schedule::Window>) -> bool {
+    let facts = Facts {
         held: Some(held.validity()),
-        window: None,
+        window,
         retry_at: None,
         last: None,
         chance: chance_of(held),
-    })
+    };
+    schedule::due(&facts) <= now()
 }
 
 fn now() -> u64 {

@@ -5,9 +5,9 @@ use crate::gateway::CacheStats;
 use crate::http::clients::Clients;
 use crate::http::tls::Identity;
 use crate::io::MemoryPool;
-use crate::node::LeftOut;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
+use portcullis_filters::chain::LeftOut;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::sync::Arc;
 
@@ -165,7 +165,7 @@ fn group(registry: &Registry, admin: &Admin) {
     registry.sample(IntGaugeVec::new(head, &["node"]), move |gauges| {
         for (index, url) in node.urls().iter().enumerate() {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
-            gauge.set(url.head.map_or(-1, as_gauge));
+            gauge.set(url.known.head.map_or(-1, as_gauge));
         }
     });
     let node = admin.node.clone();
@@ -176,7 +176,11 @@ fn group(registry: &Registry, admin: &Admin) {
     registry.sample(IntGaugeVec::new(time, &["node"]), move |gauges| {
         for (index, url) in node.urls().iter().enumerate() {
             let gauge = gauges.with_label_values(&[&*index.to_string()]);
-            gauge.set(url.head_time.map_or(0, |head| as_gauge(head.timestamp)));
+            gauge.set(
+                url.known
+                    .head_time
+                    .map_or(0, |head| as_gauge(head.timestamp)),
+            );
         }
     });
     let node = admin.node.clone();
@@ -191,7 +195,7 @@ fn group(registry: &Registry, admin: &Admin) {
             for (index, url) in node.urls().iter().enumerate() {
                 for reason in LeftOut::ALL {
                     let gauge = gauges.with_label_values(&[&*index.to_string(), reason.name()]);
-                    gauge.set(i64::from(url.left_out == Some(reason)));
+                    gauge.set(i64::from(url.known.left_out == Some(reason)));
                 }
             }
         },

@@ -58,7 +58,11 @@ impl Admin {
             .gateway
             .as_ref()
             .and_then(|gateway| gateway.position());
-        let heads = self.node.urls().into_iter().filter_map(|url| url.head);
+        let heads = self
+            .node
+            .urls()
+            .into_iter()
+            .filter_map(|url| url.known.head);
         let number = heads.chain(position.map(|position| position.height)).max();
         let proof = self
             .surfaces

@@ -4,10 +4,11 @@
 use super::{Admin, Listener};
 use crate::http::clients::{Running, Settings};
 use crate::io::clock;
-use crate::node::{LeftOut, UrlStats};
+use crate::node::UrlStats;
 use crate::relay::Relay;
 use crate::store::Budget;
 use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
+use portcullis_filters::chain::LeftOut;
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::limit::Busy;
 use portcullis_filters::verdict::Reason;
@@ -148,7 +149,7 @@ impl Admin {
             "entries": cache.entries,
             "bytes": cache.bytes,
             "capacity": cache.capacity,
-            "epoch": cache.epoch,
+            "epoch": cache.generation,
             "settled": cache.settled,
             "enabled": cache.enabled,
             "suspended": cache.suspended,
@@ -252,8 +253,8 @@ fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Valu
             "idle": url.idle,
             "busy": url.busy,
             "broken": url.failure.is_some(),
-            "head": url.head,
-            "left_out": url.left_out.map(LeftOut::name),
+            "head": url.known.head,
+            "left_out": url.known.left_out.map(LeftOut::name),
         })
     })
 }

@@ -45,8 +45,8 @@ pub use fleet::{FleetConfig, WhenDown};
 pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
 pub use key::variable;
 pub use process::{
-    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, NodeMode, SecretsConfig,
-    ServerConfig, StoreConfig, StoreTls,
+    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, SecretsConfig, ServerConfig,
+    StoreConfig, StoreTls,
 };
 pub use registry::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};

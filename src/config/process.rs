@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use log::LevelFilter;
+use portcullis_filters::chain::NodeMode;
 use portcullis_filters::client::Shown;
 use portcullis_filters::felt::Felt;
 use toml::de::DeValue;
@@ -169,15 +170,6 @@ const MODES: &[(&str, NodeMode)] = &[
     ("failover", NodeMode::Failover),
     ("replicas", NodeMode::Replicas),
 ];
-
-/// How several URLs of the node serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NodeMode {
-    /// One URL serves, in order of preference.
-    Failover,
-    /// All URLs serve.
-    Replicas,
-}
 
 section! {
     /// The files of tokens, keys and passwords.

@@ -3,10 +3,10 @@
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
-//! even of those whose caller has left. Redirects are not followed, the environment's proxy is not
-//! used, connections are not reused. A URL that a stranger chose ([`Trust::Public`]) is fetched
-//! over https and from public addresses only: they are checked after the name is resolved, and the
-//! connection uses these very addresses.
+//! even of those whose caller has left. Redirects are not followed, and the environment's proxy is
+//! not used. Connections are reused only for documents at the operator's URLs. A URL that a
+//! stranger chose ([`Trust::Public`]) is fetched over https and from public addresses only: they
+//! are checked after the name is resolved, and the connection uses these very addresses.
 
 pub mod address;
 mod probe;
@@ -15,14 +15,17 @@ pub use probe::{Roots, exchange, probe};
 
 use crate::io::within;
 use bytes::Bytes;
+use std::io;
 use std::pin::pin;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use ureq::Agent;
-use ureq::config::Config;
+use ureq::config::{Config, ConfigBuilder};
 use ureq::http::{Uri, header};
 use ureq::tls::TlsConfig;
+use ureq::typestate::AgentScope;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout, time};
 
@@ -35,8 +38,13 @@ const MAX_HEAD: usize = 16 << 10;
 
 /// Fetches that may run concurrently in this process, each on a thread of the runtime's blocking
 /// pool, which others use as well. A round of health checks has at most 37, and lookups of accounts
-/// 16.
-const MAX_RUNNING: usize = 64;
+/// 56.
+const MAX_RUNNING: usize = 128;
+
+/// Idle connections to the operator's hosts: as many as there are lookups in the directory.
+const MAX_IDLE: usize = 48;
+/// Shorter than servers and balancers usually keep an idle connection.
+const MAX_IDLE_AGE: Duration = Duration::from_secs(15);
 
 static RUNNING: Semaphore = Semaphore::const_new(MAX_RUNNING);
 
@@ -103,7 +111,10 @@ pub async fn document(
     let url = url.to_owned();
     on_thread(&RUNNING, DOCUMENT_TIMEOUT, move |left| {
         let _permit = permit;
-        let mut response = get(&url, trust, left)?;
+        let mut response = match trust {
+            Trust::Operator => get_over_kept(&url, left)?,
+            Trust::Public => get(&url, trust, left)?,
+        };
         if response.status() != 200 {
             return Err(FetchError::Status(response.status().as_u16()));
         }
@@ -174,24 +185,66 @@ fn get(
     agent(trust, timeout).get(url).call()
 }
 
+/// Sends a GET over a kept connection, and over a new one if that was closed meanwhile.
+fn get_over_kept(
+    url: &str,
+    timeout: Duration,
+) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+    static KEPT: LazyLock<Agent> = LazyLock::new(|| {
+        let config = config(Trust::Operator, TlsConfig::default())
+            .max_idle_connections(MAX_IDLE)
+            .max_idle_connections_per_host(MAX_IDLE)
+            .max_idle_age(MAX_IDLE_AGE)
+            .build();
+        Agent::with_parts(
+            config,
+            DefaultConnector::default(),
+            CheckedResolver(Trust::Operator),
+        )
+    });
+    let started = Instant::now();
+    let request = KEPT.get(url).config().timeout_global(Some(timeout));
+    match request.build().call() {
+        Err(ureq::Error::Io(error)) if was_closed(&error) => {
+            let left = timeout.saturating_sub(started.elapsed());
+            get(url, Trust::Operator, left)
+        }
+        response => response,
+    }
+}
+
+/// Whether the other end closed the connection before it answered.
+fn was_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let kind = error.kind();
+    matches!(
+        kind,
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof
+    )
+}
+
 fn agent(trust: Trust, timeout: Duration) -> Agent {
     agent_with(trust, timeout, TlsConfig::default())
 }
 
 fn agent_with(trust: Trust, timeout: Duration, tls: TlsConfig) -> Agent {
-    let config = Agent::config_builder()
-        .tls_config(tls)
+    let config = config(trust, tls)
         .timeout_global(Some(timeout))
+        .max_idle_connections(0)
+        .build();
+    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver(trust))
+}
+
+fn config(trust: Trust, tls: TlsConfig) -> ConfigBuilder<AgentScope> {
+    Agent::config_builder()
+        .tls_config(tls)
         .https_only(trust == Trust::Public)
         .proxy(None)
         .max_redirects(0)
         .max_redirects_will_error(false)
         .http_status_as_error(false)
         .max_response_header_size(MAX_HEAD)
-        .max_idle_connections(0)
         .user_agent("portcullis")
-        .build();
-    Agent::with_parts(config, DefaultConnector::default(), CheckedResolver(trust))
 }
 
 /// Resolves names and checks the addresses.

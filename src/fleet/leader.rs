@@ -8,26 +8,10 @@
 
 use super::leadership::Part;
 use super::{Fleet, FleetError};
+use crate::io::monotonic;
+use portcullis_filters::chain::schedule::{Published, lease};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Shortest lease of a leader, for polls each second or more often.
-const MIN_LEASE: Duration = Duration::from_secs(3);
-/// Length of a lease in intervals of polls, if these are longer.
-const INTERVALS: u32 = 3;
-
-/// The fleet's state of the chain.
-#[derive(Debug)]
-pub struct Published {
-    /// Whether this instance leads.
-    pub leads: bool,
-    /// Whether it was elected just now: then it verifies the state that its predecessor published.
-    pub is_elected: bool,
-    /// The newest published state, and an instant at or before its poll.
-    pub state: Option<(String, Instant)>,
-    /// The newest epoch that an instance named.
-    pub epoch: u64,
-}
 
 impl Fleet {
     /// Whether the store answers.
@@ -74,7 +58,7 @@ impl Fleet {
     pub async fn publish(
         &self,
         state: &str,
-        polled: Instant,
+        polled: Duration,
         interval: Duration,
         epoch: u64,
     ) -> Result<Published, FleetError> {
@@ -83,7 +67,7 @@ impl Fleet {
             true => Part::Leader {
                 lease,
                 state,
-                polled,
+                polled: monotonic::instant(polled),
             },
             false => Part::Candidate { lease },
         };
@@ -116,13 +100,8 @@ impl Fleet {
         Ok(Published {
             leads,
             is_elected: leads && before.is_none_or(|before| before.fence != heard.fence),
-            state: polled.map(|polled| (heard.state, polled)),
+            state: polled.map(|polled| (heard.state, monotonic::of(polled))),
             epoch: heard.epoch,
         })
     }
-}
-
-/// The lease of a leader that polls at this interval: how long it leads without publishing.
-pub fn lease(interval: Duration) -> Duration {
-    MIN_LEASE.max(interval * INTERVALS)
 }

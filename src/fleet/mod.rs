@@ -31,7 +31,6 @@ pub(crate) mod toolkit;
 mod values;
 
 pub use heartbeat::Heartbeat;
-pub use leader::{Published, lease};
 pub use limit::{ClientWindows, Decision, SharedLimit};
 pub use messages::Counted;
 pub use store::{Credentials, CredentialsError, FleetError, ping};

@@ -4,11 +4,13 @@ use super::leadership::Part;
 use super::limit::{ClientWindows, Decision, SharedLimit};
 use super::messages::{Answer, Counted, Purpose};
 use super::store::Credentials;
-use super::{Fleet, Heartbeat, Published, lease};
+use super::{Fleet, Heartbeat};
 use crate::config::{FleetConfig, WhenDown};
+use crate::io::monotonic;
 use crate::secrets::Secret;
 use crate::telemetry::{Metrics, Surface};
 use ahash::RandomState;
+use portcullis_filters::chain::schedule::{Published, lease};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::limit::lease::{Granted, Lease, Message, Step, Terms};
 use portcullis_filters::limit::{Quota, RateLimiter};
@@ -398,7 +400,7 @@ async fn follows(fleet: &Fleet) -> Published {
 
 async fn publishes(fleet: &Fleet, state: &str) -> Published {
     fleet
-        .publish(state, Instant::now(), INTERVAL, 0)
+        .publish(state, monotonic::now(), INTERVAL, 0)
         .await
         .unwrap()
 }
@@ -427,7 +429,7 @@ async fn the_first_leads_until_it_resigns() {
     let seen = follows(&other).await;
     assert_eq!(state(&seen), "first");
     assert!(
-        seen.state.unwrap().1.elapsed() < INTERVAL,
+        monotonic::now() - seen.state.unwrap().1 < INTERVAL,
         "and it is fresh"
     );
     one.resign().await;
@@ -506,10 +508,10 @@ async fn an_age_counts_from_the_poll() {
         instance(&name, terms()).await,
     );
     follows(&one).await;
-    let polled = Instant::now().checked_sub(INTERVAL).unwrap();
+    let polled = monotonic::now() - INTERVAL;
     one.publish("old", polled, INTERVAL, 0).await.unwrap();
     let (_, since) = follows(&other).await.state.unwrap();
-    let age = since.elapsed();
+    let age = monotonic::now() - since;
     assert!(
         age >= INTERVAL && age < INTERVAL * 2,
         "as old as it was when it was sent: {age:?}"

@@ -2,20 +2,15 @@
 //!
 //! A read comes from the cache (`cache`), from an identical read that is under way (`flights`), or
 //! from the node (`crate::node`). A body that repeats an earlier one is not parsed again
-//! (`parsed_bodies`). `watcher` polls the chain: `schedule` decides when, and `watch` for how long
+//! (`parsed_bodies`). `watcher` polls the chain; the pure crate decides when, and for how long
 //! answers are valid. Nothing here reads from or writes to a client.
 
 mod cache;
 mod flights;
 mod parsed_bodies;
-mod schedule;
-#[cfg(test)]
-mod simulation;
-mod watch;
 mod watcher;
 
 pub use cache::{CacheStats, ReadRequest};
-pub use watch::EpochCause;
 pub use watcher::Watcher;
 
 use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
@@ -28,9 +23,10 @@ use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use cache::{Cache, CacheKey, Latest, View};
+use cache::{Cache, CacheKey, Latest};
 use flights::{Flights, Role};
 use parsed_bodies::ParsedBodyCache;
+use portcullis_filters::chain::View;
 use portcullis_filters::client::{ClientKey, Networks, TrustedProxies};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
@@ -358,7 +354,7 @@ impl Gateway {
         };
         log::debug!(
             method = request.method().name(), cache = cache.name(), in_use = view.in_use,
-            epoch = view.epoch, settled:? = view.settled; "not in the cache"
+            epoch = view.generation, settled:? = view.settled; "not in the cache"
         );
         let gateway = self;
         Lookup::Pending(PendingRead {
@@ -406,7 +402,7 @@ impl Gateway {
 
     fn join(&self, view: &View, call: &Arc<CacheKey>) -> Role<Result<Answer, NodeError>> {
         self.flights
-            .join((view.epoch, view.position()), Arc::clone(call))
+            .join((view.generation, view.position()), Arc::clone(call))
     }
 }
 

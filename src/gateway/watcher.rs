@@ -1,24 +1,25 @@
 //! Polls the chain at every tick, and reports to the cache which answers are still valid.
 //!
 //! It has connections and memory of its own, so that load on the gateway does not block its polls.
-//! While the cache is disabled it polls nothing. `schedule` decides when it polls, when it follows
+//! While the cache is disabled it polls nothing. `Schedule` decides when it polls, when it follows
 //! the leader of a fleet, and what it applies to the cache; this module performs it.
 
 use super::cache::Cache;
-use super::schedule::{
-    Effect, Event, Facts, Membership, Mode, Observation, SECOND, Schedule, Task,
-};
-use super::watch::{EpochCause, L1, Poll, Step, Watch};
 use crate::config::NodeConfig;
-use crate::fleet::{Fleet, Published};
-use crate::io::MemoryPool;
+use crate::fleet::Fleet;
 use crate::io::clock::millis;
-use crate::node::chain::{BlockIdentity, Chain, RpcError};
+use crate::io::{MemoryPool, monotonic};
+use crate::node::chain::{Chain, RpcError};
 use crate::node::{MAX_ANSWER, Node, NodeClient, NodeError};
 use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::chain::continuity::{L1, Poll, Step, Watch};
+use portcullis_filters::chain::schedule::{
+    Effect, Event, Facts, Membership, Mode, Observation, Published, SECOND, Schedule, Task,
+};
+use portcullis_filters::chain::{BlockIdentity, EpochCause};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -116,7 +117,7 @@ impl Watcher {
     async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
         let mut next = Instant::now();
         let mut turns = Turns {
-            schedule: Schedule::new(self.interval, next),
+            schedule: Schedule::new(self.interval, monotonic::of(next)),
             watch: Watch::after(newest),
             applied: 0,
         };
@@ -160,7 +161,7 @@ impl Watcher {
                     self.resign().await;
                     Event::Resigned
                 }
-                Task::Wait(next) => return next,
+                Task::Wait(next) => return monotonic::instant(next),
             };
         }
     }
@@ -175,13 +176,13 @@ impl Watcher {
         };
         let instances = self.fleet.as_ref().map_or(1, |fleet| fleet.instances());
         Facts {
-            now: Instant::now(),
+            now: monotonic::now(),
             fleet,
             instances,
         }
     }
 
-    fn perform(&self, turns: &mut Turns, effect: Effect, now: Instant) {
+    fn perform(&self, turns: &mut Turns, effect: Effect, now: Duration) {
         match effect {
             Effect::Pause => self.cache.pause(),
             Effect::Apply(step, until) => self.apply(turns, &step, until),
@@ -216,30 +217,25 @@ impl Watcher {
     /// Publishes the chain's state. `None` if the store does not answer.
     async fn publish(&self, turns: &Turns, seen: Observation) -> Option<Published> {
         let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
-        let published = self
-            .fleet
-            .as_ref()?
-            .publish(&text, seen.polled, self.interval, newest);
+        let fleet = self.fleet.as_ref()?;
+        let published = fleet.publish(&text, seen.polled, self.interval, newest);
         published.await.ok()
     }
 
     /// Reads the published state. `None` if the store does not answer.
     async fn follow(&self, turns: &Turns, candidate: Option<Duration>) -> Option<Published> {
-        self.fleet
-            .as_ref()?
-            .follow(candidate, turns.watch.newest())
-            .await
-            .ok()
+        let fleet = self.fleet.as_ref()?;
+        fleet.follow(candidate, turns.watch.newest()).await.ok()
     }
 
     /// Polls the chain. `None` if that took too long to prove anything.
     async fn poll_in_time(&self, watch: &mut Watch) -> Option<Observation> {
         let (start, limit) = (Instant::now(), self.interval.max(SECOND));
         let poll = timeout(limit, self.poll(watch)).await;
-        let polled = Instant::now();
+        let ended = Instant::now();
         // checked again, as the process may have been suspended: the first blocks may be gone by
         // now
-        let poll = poll.ok().filter(|_| polled - start <= limit);
+        let poll = poll.ok().filter(|_| ended - start <= limit);
         // a node that is behind proves nothing: blocks that it lacks may exist or be gone
         let is_behind =
             |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
@@ -253,7 +249,8 @@ impl Watcher {
             .as_ref()
             .map(|poll| poll.head.number)
             .unwrap_or_default();
-        log::debug!(outcome, head, took:? = polled - start; "chain polled");
+        log::debug!(outcome, head, took:? = ended - start; "chain polled");
+        let polled = monotonic::of(ended);
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         Some(Observation {
             step: watch.step(poll, polled, millis(since_1970)),
@@ -261,7 +258,7 @@ impl Watcher {
         })
     }
 
-    fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Instant>) {
+    fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Duration>) {
         self.cache.apply(step, until);
         let before = std::mem::replace(&mut turns.applied, step.generation);
         if before != step.generation
@@ -281,7 +278,8 @@ impl Watcher {
 
     /// Fetches the newest block, then all others concurrently.
     async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
-        let (settled, candidate) = (watch.settled(), watch.candidate());
+        let settled = watch.settled();
+        let candidate = watch.candidate();
         let head = self
             .chain
             .fetch_latest()
@@ -289,31 +287,33 @@ impl Watcher {
             .ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.shared().anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.chain.fetch_anchor(),
-            // the anchor is fetched anyway
-            self.fetch_block(settled.filter(|number| *number != anchor)),
-            self.fetch_block(candidate.filter(|number| *number != anchor)),
+            self.fetch_anchor(head),
+            // the anchor and the newest block are fetched anyway
+            self.fetch_block(settled.filter(|number| ![anchor, head.number].contains(number))),
+            self.fetch_block(candidate.filter(|number| ![anchor, head.number].contains(number))),
             self.chain.fetch_l1_head(),
         );
-        let genesis = genesis?.ok_or(RpcError::MalformedAnswer)?;
-        let or_genesis = |number, block| {
-            if number == Some(anchor) {
-                Some(genesis)
-            } else {
-                block
-            }
-        };
+        let genesis = genesis?;
         Ok(Poll {
             head,
             genesis,
-            settled: or_genesis(settled, settled_block?),
-            candidate: or_genesis(candidate, candidate_block?),
+            settled: find(settled, [head, genesis]).or(settled_block?),
+            candidate: find(candidate, [head, genesis]).or(candidate_block?),
             l1: match l1 {
                 Ok(block) => L1::Head(block),
                 Err(error @ RpcError::Node(_)) => return Err(error),
                 Err(_) => L1::Unknown,
             },
         })
+    }
+
+    /// The anchor, which may be the newest block.
+    async fn fetch_anchor(&self, head: BlockIdentity) -> Result<BlockIdentity, RpcError> {
+        if head.number == self.chain.0.shared().anchor() {
+            return Ok(head);
+        }
+        let anchor = self.chain.fetch_anchor().await?;
+        anchor.ok_or(RpcError::MalformedAnswer)
     }
 
     /// The block at this number; `None` without a number or a block.
@@ -325,6 +325,11 @@ impl Watcher {
         // not another block than the requested one
         Ok(block.filter(|block| block.number == number))
     }
+}
+
+/// The block of this number among those that are known.
+fn find(number: Option<u64>, known: [BlockIdentity; 2]) -> Option<BlockIdentity> {
+    known.into_iter().find(|block| Some(block.number) == number)
 }
 
 fn cause(error: RpcError) -> EpochCause {

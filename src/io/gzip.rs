@@ -8,12 +8,13 @@
 //! If text that an attacker chooses is compressed next to a secret, the length reveals the secret
 //! (BREACH). Only public text is compressed here: answers about the chain, and public documents.
 
+use super::cores::{Core, INLINE};
 use super::{MemoryPermit, MemoryPool};
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 /// 1 KiB: a smaller body fits into the packet of its response head.
@@ -23,8 +24,6 @@ const MIN_PAYLOAD: usize = MIN_BODY / 2;
 /// Level 2 shrinks a class of 1 MiB to 0.32 of its size, in half the time that level 6 takes for
 /// 0.27; level 1 shrinks it to 0.46. A block's hashes shrink to 0.53, and to 0.82 with level 1.
 pub const LEVEL: Compression = Compression::new(2);
-/// 16 KiB: smaller payloads take 0.2 ms, which is about the cost of another thread.
-const INLINE: usize = 16 << 10;
 /// How long a large payload waits for a core: the time in which a dozen of the largest are
 /// compressed.
 const MAX_WAIT: Duration = Duration::from_secs(1);
@@ -32,11 +31,6 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 /// The longest stored block.
 const MAX_STORED: usize = u16::MAX as usize;
-
-static CORES: LazyLock<Semaphore> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Semaphore::new((cores / 2).max(1))
-});
 
 /// A compressed payload, to be framed.
 #[derive(Debug)]
@@ -114,13 +108,11 @@ async fn make(
     let deflated = if payload.len() <= INLINE {
         deflate(payload)
     } else {
-        let core = timeout_at(deadline, CORES.acquire())
+        let core = timeout_at(deadline, Core::acquire())
             .await
             .map_err(|_| Busy)?;
         let payload = payload.clone();
-        on_core(core.map_err(|_| Busy)?, move || deflate(&payload))
-            .await
-            .ok_or(Busy)?
+        core.run(move || deflate(&payload)).await.ok_or(Busy)?
     };
     Ok(deflated.map(|(blocks, crc)| {
         let memory = permit.map(|mut permit| {
@@ -133,30 +125,6 @@ async fn make(
             memory,
         }
     }))
-}
-
-/// Runs work on a piece of this many bytes, outside the runtime if the piece is large. `None` if
-/// the work panicked.
-pub async fn compress<T: Send + 'static>(
-    length: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    if length <= INLINE {
-        return Some(work());
-    }
-    on_core(CORES.acquire().await.ok()?, work).await
-}
-
-async fn on_core<T: Send + 'static>(
-    core: SemaphorePermit<'static>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let work = move || {
-        // the core is in use until the work ends, even if the caller is gone
-        let _core = core;
-        work()
-    };
-    tokio::task::spawn_blocking(work).await.ok()
 }
 
 /// Deflate blocks that end at a byte, and the payload's checksum; `None` if they are not smaller.

@@ -10,7 +10,9 @@
 //! `gzip` (one compression for equal payloads).
 
 pub mod clock;
+pub mod cores;
 pub mod gzip;
+pub mod monotonic;
 mod retry_after;
 pub mod shared;
 

@@ -161,18 +161,19 @@ impl<K: Eq + Hash, V> Table<K, V> {
         }
     }
 
-    /// Adds a value. A full table is emptied first: values that live for seconds need no order of
-    /// eviction.
+    /// Adds a value, unless it alone is too heavy. A full table is emptied first: values that live
+    /// for seconds need no order of eviction.
     fn cache(&mut self, key: K, value: V, until: Instant) {
         let weight = (self.weigh)(&value);
+        if weight > self.capacity {
+            return;
+        }
         if self.weight + weight > self.capacity {
             self.entries
                 .retain(|_, entry| matches!(entry, Entry::Running(_)));
             self.weight = 0;
         }
-        if weight <= self.capacity {
-            self.weight += weight;
-            self.entries.insert(key, Entry::Cached { value, until });
-        }
+        self.weight += weight;
+        self.entries.insert(key, Entry::Cached { value, until });
     }
 }

@@ -1,17 +1,18 @@
 //! Waits for a URL whose answers are older than what clients have seen, and determines whether the
 //! URL is behind or the chain went back.
 //!
-//! Several URLs are polled by `guard`. A single one is polled from here, and only while its answers
-//! are in doubt: three polls without the block that was shown end the epoch (`group`), each over a
-//! connection of its own, since a balancer may tie a connection to one node. A transaction that is
-//! missing three times from the block of its receipt was rolled back, whatever the heads are.
+//! Several URLs are polled by `poller`. A single one is polled from here, and only while its
+//! answers are in doubt: three polls without the block that was shown are a rollback (`group`),
+//! each over a connection of its own, since a balancer may tie a connection to one node. A
+//! transaction that is missing three times from the block of its receipt was rolled back, whatever
+//! the heads are.
 
 use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
 use super::client::Unanswered;
-use super::group::PollResult;
 use super::{Call, ConnectionChoice, NodeClient, Route};
-use crate::io::MemoryPermit;
+use crate::io::{MemoryPermit, monotonic};
+use portcullis_filters::chain::{ConnectionId, PollResult};
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::time::Duration;
@@ -41,7 +42,7 @@ impl NodeClient {
         if !failed.is_behind {
             return self.node.group.may_change(until).await;
         }
-        let now = Instant::now();
+        let now = monotonic::now();
         if !self.node.group.has_several()
             && self.node.group.change(|state| state.begin_doubt(now))
             && self.poll_head().await
@@ -62,15 +63,15 @@ impl NodeClient {
         let head = self
             .ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]")
             .await;
-        let result = head
-            .as_ref()
-            .and_then(Value::as_u64)
-            .map(|head| PollResult {
-                head,
+        let result = head.and_then(|(head, connection)| {
+            Some(PollResult {
+                head: head.as_u64()?,
                 version: None,
                 keeps_history: false,
                 block: None,
-            });
+                connection,
+            })
+        });
         self.node.group.end_round(&[result])
     }
 
@@ -85,44 +86,55 @@ impl NodeClient {
             "starknet_getBlockWithTxHashes",
         );
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
-        let Some(block) = self.ask_raw(route, method, &params).await else {
+        let Some((block, connection)) = self.ask_raw(route, method, &params).await else {
             return false;
         };
         if !lacks(&block, hash) {
             return false;
         }
-        let now = Instant::now();
+        let now = monotonic::now();
         let is_gone = self
             .node
             .group
-            .change(|state| state.missed_in(number, hash, now));
+            .change(|state| state.missed_in(number, hash, connection, now));
         if is_gone {
             log::warn!(block = number; "a transaction is gone from the block that it was in");
         }
         is_gone
     }
 
-    /// The result of one attempt, even if it is older than what clients have seen; `None` without
-    /// one.
-    async fn ask_raw(&self, route: Route, method: &str, params: &str) -> Option<Value> {
+    /// The result of one attempt, even if it is older than what clients have seen, and the
+    /// connection that it arrived over; `None` without one.
+    async fn ask_raw(
+        &self,
+        route: Route,
+        method: &str,
+        params: &str,
+    ) -> Option<(Value, ConnectionId)> {
         let write = |id: u64, out: &mut Vec<u8>| write_request(id, method, params, out);
         let deadline = Instant::now() + POLL;
         // each poll opens a connection: it is evidence of its own, also behind a balancer
         let call = Call::new(write, deadline).by(route);
         let call = call.over(ConnectionChoice::New).polling();
         let mut permit = MemoryPermit::of(&self.memory);
-        let payload = match route {
+        let (payload, connection) = match route {
             Route::HeadNumber => {
                 let target = self.targets.first()?;
                 let attempt = target.attempt(&call, &mut permit);
                 let answered = timeout_at(deadline, attempt).await.ok()??.ok()?;
-                answered.payload
+                let connection = answered.connection();
+                (answered.payload, connection)
             }
-            _ => Box::pin(self.attempt(&call, &mut permit)).await.ok()?.0,
+            _ => {
+                let attempt = Box::pin(self.attempt(&call, &mut permit)).await;
+                let (payload, origin) = attempt.ok()?;
+                (payload, origin.connection)
+            }
         };
-        (payload.0 == RESULT)
-            .then(|| serde_json::from_slice(&payload.1).ok())
-            .flatten()
+        if payload.0 != RESULT {
+            return None;
+        }
+        Some((serde_json::from_slice(&payload.1).ok()?, connection))
     }
 }
 

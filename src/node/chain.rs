@@ -5,12 +5,11 @@
 //! a write is visible as soon as the node has accepted it. Starknet API 0.10.
 
 use super::{Call, ConnectionChoice, NodeClient, NodeError, Route};
+use portcullis_filters::chain::BlockIdentity;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, Sender, code};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -23,44 +22,6 @@ pub enum RpcError {
     Returned(ErrorObject),
     /// The result does not match the method.
     MalformedAnswer,
-}
-
-/// The identity of an accepted block at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockIdentity {
-    /// The block's number.
-    pub number: u64,
-    /// A digest of the fields that identify the block, independent of how a node formats them. The
-    /// hash alone does not suffice on every node: `starknet-devnet` leaves the contents out of it.
-    pub fingerprint: [u8; 32],
-}
-
-impl BlockIdentity {
-    /// Reads the identity of a block with transaction hashes from JSON.
-    ///
-    /// # Errors
-    /// Returns [`RpcError::MalformedAnswer`] if it has no number.
-    pub fn read(block: &Value) -> Result<Self, RpcError> {
-        const FIELDS: [&str; 5] = [
-            "block_hash",
-            "block_number",
-            "parent_hash",
-            "new_root",
-            "timestamp",
-        ];
-        let fields = FIELDS.iter().map(|name| &block[*name]);
-        let transactions = block["transactions"].as_array().into_iter().flatten();
-        let mut digest = Sha256::new();
-        for value in fields.chain(transactions) {
-            let felt = value.as_str().and_then(Felt::parse);
-            digest.update(felt.map_or_else(|| value.to_string(), |felt| felt.to_string()));
-            digest.update("\n");
-        }
-        Ok(Self {
-            number: integer(&block["block_number"])?,
-            fingerprint: digest.finalize().into(),
-        })
-    }
 }
 
 /// The status of a block that is accepted on L1.
@@ -224,7 +185,10 @@ impl Chain {
             return Ok(None);
         };
         match block["status"].as_str() {
-            Some(status) if expected.contains(&status) => BlockIdentity::read(&block).map(Some),
+            Some(status) if expected.contains(&status) => {
+                let identity = BlockIdentity::read(&block).ok_or(RpcError::MalformedAnswer)?;
+                Ok(Some(identity))
+            }
             _ => Err(RpcError::MalformedAnswer),
         }
     }

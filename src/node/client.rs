@@ -4,12 +4,12 @@
 
 use super::answer::{Payload, RESULT, failure_class};
 use super::route::Choice;
-use super::target::{Answered, Target};
+use super::target::{Answered, Origin, Target};
 use super::{Answer, Call, CallFailure, ConnectionChoice, Node, NodeError, NodeStatus, Probes};
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
-use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step};
+use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,8 +59,8 @@ pub(super) struct Progress<'a> {
     routing: Routing,
     /// The failure that says most.
     shown: Option<CallFailure>,
-    /// An error of a server, and the URL's index.
-    payload: Option<(Payload, usize)>,
+    /// An error of a server, and where it is from.
+    payload: Option<(Payload, Origin)>,
     is_behind: bool,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Progress<'a> {
         self.routing.after(end)
     }
 
-    fn reject(&mut self, rejected: Rejected, index: usize) -> End {
+    fn reject(&mut self, rejected: Rejected, origin: Origin) -> End {
         match rejected {
             Rejected::Behind => {
                 self.is_behind = true;
@@ -88,7 +88,7 @@ impl<'a> Progress<'a> {
             }
             Rejected::Error(payload) => {
                 if self.routing.shows(End::Error) {
-                    self.payload = Some((payload, index));
+                    self.payload = Some((payload, origin));
                 }
                 End::Error
             }
@@ -105,7 +105,7 @@ impl<'a> Progress<'a> {
     }
 
     /// The result of a call that no URL answered.
-    fn conclude(self) -> Result<(Payload, usize), Unanswered> {
+    fn conclude(self) -> Result<(Payload, Origin), Unanswered> {
         let Self {
             choice,
             shown,
@@ -243,27 +243,27 @@ impl NodeClient {
             };
             let error = answered.as_ref().err().map(|error| error.name());
             self.node.metrics.node_call(error, call.start.elapsed());
-            let ((member, payload), node) = answered?;
+            let ((member, payload), origin) = answered?;
             let gzip = GzipForm::of(payload.len());
             Ok(Answer {
                 member,
                 payload,
                 memory: Arc::new(permit),
                 gzip,
-                node: Some(node),
+                node: Some(origin.url),
             })
         }
     }
 
-    /// Tries the URLs, in order, until one gives a valid answer. Returns the answer, and that URL's
-    /// index.
+    /// Tries the URLs, in order, until one gives a valid answer. Returns the answer, and where it
+    /// is from.
     pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
-    ) -> Result<(Payload, usize), Unanswered> {
+    ) -> Result<(Payload, Origin), Unanswered> {
         let mut progress = Progress::new(self.choose(call), call.repeat());
-        while let Some(index) = self.next_url(call, &mut progress) {
+        while let Some(index) = self.next_url(Turn::Next, call, &mut progress) {
             let ended = if progress.choice.has_alternatives() {
                 // boxed: with a single URL, the future stays small
                 Box::pin(self.hedge(call, index, &mut progress, permit)).await
@@ -280,9 +280,10 @@ impl NodeClient {
         progress.conclude()
     }
 
-    /// The URL to ask next.
+    /// The URL to ask, if there is one.
     pub(super) fn next_url<W: Fn(u64, &mut Vec<u8>)>(
         &self,
+        turn: Turn,
         call: &Call<'_, W>,
         progress: &mut Progress<'_>,
     ) -> Option<usize> {
@@ -290,20 +291,7 @@ impl NodeClient {
             choice, routing, ..
         } = progress;
         let order = choice.order(self.targets.len());
-        routing.next(order, |url| self.standing(choice, call, url))
-    }
-
-    /// Another URL to ask while one is slow.
-    pub(super) fn second_url<W: Fn(u64, &mut Vec<u8>)>(
-        &self,
-        call: &Call<'_, W>,
-        progress: &mut Progress<'_>,
-    ) -> Option<usize> {
-        let Progress {
-            choice, routing, ..
-        } = progress;
-        let order = choice.order(self.targets.len());
-        routing.second(order, |url| self.standing(choice, call, url))
+        routing.next(turn, order, |url| self.standing(choice, call, url))
     }
 
     /// The place of a URL for this call.
@@ -331,15 +319,21 @@ impl NodeClient {
         call: &Call<'_, W>,
         attempted: Attempted,
         progress: &mut Progress<'_>,
-    ) -> Result<(Payload, usize), End> {
+    ) -> Result<(Payload, Origin), End> {
         let Some((result, index)) = attempted else {
             return Err(End::NotAsked);
         };
         match result {
-            Ok(answered) => match self.accept(call, answered, index, &progress.choice) {
-                Ok(payload) => Ok((payload, index)),
-                Err(rejected) => Err(progress.reject(rejected, index)),
-            },
+            Ok(answered) => {
+                let origin = Origin {
+                    url: index,
+                    connection: answered.connection(),
+                };
+                match self.accept(call, answered, origin, &progress.choice) {
+                    Ok(payload) => Ok((payload, origin)),
+                    Err(rejected) => Err(progress.reject(rejected, origin)),
+                }
+            }
             Err(failure) => Err(progress.fail(failure)),
         }
     }
@@ -360,16 +354,16 @@ impl NodeClient {
         &self,
         call: &Call<'_, W>,
         answered: Answered,
-        index: usize,
+        origin: Origin,
         choice: &Choice<'_>,
     ) -> Result<Payload, Rejected> {
-        let Some(target) = self.targets.get(index) else {
+        let Some(target) = self.targets.get(origin.url) else {
             return Err(Rejected::Behind);
         };
         if choice.has_alternatives() && failure_class(&answered.payload).is_some() {
             return Err(Rejected::Error(target.keep(answered)));
         }
-        if !choice.passes_on(index, call.route, &answered.payload) {
+        if !choice.passes_on(origin, call.route, &answered.payload) {
             // dropped with its connection, which may lead to one node that is behind
             return Err(Rejected::Behind);
         }

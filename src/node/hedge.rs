@@ -3,10 +3,10 @@
 use super::Call;
 use super::answer::Payload;
 use super::client::{Attempted, NodeClient, Progress};
-use super::target::Target;
+use super::target::{Origin, Target};
 use crate::io::MemoryPermit;
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
-use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step};
+use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step, Turn};
 use tokio::time::{Instant, timeout_at};
 
 /// The end of an attempt, and the memory that its answer takes.
@@ -14,14 +14,14 @@ type Ended = (Attempted, MemoryPermit);
 
 impl NodeClient {
     /// Attempts a call at the URL at `index`. While that is slow, a read is sent to others, too.
-    /// Returns the first answer that may be passed on, and its URL's index.
+    /// Returns the first answer that may be passed on, and where it is from.
     pub(super) async fn hedge<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         index: usize,
         progress: &mut Progress<'_>,
         permit: &mut MemoryPermit,
-    ) -> Result<(Payload, usize), End> {
+    ) -> Result<(Payload, Origin), End> {
         if call.repeat() == Repeat::Never {
             let attempted = self.try_url(call, index, permit).await;
             return self.settle(call, attempted, progress);
@@ -40,11 +40,11 @@ impl NodeClient {
                     settled => return settled,
                 }
             }
-            let mut next = self.second_url(call, progress);
+            let mut next = self.next_url(Turn::Second, call, progress);
             let is_slow = Instant::now() >= slow_at;
             if next.is_none() && is_slow {
                 // one that is left out is better than one that is silent
-                next = self.next_url(call, progress);
+                next = self.next_url(Turn::Next, call, progress);
             }
             ended = match next {
                 Some(next) => {

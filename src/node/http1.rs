@@ -8,10 +8,12 @@ use super::{MAX_ANSWER, NodeError};
 use crate::io::{Exhausted, LazyTimer, MemoryPermit, READ_SIZE, parse_retry_after, poll_read_some};
 use bytes::{Buf, Bytes, BytesMut};
 use httparse::{Header, ParserConfig, Status};
+use portcullis_filters::chain::ConnectionId;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
@@ -32,11 +34,13 @@ const MAX_CHUNK_LINE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: NodeStream,
+    /// Distinguishes it from every other connection of the process.
+    pub(super) id: ConnectionId,
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
-    /// [`super::served_chain::ServedChain::epoch`] when the connection's chain was checked.
-    pub(super) chain_epoch: u64,
+    /// [`super::served_chain::CheckedChain::check`] when the connection's chain was checked.
+    pub(super) chain_check: u64,
     pub(super) opened: Instant,
     /// The deadline of the current exchange.
     timer: LazyTimer,
@@ -83,12 +87,14 @@ const INVALID: ExchangeError = ExchangeError::Answer(NodeError::Invalid);
 
 impl Connection {
     pub(super) fn new(stream: NodeStream) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let (buffer, timer) = (BytesMut::new(), LazyTimer::default());
         Self {
             stream,
+            id: ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed)),
             buffer,
             reusable: false,
-            chain_epoch: 0,
+            chain_check: 0,
             opened: Instant::now(),
             timer,
         }

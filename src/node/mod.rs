@@ -3,11 +3,11 @@
 //! One deadline covers everything from the first connect to the last byte. An answer of at most
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
-//! Next: `client` (calls), `shared` (what all clients know), `status` (which URLs serve), `probes`,
-//! `target` (one URL: its connections and attempts), `record` (its health), `breaker`,
-//! `served_chain` (one chain for all URLs), `group` (which answers are older than what clients have
-//! seen), `hedge` (a second URL while one is slow), `guard` (polls), `head_age` (polls the newest
-//! blocks), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
+//! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
+//! all clients know), `status` (which URLs serve), `poller`, `probes`, `target` (one URL: its
+//! connections and attempts), `record` (its health), `breaker`, `served_chain` (one chain for all
+//! URLs), `group` (which answers are behind), `hedge` (a second URL while one is slow), `behind`
+//! (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -19,10 +19,9 @@ mod client;
 mod credentials;
 mod error;
 mod group;
-mod guard;
-mod head_age;
 mod hedge;
 mod http1;
+mod poller;
 mod probes;
 mod record;
 mod route;
@@ -39,17 +38,9 @@ pub use cause::UrlFailure;
 pub use client::NodeClient;
 pub use credentials::{Credentials, CredentialsError};
 pub use error::NodeError;
-pub use group::LeftOut;
-pub use guard::ChainGuard;
-pub use head_age::HeadPolls;
+pub use poller::Poller;
 pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use shared::Node;
-pub use status::{NodeStatus, UrlFault, UrlStats};
-
-/// The pure parts, for the simulation.
-#[cfg(test)]
-pub(crate) mod simulated {
-    pub(crate) use super::group::{Evidence, GroupState, PollResult, Shows, Source};
-}
+pub use status::{NodeStatus, UrlStats};

@@ -5,10 +5,12 @@ use super::NodeError;
 use super::answer::{Payload, error_code, failure_class};
 use super::cause::{FailedAttempt, Failures};
 use crate::config::{NodeConfig, NodeUrl};
+use crate::io::monotonic;
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::chain::{Asked, FailureClass, Fault, Repeat, Standing, UrlHealth};
-use portcullis_filters::head_age::HeadTime;
+use portcullis_filters::chain::{
+    Asked, FailureClass, Fault, HeadTime, Repeat, Standing, UrlHealth,
+};
 use prometheus::IntCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,11 +36,9 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
-    /// The newest block that was seen.
-    head_time: Mutex<Option<HeadTime>>,
+    /// The newest block that was seen, and when.
+    head_time: Mutex<Option<(HeadTime, Duration)>>,
     health: Mutex<UrlHealth>,
-    /// The start of the clock of `health`.
-    born: Instant,
 }
 
 /// The counters of attempts at a URL, by outcome.
@@ -84,7 +84,6 @@ impl UrlRecord {
                 failures: Mutex::default(),
                 head_time: Mutex::default(),
                 health: Mutex::default(),
-                born: Instant::now(),
             })
         };
         shown.iter().enumerate().map(record).collect()
@@ -122,7 +121,7 @@ impl UrlRecord {
     /// Records a valid answer to a request that was sent at `sent`.
     pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
         let mut health = self.health.lock();
-        health.answered(asked, sent - self.born, self.born.elapsed());
+        health.answered(asked, monotonic::of(sent), monotonic::now());
     }
 
     /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
@@ -130,7 +129,7 @@ impl UrlRecord {
     pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
         if let Some(class) = class {
             let mut health = self.health.lock();
-            health.failed(asked, class, sent - self.born, self.born.elapsed());
+            health.failed(asked, class, monotonic::of(sent), monotonic::now());
         }
     }
 
@@ -141,7 +140,7 @@ impl UrlRecord {
 
     /// The place of the URL for a request.
     pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
-        let now = self.born.elapsed();
+        let now = monotonic::now();
         self.health.lock().standing(asked, repeat, now)
     }
 
@@ -152,7 +151,7 @@ impl UrlRecord {
 
     /// Whether the URL has answered a call since then.
     pub(super) fn has_answered_since(&self, since: Instant) -> bool {
-        self.health.lock().has_answered_since(since - self.born)
+        self.health.lock().has_answered_since(monotonic::of(since))
     }
 
     /// Records that the URL answered a call; an answered probe does not count.
@@ -172,12 +171,18 @@ impl UrlRecord {
 
     /// Records the newest block.
     pub(super) fn note_head_time(&self, head: HeadTime) {
-        *self.head_time.lock() = Some(head);
+        *self.head_time.lock() = Some((head, monotonic::now()));
     }
 
     /// The newest block that was seen.
     pub(super) fn head_time(&self) -> Option<HeadTime> {
-        *self.head_time.lock()
+        self.head_time.lock().map(|(head, _)| head)
+    }
+
+    /// Whether the newest block was read in this time.
+    pub(super) fn has_shown_head_within(&self, time: Duration) -> bool {
+        let seen = self.head_time.lock().map(|(_, seen)| seen);
+        seen.is_some_and(|seen| monotonic::now().saturating_sub(seen) < time)
     }
 
     /// The recorded failures of attempts.

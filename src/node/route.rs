@@ -2,11 +2,12 @@
 
 use super::answer::{Payload, RESULT, error_code};
 use super::chain::{code, is_accepted};
-use super::group::{Evidence, Group, GroupState, Shows, Source};
+use super::group::Group;
+use super::target::Origin;
+use portcullis_filters::chain::{Evidence, GroupState, Shows, Source};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::json::scan::{select, string_in};
 use std::borrow::Cow;
-use tokio::time::Instant;
 
 /// The requirements of a call for its URL, and the chain state that its answer may show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +186,7 @@ impl<'a> Choice<'a> {
 
     /// Records an answer. Returns whether it may be passed on, which it may not if it is older than
     /// what clients had seen.
-    pub(super) fn passes_on(&self, index: usize, route: Route, payload: &Payload) -> bool {
+    pub(super) fn passes_on(&self, origin: Origin, route: Route, payload: &Payload) -> bool {
         let shows = route.shows(payload, self.floor);
         if self.only.is_some() {
             return true;
@@ -198,10 +199,13 @@ impl<'a> Choice<'a> {
         // without a lock
         (source == Source::Any && shows == Shows::Nothing)
             || self.group.answered(
-                index,
-                Evidence { source, shows },
+                origin.url,
+                Evidence {
+                    source,
+                    shows,
+                    connection: origin.connection,
+                },
                 self.floor,
-                Instant::now(),
             )
     }
 

@@ -34,7 +34,7 @@ impl Serving {
         }
         (self.index, self.answers) = (latest, to.answers);
         let cause = is_worse.then(|| {
-            let cause = from.left_out_cause.as_ref().or(from.cause.as_ref());
+            let cause = from.known.cause.as_ref().or(from.cause.as_ref());
             cause.map_or_else(|| "its head is behind".to_owned(), String::clone)
         });
         Some(Switch {
@@ -48,6 +48,7 @@ impl Serving {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_filters::chain::UrlView;
 
     #[test]
     fn each_switch_is_noticed_once() {
@@ -76,11 +77,13 @@ mod tests {
                 cause: Some("down".to_owned()),
                 answers,
                 is_latest: index == latest,
-                head: None,
-                head_time: None,
-                left_out: None,
-                left_out_cause: None,
-                fault: None,
+                known: UrlView {
+                    head: None,
+                    head_time: None,
+                    left_out: None,
+                    cause: None,
+                    fault: None,
+                },
             });
             let found = serving.update(&urls.collect::<Vec<_>>());
             let found = found

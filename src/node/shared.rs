@@ -1,15 +1,15 @@
 //! The state of the node that all of its clients share, whichever connections each of them has.
 
-use super::group::{Group, GroupState};
-use super::head_age::head_time;
+use super::group::Group;
+use super::poller::head_time;
 use super::record::UrlRecord;
-use super::served_chain::ServedChain;
+use super::served_chain::CheckedChain;
 use super::{Credentials, CredentialsError};
 use crate::config::NodeConfig;
 use crate::telemetry::Metrics;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
-use portcullis_filters::chain::HedgeBudget;
+use portcullis_filters::chain::{GroupState, HedgeBudget};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The node, under one or more URLs.
 pub struct Node {
     pub(super) records: Vec<Arc<UrlRecord>>,
-    pub(super) chain: ServedChain,
+    pub(super) chain: CheckedChain,
     pub(super) group: Group,
     /// The calls that may be sent to a second URL because the first is slow.
     pub(super) hedges: Mutex<HedgeBudget>,
@@ -40,7 +40,7 @@ impl Node {
     ) -> Arc<Self> {
         Arc::new(Self {
             records: UrlRecord::all(config, &metrics),
-            chain: ServedChain::new(config),
+            chain: CheckedChain::new(config),
             group: Group::new(config),
             hedges: Mutex::default(),
             credentials: ArcSwap::from_pointee(credentials),
@@ -81,7 +81,7 @@ impl Node {
 
     /// The number of the block that identifies the chain.
     pub fn anchor(&self) -> u64 {
-        self.chain.anchor
+        self.chain.anchor()
     }
 
     /// Whether several URLs may serve concurrently.

@@ -3,8 +3,8 @@
 
 use super::cause::UrlFailure;
 use super::target::Target;
-use super::{LeftOut, Node, NodeError};
-use portcullis_filters::head_age::HeadTime;
+use super::{Node, NodeError};
+use portcullis_filters::chain::{UrlFacts, UrlView};
 use std::sync::Arc;
 
 /// The state of one URL, for metrics.
@@ -24,25 +24,8 @@ pub struct UrlStats {
     pub answers: u64,
     /// Whether no other URL has answered a call since this one did.
     pub is_latest: bool,
-    /// The newest block that it is known to have; always `None` with a single URL.
-    pub head: Option<u64>,
-    /// The newest block that it has shown, with its time.
-    pub head_time: Option<HeadTime>,
-    /// Why the URL is excluded although it answers, if it is.
-    pub left_out: Option<LeftOut>,
-    /// Why it is left out, in words.
-    pub left_out_cause: Option<String>,
-    /// Why its answers are not valid, if it fails; also of a single URL, which is never left out.
-    pub fault: Option<UrlFault>,
-}
-
-/// A URL that gives no valid answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UrlFault {
-    /// Its last failure, in words.
-    pub cause: String,
-    /// Whether it has given no valid answer at all since it failed first.
-    pub is_total: bool,
+    /// What its answers and its polls say.
+    pub known: UrlView,
 }
 
 /// The status of the node, as one of its clients sees it.
@@ -65,11 +48,10 @@ impl NodeStatus {
         let Some(max_age) = self.node.max_block_age else {
             return Vec::new();
         };
-        let answers =
-            |url: &UrlStats| url.failure.is_none() && url.left_out.is_none() && url.fault.is_none();
-        let urls = self.urls().into_iter().filter(answers);
-        let stalled = urls.filter_map(|url| {
-            let stalled = url.head_time?.stalled(now, max_age)?;
+        let urls = self.urls().into_iter();
+        let answers = urls.filter(|url| url.failure.is_none());
+        let stalled = answers.filter_map(|url| {
+            let stalled = url.known.stalled(now, max_age)?;
             Some((url.url, stalled.to_string()))
         });
         stalled.collect()
@@ -89,40 +71,31 @@ impl NodeStatus {
         let answers = |url: usize| targets.get(url).is_some_and(closed);
         let start = node.start.load_full();
         let starting = start.as_ref().map(|_| NodeError::Starting);
-        let stats = |target: &Target| {
-            let (index, open) = (target.record.index, target.breaker.failure());
-            let member = group.as_ref().and_then(|group| group.members.get(index));
-            let fault = target.record.fault().map(|fault| {
-                let newest = target.record.failures().newest();
-                UrlFault {
-                    cause: newest.unwrap_or_else(|| fault.class.name().to_owned()),
-                    is_total: fault.is_total,
-                }
-            });
-            let failing = member.and(fault.as_ref());
+        let stats = targets.iter().map(|target| {
+            let record = &target.record;
+            let open = target.breaker.failure();
+            let facts = UrlFacts {
+                url: record.index,
+                group: group.as_ref(),
+                fault: record.fault(),
+                failure: record.failures().newest(),
+                head_time: record.head_time(),
+            };
             UrlStats {
-                url: target.record.url.clone(),
+                url: record.url.clone(),
                 idle: target.idle(),
                 busy: target.busy(),
                 failure: starting.or(open),
                 cause: start.as_deref().cloned().or_else(|| {
-                    let failures = target.record.failures();
+                    let failures = record.failures();
                     open.and_then(|error| failures.cause_of(error))
                         .or_else(|| failures.newest())
                 }),
-                answers: target.record.answers(),
-                is_latest: target.record.is_latest(),
-                head: member.and_then(|member| member.head),
-                head_time: target.record.head_time(),
-                left_out: member
-                    .and_then(|member| member.left_out)
-                    .or_else(|| failing.map(|_| LeftOut::Failing)),
-                left_out_cause: failing
-                    .map(|fault| fault.cause.clone())
-                    .or_else(|| group.as_ref().and_then(|group| group.cause(index, answers))),
-                fault,
+                answers: record.answers(),
+                is_latest: record.is_latest(),
+                known: UrlView::of(facts, answers),
             }
-        };
-        targets.iter().map(stats).collect()
+        });
+        stats.collect()
     }
 }

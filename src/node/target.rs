@@ -7,12 +7,12 @@ use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt};
 use super::http1::{Connection, ExchangeError, NodeStream};
 use super::record::UrlRecord;
-use super::served_chain::ChainIdentity;
 use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_filters::chain::{ChainIdentity, ConnectionId};
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -105,6 +105,21 @@ pub(super) struct Target {
 pub(super) struct Answered {
     pub(super) payload: Payload,
     connection: Box<Connection>,
+}
+
+/// Where an answer is from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Origin {
+    /// The index of the URL in the configuration.
+    pub(super) url: usize,
+    pub(super) connection: ConnectionId,
+}
+
+impl Answered {
+    /// The connection that the answer arrived over.
+    pub(super) fn connection(&self) -> ConnectionId {
+        self.connection.id
+    }
 }
 
 struct Idle {
@@ -276,7 +291,7 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Box<Connection>, FailedAttempt> {
-        let epoch = self.node.chain.epoch();
+        let check = self.node.chain.check();
         let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
         if self.node.chain.is_checked() {
             let verdict = self.verify_chain(&mut connection, deadline, permit).await;
@@ -286,7 +301,7 @@ impl Target {
                 cause: Cause::Chain(why),
             })?;
         }
-        connection.chain_epoch = epoch;
+        connection.chain_check = check;
         Ok(connection)
     }
 
@@ -300,7 +315,7 @@ impl Target {
     ) -> Result<Result<(), String>, FailedAttempt> {
         let anchor = format!(
             r#"{{"block_id":{{"block_number":{}}}}}"#,
-            self.node.chain.anchor
+            self.node.chain.anchor()
         );
         let calls = [
             ("starknet_chainId", "[]"),
@@ -396,7 +411,7 @@ impl Target {
             since,
         }) = idle.pop_back()
         {
-            let is_known = connection.chain_epoch == self.node.chain.epoch();
+            let is_known = connection.chain_check == self.node.chain.check();
             let is_fresh = now.duration_since(since) < self.idle_timeout
                 && now.duration_since(connection.opened) < self.lifetime;
             if is_fresh && is_known && connection.is_quiet() {

@@ -260,8 +260,12 @@ impl Health {
         let mut failures: BTreeMap<String, Option<String>> = BTreeMap::new();
         let mut partial = Vec::new();
         for url in self.nodes().flat_map(|node| node.urls()) {
-            let is_partial =
-                url.failure.is_none() && url.fault.as_ref().is_some_and(|fault| !fault.is_total);
+            let is_partial = url.failure.is_none()
+                && url
+                    .known
+                    .fault
+                    .as_ref()
+                    .is_some_and(|fault| !fault.is_total);
             if is_partial {
                 partial.push(url.url.clone());
             }
@@ -270,8 +274,8 @@ impl Health {
                 .failure
                 .map(|error| url.cause.unwrap_or_else(|| error.name().to_owned()));
             let cause = cause
-                .or(url.left_out_cause)
-                .or(url.fault.map(|fault| fault.cause));
+                .or(url.known.cause)
+                .or(url.known.fault.map(|fault| fault.cause));
             *known = known.take().or(cause);
         }
         for (url, cause) in self.silent.lock().iter() {

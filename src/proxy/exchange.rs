@@ -139,7 +139,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             expects_continue,
             max_body,
         } = pending;
-        self.context.slot = Some(slot);
+        self.context.slot = slot;
         let timeout = self.server.connections.body_timeout;
         if expects_continue {
             within(timeout, cold(self.request.write_continue()))
@@ -243,6 +243,10 @@ impl<'a, S: Surface> Exchange<'a, S> {
             self.request.linger();
         }
         let persistence = self.persistence(reply);
+        if reply.rest.is_some() && self.header.version < Version::HTTP_11 {
+            // the connection ends it, so that a cache would store a body that was cut off
+            reply.cache_control = None;
+        }
         let (status, mut reason) = (reply.status, reply.reason);
         let timeout = self.server.connections.write_timeout;
         let sent = {

@@ -48,7 +48,9 @@ impl Surface for Gateway {
     }
 
     fn cors<'a>(settings: &'a Settings, _: &[u8]) -> Option<Cors<'a>> {
-        let headers = "Content-Type, Traceparent, X-Chain-Position, X-Request-Id";
+        // no credentials are involved, so every header may be sent; `*` covers all but the first
+        // (Fetch, section 4.9), and old browsers read the names
+        let headers = "Authorization, *, Content-Type, Traceparent, X-Chain-Position, X-Request-Id";
         let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Cache, X-Chain-Position, \
                        X-Request-Id";
         Some(Cors {
@@ -115,7 +117,7 @@ impl Surface for Gateway {
         if let GatewayCall::Document(document) = call {
             let mut reply = reference::reply(document);
             if settings.gzip && context.accepts_gzip {
-                cold(coding::compress(&mut reply)).await;
+                cold(coding::compress(&mut reply, None)).await;
             }
             return reply;
         }

@@ -77,7 +77,7 @@ impl Surface for Sidecar {
                     reply.coding = Coding::Only;
                 }
                 if context.accepts_gzip {
-                    cold(coding::compress(&mut reply)).await;
+                    cold(coding::compress(&mut reply, Some(&self.documents))).await;
                 }
                 reply
             }

@@ -5,7 +5,8 @@
 //! of either form gets 304 with that tag: it has selected that form (section 13.1.2).
 
 use super::{Body, BodyStream, Reply, StreamAborted};
-use crate::io::gzip::{self, GzipForm, LEVEL, MIN_BODY};
+use crate::io::gzip::{GzipForm, LEVEL, MIN_BODY};
+use crate::io::{MemoryPool, cores};
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 use futures_util::stream::{self, StreamExt as _};
@@ -13,6 +14,7 @@ use http::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use std::io::Write as _;
 use std::mem;
+use std::sync::Arc;
 
 /// Whether a reply depends on `Accept-Encoding`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,8 @@ pub fn offer(reply: &mut Reply) {
 }
 
 /// Converts a negotiable reply to gzip, unless the gzip form cannot be made now or is not smaller.
-pub async fn compress(reply: &mut Reply) {
+/// The form takes its memory from the pool, if there is one.
+pub async fn compress(reply: &mut Reply, memory: Option<&Arc<MemoryPool>>) {
     if reply.coding != Coding::Negotiable {
         return;
     }
@@ -55,7 +58,7 @@ pub async fn compress(reply: &mut Reply) {
         if !reply.gzip.is_there() {
             reply.gzip = GzipForm::of(payload.len());
         }
-        reply.gzip.make(&payload, None).await;
+        reply.gzip.make(&payload, memory).await;
     }
     encode(reply);
 }
@@ -125,7 +128,7 @@ fn zip(rest: BodyStream) -> BodyStream {
             let out = Bytes::from(mem::take(encoder.get_mut()));
             written.map(|()| (encoder, out))
         };
-        let done = gzip::compress(length, work).await;
+        let done = cores::run(length, work).await;
         let (encoder, out) = done.and_then(Result::ok).ok_or(StreamAborted)?;
         Ok(Some((out, Some((rest, Some(encoder))))))
     });

@@ -34,8 +34,8 @@ pub(super) async fn answer(
         return Err(refused(Reason::Forbidden, "this user may not do this"));
     }
     if !request.is_post {
-        let known = store.ages().user(&user.id, now_us()).await?;
-        return Ok(status(known.as_ref(), settings));
+        let known = store.ages().user(&user.id, settings.age_clock()).await?;
+        return Ok(status(known.as_ref()));
     }
     request.no_body(body)?;
     open(store, settings, &user).await
@@ -73,26 +73,16 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     }
 }
 
-/// The user's current status. A verification without an expiry is valid for the configured time.
-fn status(known: Option<&AgeUser>, settings: &Settings) -> Reply {
+/// The user's current status.
+fn status(known: Option<&AgeUser>) -> Reply {
     let Some(user) = known else {
         return Reply::serialize(200, &json!({ "status": "unverified" }));
     };
-    let validity = micros(settings.config.age.validity);
-    let end = user
-        .expires_us
-        .or(user.verified_us.map(|at| at.saturating_add(validity)));
-    let is_over = user.status == AgeStatus::Verified && end.is_some_and(|end| end <= now_us());
-    let status = if is_over {
-        AgeStatus::Expired
-    } else {
-        user.status
-    };
-    let mut body = json!({ "status": status.name() });
-    if status == AgeStatus::Verified {
+    let mut body = json!({ "status": user.status.name() });
+    if user.status == AgeStatus::Verified {
         body["age_band"] = user.age_band.as_deref().into();
         body["verified_at"] = user.verified_us.map(instant).into();
-        body["expires_at"] = end.map(instant).into();
+        body["expires_at"] = user.expires_us.map(instant).into();
     }
     Reply::serialize(200, &body)
 }

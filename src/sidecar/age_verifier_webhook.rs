@@ -5,7 +5,7 @@
 
 use super::query::invalid;
 use super::{Refused, Settings, refused};
-use crate::io::clock::{micros, now_us};
+use crate::io::clock::micros;
 use crate::reply::Reply;
 use crate::store::{AGE_EVENTS_KEPT, EventOutcome, Store};
 use crate::telemetry::Metrics;
@@ -35,14 +35,15 @@ impl Recorder<'_> {
             .webhook
             .as_ref()
             .ok_or_else(not_configured)?;
-        let now = now_us();
+        let clock = settings.age_clock();
+        let now = clock.now_us;
         let event = policy.inspect(request.signature, request.media_type, body, now)?;
         // the ledger no longer holds such events: a repeated one would look new
         if event.occurred_us() < now.saturating_sub(micros(AGE_EVENTS_KEPT)) {
             return Err(invalid("occurred_at is too long ago"));
         }
         let store = Arc::clone(self.store);
-        let recording = async move { store.ages().record_event(&event, now).await };
+        let recording = async move { store.ages().record_event(&event, clock).await };
         let outcome = self.runtime.spawn(recording).await.map_err(|_| {
             log::error!("the recording of an event was aborted");
             refused(

@@ -63,6 +63,11 @@ pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
     })))
 }
 
+/// The liveness of the service, as XRPC servers report it.
+pub(super) fn health() -> Reply {
+    Reply::serialize(200, &json!({ "version": env!("CARGO_PKG_VERSION") }))
+}
+
 fn lasting(body: &Value) -> Reply {
     Reply {
         cache_control: Some(HOUR.into()),

@@ -3,14 +3,16 @@
 //! A document depends on stored data alone, never on the time of the request, so that equal content
 //! has equal bytes and an equal `ETag`.
 
+use crate::io::MemoryPermit;
 use crate::io::clock::{self, LAST_SECOND};
 use crate::io::gzip::{GzipForm, MIN_BODY};
-use crate::reply::Reply;
 use crate::reply::coding::{Coding, gzip_etag};
+use crate::reply::{Body, Reply};
 use bytes::Bytes;
 use portcullis_filters::policy::RequestParts;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// A document, ready to send.
@@ -24,11 +26,13 @@ pub struct Document {
     pub etag: String,
     /// `Last-Modified`, in microseconds since 1970.
     pub modified_us: Option<i64>,
+    /// The memory of the body, if it was reserved in a pool.
+    pub memory: Option<Arc<MemoryPermit>>,
     /// The gzip form of the body, made for the first client that accepts it.
     gzip: GzipForm,
 }
 
-/// The gzip form is derived from the body, so it is not compared.
+/// The gzip form is derived from the body, so it is not compared; nor is the memory.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
         let Self {
@@ -36,6 +40,7 @@ impl PartialEq for Document {
             media_type,
             etag,
             modified_us,
+            memory: _,
             gzip: _,
         } = self;
         (body, media_type, etag, modified_us)
@@ -57,6 +62,7 @@ impl Document {
             media_type,
             etag,
             modified_us,
+            memory: None,
             gzip,
         }
     }
@@ -77,14 +83,17 @@ impl Document {
         if reply.status == 200 {
             reply.gzip = self.gzip.clone();
             reply.media_type = Some(self.media_type);
-            reply.body = self.body.clone().into();
+            // as a payload it is sent without a copy
+            reply.body = Body::framed(Bytes::new(), self.body.clone(), b"");
+            reply.memory = self.memory.clone();
         }
         reply
     }
 }
 
 /// The head of a response with validators: 200, or 304 if the client has the document (RFC 9110,
-/// section 15.4.5).
+/// section 15.4.5). A time in the future is no `Last-Modified` (section 8.8.2.1): once corrected,
+/// it would stay the later one.
 pub(super) fn validated(
     request: &RequestParts,
     cache_control: impl Into<Cow<'static, str>>,
@@ -105,6 +114,7 @@ pub(super) fn validated(
             tags.into_iter()
                 .find(|tag| list.trim() != "*" && lists(list, tag))
         });
+    let modified_us = modified_us.filter(|us| seconds(*us) <= seconds(clock::now_us()));
     let unchanged = named.is_some() || is_unchanged(if_none_match, since, etag, modified_us);
     let mut reply = Reply {
         status: if unchanged { 304 } else { 200 },

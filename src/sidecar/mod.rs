@@ -30,8 +30,8 @@ pub use settings::Settings;
 
 use crate::config::SidecarConfig;
 use crate::http::clients::Running;
-use crate::io::cold;
 use crate::io::shared::Aborted;
+use crate::io::{MemoryPool, cold};
 use crate::reply::Reply;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -43,10 +43,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
+/// 64 MiB of documents: one client holds at most a quarter, which is more than the largest page of
+/// a feed.
+const DOCUMENTS: usize = 64 << 20;
+
 /// The sidecar's policy and state.
 pub struct Sidecar {
     /// The settings in force, and the clients.
     pub running: Running<Settings>,
+    /// The memory of documents that are cached, or that clients have not read.
+    pub documents: Arc<MemoryPool>,
     podcasts: Podcasts,
     store: Arc<Store>,
     metrics: Arc<Metrics>,
@@ -103,9 +109,11 @@ impl Sidecar {
         metrics: Arc<Metrics>,
         runtime: Handle,
     ) -> Self {
+        let documents = MemoryPool::new(DOCUMENTS);
         Self {
             running: Running::new(settings, &config.clients),
-            podcasts: Podcasts::new(),
+            podcasts: Podcasts::new(&metrics, &documents),
+            documents,
             store,
             metrics,
             runtime,
@@ -137,6 +145,7 @@ impl Sidecar {
         match request.function {
             Function::DescribeFeedGenerator => Ok(describe_feed_generator::answer(settings)),
             Function::DidDocument => describe_feed_generator::did_document(settings),
+            Function::XrpcHealth => Ok(describe_feed_generator::health()),
             Function::GetFeedSkeleton | Function::PodcastRssFeed | Function::SeoSitemap => {
                 self.content(settings, request).await
             }
@@ -185,11 +194,7 @@ impl Sidecar {
             Function::GetFeedSkeleton => {
                 get_feed_skeleton::answer(store, metrics, settings, request).await
             }
-            Function::PodcastRssFeed => {
-                self.podcasts
-                    .answer(store, metrics, settings, request)
-                    .await
-            }
+            Function::PodcastRssFeed => self.podcasts.answer(store, settings, request).await,
             // boxed, since its future would enlarge that of every request
             _ => cold(seo_sitemap::answer(store, metrics, settings, request)).await,
         }

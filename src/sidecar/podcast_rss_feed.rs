@@ -1,26 +1,29 @@
 //! `podcast-rss-feed`: a creator's podcast, by DID or by handle.
 //!
 //! Both return the same bytes, with the DID in the feed's own URL, since a handle can change its
-//! owner. A feed of more than 300 episodes has pages that link to each other (RFC 5005, section 3).
-//! A rendered feed is cached for some seconds, since many apps request the same one.
-//! [`super::podcast`] renders it.
+//! owner. A feed of more than 300 episodes, or of more than some megabytes, has pages that link to
+//! each other (RFC 5005, section 3). A few pages are rendered concurrently, outside of the runtime,
+//! in memory from a pool. A rendered page is cached for some seconds, since many apps request the
+//! same one. [`super::podcast`] renders it.
 
 use super::document::Document;
-use super::podcast::{self, Feed};
+use super::podcast::{self, Feed, clear_episode, clear_podcast};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
-use super::xml::url;
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
+use crate::io::cores;
 use crate::io::shared::Shared;
+use crate::io::{MemoryPermit, MemoryPool};
 use crate::reply::Reply;
-use crate::store::syntax::is_url;
 use crate::store::{Account, AccountStatus, Episode, Podcast, Store};
 use crate::telemetry::Metrics;
 use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 
 /// Five minutes: the contract's lifetime.
 const MAX_AGE: i64 = 300;
@@ -28,14 +31,31 @@ const MAX_AGE: i64 = 300;
 const CACHED: Duration = Duration::from_secs(10);
 /// How long an internal failure is cached, so that requests do not wait for it one after another.
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
-/// Episodes of one page: directories read no more of a feed.
-const PAGE: u32 = 300;
-/// 64 MiB of feeds, plain and in gzip: about fifty of the largest.
-const MAX_CACHE: usize = 64 << 20;
+/// Pages that are read and rendered concurrently: each takes some megabytes before it takes memory
+/// from the pool.
+const MAX_RENDERING: usize = 4;
+/// How long a request waits for others' pages to be rendered.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of a page besides its texts, for each episode.
+const ITEM: usize = 1 << 10;
 
 /// Rendered pages by the creator's DID, the page number, and whether a replica was read: its
 /// failures are not those of the primary.
-pub(super) struct Podcasts(Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>);
+type Pages = Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>;
+
+/// The pages of feeds.
+pub(super) struct Podcasts {
+    pages: Pages,
+    renderer: Arc<Renderer>,
+}
+
+/// Renders pages, a few concurrently.
+struct Renderer {
+    metrics: Arc<Metrics>,
+    /// The memory of all pages that are cached or being read by a client.
+    memory: Arc<MemoryPool>,
+    slots: Semaphore,
+}
 
 /// A page of a feed, and when its next episode appears.
 struct Rendered {
@@ -45,18 +65,27 @@ struct Rendered {
 }
 
 impl Podcasts {
-    pub(super) fn new() -> Self {
-        Self(Shared::new(MAX_CACHE, |feed| {
-            let body = feed.as_ref().map_or(0, |feed| feed.document.body.len());
+    /// Renders into this memory, half of which is for cached pages.
+    pub(super) fn new(metrics: &Arc<Metrics>, memory: &Arc<MemoryPool>) -> Self {
+        let pages = Pages::new(memory.size() / 2, |page| {
+            let body = page.as_ref().map_or(0, |page| page.document.body.len());
             // and at most as much for its gzip form
             2 * body + size_of::<Rendered>()
-        }))
+        });
+        let renderer = Renderer {
+            metrics: Arc::clone(metrics),
+            memory: Arc::clone(memory),
+            slots: Semaphore::new(MAX_RENDERING),
+        };
+        Self {
+            pages,
+            renderer: Arc::new(renderer),
+        }
     }
 
     pub(super) async fn answer(
         &self,
         store: &Arc<Store>,
-        metrics: &Arc<Metrics>,
         settings: &Settings,
         request: &RequestParts,
     ) -> Result<Reply, Refused> {
@@ -82,14 +111,16 @@ impl Podcasts {
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
         let base_url = settings.config.base_url.clone();
-        let (store, metrics) = (Arc::clone(store), Arc::clone(metrics));
+        let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
-            let feed = render(&store, &metrics, &did, page, &base_url).await;
+            let started = Instant::now();
+            let feed = renderer.render(&store, did, page, base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
-            let lifetime = lifetime(&feed);
+            // it is fresh from now on, however long it took
+            let lifetime = lifetime(&feed).map_or(Duration::ZERO, |it| started.elapsed() + it);
             (feed, lifetime)
         };
-        let feed = self.0.get(key, render).await??;
+        let feed = self.pages.get(key, render).await??;
         let age = max_age(now_us(), feed.next_publication_us);
         let cache_control = format!("public, max-age={age}, stale-if-error=86400");
         let mut reply = feed.document.reply(request, cache_control);
@@ -111,80 +142,124 @@ fn page(query: &Query) -> Result<u32, Refused> {
     page.ok_or_else(|| invalid("page must be 1 or more, as the feed's links name it"))
 }
 
-/// How long a result is cached: until the next episode appears at the latest.
-fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Duration {
+/// How long a result is cached, if it is: until the next episode appears at the latest.
+fn lifetime(feed: &Result<Arc<Rendered>, Refusal>) -> Option<Duration> {
     match feed {
-        Ok(feed) => feed.next_publication_us.map_or(CACHED, |next| {
+        Ok(feed) => {
+            let Some(next) = feed.next_publication_us else {
+                return Some(CACHED);
+            };
             let left = next.saturating_sub(now_us()).max(0);
-            CACHED.min(Duration::from_micros(left.unsigned_abs()))
-        }),
-        Err(refusal) if refusal.reason.is_failure() => FAILURE_CACHED,
-        Err(_) => Duration::ZERO,
-    }
-}
-
-async fn render(
-    store: &Store,
-    metrics: &Metrics,
-    did: &str,
-    page: u32,
-    base_url: &str,
-) -> Result<Rendered, Refused> {
-    let account = store.accounts().by_did(did).await?;
-    let podcast = store.podcasts().get(did).await?.ok_or_else(unknown)?;
-    let is_gone = |account: &Account| account.status != AccountStatus::Active;
-    if podcast.taken_down || account.as_ref().is_some_and(is_gone) {
-        return Err(refused(Reason::Gone, "this podcast was taken down"));
-    }
-    let now = now_us();
-    let next_publication_us = store.podcasts().next_publication(did, now).await?;
-    let published = store.podcasts().published(did, now).await?;
-    let pages = u32::try_from(published.count)
-        .unwrap_or(u32::MAX)
-        .div_ceil(PAGE)
-        .max(1);
-    if page > pages {
-        return Err(refused(Reason::NotFound, "this feed has no such page"));
-    }
-    let skip = PAGE.saturating_mul(page - 1);
-    let mut episodes = store.podcasts().episodes(did, now, PAGE, skip).await?;
-    skip_malformed(&podcast, &mut episodes).report(metrics, Function::PodcastRssFeed);
-    let feed = Feed {
-        podcast: &podcast,
-        episodes: &episodes,
-        pages: (page, pages),
-        changed_us: published.changed_us,
-        handle: account
-            .as_ref()
-            .and_then(|account| account.handle.as_deref()),
-        base_url,
-    };
-    Ok(Rendered {
-        document: podcast::render(&feed),
-        url: feed.url(),
-        next_publication_us,
-    })
-}
-
-/// Removes the episodes that no app could play. Returns them and the malformed members.
-fn skip_malformed(podcast: &Podcast, episodes: &mut Vec<Episode>) -> Skipped {
-    let mut skipped = Skipped::default();
-    for column in &podcast.malformed {
-        skipped.add(format_args!("podcast {} {column}", podcast.did));
-    }
-    episodes.retain(|episode| {
-        let is_playable = is_url(&url(&episode.enclosure_url), &["https://", "http://"]);
-        let lost = if is_playable {
-            &*episode.malformed
-        } else {
-            &["enclosure_url"]
-        };
-        for column in lost {
-            skipped.add(format_args!("episode {} {column}", episode.id));
+            Some(CACHED.min(Duration::from_micros(left.unsigned_abs())))
         }
-        is_playable
-    });
-    skipped
+        Err(refusal) if refusal.reason.is_failure() => Some(FAILURE_CACHED),
+        Err(_) => None,
+    }
+}
+
+/// The stored data of a page.
+struct Stored {
+    account: Option<Account>,
+    podcast: Podcast,
+    episodes: Vec<Episode>,
+    /// The number of the page and that of the last one.
+    pages: (u32, u32),
+    changed_us: Option<i64>,
+    next_publication_us: Option<i64>,
+}
+
+impl Renderer {
+    async fn render(
+        &self,
+        store: &Store,
+        did: String,
+        page: u32,
+        base_url: String,
+    ) -> Result<Rendered, Refused> {
+        let slot = timeout(MAX_WAIT, self.slots.acquire()).await;
+        let _slot = slot.map_err(|_| busy())?;
+        let mut stored = Stored::read(store, &did, page).await?;
+        stored
+            .clear_unfit()
+            .report(&self.metrics, Function::PodcastRssFeed);
+        let texts = stored.episodes.iter();
+        let length = texts.map(|one| ITEM + one.description_html.len()).sum();
+        let rendered = cores::run(length, move || stored.render(&base_url)).await;
+        let mut rendered = rendered.ok_or_else(busy)?;
+        let mut memory = MemoryPermit::of(&self.memory);
+        memory
+            .reserve(rendered.document.body.len())
+            .map_err(|_| busy())?;
+        rendered.document.memory = Some(Arc::new(memory));
+        Ok(rendered)
+    }
+}
+
+impl Stored {
+    async fn read(store: &Store, did: &str, page: u32) -> Result<Self, Refused> {
+        let account = store.accounts().by_did(did).await?;
+        let podcast = store.podcasts().get(did).await?.ok_or_else(unknown)?;
+        let status = account.as_ref().map(|account| account.status);
+        if podcast.taken_down || status.is_some_and(|status| status != AccountStatus::Active) {
+            return Err(refused(Reason::Gone, "this podcast was taken down"));
+        }
+        let now = now_us();
+        let next_publication_us = store.podcasts().next_publication(did, now).await?;
+        let published = store.podcasts().published(did, now).await?;
+        if page > published.pages {
+            return Err(refused(Reason::NotFound, "this feed has no such page"));
+        }
+        let episodes = store.podcasts().episodes(did, now, page).await?;
+        Ok(Self {
+            account,
+            podcast,
+            episodes,
+            pages: (page, published.pages),
+            changed_us: published.changed_us,
+            next_publication_us,
+        })
+    }
+
+    fn render(&self, base_url: &str) -> Rendered {
+        let feed = Feed {
+            podcast: &self.podcast,
+            episodes: &self.episodes,
+            pages: self.pages,
+            changed_us: self.changed_us,
+            handle: self
+                .account
+                .as_ref()
+                .and_then(|account| account.handle.as_deref()),
+            base_url,
+        };
+        Rendered {
+            document: podcast::render(&feed),
+            url: feed.url(),
+            next_publication_us: self.next_publication_us,
+        }
+    }
+
+    /// Removes the episodes that no app could play, and the members that a feed must not show.
+    /// Returns them.
+    fn clear_unfit(&mut self) -> Skipped {
+        let mut skipped = Skipped::default();
+        clear_podcast(&mut self.podcast);
+        for column in &self.podcast.malformed {
+            skipped.add(format_args!("podcast {} {column}", self.podcast.did));
+        }
+        self.episodes.retain_mut(|episode| {
+            let is_playable = clear_episode(episode);
+            for column in &episode.malformed {
+                skipped.add(format_args!("episode {} {column}", episode.id));
+            }
+            is_playable
+        });
+        skipped
+    }
+}
+
+fn busy() -> Refused {
+    refused(Reason::Overloaded, "too many feeds are rendered: try again")
 }
 
 fn unknown() -> Refused {

@@ -4,7 +4,8 @@
 //! too large for one file is split into parts. A file is read and written in steps of 250 URLs, so
 //! it takes the memory of one step. It shows one state of the tables: it is read from one snapshot;
 //! where that is impossible, it is cut off if the tables have changed by its end. The home page is
-//! the first URL of page 1, which is therefore never empty.
+//! the first URL of page 1, which is therefore never empty. No file has a `Last-Modified`: the URLs
+//! that are left do not show when another one was removed.
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
@@ -71,8 +72,7 @@ pub(super) async fn answer(
         return Err(refused(Reason::NotFound, "the sitemap has no such page"));
     }
     let etag = file_etag(base_url, number, stamp.as_ref());
-    let modified_us = stamp.map(|stamp| stamp.lastmod_us);
-    let mut reply = validated(request, HOUR, &etag, modified_us, Coding::Negotiable);
+    let mut reply = validated(request, HOUR, &etag, None, Coding::Negotiable);
     if reply.status == 200 {
         let file = Urlset::begin(number, base_url, stamp.as_ref());
         reply.media_type = Some(MEDIA_TYPE);
@@ -97,8 +97,7 @@ pub fn index(files: &[SitemapFile], base_url: &str) -> Document {
         sitemap(&mut xml, base_url, file.number, Some(file.lastmod_us));
     }
     xml.close("sitemapindex");
-    let modified = files.iter().map(|file| file.lastmod_us).max();
-    Document::new(xml.take(), MEDIA_TYPE, modified)
+    Document::new(xml.take(), MEDIA_TYPE, None)
 }
 
 /// Writes the entry of a file at the origin's root, since a sitemap covers only URLs below its own

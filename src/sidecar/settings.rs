@@ -9,11 +9,12 @@ use super::health_check::Health;
 use super::seo_robots;
 use crate::config::SidecarConfig;
 use crate::http::clients::{self, ClientLimits};
+use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError, SecretErrors};
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::policy::SidecarPolicy;
-use portcullis_filters::webhook::WebhookPolicy;
+use portcullis_filters::webhook::{AgeClock, WebhookPolicy};
 use std::path::{Path, PathBuf};
 use std::slice;
 
@@ -33,6 +34,14 @@ impl Settings {
     /// Whether public documents of 1 KiB and more are compressed for clients that accept gzip.
     pub fn gzip(&self) -> bool {
         self.config.gzip
+    }
+
+    /// The time, and how long a verification without an end is valid.
+    pub(super) fn age_clock(&self) -> AgeClock {
+        AgeClock {
+            now_us: now_us(),
+            validity_us: micros(self.config.age.validity),
+        }
     }
 
     /// Reads the secrets of sessions and of the verifier, and the operator's token.

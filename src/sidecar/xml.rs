@@ -75,8 +75,9 @@ impl Xml {
     }
 
     /// Returns what was written so far; the document continues after it.
+    /// Its memory is that of its bytes: a body may be held for as long as its client reads.
     pub fn take(&mut self) -> Bytes {
-        std::mem::take(self.0.get_mut()).into()
+        std::mem::take(self.0.get_mut()).into_boxed_slice().into()
     }
 
     fn write(&mut self, event: Event<'_>) {
@@ -104,27 +105,48 @@ pub(super) fn legal(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn is_legal(c: char) -> bool {
+pub(super) fn is_legal(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
+}
+
+/// The end of a text that was cut.
+pub(super) const ELLIPSIS: &str = "…";
+
+/// The start of a text: at most `max_bytes`.
+pub(super) fn prefix(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
 }
 
 /// Puts a text on one line: one space between words, and at most `max_chars` characters.
 pub fn line(text: &str, max_chars: usize) -> String {
-    let words: Vec<_> = legal(text).split_whitespace().map(str::to_owned).collect();
-    let line: String = words.join(" ").chars().take(max_chars).collect();
-    line.trim_end().to_owned()
+    let (text, mut left) = (legal(text), max_chars);
+    let mut line = String::with_capacity(text.len().min(max_chars));
+    for word in text.split_whitespace() {
+        if !line.is_empty() && left > 0 {
+            line.push(' ');
+            left -= 1;
+        }
+        for c in word.chars().take(left) {
+            line.push(c);
+            left -= 1;
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
 }
 
 /// Shortens a text to at most `max_bytes` before escaping. A cut text ends with an ellipsis.
 pub fn shortened(text: &str, max_bytes: usize) -> String {
-    const ELLIPSIS: &str = "…";
     let text = legal(text);
     let text = text.trim();
     if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(max_bytes.saturating_sub(ELLIPSIS.len()));
-    text[..end].trim_end().to_owned() + ELLIPSIS
+    let start = prefix(text, max_bytes.saturating_sub(ELLIPSIS.len()));
+    start.trim_end().to_owned() + ELLIPSIS
 }
 
 /// A URL in ASCII: bytes that a URL cannot contain are percent-encoded, existing escapes stay.

@@ -10,8 +10,8 @@ use super::tx::Tx;
 use super::{StoreError, sql};
 use hex::FromHex as _;
 use portcullis_filters::webhook::{
-    AgeRecord, AgeSession, AgeStatus, AgeUser, EventFacts, EventOutcome, Opening, Recording,
-    SignedEvent, StoredEvent, Verdict, record,
+    AgeClock, AgeRecord, AgeReport, AgeSession, AgeStatus, AgeUser, EventFacts, EventOutcome,
+    Opening, Recording, SignedEvent, StoredEvent, Verdict, record,
 };
 
 /// Reads and writes age sessions, events and the status of users.
@@ -55,22 +55,29 @@ impl Ages<'_> {
     }
 
     /// The age status of a user: pending while only an open session is known, `None` without one.
-    pub async fn user(&self, user_id: &str, now_us: i64) -> Result<Option<AgeUser>, StoreError> {
-        let rows = self
-            .db
-            .rows(sql::AGE_USER, &[user_id.into(), now_us.into()])
-            .await?;
-        let stored = rows.first().map(user).transpose()?.flatten();
-        let sessions = rows.iter().filter_map(|row| waiting(row).transpose());
-        let sessions = sessions.collect::<Result<Vec<_>, _>>()?;
-        Ok(AgeUser::shown(stored, &sessions, now_us))
+    pub async fn user(
+        &self,
+        user_id: &str,
+        clock: AgeClock,
+    ) -> Result<Option<AgeUser>, StoreError> {
+        let args = [user_id.into(), clock.now_us.into()];
+        let rows = self.db.rows(sql::AGE_REPORTS, &args).await?;
+        let mut reports = Vec::new();
+        let mut sessions = Vec::new();
+        for row in &rows {
+            match report(row)? {
+                Some(report) => reports.push(report),
+                None => sessions.push(session(row)?),
+            }
+        }
+        Ok(AgeUser::shown(&reports, &sessions, clock))
     }
 
     /// Stores an event once and applies it; durable on return, and safe to repeat after an error.
     pub async fn record_event(
         &self,
         event: &SignedEvent,
-        received_us: i64,
+        clock: AgeClock,
     ) -> Result<EventOutcome, StoreError> {
         let mut tx = self.db.begin().await?;
         // serializes the events of one id, even if they are about two users
@@ -83,28 +90,26 @@ impl Ages<'_> {
             tx.lock(user_id).await?;
         }
         let facts = facts(&mut tx, event, user_id.as_deref()).await?;
-        let recording = record(event, &facts);
-        let (
-            Recording::Store {
-                verdict,
-                status_after,
-                moves_user,
-            },
-            Some(user_id),
-        ) = (recording, &user_id)
+        let recording = record(event, &facts, clock);
+        let outcome = recording.outcome();
+        let Recording::Store {
+            verdict,
+            status_after,
+            user,
+        } = recording
         else {
-            return Ok(recording.outcome());
+            return Ok(outcome);
         };
-        insert(&mut tx, event, received_us, verdict, status_after).await?;
+        insert(&mut tx, event, clock.now_us, verdict, status_after).await?;
         if verdict == Verdict::Applied && !move_subject(&mut tx, event).await? {
             // pruning takes no lock, and deleted the session meanwhile
             return Ok(EventOutcome::UnknownSubject);
         }
-        if moves_user {
-            move_user(&mut tx, event, user_id).await?;
+        if let (Some(report), Some(user_id)) = (&user, &user_id) {
+            move_user(&mut tx, report, user_id).await?;
         }
         tx.commit().await?;
-        Ok(recording.outcome())
+        Ok(outcome)
     }
 }
 
@@ -112,27 +117,15 @@ fn session(row: &Row) -> Result<AgeSession, StoreError> {
     Ok(from_row!(AgeSession, row; get: created_us expires_us last_occurred_us;))
 }
 
-/// Reads the user from a row of [`sql::AGE_USER`].
-fn user(row: &Row) -> Result<Option<AgeUser>, StoreError> {
-    let Some(status) = parsed(row, "status", AgeStatus::parse)? else {
+/// Reads the report of a row of [`sql::AGE_REPORTS`]; `None` if the session waits.
+fn report(row: &Row) -> Result<Option<AgeReport>, StoreError> {
+    let Some(occurred_us) = row.get("last_occurred_us")? else {
         return Ok(None);
     };
-    Ok(Some(
-        from_row!(AgeUser, row; get: age_band verified_us expires_us; { status }),
-    ))
-}
-
-/// Reads the open session from a row of [`sql::AGE_USER`].
-fn waiting(row: &Row) -> Result<Option<AgeSession>, StoreError> {
-    let Some(created_us) = row.get("session_created_us")? else {
-        return Ok(None);
-    };
-    let expires_us = row.get("session_expires_us")?;
-    Ok(Some(AgeSession {
-        created_us,
-        expires_us,
-        last_occurred_us: None,
-    }))
+    let status = row.parsed("status", AgeStatus::parse)?;
+    let expires_us = row.get("verified_until_us")?;
+    Ok(Some(from_row!(AgeReport, row; get: age_band verified_us;
+        { status, occurred_us, expires_us })))
 }
 
 /// Parses a text column that may be NULL.
@@ -170,23 +163,39 @@ async fn facts(
     };
     Ok(EventFacts {
         stored: digest.map(stored).transpose()?,
-        subject: age_record(&row, "subject_status", "subject_us")?,
-        user: age_record(&row, "user_status", "user_us")?,
+        subject: subject(&row)?,
+        others: match user_id {
+            Some(user_id) => others(tx, event, user_id).await?,
+            None => Vec::new(),
+        },
     })
 }
 
-fn age_record(
-    row: &Row,
-    status: &'static str,
-    occurred: &'static str,
-) -> Result<Option<AgeRecord>, StoreError> {
-    let Some(status) = parsed(row, status, AgeStatus::parse)? else {
+fn subject(row: &Row) -> Result<Option<AgeRecord>, StoreError> {
+    let Some(status) = parsed(row, "subject_status", AgeStatus::parse)? else {
         return Ok(None);
     };
     Ok(Some(AgeRecord {
         status,
-        last_occurred_us: row.get(occurred)?,
+        last_occurred_us: row.get("subject_us")?,
     }))
+}
+
+/// The reports on the user's other subjects.
+async fn others(
+    tx: &mut Tx,
+    event: &SignedEvent,
+    user_id: &str,
+) -> Result<Vec<AgeReport>, StoreError> {
+    // no session waits at the end of time
+    let args = [user_id.into(), i64::MAX.into()];
+    let mut others = Vec::new();
+    for row in tx.rows(sql::AGE_REPORTS, &args).await? {
+        if row.get::<String>("subject_ref")? != event.subject_ref() {
+            others.extend(report(&row)?);
+        }
+    }
+    Ok(others)
 }
 
 /// Stores an event.
@@ -218,24 +227,26 @@ async fn insert(
 
 /// Updates the session; false if it was deleted.
 async fn move_subject(tx: &mut Tx, event: &SignedEvent) -> Result<bool, StoreError> {
-    let (status, occurred_us) = (event.status(), event.occurred_us());
     let args = [
         event.subject_ref().into(),
-        status.name().into(),
-        occurred_us.into(),
+        event.status().name().into(),
+        event.occurred_us().into(),
+        event.age_band().into(),
+        event.verified_us().into(),
+        event.expires_us().into(),
     ];
     Ok(tx.run(sql::AGE_SESSION_MOVE, &args).await? == 1)
 }
 
 /// Updates the user.
-async fn move_user(tx: &mut Tx, event: &SignedEvent, user_id: &str) -> Result<(), StoreError> {
+async fn move_user(tx: &mut Tx, report: &AgeReport, user_id: &str) -> Result<(), StoreError> {
     let args = [
         user_id.into(),
-        event.status().name().into(),
-        event.age_band().into(),
-        event.verified_us().into(),
-        event.expires_us().into(),
-        event.occurred_us().into(),
+        report.status.name().into(),
+        report.age_band.as_deref().into(),
+        report.verified_us.into(),
+        report.expires_us.into(),
+        report.occurred_us.into(),
     ];
     tx.run(sql::AGE_USER_MOVE, &args).await.map(drop)
 }

@@ -25,7 +25,7 @@ pub struct Forgotten {
     pub age_user: u64,
     /// Whom the user follows, and the user's followers.
     pub follow: u64,
-    /// Accounts that were suggested to the user.
+    /// Accounts that were suggested to the user, and the user to others.
     pub suggestion: u64,
     /// Whether erased rows are still in SQLite's log, because another process reads it.
     pub is_in_log: bool,

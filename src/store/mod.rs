@@ -91,7 +91,8 @@ pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapSta
 pub use state::EntryKind;
 pub use topology::Topology;
 pub use transfer::{
-    Content, ExportError, ImportError, ImportRules, Imported, Stage, types as content_types,
+    Content, ExportError, Exported, ImportError, ImportRules, Imported, Stage, may_show,
+    shown_category, types as content_types,
 };
 
 pub use portcullis_filters::ledger::{

@@ -2,7 +2,7 @@
 //! named as the fields here.
 
 use super::db::Db;
-use super::row::{FromRow, Row};
+use super::row::{Arg, FromRow, Row};
 use super::{StoreError, sql};
 use serde::Deserialize;
 
@@ -186,19 +186,30 @@ impl FromRow for Episode {
 }
 
 /// The published episodes of a podcast.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
-    /// The number of episodes.
-    pub count: i64,
-    /// When one of them last appeared or changed; `None` without episodes.
+    /// The number of pages, at least 1.
+    pub pages: u32,
+    /// When one of the episodes last appeared or changed; `None` without episodes.
     pub changed_us: Option<i64>,
 }
 
 impl FromRow for Published {
     fn read(row: &Row) -> Result<Self, StoreError> {
-        Ok(from_row!(row; get: count changed_us;))
+        let last_page: Option<i64> = row.get("last_page")?;
+        let pages = last_page.map_or(1, |last| last.saturating_add(1));
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        Ok(from_row!(row; get: changed_us; { pages }))
     }
 }
+
+/// Weight of a page of a feed: its bytes, approximately. Directories read 300 episodes, which fit
+/// if each has up to 3 KB of text; of the longest texts, 60 fit.
+const PAGE_WEIGHT: i64 = 6_000_000;
+/// Least weight of an episode: 300 of them fill a page.
+const MIN_WEIGHT: i64 = PAGE_WEIGHT / 300;
+/// Greatest weight of an episode's text: longer HTML is cut.
+const MAX_WEIGHT: i64 = 100_000;
 
 /// Reads podcasts and episodes.
 #[derive(Debug, Clone, Copy)]
@@ -212,29 +223,28 @@ impl Podcasts<'_> {
         self.db.one(sql::PODCAST, &[did.into()]).await
     }
 
-    /// How many public episodes are published by `now_us`, and when one last changed.
+    /// The pages of the public episodes that are published by `now_us`.
     pub async fn published(&self, did: &str, now_us: i64) -> Result<Published, StoreError> {
         let found = self
             .db
-            .one(sql::EPISODES_PUBLISHED, &[did.into(), now_us.into()])
+            .one(sql::EPISODES_PUBLISHED, &on_pages(did, now_us))
             .await?;
-        Ok(found.unwrap_or_default())
+        Ok(found.unwrap_or(Published {
+            pages: 1,
+            changed_us: None,
+        }))
     }
 
-    /// The public episodes that are published by `now_us`, newest first, without the first `skip`.
+    /// The public episodes of a page, from 1, that are published by `now_us`: newest first.
     pub async fn episodes(
         &self,
         did: &str,
         now_us: i64,
-        limit: u32,
-        skip: u32,
+        page: u32,
     ) -> Result<Vec<Episode>, StoreError> {
-        let args = [
-            did.into(),
-            now_us.into(),
-            i64::from(limit).into(),
-            i64::from(skip).into(),
-        ];
+        let [did, now, weight, least, most] = on_pages(did, now_us);
+        let page = (i64::from(page) - 1).into();
+        let args = [did, now, weight, least, most, page];
         self.db.all(sql::EPISODES, &args).await
     }
 
@@ -250,4 +260,11 @@ impl Podcasts<'_> {
             .await?;
         row.map_or(Ok(None), |row| row.get("published_us"))
     }
+}
+
+/// The arguments that place episodes on pages.
+fn on_pages(did: &str, now_us: i64) -> [Arg<'_>; 5] {
+    let weights = [PAGE_WEIGHT, MIN_WEIGHT, MAX_WEIGHT].map(Arg::from);
+    let [page, least, most] = weights;
+    [did.into(), now_us.into(), page, least, most]
 }

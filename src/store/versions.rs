@@ -27,7 +27,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 12] = [
+const VERSIONS: [Version; 14] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -40,6 +40,8 @@ const VERSIONS: [Version; 12] = [
     version!(10, "displaced", "0010_displaced.sql"),
     version!(11, "pruning", "0011_pruning.sql"),
     version!(12, "unplaced", "0012_unplaced.sql"),
+    version!(13, "age_reports", "0013_age_reports.sql"),
+    version!(14, "forgotten", "0014_forgotten.sql"),
 ];
 
 /// Creates a migrator, to be run in one transaction: another process sees all versions or none,

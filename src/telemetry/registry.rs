@@ -199,7 +199,7 @@ impl Registry {
         self.add(HistogramVec::new(options, &[label]))
     }
 
-    /// Counters of surfaces and outcomes. A surface has its series from [`SurfaceCounters::begin`] on.
+    /// Counters of surfaces and outcomes. [`SurfaceCounters::begin`] makes the series of a surface.
     pub(super) fn surface_counters<const OUTCOMES: usize>(
         &self,
         name: &str,
@@ -254,8 +254,8 @@ impl<const OUTCOMES: usize> SurfaceCounters<OUTCOMES> {
     /// The series of a surface, in the order of the outcomes.
     pub fn of(&self, surface: Surface) -> &[IntCounter; OUTCOMES] {
         self.series[surface as usize].get_or_init(|| {
-            let with = |outcome| self.counters.with_label_values(&[surface.name(), outcome]);
-            self.outcomes.map(with)
+            self.outcomes
+                .map(|outcome| self.counters.with_label_values(&[surface.name(), outcome]))
         })
     }
 }

@@ -14,18 +14,16 @@ named! {
         Acme = "acme",
         /// Watches the chain for the cache.
         CacheWatch = "cache_watch",
-        /// Checks that all URLs of the node serve one chain.
-        ChainGuard = "chain_guard",
         /// Announces this instance to its fleet.
         Fleet = "fleet",
         /// Fetches the fleet's key of TLS sessions.
         FleetTickets = "fleet_tickets",
-        /// Polls the heads of the node's URLs.
-        HeadPolls = "head_polls",
         /// Looks for conditions.
         Health = "health",
         /// Samples the metrics for the operator's page.
         History = "history",
+        /// Polls the URLs of the node.
+        NodePoller = "node_poller",
         /// Exports spans.
         Trace = "trace",
     }

@@ -441,6 +441,8 @@ fn a_browser_of_any_origin_may_ask() {
     );
     let headers = list(&response, "Access-Control-Allow-Headers");
     let allowed = [
+        "*",
+        "authorization",
         "content-type",
         "traceparent",
         "x-chain-position",

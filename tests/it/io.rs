@@ -115,6 +115,16 @@ async fn a_full_table_is_emptied() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_value_that_does_not_fit_evicts_nothing() {
+    let shared = Shared::new(4, |weight: &usize| *weight);
+    let get = |key, weight| shared.get(key, async move { (weight, TTL) });
+    assert_eq!(get("a", 4).await, Ok(4));
+    assert_eq!(get("heavy", 5).await, Ok(5), "it serves its callers");
+    assert!(!shared.is_known(&"heavy"), "and is not cached");
+    assert!(shared.is_known(&"a"), "what fits stays");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_ends_at_its_limit() {
     let limit = Duration::from_secs(60);
     assert_eq!(lifetime(limit, async { 7 }).await, Some(7));

@@ -8,7 +8,7 @@ use portcullis_filters::policy::MediaType;
 use portcullis_filters::secret::Secret;
 use portcullis_filters::webhook::AgeStatus::{self, Expired, Pending, Rejected, Revoked, Verified};
 use portcullis_filters::webhook::{
-    AgeRecord, Signature, SignedEvent, Verdict, WebhookPolicy, decide, moves_user,
+    AgeClock, AgeRecord, AgeReport, Signature, SignedEvent, Verdict, WebhookPolicy, decide,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +16,14 @@ use tokio::task::JoinSet;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
+
+/// This time, and verifications without an end that last.
+pub(crate) fn clock(now_us: i64) -> AgeClock {
+    AgeClock {
+        now_us,
+        validity_us: 365 * DAY,
+    }
+}
 
 /// The name of a session.
 pub(crate) fn reference(number: u64) -> String {
@@ -65,14 +73,14 @@ async fn open(store: &Store, user: &str, subject: u64) {
 }
 
 async fn take(store: &Store, event: &SignedEvent) -> EventOutcome {
-    store.ages().record_event(event, NOW).await.unwrap()
+    store.ages().record_event(event, clock(NOW)).await.unwrap()
 }
 
 /// How the user stands now.
 async fn status(store: &Store, user: &str) -> Option<AgeStatus> {
     store
         .ages()
-        .user(user, NOW)
+        .user(user, clock(NOW))
         .await
         .unwrap()
         .map(|user| user.status)
@@ -161,11 +169,11 @@ pub(crate) async fn five_of_parallel_sessions_are_opened(world: World) {
 
 pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     let store = world.open().await;
-    assert_eq!(store.ages().user("u", NOW).await.unwrap(), None);
+    assert_eq!(store.ages().user("u", clock(NOW)).await.unwrap(), None);
     open(&store, "u", 1).await;
     assert_eq!(status(&store, "u").await, Some(Pending));
     assert_eq!(
-        store.ages().user("u", NOW + DAY).await.unwrap(),
+        store.ages().user("u", clock(NOW + DAY)).await.unwrap(),
         None,
         "nothing was stored"
     );
@@ -173,7 +181,7 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
         take(&store, &event("e1", 1, Verified, 10)).await,
         Applied(Verified)
     );
-    let user = store.ages().user("u", NOW).await.unwrap().unwrap();
+    let user = store.ages().user("u", clock(NOW)).await.unwrap().unwrap();
     assert_eq!(
         (user.status, user.age_band.as_deref()),
         (Verified, Some("18_plus"))
@@ -181,7 +189,12 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     let (verified, expires) = (user.verified_us.unwrap(), user.expires_us.unwrap());
     assert_eq!(expires - verified, 600 * SECOND);
     for (now_us, expected) in [(expires - 1, Verified), (expires, Expired)] {
-        let user = store.ages().user("u", now_us).await.unwrap().unwrap();
+        let user = store
+            .ages()
+            .user("u", clock(now_us))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(user.status, expected, "at its end it reads as expired");
     }
     open(&store, "u", 2).await;
@@ -197,13 +210,13 @@ pub(crate) async fn the_newest_event_sets_the_status(world: World) {
     assert_eq!(
         status(&store, "u").await,
         Some(Verified),
-        "what is older does not count"
+        "another session ends nothing"
     );
     assert_eq!(
         take(&store, &event("e3", 1, Revoked, 10)).await,
         Applied(Revoked)
     );
-    let user = store.ages().user("u", NOW).await.unwrap().unwrap();
+    let user = store.ages().user("u", clock(NOW)).await.unwrap().unwrap();
     assert_eq!(
         (user.status, user.age_band, user.verified_us),
         (Revoked, None, None)
@@ -338,7 +351,7 @@ pub(crate) async fn one_of_parallel_events_with_one_id_counts(world: World) {
     );
 }
 
-pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
+pub(crate) async fn a_verification_outlives_later_attempts(world: World) {
     let mut store = world.open().await;
     for round in 0..8 {
         let user = format!("u{round}");
@@ -357,50 +370,47 @@ pub(crate) async fn the_newest_of_parallel_events_counts(world: World) {
             )
         });
         let events: Vec<SignedEvent> = events.collect();
-        let newest = events
-            .iter()
-            .map(|event| (event.occurred_us(), event.status()))
-            .max()
-            .unwrap();
         let (again, outcomes) = take_at_once(&world, store, events).await;
         store = again;
         assert!(
             outcomes.iter().all(|one| matches!(one, Applied(_))),
             "{outcomes:?}"
         );
-        assert_eq!(status(&store, &user).await, Some(newest.1), "round {round}");
+        assert_eq!(status(&store, &user).await, Some(Verified), "round {round}");
     }
 }
 
 /// A model of the store, in memory.
 #[derive(Default)]
 struct Model {
-    subjects: HashMap<u64, AgeRecord>,
-    user: Option<AgeRecord>,
+    subjects: HashMap<u64, AgeReport>,
 }
 
 impl Model {
     fn take(&mut self, subject: u64, event: &SignedEvent) -> EventOutcome {
         let (status, occurred_us) = (event.status(), event.occurred_us());
-        let pending = AgeRecord {
-            status: Pending,
-            last_occurred_us: None,
+        let known = self.subjects.get(&subject);
+        let standing = AgeRecord {
+            status: known.map_or(Pending, |report| report.status),
+            last_occurred_us: known.map(|report| report.occurred_us),
         };
-        let standing = self.subjects.entry(subject).or_insert(pending);
-        match decide(*standing, status, occurred_us) {
+        match decide(standing, status, occurred_us) {
             Verdict::Stale => return Stale,
             Verdict::Invalid => return Invalid,
             Verdict::Applied => {}
         }
-        let now = AgeRecord {
-            status,
-            last_occurred_us: Some(occurred_us),
-        };
-        *standing = now;
-        if moves_user(self.user, status, occurred_us) {
-            self.user = Some(now);
-        }
+        self.subjects.insert(subject, AgeReport::of(event));
         Applied(status)
+    }
+
+    /// Nothing of a story ends.
+    fn status(&self) -> AgeStatus {
+        let reports = || self.subjects.values();
+        if reports().any(|report| report.status == Verified) {
+            return Verified;
+        }
+        let newest = reports().map(|report| (report.occurred_us, report.status));
+        newest.max().map_or(Pending, |(_, status)| status)
     }
 }
 
@@ -443,7 +453,7 @@ pub(crate) async fn every_order_of_events_follows_the_rules(world: World) {
                     expected,
                     "{events:?} as {order:?}: {at}"
                 );
-                let expected = model.user.map_or(Pending, |user| user.status);
+                let expected = model.status();
                 let found = status(&store, &user).await;
                 assert_eq!(found, Some(expected), "{events:?} as {order:?}: {at}");
             }

@@ -262,7 +262,7 @@ pub(crate) async fn sessions_of_the_future_lock_nobody_out(world: World) {
         }
         let known = store
             .ages()
-            .user(user, NOW)
+            .user(user, crate::age::clock(NOW))
             .await
             .unwrap()
             .map(|user| user.status);

@@ -329,22 +329,17 @@ pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
         rows += &episode(id, published_us, visibility);
     }
     world.raw(&rows).await.unwrap();
-    let ids = async |did, now_us, limit| {
-        let episodes = store
-            .podcasts()
-            .episodes(did, now_us, limit, 0)
-            .await
-            .unwrap();
+    let ids = async |did, now_us| {
+        let episodes = store.podcasts().episodes(did, now_us, 1).await.unwrap();
         episodes
             .into_iter()
             .map(|episode| episode.id)
             .collect::<String>()
     };
-    assert_eq!(ids("did:plc:a", NOW, 300).await, "4321");
-    assert_eq!(ids("did:plc:a", NOW, 2).await, "43");
-    assert_eq!(ids("did:plc:a", NOW - 1, 300).await, "321");
-    assert_eq!(ids("did:plc:a", NOW + 9, 300).await, "654321");
-    assert_eq!(ids("did:plc:b", NOW, 300).await, "");
+    assert_eq!(ids("did:plc:a", NOW).await, "4321");
+    assert_eq!(ids("did:plc:a", NOW - 1).await, "321");
+    assert_eq!(ids("did:plc:a", NOW + 9).await, "654321");
+    assert_eq!(ids("did:plc:b", NOW).await, "");
     for (now_us, next) in [
         (NOW - 1, Some(NOW)),
         (NOW, Some(NOW + 1)),
@@ -368,6 +363,59 @@ pub(crate) async fn published_episodes_are_listed_newest_first(world: World) {
     );
 }
 
+pub(crate) async fn pages_of_episodes_end_by_weight(world: World) {
+    let store = world.open().await;
+    let mut rows = format!("{PODCAST};");
+    for number in 0..130 {
+        rows += &episode(&format!("e{number:03}"), NOW - number, "public");
+    }
+    world.raw(&rows).await.unwrap();
+    let counts = async || {
+        let published = store.podcasts().published("did:plc:a", NOW).await.unwrap();
+        let mut counts = Vec::new();
+        for page in 1..=published.pages {
+            let page = store.podcasts().episodes("did:plc:a", NOW, page).await;
+            counts.push(page.unwrap().len());
+        }
+        counts
+    };
+    assert_eq!(counts().await, [130], "small ones fit");
+    let text = |bytes: usize| {
+        format!(
+            "UPDATE episode SET description_html = '{}'",
+            "x".repeat(bytes)
+        )
+    };
+    for (bytes, expected, why) in [
+        (3_333, vec![130], "300 fit"),
+        (10_000, vec![100, 30], "six bytes for each"),
+        (
+            20_000,
+            vec![60, 60, 10],
+            "what a feed writes of a text is bounded",
+        ),
+        (2_000_000, vec![60, 60, 10], "however long it is"),
+    ] {
+        world.raw(&text(bytes)).await.unwrap();
+        assert_eq!(counts().await, expected, "{bytes} bytes: {why}");
+    }
+    let list = |bytes: usize| format!("UPDATE episode SET persons = '[\"{}\"]'", "x".repeat(bytes));
+    world.raw(&text(1)).await.unwrap();
+    world.raw(&list(99_996)).await.unwrap();
+    assert_eq!(counts().await, [20, 20, 20, 20, 20, 20, 10], "lists count");
+    world.raw(&list(400_000)).await.unwrap();
+    assert_eq!(counts().await, [130], "a list that is not read does not");
+    let read = store
+        .podcasts()
+        .episodes("did:plc:a", NOW, 1)
+        .await
+        .unwrap();
+    assert_eq!(
+        (&read[0].persons, &*read[0].malformed),
+        (&vec![], &["persons"][..])
+    );
+}
+
 pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let store = world.open().await;
     world
@@ -377,7 +425,7 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let read = async || {
         store
             .podcasts()
-            .episodes("did:plc:a", NOW, 1, 0)
+            .episodes("did:plc:a", NOW, 1)
             .await
             .unwrap()
             .remove(0)

@@ -83,6 +83,27 @@ pub(crate) async fn forgetting_a_user_erases_every_row(world: World) {
     );
 }
 
+pub(crate) async fn a_forgotten_user_is_suggested_to_nobody(world: World) {
+    let store = world.open().await;
+    fill(&world).await;
+    let suggest = format!(
+        "INSERT INTO suggestion VALUES ('*', 7, 1, '{ANN}', 'p', 'r', 1), \
+         ('did:web:c', 7, 1, '{ANN}', 'p', 'r', 1), ('did:web:c', 7, 2, '{BOB}', 'p', 'r', 1)"
+    );
+    world.raw(&suggest).await.unwrap();
+    let of_ann = format!("SELECT count(*) FROM suggestion WHERE actor_did = '{ANN}'");
+    assert_eq!(store.forget(ANN_ID).await.unwrap().suggestion, 4);
+    assert_eq!(world.number(&of_ann).await, 0);
+    let of_bob = format!("SELECT count(*) FROM suggestion WHERE actor_did = '{BOB}'");
+    assert_eq!(world.number(&of_bob).await, 1, "the others stay");
+    // the row that hid it is gone: it must not show again
+    let close = format!("UPDATE account SET status = 'taken_down' WHERE did = '{BOB}'");
+    world.raw(&close).await.unwrap();
+    let delete = format!("DELETE FROM account WHERE did = '{BOB}'");
+    world.raw(&delete).await.unwrap();
+    assert_eq!(world.number(&of_bob).await, 0);
+}
+
 pub(crate) async fn a_failed_erasure_erases_nothing(world: World) {
     let store = world.open().await;
     fill(&world).await;

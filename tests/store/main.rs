@@ -94,7 +94,8 @@ on_both! {
         sessions_of_the_future_lock_nobody_out;
     upgrade:
         intents_of_older_versions_are_kept
-        an_older_store_counts_as_pruned;
+        an_older_store_counts_as_pruned
+        a_verification_that_was_taken_away_returns;
     journal:
         a_refusal_is_journaled
         entries_come_in_pages_and_by_intent
@@ -137,6 +138,7 @@ on_both! {
     transfer:
         an_import_leaves_fresh_statistics
         export_returns_what_import_took
+        export_leaves_malformed_rows_out
         the_examples_of_the_readme_work
         required_members_suffice
         deleting_a_record_twice_is_fine
@@ -162,6 +164,7 @@ on_both! {
         a_session_with_a_new_event_stays
         each_viewer_keeps_the_newest_snapshot;
     forget:
+        a_forgotten_user_is_suggested_to_nobody
         forgetting_a_user_erases_every_row
         a_failed_erasure_erases_nothing;
     feeds:
@@ -181,6 +184,7 @@ on_both! {
         a_podcast_is_read_as_written
         malformed_items_of_lists_are_left_out
         published_episodes_are_listed_newest_first
+        pages_of_episodes_end_by_weight
         an_episode_is_read_as_written
         sitemap_pages_have_fixed_ids_and_gaps
         every_url_is_in_exactly_one_file
@@ -195,7 +199,7 @@ on_both! {
         events_of_unknown_subjects_are_not_stored
         one_of_parallel_equal_events_is_applied
         one_of_parallel_events_with_one_id_counts
-        the_newest_of_parallel_events_counts
+        a_verification_outlives_later_attempts
         every_order_of_events_follows_the_rules;
     shared:
         a_shared_store_reads_and_writes

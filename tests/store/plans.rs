@@ -162,13 +162,13 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::PODCAST, &["'did:9'"], &[], "podcast_pkey"),
     (
         sql::EPISODES,
-        &["'did:9'", "4500", "300", "300"],
+        &["'did:9'", "4500", "6000000", "20000", "100000", "0"],
         &[],
         "episode_page",
     ),
     (
         sql::EPISODES_PUBLISHED,
-        &["'did:9'", "4500"],
+        &["'did:9'", "4500", "6000000", "20000", "100000"],
         &[],
         "episode_page",
     ),
@@ -211,7 +211,7 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (sql::AGE_SUBJECT, &["'9'"], &[], "age_session_pkey"),
     (
         sql::AGE_SESSION_MOVE,
-        &["'9'", "'verified'", "1"],
+        &["'9'", "'verified'", "1", "NULL", "1", "1"],
         &[],
         "age_session_pkey",
     ),
@@ -221,7 +221,7 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
         &[],
         "age_event_pkey",
     ),
-    (sql::AGE_USER, &["'9'", "10"], &[], "age_user_pkey"),
+    (sql::AGE_REPORTS, &["'9'", "10"], &[], "age_session_user"),
 ];
 const NULL: &str = "NULL";
 /// The tables that must never be scanned.
@@ -273,7 +273,8 @@ const FILL_CONTENT: &str = "
       did, '', '', did, 1, '', created_us, 1 FROM account;
     INSERT INTO sitemap_url (id, loc, lastmod_us) SELECT created_us * 50, did, created_us
       FROM account;
-    INSERT INTO age_session SELECT did, user_id, 'pending', NULL, 1, 99 FROM account;
+    INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us)
+      SELECT did, user_id, 'pending', 1, 99 FROM account;
     INSERT INTO age_event SELECT 'e' || user_id, '', did, 'verified', NULL, 1, 1, 1, 1, 'applied',
       'verified' FROM account;
     INSERT INTO age_user SELECT user_id, 'verified', NULL, 1, 1, 1 FROM account";

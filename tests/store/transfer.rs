@@ -214,6 +214,33 @@ pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
     assert_eq!(imported(&store, &one).await, "1 episode deleted");
 }
 
+pub(crate) async fn export_leaves_malformed_rows_out(world: World) {
+    let store = world.open().await;
+    imported(&store, &[follow(1), follow(2)].join("\n")).await;
+    world
+        .raw(
+            "INSERT INTO feed_item (feed, post_uri, author_did, sort_us) VALUES \
+             ('showcase', 'at://a', 'did:plc:a', 9000000000000000000), \
+             ('showcase', 'at://b', 'did:plc:b', 1000000);
+             INSERT INTO sitemap_url (id, loc, lastmod_us) VALUES \
+             (7, 'https://a.example', -900000000000000000)",
+        )
+        .await
+        .unwrap();
+    let mut out = Vec::new();
+    let left_out = store.content().export(None, &mut out).await.unwrap();
+    assert_eq!(left_out.malformed, 2);
+    assert_eq!(
+        left_out.rows,
+        [
+            "feed_item showcase at://a: sort_us",
+            "sitemap_url https://a.example: lastmod_us"
+        ]
+    );
+    let lines = String::from_utf8(out).unwrap();
+    assert_eq!(lines.lines().count(), 3, "the others are written: {lines}");
+}
+
 pub(crate) async fn a_file_is_imported_whole_or_not(world: World) {
     let store = world.open().await;
     let follows: String = (0..2_500)

@@ -1,8 +1,10 @@
 //! Tables of an earlier version, with rows of every kind.
 
+use crate::age::clock;
 use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, token};
 use portcullis::store::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Succeeded};
 use portcullis::store::{Binding, Budgets, Change, Claim, Intent, NewIntent, Search, Verified};
+use portcullis_filters::webhook::AgeStatus;
 
 const STRK: u128 = 1_000_000_000_000_000_000;
 
@@ -16,6 +18,51 @@ pub(crate) async fn an_older_store_counts_as_pruned(world: World) {
     let second = 1_000_000;
     let soon = store.now_us() - 60 * second..=store.now_us();
     assert!(soon.contains(&pruned), "at its migration: {pruned}");
+}
+
+/// Before migration 13, when the newest event of a user replaced a verification.
+pub(crate) async fn a_verification_that_was_taken_away_returns(world: World) {
+    world.open().await.close().await;
+    world.undo_age_reports().await;
+    // in 2100, and in 2001
+    let (later, ended) = ("4102444800000000", "1000000000000000");
+    world
+        .raw(&format!(
+            "INSERT INTO age_session (subject_ref, user_id, status, last_occurred_us, created_us, \
+               expires_us) VALUES \
+               ('a', 'u', 'verified', 5, 1, 9), ('b', 'u', 'rejected', 6, 1, 9), \
+               ('c', 'v', 'verified', 5, 1, 9), ('d', 'w', 'verified', 5, 1, 9), \
+               ('e', 'w', 'expired', 7, 1, 9);
+             INSERT INTO age_event VALUES \
+               ('1', '', 'a', 'verified', '18_plus', 4, {later}, 5, 5, 'applied', 'verified'), \
+               ('2', '', 'd', 'verified', '18_plus', 4, {ended}, 5, 5, 'applied', 'verified');
+             INSERT INTO age_user VALUES ('u', 'rejected', NULL, NULL, NULL, 6), \
+               ('v', 'verified', '21_plus', 4, {later}, 5), ('w', 'expired', NULL, NULL, NULL, 7)"
+        ))
+        .await
+        .unwrap();
+    let store = world.open().await;
+    for (user, band, status) in [
+        ("u", Some("18_plus"), AgeStatus::Verified),
+        ("v", Some("21_plus"), AgeStatus::Verified),
+        ("w", None, AgeStatus::Expired),
+    ] {
+        let found = store.ages().user(user, clock(NOW)).await.unwrap().unwrap();
+        assert_eq!(
+            (found.status, found.age_band.as_deref()),
+            (status, band),
+            "{user}"
+        );
+    }
+    world
+        .raw(
+            "DELETE FROM age_user WHERE user_id = 'u' AND status = 'verified' \
+             AND age_band = '18_plus' AND last_occurred_us = 5",
+        )
+        .await
+        .unwrap();
+    let forgotten = store.forget("u").await.unwrap();
+    assert_eq!(forgotten.age_user, 0, "the backend's row returned as well");
 }
 
 /// Before migration 10.

@@ -256,6 +256,15 @@ impl World {
         .unwrap();
     }
 
+    /// Takes migration 13 back.
+    pub(crate) async fn undo_age_reports(&self) {
+        let undo = "ALTER TABLE age_session DROP COLUMN age_band; \
+            ALTER TABLE age_session DROP COLUMN verified_us; \
+            ALTER TABLE age_session DROP COLUMN verified_until_us; \
+            DELETE FROM _sqlx_migrations WHERE version = 13";
+        self.raw(undo).await.unwrap();
+    }
+
     pub(crate) async fn raw(&self, statements: &str) -> Result<(), sqlx::Error> {
         raw(&self.url, statements).await
     }

@@ -1,18 +1,36 @@
-//! The health of the node's URLs, and the way of a read through them.
+//! What is known of the node and its chain: every rule by which that is concluded, and nothing that
+//! asks for it.
 //!
-//! A URL is judged by its valid answers, to calls and polls alike: a result, or an error of the
-//! API. Everything else is a failure of one [`FailureClass`]. In: observations and the time, as a
-//! duration since an arbitrary start. Out: which URL to ask next, and whether to ask a second one.
-//! Nothing here sends a request.
-//! Reading order: [`failure`] (classes), [`health`] (one URL), [`routing`] (one read over all
-//! URLs), [`hedge`] (when a second URL is asked as well).
+//! In: observations (which URL, what was asked, what it answered) and the time, as a duration since
+//! an arbitrary start. Out: which URL may serve and why not, what clients have seen, how far the
+//! chain is and whether it went back, and who polls next. Nothing here sends a request.
+//! Reading order: [`identity`] (one chain for all URLs), [`failure`] and [`health`] (one URL),
+//! [`routing`] and [`hedge`] (one read over all URLs), [`members`] with [`shown`] (which URL is
+//! behind, and what clients have seen), [`head_age`] (which stands still), [`url`] (what all that
+//! says of one URL), [`continuity`] (what two polls prove), [`schedule`] (when to poll), [`view`]
+//! (what may be cached).
 
+pub mod continuity;
 pub mod failure;
+pub mod head_age;
 pub mod health;
 pub mod hedge;
+pub mod identity;
+pub mod members;
 pub mod routing;
+pub mod schedule;
+pub mod shown;
+pub mod url;
+pub mod view;
 
+pub use continuity::EpochCause;
 pub use failure::{FailureClass, InvalidAnswer};
+pub use head_age::HeadTime;
 pub use health::{Asked, Fault, UrlHealth};
 pub use hedge::{HedgeBudget, Latency, SLOW};
-pub use routing::{End, Repeat, Routing, Standing, Step};
+pub use identity::{BlockIdentity, ChainChange, ChainIdentity, ServedChain};
+pub use members::{Evidence, GroupState, LeftOut, NodeMode, PollResult, Source};
+pub use routing::{End, Repeat, Routing, Standing, Step, Turn};
+pub use shown::{ConnectionId, Shows};
+pub use url::{UrlFacts, UrlFault, UrlView};
+pub use view::{Validity, View};

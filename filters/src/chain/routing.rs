@@ -15,6 +15,15 @@ pub enum Repeat {
     Never,
 }
 
+/// Why a URL is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// No other URL is to be waited for.
+    Next,
+    /// Another one is slow.
+    Second,
+}
+
 /// The place of a URL for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -79,12 +88,17 @@ impl Routing {
         }
     }
 
-    /// The URL to ask next: the first in `order` that serves, or else the first that is left out.
+    /// The URL to ask: the first in `order` that serves, or else, if none is being asked, the first
+    /// that is left out.
     pub fn next(
         &mut self,
+        turn: Turn,
         order: impl Iterator<Item = usize>,
         mut standing: impl FnMut(usize) -> Standing,
     ) -> Option<usize> {
+        if turn == Turn::Second && self.repeat == Repeat::Never {
+            return None;
+        }
         let mut spare = None;
         for url in order {
             if self.was_asked(url) {
@@ -95,30 +109,12 @@ impl Routing {
                     self.mark(url);
                     return Some(url);
                 }
-                Standing::LeftOut => spare = spare.or(Some(url)),
-                Standing::Excluded => {}
+                Standing::LeftOut if turn == Turn::Next => spare = spare.or(Some(url)),
+                Standing::LeftOut | Standing::Excluded => {}
             }
         }
         self.mark(spare?);
         spare
-    }
-
-    /// A second URL to ask while the first is slow: only one that serves.
-    pub fn second(
-        &mut self,
-        order: impl Iterator<Item = usize>,
-        mut standing: impl FnMut(usize) -> Standing,
-    ) -> Option<usize> {
-        if self.repeat == Repeat::Never {
-            return None;
-        }
-        for url in order {
-            if !self.was_asked(url) && standing(url) == Standing::Serves {
-                self.mark(url);
-                return Some(url);
-            }
-        }
-        None
     }
 
     fn was_asked(&self, url: usize) -> bool {
@@ -174,7 +170,7 @@ mod tests {
     use super::*;
 
     fn walk(routing: &mut Routing, standings: &[Standing]) -> Vec<usize> {
-        let next = || routing.next(0..standings.len(), |url| standings[url]);
+        let next = || routing.next(Turn::Next, 0..standings.len(), |url| standings[url]);
         std::iter::from_fn(next).collect()
     }
 
@@ -233,10 +229,14 @@ mod tests {
         let standings = [Standing::Serves, Standing::LeftOut, Standing::Serves];
         let standing = |url: usize| standings[url];
         let mut read = Routing::new(Repeat::Safe);
-        assert_eq!(read.next(0..3, standing), Some(0));
-        assert_eq!(read.second(0..3, standing), Some(2));
-        assert_eq!(read.second(0..3, standing), None);
+        assert_eq!(read.next(Turn::Next, 0..3, standing), Some(0));
+        assert_eq!(read.next(Turn::Second, 0..3, standing), Some(2));
+        assert_eq!(read.next(Turn::Second, 0..3, standing), None);
         let mut write = Routing::new(Repeat::Never);
-        assert_eq!(write.second(0..3, standing), None, "it is sent once");
+        assert_eq!(
+            write.next(Turn::Second, 0..3, standing),
+            None,
+            "it is sent once"
+        );
     }
 }

@@ -36,8 +36,9 @@ pub enum Admitted<C, G> {
 pub struct PendingCall<C, G> {
     /// The part of the head that the surface read.
     pub call: C,
-    /// The client's place among its requests in flight, held until the response is sent.
-    pub slot: G,
+    /// The client's place among its requests in flight, held until the response is sent; `None` for
+    /// a call that takes none.
+    pub slot: Option<G>,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// The longest body that is accepted, in bytes.

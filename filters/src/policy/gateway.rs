@@ -114,7 +114,7 @@ impl GatewayPolicy {
                 let (call, max_body) = (GatewayCall::Rpc, MAX_BODY);
                 Ok(Admitted::Call(PendingCall {
                     call,
-                    slot,
+                    slot: Some(slot),
                     expects_continue,
                     max_body,
                 }))
@@ -124,7 +124,7 @@ impl GatewayPolicy {
                 let (call, expects_continue) = (GatewayCall::Document(*document), false);
                 Ok(Admitted::Call(PendingCall {
                     call,
-                    slot,
+                    slot: Some(slot),
                     expects_continue,
                     max_body: 0,
                 }))

@@ -196,7 +196,7 @@ impl RelayPolicy {
             let max_body = MAX_BODY;
             Ok(Admitted::Call(PendingCall {
                 call,
-                slot,
+                slot: Some(slot),
                 expects_continue,
                 max_body,
             }))

@@ -60,6 +60,8 @@ named! {
         AgeVerifierWebhook = "age-verifier-webhook",
         /// The feed generator's DID document.
         DidDocument = "did.json",
+        /// The version, as XRPC servers report it.
+        XrpcHealth = "_health",
     }
 }
 
@@ -71,11 +73,15 @@ impl Function {
             b"/xrpc/app.bsky.feed.describeFeedGenerator" => Some(Self::DescribeFeedGenerator),
             b"/xrpc/app.bsky.feed.getFeedSkeleton" => Some(Self::GetFeedSkeleton),
             b"/.well-known/did.json" => Some(Self::DidDocument),
+            b"/xrpc/_health" => Some(Self::XrpcHealth),
             b"/robots.txt" => Some(Self::SeoRobots),
             b"/sitemap.xml" => Some(Self::SeoSitemap),
             path => {
                 let name = str::from_utf8(path.strip_prefix(b"/functions/")?).ok()?;
-                Self::parse(name).filter(|function| *function != Self::DidDocument)
+                match Self::parse(name)? {
+                    Self::DidDocument | Self::XrpcHealth => None,
+                    function => Some(function),
+                }
             }
         }
     }
@@ -92,6 +98,12 @@ impl Function {
     /// Whether web pages may read the response: the webhook is for the verifier's servers.
     pub fn is_for_pages(self) -> bool {
         self != Self::AgeVerifierWebhook
+    }
+
+    /// Whether calls count against the limits of a client. Constants in memory do not: a crawler
+    /// takes an error of `robots.txt` for a ban of the whole site.
+    fn is_limited(self) -> bool {
+        !matches!(self, Self::SeoRobots | Self::DidDocument | Self::XrpcHealth)
     }
 
     fn max_body(self) -> usize {
@@ -143,8 +155,8 @@ pub enum Authorization {
 
 impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
-    /// limit, refused or not. `enter` takes a place among the client's requests in flight, or
-    /// returns `None` when the client has too many.
+    /// limit, refused or not, unless the function is a constant. `enter` takes a place among the
+    /// client's requests in flight, or returns `None` when the client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
@@ -155,15 +167,19 @@ impl SidecarPolicy {
         let client = client(head, &self.trusted_proxies);
         let route = route(head);
         let rate_limit = match route {
-            Ok(Route::Call(_)) => limiter.check(client.key, now),
+            Ok(Route::Call(function)) if function.is_limited() => limiter.check(client.key, now),
             _ => RateCheck::Decided(limiter.peek(client.key, now)),
         };
         let verdict = route.and_then(|route| match route {
             Route::Health => Ok(Admitted::Health),
             Route::Preflight => Ok(Admitted::Preflight),
             Route::Call(function) => {
-                rate_limit.judge(within_rate)?;
-                let slot = enter(client.key).ok_or_else(too_many_in_flight)?;
+                let slot = if function.is_limited() {
+                    rate_limit.judge(within_rate)?;
+                    Some(enter(client.key).ok_or_else(too_many_in_flight)?)
+                } else {
+                    None
+                };
                 self.call(function, client.key, head, slot)
                     .map(Admitted::Call)
             }
@@ -180,7 +196,7 @@ impl SidecarPolicy {
         function: Function,
         client: ClientKey,
         head: &Head<'_>,
-        slot: G,
+        slot: Option<G>,
     ) -> Result<PendingCall<RequestParts, G>, Refusal> {
         any_headers(head)?;
         let (_, query) = split_target(head.target);

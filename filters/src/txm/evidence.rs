@@ -98,8 +98,8 @@ pub struct SlotView {
 /// its `nonce`, if that matters, is free.
 pub fn is_abandoned(views: impl IntoIterator<Item = SlotView>, nonce: Option<u64>) -> bool {
     let mut views = views.into_iter().peekable();
-    let is_free = |next| nonce.is_none_or(|nonce| next <= nonce);
-    views.peek().is_some() && views.all(|view| !view.is_shown && is_free(view.next_nonce))
+    views.peek().is_some()
+        && views.all(|view| !view.is_shown && nonce.is_none_or(|nonce| view.next_nonce <= nonce))
 }
 
 /// The polls in a row in which every URL was below a block.

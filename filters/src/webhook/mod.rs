@@ -3,8 +3,8 @@
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
 //! fields: only the outcome of a verification is read, so that no date of birth, name or document
 //! can be stored or logged. [`record`] decides what an event changes: its subject (by [`decide`]),
-//! and the user behind the subject (by [`moves_user`]). [`Opening`] limits the sessions that events
-//! are about.
+//! and the user behind the subject (by [`AgeReport::of_user`]). [`Opening`] limits the sessions
+//! that events are about.
 
 mod event;
 mod record;
@@ -13,12 +13,14 @@ mod signature;
 mod state;
 #[cfg(test)]
 mod tests;
+mod user;
 
 pub use event::SignedEvent;
 pub use record::{EventFacts, EventOutcome, Recording, StoredEvent, record};
 pub use session::{AgeSession, AgeUser, Opening};
 pub use signature::Signature;
-pub use state::{AgeRecord, AgeStatus, Verdict, decide, moves_user};
+pub use state::{AgeRecord, AgeStatus, Verdict, decide};
+pub use user::{AgeClock, AgeReport};
 
 use crate::head::{MediaType, not_json, within_size};
 use crate::hmac::Secrets;

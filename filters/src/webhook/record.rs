@@ -4,7 +4,9 @@
 //! is stored with its outcome, so that a repeated one finds it.
 
 use super::event::SignedEvent;
-use super::state::{AgeRecord, AgeStatus, Verdict, decide, moves_user};
+use super::state::{AgeRecord, AgeStatus, Verdict, decide};
+use super::user::{AgeClock, AgeReport};
+use alloc::vec::Vec;
 
 /// The outcome of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +41,19 @@ pub struct StoredEvent {
     pub status_after: AgeStatus,
 }
 
-/// The rows that an event may conflict with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// The rows that an event may conflict with, or that decide with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFacts {
     /// The stored event with its id.
     pub stored: Option<StoredEvent>,
     /// Its subject; `None` without a session.
     pub subject: Option<AgeRecord>,
-    /// The subject's user; `None` before the first event.
-    pub user: Option<AgeRecord>,
+    /// The reports on the other subjects of its user.
+    pub others: Vec<AgeReport>,
 }
 
 /// The changes that an event makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recording {
     /// Nothing changes; this is the reply.
     Refuse(EventOutcome),
@@ -61,15 +63,15 @@ pub enum Recording {
         verdict: Verdict,
         /// The subject's status after it.
         status_after: AgeStatus,
-        /// Whether the user changes to the event's status, too.
-        moves_user: bool,
+        /// The report that the user has from now on, if the event is applied.
+        user: Option<AgeReport>,
     },
 }
 
 impl Recording {
     /// The reply to the sender.
-    pub fn outcome(self) -> EventOutcome {
-        match self {
+    pub fn outcome(&self) -> EventOutcome {
+        match *self {
             Self::Refuse(outcome) => outcome,
             Self::Store {
                 verdict: Verdict::Applied,
@@ -89,7 +91,7 @@ impl Recording {
 }
 
 /// Decides what an event changes.
-pub fn record(event: &SignedEvent, facts: &EventFacts) -> Recording {
+pub fn record(event: &SignedEvent, facts: &EventFacts, clock: AgeClock) -> Recording {
     if let Some(stored) = facts.stored {
         let StoredEvent {
             digest,
@@ -109,10 +111,18 @@ pub fn record(event: &SignedEvent, facts: &EventFacts) -> Recording {
     };
     let (status, occurred_us) = (event.status(), event.occurred_us());
     let verdict = decide(subject, status, occurred_us);
-    let is_applied = verdict == Verdict::Applied;
+    if verdict != Verdict::Applied {
+        return Recording::Store {
+            verdict,
+            status_after: subject.status,
+            user: None,
+        };
+    }
+    let own = AgeReport::of(event);
+    let references = facts.others.iter().chain([&own]);
     Recording::Store {
         verdict,
-        status_after: if is_applied { status } else { subject.status },
-        moves_user: is_applied && moves_user(facts.user, status, occurred_us),
+        status_after: status,
+        user: AgeReport::of_user(references, clock).cloned(),
     }
 }

@@ -1,6 +1,7 @@
 //! The sessions that users open to prove their age: their limits, and the status shown to a user.
 
 use super::state::AgeStatus;
+use super::user::{AgeClock, AgeReport};
 use crate::window::Window;
 use alloc::string::String;
 
@@ -86,28 +87,35 @@ pub struct AgeUser {
     pub age_band: Option<String>,
     /// When the age was verified.
     pub verified_us: Option<i64>,
-    /// When the verification ends, if the verifier set an end.
+    /// When the verification ends.
     pub expires_us: Option<i64>,
 }
 
 impl AgeUser {
-    /// The status to show to the user: the stored one, if an event was applied. Otherwise it is
+    /// The status to show to the user: that of the reports, if there are any. Otherwise it is
     /// pending while one of these sessions waits, and `None` if none does.
-    pub fn shown(stored: Option<Self>, sessions: &[AgeSession], now_us: i64) -> Option<Self> {
-        let Some(user) = stored else {
-            let is_pending = sessions.iter().any(|it| it.is_open(now_us));
-            return is_pending.then_some(Self {
+    pub fn shown(reports: &[AgeReport], sessions: &[AgeSession], clock: AgeClock) -> Option<Self> {
+        let Some(report) = AgeReport::of_user(reports.iter(), clock) else {
+            let is_pending = sessions.iter().any(|it| it.is_open(clock.now_us));
+            if !is_pending {
+                return None;
+            }
+            return Some(Self {
                 status: AgeStatus::Pending,
                 age_band: None,
                 verified_us: None,
                 expires_us: None,
             });
         };
-        let is_over = user.expires_us.is_some_and(|end| end <= now_us);
-        let status = match user.status {
-            AgeStatus::Verified if is_over => AgeStatus::Expired,
-            status => status,
-        };
-        Some(Self { status, ..user })
+        let end = report.end_us(clock);
+        Some(Self {
+            status: match end {
+                Some(end) if end <= clock.now_us => AgeStatus::Expired,
+                _ => report.status,
+            },
+            age_band: report.age_band.clone(),
+            verified_us: report.verified_us,
+            expires_us: end,
+        })
     }
 }

@@ -33,7 +33,7 @@ impl AgeStatus {
     }
 }
 
-/// The age status of a subject or a user, with the time of its last event.
+/// The age status of a subject, with the time of its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeRecord {
     /// The status.
@@ -73,12 +73,6 @@ pub fn decide(subject: AgeRecord, event: AgeStatus, occurred_us: i64) -> Verdict
     } else {
         Verdict::Invalid
     }
-}
-
-/// Whether an event that was applied to one of a user's subjects also changes the user: it must be
-/// the newest event of all the user's subjects.
-pub fn moves_user(user: Option<AgeRecord>, event: AgeStatus, occurred_us: i64) -> bool {
-    user.is_none_or(|user| user.yields_to(event, occurred_us))
 }
 
 #[cfg(test)]
@@ -208,32 +202,6 @@ mod tests {
                     expected,
                     "{greater} upon {other}"
                 );
-                assert_eq!(
-                    moves_user(Some(subject), event, 100),
-                    applies,
-                    "{greater} upon {other}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn the_newest_event_is_the_user_s() {
-        for event in AgeStatus::ALL {
-            assert!(moves_user(None, event, 100), "the first: {event:?}");
-            for known in AgeStatus::ALL {
-                assert!(
-                    moves_user(Some(record(known, None)), event, 100),
-                    "{known:?} {event:?}"
-                );
-                for (last, moves) in [(99, true), (101, false)] {
-                    let user = record(known, Some(last));
-                    assert_eq!(
-                        moves_user(Some(user), event, 100),
-                        moves,
-                        "{user:?} {event:?}"
-                    );
-                }
             }
         }
     }
@@ -284,22 +252,6 @@ mod tests {
                 if newest == Some(AgeStatus::Revoked) {
                     prop_assert_eq!(subject.status, AgeStatus::Revoked, "{:?}", order);
                 }
-            }
-        }
-
-        /// The user's status depends on the applied events, not on their order.
-        #[test]
-        fn the_user_s_status_ignores_the_order(events in events()) {
-            let newest = events.iter().map(|(status, at)| (*at, *status)).max();
-            for order in orders(&events) {
-                let mut user = None;
-                for &(event, occurred) in &order {
-                    if moves_user(user, event, occurred) {
-                        user = Some(record(event, Some(occurred)));
-                    }
-                }
-                let found = user.map(|user| (user.last_occurred_us.unwrap(), user.status));
-                prop_assert_eq!(found, newest, "{:?}", order);
             }
         }
     }

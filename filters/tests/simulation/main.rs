@@ -1,9 +1,10 @@
 //! Simulations: pure decisions in a world that is made of chance and virtual time.
 //!
 //! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `routing`
-//! (calls over the URLs of the node), `writes` (the relay's writes) with `tables` (its rows) and
+//! (calls over the URLs of the node), `chain` (what clients are shown of the chain), `writes` (the relay's writes) with `tables` (its rows) and
 //! `mistakes` (planted in its code).
 
+mod chain;
 mod contract;
 mod contract_table;
 mod leases;

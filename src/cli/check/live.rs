@@ -2,16 +2,17 @@
 
 use super::api;
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{Config, NodeConfig, NodeMode, NodeUrl, NonEmpty, StoreConfig};
+use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
 use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
-use crate::node::{ChainGuard, Credentials, MAX_ANSWER, Node, NodeClient};
+use crate::node::{Credentials, MAX_ANSWER, Node, NodeClient, Poller};
 use crate::relay::pins::Prover;
 use crate::relay::settings::{Keys, Pins, Settings};
 use crate::secrets::Secret;
 use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
+use portcullis_filters::chain::NodeMode;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -28,20 +29,21 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
             ));
         }
     }
-    // compared as replicas, for which the checks are stricter
+    // compared as replicas, for which the checks are stricter; their age is not compared
     let of_replicas = NodeConfig {
         mode: NodeMode::Replicas,
+        max_block_age: None,
         ..config.node.clone()
     };
-    if let Some(guard) = ChainGuard::new(&of_replicas, &load(&of_replicas, Arc::default())) {
+    if let Some(poller) = Poller::new(&of_replicas, &load(&of_replicas, Arc::default())) {
         for (index, url) in config.node.url.iter().enumerate() {
             let url = url.shown();
-            report.add(match guard.check(index, config.node.timeout).await {
+            report.add(match poller.check(index, config.node.timeout).await {
                 Ok(()) => Finding::ok(Kind::Node, &url, "it is of the served chain"),
                 Err(why) => Finding::failed(Kind::Node, &url, format!("the served chain: {why}")),
             });
         }
-        let compared = guard.compare(config.node.timeout).await;
+        let compared = poller.compare(config.node.timeout).await;
         for (url, found) in config.node.url.iter().zip(compared) {
             let url = url.shown();
             report.add(match found {

@@ -16,8 +16,8 @@ use crate::io::clock::now_us;
 use crate::process::signals::StopSignals;
 use crate::secrets::{self, Secret, SecretError};
 use crate::store::{
-    AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, ImportError, ImportRules, Retention, Store,
-    StoreError,
+    AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, Exported, ImportError, ImportRules, Retention,
+    Store, StoreError,
 };
 use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
 use std::io::{self, BufWriter, Write as _};
@@ -60,6 +60,13 @@ enum Failed {
          (-wal): repeat the command when that has ended"
     )]
     InLog,
+    #[error(
+        "{} rows are left out, as they hold a value that no record can have: correct them, and \
+         export again:\n  {}",
+        .0.malformed,
+        .0.rows.join("\n  ")
+    )]
+    LeftOut(Exported),
     #[error("{0}{hint}", hint = hint(.0))]
     Store(#[from] StoreError),
     #[error("{0}")]
@@ -71,7 +78,9 @@ impl Failed {
         match self {
             Self::Config(_) | Self::NoStore | Self::Secret(_) => USAGE,
             Self::File(..) | Self::Postgres(_) => USAGE,
-            Self::Import(_, ImportError::Refused(..)) | Self::InLog => CHECK_FAILED,
+            Self::Import(_, ImportError::Refused(..)) | Self::InLog | Self::LeftOut(_) => {
+                CHECK_FAILED
+            }
             Self::Import(..) | Self::Store(_) | Self::Out(_) => INTERNAL,
         }
     }
@@ -160,13 +169,16 @@ async fn with_store(
 
 async fn export(store: &Store, arguments: &ExportArguments) -> Result<(), Failed> {
     let mut out = BufWriter::new(io::stdout().lock());
-    store
+    let exported = store
         .content()
         .export(arguments.only.as_deref(), &mut out)
         .await?;
     out.flush()?;
     if arguments.only.is_none() {
         output::notice(format_args!("portcullis store: {NOT_EXPORTED}"));
+    }
+    if exported.malformed > 0 {
+        return Err(Failed::LeftOut(exported));
     }
     Ok(())
 }

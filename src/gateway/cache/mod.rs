@@ -1,20 +1,20 @@
 //! The cache of answers, bounded in bytes and in entries, used only while the chain is observed.
 //!
-//! A [`ReadRequest`] has the keys of its answer, each hashed once. `watch` supplies the state of
-//! the chain as a [`View`]. Every entry carries the epoch of the view under which it was requested,
-//! so an entry from before a rollback never hits, however late it is inserted. An entry holds a
-//! copy of its payload, cut to size, and a permit of the memory for answers; an evicted entry
-//! counts until slow clients have read it. The gzip form has a permit of its own, and is evicted
-//! with the entry.
+//! A [`ReadRequest`] has the keys of its answer, each hashed once. The watcher supplies the state
+//! of the chain as a [`View`], which decides whether an answer is stored and whether it hits. An
+//! entry holds a copy of its payload, cut to size, and a permit of the memory for answers; an
+//! evicted entry counts until slow clients have read it. The gzip form has a permit of its own, and
+//! is evicted with the entry.
 
-use super::watch::Step;
 use crate::config::CacheConfig;
 use crate::io::gzip::GzipForm;
-use crate::io::{MemoryPermit, MemoryPool};
+use crate::io::{MemoryPermit, MemoryPool, monotonic};
 use crate::node::{Answer, MAX_ANSWER, Route};
 use ahash::RandomState;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use portcullis_filters::chain::continuity::Step;
+use portcullis_filters::chain::{Validity, View};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Read, ReadCall};
 use portcullis_filters::position::ChainPosition;
@@ -27,11 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
-/// How long the chain's id and the API's version are cached. They do not change while a node runs,
-/// but a node may be replaced.
-const BRIEFLY: Duration = Duration::from_secs(10);
 /// Bytes of an entry in addition to its key and its payload.
 const OVERHEAD: usize = 256;
 /// The minimum size of a shard, which has one lock: several of the largest answers.
@@ -176,35 +172,6 @@ impl PartialEq for CacheKey {
 
 impl Eq for CacheKey {}
 
-/// The state of the chain at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct View {
-    /// Chain epoch; bumped whenever continuity cannot be proved.
-    pub(super) epoch: u64,
-    /// Whether the chain is observed; otherwise the cache is bypassed.
-    pub(super) in_use: bool,
-    /// When `in_use` ends, unless it is renewed; `None` if the next poll decides.
-    until: Option<Instant>,
-    /// The chain's position, if known.
-    position: Option<ChainPosition>,
-    /// The newest block whose answers may be cached.
-    pub(super) settled: Option<u64>,
-    /// Changes whenever blocks are accepted on L1; `None` if that is unknown.
-    pub(super) l1: Option<u64>,
-}
-
-impl View {
-    /// The chain's position, if the chain is observed.
-    pub(super) fn position(&self) -> Option<ChainPosition> {
-        self.position.filter(|_| self.in_use)
-    }
-
-    /// Whether the chain is known to be at this position, or later.
-    pub(super) fn reaches(&self, position: ChainPosition) -> bool {
-        self.position().is_some_and(|own| own >= position)
-    }
-}
-
 /// The cache.
 pub(super) struct Cache {
     entries: Entries,
@@ -224,10 +191,7 @@ type Entries = quick_cache::sync::Cache<Arc<CacheKey>, Entry, Weight, RandomStat
 
 #[derive(Clone)]
 struct Entry {
-    epoch: u64,
-    /// The state of L1 that the answer depends on, if any.
-    l1: Option<u64>,
-    until: Option<Instant>,
+    validity: Validity,
     answer: Answer,
     /// Bytes of its gzip form when the entry was weighed.
     gzip: usize,
@@ -246,8 +210,8 @@ pub struct CacheStats {
     pub settled: Option<u64>,
     /// Whether the cache is bypassed.
     pub suspended: bool,
-    /// Chain epoch; bumped whenever continuity cannot be proved.
-    pub epoch: u64,
+    /// Bumped whenever the cache is emptied, as continuity cannot be proved.
+    pub generation: u64,
     /// The bound on that weight.
     pub capacity: u64,
 }
@@ -303,9 +267,7 @@ impl Cache {
     }
 
     pub(super) fn view(&self) -> View {
-        let mut view = **self.view.load();
-        view.in_use &= view.until.is_none_or(|until| Instant::now() < until);
-        view
+        self.view.load().at(monotonic::now())
     }
 
     /// Makes a follower read the published state, then waits up to `limit` for the view to reach
@@ -333,11 +295,10 @@ impl Cache {
     /// The cached answer for this call, if it is still valid.
     pub(super) fn get(&self, key: &CacheKey, view: &View) -> Option<Answer> {
         let entry = self.entries.get(key)?;
-        let holds = view.in_use
-            && entry.epoch == view.epoch
-            && (entry.l1.is_none() || entry.l1 == view.l1)
-            && entry.until.is_none_or(|until| Instant::now() < until);
-        holds.then_some(entry.answer)
+        if !view.holds(entry.validity, monotonic::now()) {
+            return None;
+        }
+        Some(entry.answer)
     }
 
     /// Inserts an answer that was requested under `view`, if its block had settled by then and the
@@ -349,16 +310,11 @@ impl Cache {
         policy: CachePolicy,
         view: &View,
     ) -> &'static str {
-        let (block, l1, until) = match policy {
-            CachePolicy::Briefly => (None, None, Some(Instant::now() + BRIEFLY)),
-            CachePolicy::WithBlock(block) => (Some(block), None, None),
-            CachePolicy::UntilL1(block) if view.l1.is_some() => (Some(block), view.l1, None),
-            CachePolicy::UntilL1(_) => return "the head of L1 is unknown",
+        let generation = self.view.load().generation;
+        let validity = match view.validity(policy, generation, monotonic::now()) {
+            Ok(validity) => validity,
+            Err(why) => return why,
         };
-        let settled = block.is_none_or(|block| view.settled >= Some(block));
-        if !settled || !view.in_use || self.view.load().epoch != view.epoch {
-            return "its block is not settled in this epoch";
-        }
         let mut permit = MemoryPermit::of(&self.memory);
         if permit.reserve(bytes(&key, &answer.payload)).is_err() {
             // answers in flight take precedence
@@ -371,18 +327,16 @@ impl Cache {
             gzip: answer.gzip.clone(),
             node: answer.node,
         };
-        let (epoch, gzip) = (view.epoch, answer.gzip.length());
+        let gzip = answer.gzip.length();
         self.entries.insert(
             Arc::clone(&key),
             Entry {
-                epoch,
-                l1,
-                until,
+                validity,
                 answer,
                 gzip,
             },
         );
-        if self.view.load().epoch != view.epoch {
+        if self.view.load().generation != view.generation {
             // inserted after the purge: it cannot hit, but would hold memory
             self.entries.remove(&key);
         }
@@ -405,40 +359,24 @@ impl Cache {
     }
 
     /// Applies the result of a poll, which is valid until the next poll, or until `until`.
-    pub(super) fn apply(&self, step: &Step, until: Option<Instant>) {
-        self.change(|view| {
-            let chain = step.chain;
-            (view.epoch, view.in_use, view.until) = (step.generation, chain.is_some(), until);
-            view.settled = chain.and_then(|chain| chain.settled);
-            view.l1 = chain.and_then(|chain| chain.l1);
-            view.position = chain.and_then(|chain| chain.position);
-        });
+    pub(super) fn apply(&self, step: &Step, until: Option<Duration>) {
+        self.change(|_| View::after(step, until));
     }
 
-    /// Starts an epoch, and bypasses the cache until the next poll.
+    /// Starts a generation, and bypasses the cache until the next poll.
     pub(super) fn suspend(&self) {
-        self.change(|view| {
-            *view = View {
-                epoch: view.epoch + 1,
-                ..View::default()
-            }
-        });
+        self.change(View::suspended);
     }
 
     /// Bypasses the cache until the next poll; entries may still be valid then.
     pub(super) fn pause(&self) {
-        self.change(|view| view.in_use = false);
+        self.change(View::paused);
     }
 
-    /// Updates the view. A new epoch purges all entries.
-    fn change(&self, change: impl Fn(&mut View)) {
-        let changed = |before: &View| {
-            let mut view = *before;
-            change(&mut view);
-            view
-        };
-        let before = self.view.rcu(|view| changed(view));
-        if changed(&before).epoch != before.epoch {
+    /// Updates the view. A new generation purges all entries.
+    fn change(&self, change: impl Fn(View) -> View) {
+        let before = self.view.rcu(|view| change(**view));
+        if change(*before).generation != before.generation {
             self.entries.clear();
         }
         self.changed.notify_waiters();
@@ -474,7 +412,7 @@ impl Cache {
             bytes: self.entries.weight(),
             settled: view.settled,
             suspended: !view.in_use,
-            epoch: view.epoch,
+            generation: view.generation,
             capacity: self.entries.capacity(),
         }
     }

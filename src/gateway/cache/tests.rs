@@ -1,8 +1,10 @@
 //! Which answers are cached, for how long, and within which bounds.
 
-use super::super::watch::{ChainStatus, EpochCause};
 use super::*;
 use crate::config::Size;
+use portcullis_filters::chain::EpochCause;
+use portcullis_filters::chain::continuity::ChainStatus;
+use tokio::time::Instant;
 
 fn call(number: u64) -> Arc<CacheKey> {
     let body = format!(
@@ -377,7 +379,7 @@ async fn a_view_ends_with_its_time_and_entries_stay() {
     let step = observed(Some(5), Some(0));
     world
         .cache
-        .apply(&step, Some(Instant::now() + Duration::from_secs(2)));
+        .apply(&step, Some(monotonic::now() + Duration::from_secs(2)));
     tokio::time::advance(Duration::from_millis(1_999)).await;
     assert!(world.hits(1));
     tokio::time::advance(Duration::from_millis(1)).await;
@@ -387,7 +389,7 @@ async fn a_view_ends_with_its_time_and_entries_stay() {
     );
     world
         .cache
-        .apply(&step, Some(Instant::now() + Duration::from_secs(2)));
+        .apply(&step, Some(monotonic::now() + Duration::from_secs(2)));
     assert!(world.hits(1), "nothing changed meanwhile");
 }
 

@@ -5,17 +5,17 @@ use super::Part;
 use super::fleet::join;
 use crate::config::{AppliedConfig, Config};
 use crate::fleet::{self, Fleet};
-use crate::gateway::EpochCause;
 use crate::http::certificates::Certificates;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::http::tls::Identities;
 use crate::http::{RequestIds, TrustedPeers};
 use crate::io::MemoryPool;
-use crate::node::{ChainGuard, Credentials, HeadPolls, Node, NodeClient, NodeError};
+use crate::node::{Credentials, Node, NodeClient, NodeError, Poller};
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
 use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED};
+use portcullis_filters::chain::EpochCause;
 use std::sync::Arc;
 
 /// The state that several parts share.
@@ -35,8 +35,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Builds the shared state. Its additions are the export of traces, the chain guard, the polls
-    /// of the newest blocks, and those of the fleet.
+    /// Builds the shared state. Its additions are the export of traces, the polls of the node, and
+    /// those of the fleet.
     pub(crate) fn new(
         config: &Config,
         log: Log,
@@ -57,10 +57,8 @@ impl Shared {
         let memory = MemoryPool::new(config.server.answer_memory.bytes());
         let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
-        let guard = ChainGuard::new(&config.node, &node);
-        let guard = guard.map(|guard| Part::task(Task::ChainGuard, guard, metrics));
-        let head_polls = HeadPolls::new(&config.node, &node);
-        let head_polls = head_polls.map(|polls| Part::task(Task::HeadPolls, polls, metrics));
+        let poller = Poller::new(&config.node, &node);
+        let poller = poller.map(|poller| Part::task(Task::NodePoller, poller, metrics));
         let exporter = process.tracer.clone().map(Exporter::new);
         let trace = exporter
             .clone()
@@ -82,8 +80,7 @@ impl Shared {
             shared,
             trace
                 .unwrap_or_default()
-                .and(guard.unwrap_or_default())
-                .and(head_polls.unwrap_or_default())
+                .and(poller.unwrap_or_default())
                 .and(fleet_part),
         ))
     }

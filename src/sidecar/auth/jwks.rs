@@ -94,6 +94,7 @@ struct Jwk {
     kty: String,
     kid: Option<String>,
     r#use: Option<String>,
+    key_ops: Option<Vec<String>>,
     alg: Option<String>,
     crv: Option<String>,
     x: Option<String>,
@@ -122,19 +123,76 @@ impl KeySet {
     }
 }
 
+/// RFC 7518, section 6.2.1.2: a coordinate of P-256 has its full size.
+const COORDINATE: usize = 32;
+
 impl Jwk {
+    fn verifies(&self) -> bool {
+        match &self.key_ops {
+            Some(ops) => ops.iter().any(|op| op == "verify"),
+            None => true,
+        }
+    }
+
+    /// The key, if it may verify signatures (RFC 7517, sections 4.2 and 4.3).
     fn key(&self) -> Option<PublicKey> {
         let number = |part: &Option<String>| URL_SAFE_NO_PAD.decode(part.as_ref()?).ok();
         let key = match (self.kty.as_str(), self.crv.as_deref()) {
             ("EC", Some("P-256")) => {
-                PublicKey::p256(&[&[4], &*number(&self.x)?, &*number(&self.y)?].concat())
+                let x = number(&self.x)?;
+                let y = number(&self.y)?;
+                if x.len() != COORDINATE || y.len() != COORDINATE {
+                    return None;
+                }
+                PublicKey::p256(&[&[4], &*x, &*y].concat())
             }
             ("RSA", _) => PublicKey::rsa(&number(&self.n)?, &number(&self.e)?),
             _ => None,
         };
         key.filter(|key| {
             self.r#use.as_ref().is_none_or(|purpose| purpose == "sig")
+                && self.verifies()
                 && self.alg.as_ref().is_none_or(|alg| alg == key.alg().name())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The generator of P-256, SEC 2, section 2.4.2.
+    const POINT: &str = "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296\
+        4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
+
+    #[test]
+    fn only_a_key_that_may_verify_is_used() {
+        let point = hex::decode(POINT).unwrap();
+        let part = |from: usize, to: usize| URL_SAFE_NO_PAD.encode(&point[from..to]);
+        for (name, value, coordinates, is_used) in [
+            ("kid", json!("a"), [0, 32, 64], true),
+            ("use", json!("sig"), [0, 32, 64], true),
+            ("use", json!("enc"), [0, 32, 64], false),
+            ("key_ops", json!(["verify"]), [0, 32, 64], true),
+            ("key_ops", json!(["sign", "verify"]), [0, 32, 64], true),
+            ("key_ops", json!(["sign"]), [0, 32, 64], false),
+            ("key_ops", json!(["deriveKey"]), [0, 32, 64], false),
+            ("key_ops", json!([]), [0, 32, 64], false),
+            ("kid", json!("a"), [0, 64, 64], false),
+            ("kid", json!("a"), [0, 33, 64], false),
+        ] {
+            let [from, middle, to] = coordinates;
+            let mut key = json!({
+                "kty": "EC",
+                "crv": "P-256",
+                "x": part(from, middle),
+                "y": part(middle, to),
+            });
+            key[name] = value.clone();
+            let set = json!({ "keys": [key] }).to_string();
+            let KeySet(keys) = KeySet::parse(set.as_bytes()).unwrap();
+            assert_eq!(keys.len() == 1, is_used, "{name} {value} {coordinates:?}");
+        }
     }
 }

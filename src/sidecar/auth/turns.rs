@@ -1,7 +1,8 @@
 //! Slots for lookups of accounts, shared fairly among clients.
 //!
 //! A client gets a slot only while more are free than it holds, so no client ever holds all: of
-//! eight, one client gets four, a second one two, and two more one each.
+//! eight, one client gets four, a second one two, and two more one each. Where the host is not the
+//! client's choice, one client may hold all but a reserve.
 
 use crate::io::within;
 use parking_lot::Mutex;
@@ -25,6 +26,8 @@ pub(super) struct Turns {
 #[derive(Debug)]
 struct Table {
     free: usize,
+    /// While more than these are free, any client gets one.
+    reserve: usize,
     /// Slots held, by client.
     held: HashMap<ClientKey, usize>,
 }
@@ -37,9 +40,16 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    pub(super) fn new(slots: usize) -> Arc<Self> {
+    /// Slots that are shared equally.
+    pub(super) fn equal(slots: usize) -> Arc<Self> {
+        Self::with_reserve(slots, slots)
+    }
+
+    /// Slots of which one client may hold all but `reserve`.
+    pub(super) fn with_reserve(slots: usize, reserve: usize) -> Arc<Self> {
         let table = Table {
             free: slots,
+            reserve,
             held: HashMap::new(),
         };
         Arc::new(Self {
@@ -70,7 +80,7 @@ impl Turns {
 impl Table {
     fn take(&mut self, client: ClientKey) -> bool {
         let held = self.held.get(&client).copied().unwrap_or_default();
-        let is_fair = held < self.free;
+        let is_fair = held < self.free || self.free > self.reserve;
         if is_fair {
             self.free -= 1;
             self.held.insert(client, held + 1);
@@ -99,8 +109,22 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    async fn a_reserve_is_left_for_other_clients() {
+        let turns = Turns::with_reserve(8, 2);
+        let client = |host: u8| ClientKey::of([192, 0, 2, host].into());
+        let mut taken = Vec::new();
+        for (host, slots) in [(1, 6), (2, 1), (3, 1), (4, 0)] {
+            let before = taken.len();
+            while let Some(turn) = turns.take(client(host)).await {
+                taken.push(turn);
+            }
+            assert_eq!(taken.len() - before, slots, "client {host}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn no_client_holds_all_slots() {
-        let turns = Turns::new(8);
+        let turns = Turns::equal(8);
         let client = |host: u8| ClientKey::of([192, 0, 2, host].into());
         let mut taken = Vec::new();
         for (host, slots) in [(1, 4), (2, 2), (3, 1), (4, 1), (5, 0)] {

@@ -6,9 +6,10 @@
 //! attribute is the `href` of a link. A parser of HTML5 would be a dozen
 //! crates more, for a dozen tags.
 
-use crate::sidecar::xml::legal;
+use crate::sidecar::xml::{ELLIPSIS, is_legal, legal};
 use quick_xml::escape::{escape, resolve_html5_entity};
 use quick_xml::events::BytesStart;
+use std::ops::ControlFlow;
 
 /// Tags of the output. Only `br` has no end tag.
 const ALLOWED: &str = "a b blockquote br code em h1 h2 h3 h4 h5 h6 i li ol p pre strong ul";
@@ -23,18 +24,26 @@ const SCHEMES: &[&str] = &["https://", "http://", "mailto:"];
 const MAX_DEPTH: usize = 32;
 /// The longest name of a character reference has 31 bytes.
 const MAX_REFERENCE: usize = 32;
+/// 2,047 bytes: longer links work in few browsers.
+const MAX_URL: usize = 2_047;
 
-/// Reduces HTML to its text and the allowed tags.
-pub(super) fn sanitize(html: &str) -> String {
+/// Reduces HTML to its text and the allowed tags. The rest of a longer text is left out once the
+/// output has `max_bytes`.
+pub(super) fn sanitize(html: &str, max_bytes: usize) -> String {
     let mut page = Page {
-        html: String::with_capacity(html.len()),
+        html: String::with_capacity(html.len().min(max_bytes)),
         open: Vec::new(),
+        max_bytes,
     };
     for token in Tokens(html) {
-        match token {
-            Token::Text(text) => page.html.push_str(&escape(decoded(text))),
+        let written = match token {
+            Token::Text(text) => page.text(text),
             Token::Open(tag) => page.open(tag),
             Token::Close(name) => page.close(name),
+        };
+        if written.is_break() {
+            page.html.push_str(ELLIPSIS);
+            break;
         }
     }
     page.close_down_to(0);
@@ -42,30 +51,56 @@ pub(super) fn sanitize(html: &str) -> String {
 }
 
 /// The text alone, with paragraphs and white space as a browser shows them. Text that looks like
-/// a tag is broken up: the text must be harmless to apps that render it as HTML.
-pub(super) fn plain(html: &str) -> String {
-    let (mut text, mut gap) = (String::with_capacity(html.len()), 0);
+/// a tag is broken up: the text must be harmless to apps that render it as HTML. The rest of a
+/// longer text is left out once the output has `max_bytes`.
+pub(super) fn plain(html: &str, max_bytes: usize) -> String {
+    let mut plain = Plain {
+        text: String::with_capacity(html.len().min(max_bytes)),
+        gap: 0,
+    };
     for token in Tokens(html) {
         match token {
             Token::Text(raw) => {
-                for c in legal(&decoded(raw)).chars() {
-                    if c.is_ascii_whitespace() {
-                        gap = gap.max(1);
-                        continue;
-                    }
-                    text.push_str(if text.is_empty() { "" } else { GAPS[gap] });
-                    if text.ends_with('<') && (c.is_ascii_alphabetic() || "/!?".contains(c)) {
-                        text.push(' ');
-                    }
-                    text.push(c);
-                    gap = 0;
-                }
+                let _full = decode(raw, |piece| {
+                    piece.chars().for_each(|c| plain.push(c));
+                    below(plain.text.len(), max_bytes)
+                });
             }
-            Token::Open(tag) => gap = gap.max(gap_at(name_of(tag))),
-            Token::Close(name) => gap = gap.max(gap_at(name)),
+            Token::Open(tag) => plain.gap = plain.gap.max(gap_at(name_of(tag))),
+            Token::Close(name) => plain.gap = plain.gap.max(gap_at(name)),
+        }
+        if plain.text.len() >= max_bytes {
+            break;
         }
     }
-    text
+    plain.text
+}
+
+/// Plain text being written.
+struct Plain {
+    text: String,
+    /// The separator before the next character: an index in [`GAPS`].
+    gap: usize,
+}
+
+impl Plain {
+    fn push(&mut self, c: char) {
+        if !is_legal(c) {
+            return;
+        }
+        if c.is_ascii_whitespace() {
+            self.gap = self.gap.max(1);
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str(GAPS[self.gap]);
+        }
+        if self.text.ends_with('<') && (c.is_ascii_alphabetic() || "/!?".contains(c)) {
+            self.text.push(' ');
+        }
+        self.text.push(c);
+        self.gap = 0;
+    }
 }
 
 /// Plain text with every tag broken up by a space, so that apps that render HTML show the tag.
@@ -116,17 +151,40 @@ fn gap_at(name: &str) -> usize {
     }
 }
 
-/// The output being written.
+/// The output being written. Each step breaks off once the output is full.
 struct Page {
     html: String,
     open: Vec<&'static str>,
+    max_bytes: usize,
 }
 
 impl Page {
-    fn open(&mut self, tag: &str) {
+    fn text(&mut self, raw: &str) -> ControlFlow<()> {
+        decode(raw, |piece| {
+            for c in piece.chars() {
+                self.has_room()?;
+                match c {
+                    '<' => self.html.push_str("&lt;"),
+                    '>' => self.html.push_str("&gt;"),
+                    '&' => self.html.push_str("&amp;"),
+                    '"' => self.html.push_str("&quot;"),
+                    '\'' => self.html.push_str("&apos;"),
+                    _ => self.html.push(c),
+                }
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn has_room(&self) -> ControlFlow<()> {
+        below(self.html.len(), self.max_bytes)
+    }
+
+    fn open(&mut self, tag: &str) -> ControlFlow<()> {
         let Some(name) = one_of(ALLOWED, name_of(tag)) else {
-            return;
+            return ControlFlow::Continue(());
         };
+        self.has_room()?;
         self.close_before(name);
         match name {
             "br" => self.html.push_str("<br>"),
@@ -142,6 +200,7 @@ impl Page {
                 self.open.push(name);
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Closes open elements that cannot contain this one: a paragraph or link of the same name, or
@@ -161,7 +220,7 @@ impl Page {
         }
     }
 
-    fn close(&mut self, name: &str) {
+    fn close(&mut self, name: &str) -> ControlFlow<()> {
         let last = self
             .open
             .iter()
@@ -169,6 +228,7 @@ impl Page {
         if let Some(at) = last {
             self.close_down_to(at);
         }
+        ControlFlow::Continue(())
     }
 
     fn close_down_to(&mut self, depth: usize) {
@@ -183,7 +243,7 @@ fn one_of(names: &'static str, name: &str) -> Option<&'static str> {
     names.split(' ').find(|one| one.eq_ignore_ascii_case(name))
 }
 
-/// The target of a link, if its scheme is allowed.
+/// The target of a link, if its scheme is allowed and it is no longer than a URL may be.
 fn target(tag: &str) -> Option<String> {
     let start = BytesStart::from_content(tag, name_of(tag).len());
     let mut attributes = start.html_attributes();
@@ -191,13 +251,18 @@ fn target(tag: &str) -> Option<String> {
         .with_checks(false)
         .flatten()
         .find(|attribute| attribute.key.as_ref().eq_ignore_ascii_case("href"))?;
-    let target = decoded(href.value.trim());
+    let mut target = String::new();
+    let is_short = decode(href.value.trim(), |piece| {
+        target.push_str(piece);
+        below(target.len(), MAX_URL + 1)
+    });
     let has_scheme = |scheme: &&str| {
         target
             .get(..scheme.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
-    SCHEMES.iter().any(has_scheme).then_some(target)
+    let is_allowed = is_short.is_continue() && SCHEMES.iter().any(has_scheme);
+    is_allowed.then_some(target)
 }
 
 fn name_of(tag: &str) -> &str {
@@ -205,38 +270,57 @@ fn name_of(tag: &str) -> &str {
     &tag[..end.unwrap_or(tag.len())]
 }
 
-/// Resolves character references; unknown ones stay as they are.
-fn decoded(raw: &str) -> String {
-    let mut text = String::with_capacity(raw.len());
+/// Resolves character references; unknown ones stay as they are. Passes the text on in pieces,
+/// without a copy, until `take` breaks off.
+fn decode(raw: &str, mut take: impl FnMut(&str) -> ControlFlow<()>) -> ControlFlow<()> {
     let mut rest = raw;
-    while let Some((before, after)) = rest.split_once('&') {
-        text.push_str(before);
+    while let Some(at) = rest.find('&') {
+        if at > 0 {
+            take(&rest[..at])?;
+        }
+        let after = &rest[at + 1..];
         rest = after;
         let end = after
             .bytes()
             .take(MAX_REFERENCE)
             .position(|byte| byte == b';');
-        let character = end.and_then(|end| character(&after[..end]));
-        match (character, end) {
-            (Some(character), Some(end)) => {
-                text.push_str(&character);
+        let mut character = [0; 4];
+        match end.and_then(|end| resolve(&after[..end], &mut character).zip(Some(end))) {
+            Some((text, end)) => {
                 rest = &after[end + 1..];
+                take(text)?;
             }
-            _ => text.push('&'),
+            None => take("&")?,
         }
     }
-    text + rest
+    take(rest)
 }
 
-fn character(name: &str) -> Option<String> {
+/// The text of a character reference, by its name or number.
+fn resolve<'a>(name: &str, buffer: &'a mut [u8; 4]) -> Option<&'a str> {
     let Some(number) = name.strip_prefix('#') else {
-        return resolve_html5_entity(name).map(str::to_owned);
+        let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        return if is_name {
+            resolve_html5_entity(name)
+        } else {
+            None
+        };
     };
     let code = match number.strip_prefix(['x', 'X']) {
         Some(hex) => u32::from_str_radix(hex, 16),
         None => number.parse(),
     };
-    code.ok().and_then(char::from_u32).map(String::from)
+    let character = char::from_u32(code.ok()?)?;
+    Some(character.encode_utf8(buffer))
+}
+
+/// Breaks off once this many of `max` bytes are written.
+fn below(bytes: usize, max: usize) -> ControlFlow<()> {
+    if bytes < max {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
+    }
 }
 
 /// A piece of HTML, without comments and hidden elements.

@@ -2,20 +2,32 @@
 //!
 //! In: the stored data of a podcast and its published episodes. Out: the document, equal bytes for
 //! equal data. It reads no clock: the caller selects the published episodes. Text by creators
-//! passes through `html.rs`.
+//! passes through `html.rs`; `unfit.rs` removes what a row must not have.
 
 mod html;
+mod unfit;
+
+pub use unfit::{clear_episode, clear_podcast};
 
 use super::document::{Document, http_date};
-use super::xml::{Attributes, Xml, line, percent_encoded, shortened, url};
+use super::xml::{Attributes, Xml, line, percent_encoded, prefix, shortened, url};
 use crate::store::{Episode, Person, Podcast};
 
 /// `Content-Type` of the feed.
 const MEDIA_TYPE: &str = "application/rss+xml; charset=utf-8";
 /// PSP-1: the bound on a description.
 const MAX_DESCRIPTION_BYTES: usize = 4000;
+/// Text beyond this cannot show in a description, whatever is left out.
+const READ_DESCRIPTION_BYTES: usize = 2 * MAX_DESCRIPTION_BYTES;
+/// 64 KiB of HTML about an episode, as written: Apple reads 10,000 characters.
+const MAX_HTML_BYTES: usize = 64 << 10;
+/// 256 KiB of stored HTML are read: what import accepts.
+const READ_HTML_BYTES: usize = 256 << 10;
 /// PSP-1: the bound on any other text.
 const MAX_CHARS: usize = 255;
+/// 8 bytes of a stored text are read for each character of a label: tags and white space may take
+/// some.
+const LABEL_BYTES: usize = 8;
 /// The podcast namespace: the bound on a person's name and a call for funds.
 const MAX_NAME_CHARS: usize = 128;
 /// The podcast namespace: the longest `podcast:txt`.
@@ -126,7 +138,8 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     persons(xml, &podcast.persons);
     for txt in &podcast.txt {
         let purpose = [("purpose", txt.purpose.as_deref().unwrap_or_default())];
-        xml.element("podcast:txt", &purpose, &line(&txt.value, MAX_TXT_CHARS));
+        let value = prefix(&txt.value, LABEL_BYTES * MAX_TXT_CHARS);
+        xml.element("podcast:txt", &purpose, &line(value, MAX_TXT_CHARS));
     }
 }
 
@@ -163,6 +176,7 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
     } else {
         &podcast.title
     };
+    let described = prefix(described.trim_start(), READ_DESCRIPTION_BYTES);
     let description = shortened(&html::without_tags(described), MAX_DESCRIPTION_BYTES);
     xml.text("title", &*title);
     xml.text("link", &*link);
@@ -172,11 +186,13 @@ fn about(xml: &mut Xml, podcast: &Podcast) {
         "copyright",
         &*label(podcast.copyright.as_deref().unwrap_or_default(), MAX_CHARS),
     );
-    xml.open("image", &[]);
-    xml.text("url", &*url(&podcast.image_url));
-    xml.text("title", &*title);
-    xml.text("link", &*link);
-    xml.close("image");
+    if !podcast.image_url.is_empty() && !link.is_empty() {
+        xml.open("image", &[]);
+        xml.text("url", &*url(&podcast.image_url));
+        xml.text("title", &*title);
+        xml.text("link", &*link);
+        xml.close("image");
+    }
 }
 
 /// Writes Apple's elements of a podcast.
@@ -187,6 +203,7 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     );
     let category = [("text", podcast.category.as_str())];
     match podcast.subcategory.as_deref() {
+        _ if podcast.category.is_empty() => {}
         Some(subcategory) => {
             xml.open("itunes:category", &category);
             xml.empty("itunes:category", &[("text", subcategory)]);
@@ -195,7 +212,9 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
         None => xml.empty("itunes:category", &category),
     }
     xml.text("itunes:explicit", &*podcast.explicit.to_string());
-    xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
+    if !podcast.image_url.is_empty() {
+        xml.empty("itunes:image", &[("href", &url(&podcast.image_url))]);
+    }
     xml.text("itunes:type", &*podcast.kind);
     // a feed is public: an address is written only if the creator stored one
     if let Some(email) = podcast.owner_email.as_deref() {
@@ -232,15 +251,13 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
     xml.element("guid", &[("isPermaLink", "false")], &episode.guid);
     xml.text("link", &*optional_url(episode.link.as_deref()));
     xml.text("pubDate", &*http_date(episode.published_us));
-    let description = html::plain(&episode.description_html);
+    let stored = prefix(&episode.description_html, READ_HTML_BYTES);
+    let description = html::plain(stored, READ_DESCRIPTION_BYTES);
     xml.text(
         "description",
         &*shortened(&description, MAX_DESCRIPTION_BYTES),
     );
-    xml.cdata(
-        "content:encoded",
-        &html::sanitize(&episode.description_html),
-    );
+    xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
     item_apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();
@@ -325,6 +342,7 @@ fn persons(xml: &mut Xml, persons: &[Person]) {
 
 /// A text on one line.
 fn label(text: &str, max_chars: usize) -> String {
+    let text = prefix(text.trim_start(), LABEL_BYTES * max_chars);
     line(&html::without_active_tags(text), max_chars)
 }
 

@@ -113,16 +113,47 @@ pub const PODCAST: &str = "SELECT did, guid, title, description, link, language,
     category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
     copyright, funding, persons, txt, complete, block, new_feed_url, status, updated_us \
     FROM podcast WHERE did = $1";
-/// How many episodes of a podcast are published by `$2`, and when one of them last changed.
-pub const EPISODES_PUBLISHED: &str = "SELECT count(*) AS count, \
-    max(CASE WHEN updated_us > published_us THEN updated_us ELSE published_us END) AS changed_us \
-    FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2";
-/// The newest episodes of a podcast that are published by `$2`, without the first `$4`.
-pub const EPISODES: &str = "SELECT id, did, guid, title, description_html, link, enclosure_url, \
-    enclosure_length, enclosure_type, duration_s, published_us, season, number, kind, explicit, \
-    image_url, transcripts, persons, chapters_url, social_uri, updated_us \
-    FROM episode WHERE did = $1 AND visibility = 'public' AND published_us <= $2 \
-    ORDER BY published_us DESC, id DESC LIMIT $3 OFFSET $4";
+/// The episodes of a podcast that are published by `$2`, each with its page, from 0. A page ends
+/// once it weighs `$3`. An episode weighs the bytes that it takes in a feed, but at least `$4`: a
+/// byte of its text may be escaped as six, up to `$5`, and one of its lists as three. A list of
+/// more than 400,000 bytes is not read.
+macro_rules! episodes_on_pages {
+    () => {
+        "(SELECT id, changed_us, (CAST(sum(weight) OVER ( \
+         ORDER BY published_us DESC, id DESC ROWS UNBOUNDED PRECEDING) AS BIGINT) - weight) / $3 \
+         AS page FROM (SELECT id, published_us, changed_us, \
+         CASE WHEN text + lists < $4 THEN $4 ELSE text + lists END AS weight \
+         FROM (SELECT id, published_us, \
+         CASE WHEN updated_us > published_us THEN updated_us ELSE published_us END AS changed_us, \
+         CASE WHEN octet_length(description_html) > $5 / 6 THEN $5 \
+         ELSE 6 * octet_length(description_html) END AS text, \
+         3 * (CASE WHEN octet_length(persons) > 400000 THEN 0 ELSE octet_length(persons) END \
+         + CASE WHEN octet_length(transcripts) > 400000 THEN 0 \
+         ELSE octet_length(transcripts) END) \
+         AS lists FROM episode \
+         WHERE did = $1 AND visibility = 'public' AND published_us <= $2) AS measured) AS weighed) \
+         AS placed"
+    };
+}
+/// When one of a podcast's published episodes last changed, and the last page of its feed. The
+/// arguments are those of `episodes_on_pages`.
+pub const EPISODES_PUBLISHED: &str = concat!(
+    "SELECT max(changed_us) AS changed_us, max(page) AS last_page FROM ",
+    episodes_on_pages!()
+);
+/// The episodes of page `$6`, newest first.
+pub const EPISODES: &str = concat!(
+    "SELECT episode.id, did, guid, title, substr(description_html, 1, 65536) AS description_html, \
+     link, enclosure_url, enclosure_length, enclosure_type, duration_s, episode.published_us, \
+     season, number, kind, explicit, image_url, \
+     CASE WHEN octet_length(transcripts) > 400000 THEN '' ELSE transcripts END AS transcripts, \
+     CASE WHEN octet_length(persons) > 400000 THEN '' ELSE persons END AS persons, \
+     chapters_url, social_uri, updated_us FROM ",
+    episodes_on_pages!(),
+    " JOIN episode ON episode.id = placed.id WHERE placed.page = $6 AND episode.did = $1 \
+     AND visibility = 'public' AND published_us <= $2 \
+     ORDER BY episode.published_us DESC, episode.id DESC"
+);
 /// When the next episode of a podcast is published after `$2`.
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
@@ -175,31 +206,26 @@ pub const AGE_SESSION_ADD: &str = "INSERT INTO age_session \
     (subject_ref, user_id, status, created_us, expires_us) VALUES ($1, $2, 'pending', $3, $4)";
 /// The user of a session, which never changes.
 pub const AGE_SUBJECT: &str = "SELECT user_id FROM age_session WHERE subject_ref = $1";
-/// Updates a session.
-pub const AGE_SESSION_MOVE: &str =
-    "UPDATE age_session SET status = $2, last_occurred_us = $3 WHERE subject_ref = $1";
+/// Updates a session by the event that was applied to it.
+pub const AGE_SESSION_MOVE: &str = "UPDATE age_session SET status = $2, last_occurred_us = $3, \
+    age_band = $4, verified_us = $5, verified_until_us = $6 WHERE subject_ref = $1";
 
-/// The stored facts that an event may conflict with: the event of its id, its subject if that
-/// belongs to the user `$3`, and that user.
+/// The stored facts that an event may conflict with: the event of its id, and its subject if that
+/// belongs to the user `$3`.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
     age_event.status_after, age_session.status AS subject_status, \
-    age_session.last_occurred_us AS subject_us, age_user.status AS user_status, \
-    age_user.last_occurred_us AS user_us FROM (SELECT 1 AS one) AS here \
+    age_session.last_occurred_us AS subject_us FROM (SELECT 1 AS one) AS here \
     LEFT JOIN age_event ON age_event.event_id = $1 \
-    LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3 \
-    LEFT JOIN age_user ON age_user.user_id = $3";
+    LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3";
 /// Stores an event.
 pub const AGE_EVENT_ADD: &str = "INSERT INTO age_event \
     (event_id, digest, subject_ref, status, age_band, verified_us, expires_us, occurred_us, \
     received_us, outcome, status_after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// The age status of a user; without one, the sessions that wait for an event at `$2`.
-pub const AGE_USER: &str = "SELECT age_user.status, age_user.age_band, age_user.verified_us, \
-    age_user.expires_us, age_session.created_us AS session_created_us, \
-    age_session.expires_us AS session_expires_us FROM (SELECT 1 AS one) AS here \
-    LEFT JOIN age_user ON age_user.user_id = $1 \
-    LEFT JOIN age_session ON age_session.user_id = $1 AND age_user.user_id IS NULL \
-    AND age_session.last_occurred_us IS NULL AND age_session.expires_us > $2";
+/// The sessions of a user that have a report, or that wait for one at `$2`.
+pub const AGE_REPORTS: &str = "SELECT subject_ref, status, last_occurred_us, age_band, \
+    verified_us, verified_until_us, created_us, expires_us FROM age_session \
+    WHERE user_id = $1 AND (last_occurred_us IS NOT NULL OR expires_us > $2)";
 /// Updates the age status of a user.
 pub const AGE_USER_MOVE: &str = "INSERT INTO age_user \
     (user_id, status, age_band, verified_us, expires_us, last_occurred_us) \

@@ -357,8 +357,9 @@ pub const FORGET_SESSIONS: &str = "DELETE FROM age_session WHERE user_id = $1";
 pub const FORGET_STATUS: &str = "DELETE FROM age_user WHERE user_id = $1";
 /// Erases whom an account follows, and its followers.
 pub const FORGET_FOLLOWS: &str = "DELETE FROM follow WHERE did = $1 OR subject_did = $1";
-/// Erases the suggestions to an account.
-pub const FORGET_SUGGESTIONS: &str = "DELETE FROM suggestion WHERE viewer_did = $1";
+/// Erases the suggestions to an account, and of it to others.
+pub const FORGET_SUGGESTIONS: &str =
+    "DELETE FROM suggestion WHERE viewer_did = $1 OR actor_did = $1";
 
 /// Deletes at most `$2` age events that were received before `$1`.
 pub const AGE_EVENTS_PRUNE: &str = "DELETE FROM age_event WHERE event_id IN \

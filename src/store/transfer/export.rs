@@ -14,6 +14,10 @@ use thiserror::Error;
 
 /// Rows per page.
 const PAGE: i64 = 500;
+/// Maximum number of malformed rows that are listed.
+const MAX_ROWS: usize = 20;
+/// Characters of a key: a stored text may have any length.
+const MAX_KEY: usize = 100;
 
 /// Why an export stopped.
 #[derive(Debug, Error)]
@@ -26,25 +30,59 @@ pub enum ExportError {
     Out(#[from] io::Error),
 }
 
+/// The rows that an export left out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// How many rows have a value that a record cannot express.
+    pub malformed: u64,
+    /// Table, key and column of the first ones.
+    pub rows: Vec<String>,
+}
+
+impl Exported {
+    fn leave_out(&mut self, of: &RecordType, row: &Row, column: &str) {
+        self.malformed += 1;
+        if self.rows.len() < MAX_ROWS {
+            let key = of.key().map(|column| key_part(row, column));
+            let key = key.collect::<Vec<_>>().join(" ");
+            self.rows.push(format!("{} {key}: {column}", of.table));
+        }
+    }
+}
+
+/// A part of a row's key, for people.
+fn key_part(row: &Row, column: &'static str) -> String {
+    let text = row.get::<String>(column);
+    let text = text.or_else(|_| row.get::<i64>(column).map(|number| number.to_string()));
+    text.unwrap_or_default().chars().take(MAX_KEY).collect()
+}
+
 impl Content<'_> {
-    /// Writes the content of one type, or of all. Concurrent changes may be included or not.
+    /// Writes the content of one type, or of all. Concurrent changes may be included or not. A row
+    /// that a record cannot express is left out.
     pub async fn export(
         &self,
         only: Option<&str>,
         out: &mut impl Write,
-    ) -> Result<(), ExportError> {
+    ) -> Result<Exported, ExportError> {
+        let mut exported = Exported::default();
         for of in RECORD_TYPES
             .iter()
             .filter(|of| only.is_none_or(|only| only == of.name))
         {
-            export(self.db, of, out).await?;
+            export(self.db, of, out, &mut exported).await?;
         }
-        Ok(())
+        Ok(exported)
     }
 }
 
 /// Writes one type, page by page.
-async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), ExportError> {
+async fn export(
+    db: &Db,
+    of: &RecordType,
+    out: &mut impl Write,
+    exported: &mut Exported,
+) -> Result<(), ExportError> {
     let dialect = match db {
         Db::Sqlite { .. } => Dialect::Sqlite,
         Db::Postgres(..) => Dialect::Postgres,
@@ -59,7 +97,11 @@ async fn export(db: &Db, of: &RecordType, out: &mut impl Write) -> Result<(), Ex
         // made of constants
         let rows = db.rows(AssertSqlSafe(page.as_str()), &args).await?;
         for row in &rows {
-            writeln!(out, "{}", line(of, row)?)?;
+            match line(of, row) {
+                Ok(line) => writeln!(out, "{line}")?,
+                Err(StoreError::Corrupt(column)) => exported.leave_out(of, row, column),
+                Err(error) => return Err(error.into()),
+            }
         }
         let Some(last) = rows.last() else {
             return Ok(());

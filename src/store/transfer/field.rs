@@ -26,6 +26,8 @@ pub(super) enum FieldType {
     /// Text that filters compare, in lower case, at most this many bytes.
     Tag(usize),
     OneOf(&'static [&'static str]),
+    /// A URL that import takes with https only.
+    Https,
     Flag,
     /// An integer greater than 0, of this unit.
     Count(&'static str),
@@ -52,10 +54,7 @@ pub(super) const URL: FieldType = Syntax(
     "an http or https URL of at most 2047 ASCII characters",
     |text| is_url(text, &["https://", "http://"]),
 );
-pub(super) const HTTPS: FieldType =
-    Syntax("an https URL of at most 2047 ASCII characters", |text| {
-        is_url(text, &["https://"])
-    });
+pub(super) const HTTPS: FieldType = FieldType::Https;
 pub(super) const EMAIL: FieldType = Syntax("an e-mail address", is_email);
 pub(super) const LANGUAGE: FieldType = Syntax("a language, such as en or pt-BR", is_language);
 
@@ -246,6 +245,17 @@ impl FieldType {
         matches!(self, Self::List(Self::Tag(_), ..))
     }
 
+    /// Whether a document may show this text, which a writer of the tables may have stored past the
+    /// import: as import accepts it, except that an http URL works as well and that documents cut
+    /// long text.
+    pub(super) fn shows(self, text: &str) -> bool {
+        match self {
+            Self::Https => is_url(text, &["https://", "http://"]),
+            Self::Text(_) => !text.trim().is_empty(),
+            _ => self.accepts(text),
+        }
+    }
+
     fn accepts(self, text: &str) -> bool {
         match self {
             Self::Syntax(_, is) => is(text),
@@ -253,6 +263,7 @@ impl FieldType {
             Self::Text(most) => is_text(text) && text.chars().count() <= most,
             Self::Tag(most) => is_tag(text) && text.len() <= most,
             Self::OneOf(names) => names.contains(&text),
+            Self::Https => is_url(text, &["https://"]),
             Self::Flag | Self::Count(_) | Self::Instant | Self::List(..) | Self::Object(_) => false,
         }
     }
@@ -269,6 +280,7 @@ impl FieldType {
                  around them"
             ),
             Self::OneOf(names) => format!("one of {}", names.join(", ")),
+            Self::Https => "an https URL of at most 2047 ASCII characters".into(),
             Self::Flag => "true or false".into(),
             Self::Count(units) => format!("a whole number of {units}, greater than 0"),
             Self::Instant => {

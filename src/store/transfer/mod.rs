@@ -6,7 +6,7 @@
 //!
 //! Reading order: `types.rs` lists all types (`record_type.rs`); `field.rs` checks members,
 //! `record.rs` parses a line, `rules.rs` judges it, `batch.rs` applies many records (`sql.rs`);
-//! `export.rs` writes them.
+//! `export.rs` writes them. `shown.rs` applies the same rules to rows that were stored past import.
 
 mod batch;
 mod categories;
@@ -15,6 +15,7 @@ mod field;
 mod record;
 mod record_type;
 mod rules;
+mod shown;
 mod sql;
 mod types;
 
@@ -30,8 +31,9 @@ use thiserror::Error;
 use types::RECORD_TYPES;
 use uuid::Uuid;
 
-pub use export::ExportError;
+pub use export::{ExportError, Exported};
 pub use rules::ImportRules;
+pub use shown::{may_show, shown_category};
 pub use types::types;
 
 /// Timeout of a batch: a thousand rows on a slow disk.

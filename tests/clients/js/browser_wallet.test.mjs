@@ -104,7 +104,9 @@ describe('a page', { concurrency: true }, () => {
   test('reads the rate limit, cache and request headers only', async () => {
     const { url } = await gateway();
     const page = await browser.open(site.origin);
-    const named = { headers: { 'x-request-id': 'the-wallets-own-id' } };
+    // a page may send any header of its own, too
+    const own = { 'x-wallet': '1', authorization: 'Bearer of-another-provider' };
+    const named = { headers: { 'x-request-id': 'the-wallets-own-id', ...own } };
     const first = await page.evaluate((url, named) => window.read(url, named), url, named);
     assert.equal(first.status, 200);
     assert.match(first.headers.ratelimit, /^"minute";r=\d+;t=\d+$/);

@@ -31,6 +31,8 @@ const RUN = 8;
 const SECOND_MS = 1_000;
 /** A verification in a test does not expire while it runs. */
 const FAR_MS = 1_000_000 * SECOND_MS;
+// The default of sidecar.age.validity.
+const VALIDITY_MS = 365 * 86_400 * SECOND_MS;
 
 /** The tables that must hold them, for `agrees`. */
 export const TABLES = {
@@ -183,9 +185,14 @@ function everyAcknowledgedIsStored(taken, sent) {
   }
 }
 
-/** A user has the status of the newest event of all their subjects. */
-function newest({ user_id, ...found }, applied) {
-  const last = applied.sort(later).at(-1);
+/** A user has the verification of a subject that ends last, or else the status of the newest event
+ * of all their subjects. `applied` has the last event of each. */
+function counts({ user_id, ...found }, applied) {
+  const end = ({ status, verified, expires }) =>
+    status === 'verified' ? (expires ?? verified + VALIDITY_MS) : 0;
+  const proofs = applied.filter((one) => end(one) > Date.now());
+  const longest = (one, other) => end(one) - end(other) || later(one, other);
+  const last = proofs.sort(longest).at(-1) ?? applied.sort(later).at(-1);
   // Of several equal events at the same instant, any may be the one applied.
   const equal = applied.filter((one) => later(one, last) === 0);
   const expected = equal.map((one) => ({ ...standing(one), ...proof(one) }));
@@ -207,9 +214,9 @@ export function agrees({ ledger, sessions, users }, sent, subjects) {
     const chain = explained(bySubject.get(subject_ref));
     const expected = chain.length ? standing(chain.at(-1)) : UNTOUCHED;
     assert.deepEqual(found, expected, `the status of ${subject_ref}`);
-    if (chain.length) byUser.set(user_id, [...(byUser.get(user_id) ?? []), ...chain]);
+    if (chain.length) byUser.set(user_id, [...(byUser.get(user_id) ?? []), chain.at(-1)]);
   }
   assert.equal(users.length, byUser.size, 'every user with an applied event has a status');
-  for (const user of users) newest(user, byUser.get(user.user_id));
+  for (const user of users) counts(user, byUser.get(user.user_id));
   return taken.length;
 }

@@ -18,9 +18,9 @@ fn documents() -> [(String, bool); 6] {
             format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID)),
             true,
         ),
-        ("/functions/seo-sitemap".to_owned(), true),
-        ("/functions/seo-sitemap?page=1".to_owned(), true),
-        ("/sitemap.xml".to_owned(), true),
+        ("/functions/seo-sitemap".to_owned(), false),
+        ("/functions/seo-sitemap?page=1".to_owned(), false),
+        ("/sitemap.xml".to_owned(), false),
         ("/functions/seo-robots".to_owned(), false),
         ("/robots.txt".to_owned(), false),
     ]
@@ -186,13 +186,38 @@ fn a_date_counts_where_no_tag_is_given() {
 #[test]
 fn a_document_without_a_date_ignores_dates() {
     let stage = Stage::new();
-    let whole = stage.get("/robots.txt");
-    let answer = stage.get_with(
-        "/robots.txt",
-        "If-Modified-Since",
-        "Sat, 01 Jan 2050 00:00:00 GMT",
+    each(
+        documents().into_iter().filter(|(_, dated)| !dated),
+        |(path, _)| {
+            let whole = stage.get(&path);
+            let since = "Sat, 01 Jan 2050 00:00:00 GMT";
+            let answer = stage.get_with(&path, "If-Modified-Since", since);
+            assert_whole(&answer, &whole, &path);
+        },
     );
-    assert_whole(&answer, &whole, "it has no date");
+}
+
+#[test]
+fn a_removed_page_changes_the_sitemap_by_date() {
+    let stage = Stage::new();
+    let before = stage.get("/sitemap.xml");
+    stage.sql("UPDATE sitemap_url SET indexable = 0 WHERE id = 2;");
+    let date = before.header("Date").expect("a date");
+    let after = stage.get_with("/sitemap.xml", "If-Modified-Since", date);
+    assert_eq!(after.status, 200, "the page is gone");
+    assert!(after.body.len() < before.body.len());
+}
+
+#[test]
+fn no_document_is_dated_ahead() {
+    let path = format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID));
+    let stage = Stage::new();
+    stage.sql("UPDATE podcast SET updated_us = 1924992000000000;");
+    let whole = stage.get(&path);
+    assert_eq!(whole.header("Last-Modified"), None, "it is in 2031");
+    let since = "Wed, 01 Jan 2031 00:00:00 GMT";
+    let answer = stage.get_with(&path, "If-Modified-Since", since);
+    assert_whole(&answer, &whole, "that date says nothing");
 }
 
 #[test]

@@ -137,3 +137,15 @@ fn a_description_needs_no_store() {
     let posted = stage.ask(&post(PATH, "{}"));
     refused(&posted, "MethodNotAllowed", "it is only read");
 }
+
+#[test]
+fn xrpc_clients_see_the_version() {
+    let stage = Stage::empty(&[]);
+    let body = answered(&stage.get("/xrpc/_health"), 200, "as the PDS does");
+    assert_eq!(body, json!({ "version": env!("CARGO_PKG_VERSION") }));
+    refused(
+        &stage.ask(&post("/xrpc/_health", "{}")),
+        "MethodNotAllowed",
+        "it takes nothing",
+    );
+}

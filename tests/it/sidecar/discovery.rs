@@ -48,11 +48,11 @@ fn http_1_0_gets_the_whole_sitemap() {
         (200, Framing::Close),
         "chunks are unknown to it"
     );
-    assert_eq!(
-        old.body,
-        stage.get("/sitemap.xml").body,
-        "the whole document"
-    );
+    let new = stage.get("/sitemap.xml");
+    assert_eq!(old.body, new.body, "the whole document");
+    let caching = [old, new].map(|one| one.header("Cache-Control").map(str::to_owned));
+    let expected = ["no-store", "public, max-age=3600"].map(|text| Some(text.to_owned()));
+    assert_eq!(caching, expected, "a cut shows in chunks only");
 }
 
 #[test]

@@ -235,7 +235,7 @@ fn an_acknowledged_event_survives_a_restart() {
 }
 
 #[test]
-fn an_old_event_undoes_nothing_newer() {
+fn a_verification_ends_with_its_own_attempt() {
     let stage = Stage::new();
     let (old, new) = (stage.session(ALICE), stage.session(ALICE));
     applied(
@@ -248,19 +248,21 @@ fn an_old_event_undoes_nothing_newer() {
         "rejected",
         "the older attempt",
     );
+    for (id, subject, status, second) in [("r", &old, "revoked", 20), ("p", &new, "expired", 30)] {
+        assert_eq!(
+            stage.standing(ALICE)["status"],
+            "verified",
+            "no other attempt takes it away"
+        );
+        applied(
+            &stage.send(&Event::new(id, subject, status, second)),
+            status,
+            "a later word",
+        );
+    }
     assert_eq!(
         stage.standing(ALICE)["status"],
-        "verified",
-        "the user stands by the newest event"
-    );
-    applied(
-        &stage.send(&Event::new("r", &old, "revoked", 20)),
-        "revoked",
-        "a later word",
-    );
-    assert_eq!(
-        stage.standing(ALICE)["status"],
-        "revoked",
-        "which is the newest now"
+        "expired",
+        "its own attempt does"
     );
 }

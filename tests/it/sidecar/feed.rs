@@ -394,6 +394,37 @@ fn texts_keep_to_their_bounds() {
 }
 
 #[test]
+fn a_long_episode_is_cut() {
+    for (kind, piece) in [
+        ("escaped", "<"),
+        ("decoded", "&lt;"),
+        ("a bare ampersand", "&"),
+        ("plain", "a "),
+        ("a character of four bytes", "🃏"),
+        ("a tag", "<b>"),
+        ("a link", "<a href='https://a.example/\"\"\"\"\"\"'>x</a>"),
+        ("a paragraph", "<p>x"),
+    ] {
+        let html = piece.repeat((256 << 10) / piece.len());
+        let [encoded, plain] = described(&html);
+        assert!(
+            encoded.len() <= (64 << 10) + 300,
+            "{kind}: {} bytes of HTML",
+            encoded.len()
+        );
+        assert!(plain.len() <= 4000, "{kind}: {} bytes", plain.len());
+        let is_cut = encoded.len() > (64 << 10) - 300;
+        assert_eq!(encoded.contains('…'), is_cut, "{kind} shows where it ends");
+    }
+    let hidden = format!("{}x", "<script>y</script>".repeat(4000));
+    assert_eq!(
+        described(&hidden),
+        ["x", "x"],
+        "what does not show counts for nothing"
+    );
+}
+
+#[test]
 fn a_feed_is_dated_by_its_content() {
     let base = podcast();
     for (updated, published, edited, expected, why) in [

@@ -74,7 +74,8 @@ fn either_tag_is_current_for_either_form() {
     let stage = Stage::new();
     each(tagged(), |path| {
         let (plain, response) = (stage.get(&path), zipped(&stage, &path));
-        let date = response.header("Last-Modified").unwrap_or_default();
+        // only a podcast has a date
+        let date = response.header("Last-Modified").unwrap_or("*");
         let [own, other] = [&response, &plain].map(|one| one.header("ETag").unwrap_or_default());
         let [weak, list] = [format!("W/{own}"), format!("\"a\", {other}")];
         for (name, sent, to_gzip, to_identity) in [
@@ -85,6 +86,9 @@ fn either_tag_is_current_for_either_form() {
             ("If-None-Match", "*", own, other),
             ("If-Modified-Since", date, own, other),
         ] {
+            if sent == "*" && name == "If-Modified-Since" {
+                continue;
+            }
             for (accepted, expected) in [("gzip", to_gzip), ("identity", to_identity)] {
                 let headers = [(name, sent), ("Accept-Encoding", accepted)];
                 let response = get(&stage, &path, &headers);

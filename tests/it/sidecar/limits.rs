@@ -26,14 +26,17 @@ fn only_calls_count_against_the_quota() {
         Request::new("GET", "/functions/nothing"),
         Request::new("GET", "/xrpc/app.bsky.feed.getFeed"),
         Request::new("DELETE", SESSION).with("Content-Length", "0"),
+        Request::new("GET", "/robots.txt"),
+        Request::new("GET", "/.well-known/did.json"),
+        Request::new("GET", "/xrpc/_health"),
     ];
     let skeleton = format!("/xrpc/app.bsky.feed.getFeedSkeleton?{}", feed(PAGED_FEED));
     let counted = [
         Request::new("GET", &skeleton),
         Request::new("GET", "/functions/getFeedSkeleton"),
-        Request::new("GET", "/robots.txt"),
+        Request::new("GET", "/sitemap.xml"),
         Request::new("GET", "/functions/health-check?probe=live"),
-        Request::new("GET", "/.well-known/did.json"),
+        Request::new("GET", "/functions/describeFeedGenerator"),
         Request::new("GET", SESSION),
         Token::of(ALICE).post(SESSION),
         post(SESSION, "x".repeat(1_025)),
@@ -84,7 +87,7 @@ fn an_untrusted_peer_can_not_name_itself_anew() {
         .map(|number| {
             let client = format!("203.0.113.{number}");
             stage
-                .get_with("/robots.txt", "X-Forwarded-For", &client)
+                .get_with("/sitemap.xml", "X-Forwarded-For", &client)
                 .status
         })
         .collect();
@@ -109,11 +112,12 @@ fn too_many_in_flight_refuses_that_client_only() {
         })
         .collect();
     refused(
-        &stage.get("/robots.txt"),
+        &stage.get("/sitemap.xml"),
         "RateLimitExceeded",
         "two are in flight already",
     );
-    let other = stage.get_with("/robots.txt", "X-Forwarded-For", "203.0.113.1");
+    assert_eq!(stage.get("/robots.txt").status, 200, "no crawler is banned");
+    let other = stage.get_with("/sitemap.xml", "X-Forwarded-For", "203.0.113.1");
     assert_eq!(other.status, 200, "another client has places of its own");
     assert_eq!(stage.get("/healthz").status, 200, "liveness takes no place");
     for client in &mut held {
@@ -125,7 +129,7 @@ fn too_many_in_flight_refuses_that_client_only() {
         );
     }
     assert_eq!(
-        stage.get("/robots.txt").status,
+        stage.get("/sitemap.xml").status,
         200,
         "an answered one gives its place back"
     );

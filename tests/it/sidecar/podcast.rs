@@ -1,6 +1,7 @@
 //! `podcast-rss-feed`: the requested feed, and its published content. Feed readers check its
 //! format.
 
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use crate::support::check::each;
@@ -252,6 +253,125 @@ fn every_episode_is_on_exactly_one_page() {
         "NotFound",
         "no podcast",
     );
+}
+
+#[test]
+fn a_hostile_row_shows_no_links() {
+    let stage = Stage::new();
+    stage.sql(&episode(ALICE_DID, 8, 1));
+    stage.sql(&episode(ALICE_DID, 9, 2));
+    stage.sql(
+        "UPDATE podcast SET link = 'javascript:a', language = '', category = 'Pokers', \
+         image_url = 'ftp://x', owner_email = 'x', new_feed_url = 'javascript:b', \
+         medium = 'zzz', funding = '[{\"url\":\"javascript:c\",\"text\":\"t\"},\
+         {\"url\":\"https://a.example/ö\",\"text\":\"t\"}]', \
+         persons = '[{\"name\":\"Ann\",\"href\":\"javascript:d\"}]';
+         UPDATE episode SET link = 'data:text/html,x', image_url = 'data:x', \
+         chapters_url = 'javascript:e', social_uri = 'at://x', \
+         transcripts = '[{\"url\":\"javascript:f\",\"kind\":\"text/vtt\"}]' \
+         WHERE guid = 'guid-8';
+         UPDATE episode SET enclosure_type = 'nope' WHERE guid = 'guid-9';",
+    );
+    let answer = by(&stage, &format!("did={ALICE_DID}"));
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let text = answer.text();
+    for hidden in [
+        "javascript",
+        "data:",
+        "ftp:",
+        "Pokers",
+        "zzz",
+        "guid-9",
+        "at://x",
+    ] {
+        assert!(!text.contains(hidden), "{hidden} in {text}");
+    }
+    let channel = read(&answer.body).children.remove(0);
+    let funding: Vec<_> = channel.all("podcast:funding").collect();
+    assert_eq!(funding.len(), 1, "the other one is kept");
+    assert_eq!(
+        funding[0].attribute("url"),
+        Some("https://a.example/%C3%B6")
+    );
+    assert_eq!(channel.one("podcast:person").text, "Ann");
+    for absent in [
+        "link",
+        "image",
+        "language",
+        "itunes:category",
+        "itunes:owner",
+    ] {
+        assert_eq!(channel.all(absent).count(), 0, "{absent}");
+    }
+    let counted = "portcullis_sidecar_skipped_total{function=\"podcast-rss-feed\"} 15";
+    let metrics = stage.edge.admin_get("/metrics");
+    assert!(metrics.text().contains(counted), "{}", metrics.text());
+}
+
+/// As many episodes, with 65,536 times this character each.
+fn long_episodes(did: &str, count: u32, character: char) -> String {
+    format!(
+        "DELETE FROM episode WHERE did = '{did}';
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count})
+         INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, \
+         enclosure_length, enclosure_type, published_us, updated_us) \
+         SELECT '{did}' || i, '{did}', 'guid-' || i, 'T', \
+         replace(hex(zeroblob(32768)), '0', '{character}'), \
+         'https://media.example/' || i, 1, 'audio/mpeg', i, 1 FROM n;"
+    )
+}
+
+#[test]
+fn a_page_ends_by_weight() {
+    let stage = Stage::new();
+    stage.sql(&long_episodes(ALICE_DID, 130, '<'));
+    let (mut path, mut items) = (format!("{PATH}?did={ALICE_DID}"), vec![]);
+    loop {
+        let answer = stage.get(&path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(
+            answer.body.len() < 6_500_000,
+            "{path}: {} bytes",
+            answer.body.len()
+        );
+        let channel = read(&answer.body).children.remove(0);
+        items.push(channel.all("item").count());
+        let next = links(&answer)
+            .into_iter()
+            .find(|(relation, _)| relation == "next");
+        let Some((_, next)) = next else { break };
+        path = next;
+    }
+    assert_eq!(items, [60, 60, 10], "every episode is on a page");
+}
+
+#[test]
+fn unread_feeds_do_not_exceed_a_share() {
+    let stage = Stage::new();
+    stage.sql(&long_episodes(ALICE_DID, 240, '"'));
+    let page = |page: u32| format!("{PATH}?did={ALICE_DID}&page={page}");
+    let unread = |path: &str| {
+        let mut client = stage.client();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let (mut stream, mut status) = (client.writer(), [0; 12]);
+        stream.read_exact(&mut status).expect("a status line");
+        (client, String::from_utf8_lossy(&status[9..]).into_owned())
+    };
+    let readers = [1, 2, 3, 4].map(|number| unread(&page(number)));
+    let found = readers.each_ref().map(|(_, status)| status.as_str());
+    assert_eq!(
+        found,
+        ["200", "200", "200", "429"],
+        "three pages are a quarter of 64 MiB"
+    );
+    let small = by(&stage, &format!("did={FRANK_DID}"));
+    refused(&small, "NotFound", "small responses are not charged");
+    drop(readers);
+    let deadline = Instant::now() + PATIENCE;
+    while stage.get(&page(4)).status == 429 {
+        assert!(Instant::now() < deadline, "its readers have left");
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn an_unknown_xrpc_method_is_not_implemented() {
         "/xrpc/app.bsky.feed.getFeedSkeleton/x",
         "/xrpc/getFeedSkeleton",
         "/xrpc/com.atproto.server.describeServer",
-        "/xrpc/_health",
+        "/xrpc/_Health",
         "/xrpc//app.bsky.feed.getFeedSkeleton",
         "/xrpc/app.bsky.feed%2EgetFeedSkeleton",
     ];

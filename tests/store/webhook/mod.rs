@@ -10,6 +10,7 @@ mod history;
 mod model;
 mod oracle;
 
+use crate::age::clock;
 use crate::pair::Pair;
 use crate::toolkit::{Chance, Outcome, explore, explore_within};
 use crate::wire::{Cut, Moment};
@@ -93,6 +94,7 @@ fn every_planted_mistake_is_found() {
         Bug::OnlyAppliedStored,
         Bug::LastArrivalWins,
         Bug::UserNeverMoves,
+        Bug::NewestEventWins,
         Bug::LiveSessionPruned,
         Bug::SessionNotForgotten,
         Bug::EventsNotForgotten,
@@ -239,9 +241,9 @@ async fn execute(store: &Store, command: &Command) -> Result<Reply, StoreError> 
                 .await?,
         ),
         Command::Record { event, received_us } => {
-            Reply::Recorded(ages.record_event(event, *received_us).await?)
+            Reply::Recorded(ages.record_event(event, clock(*received_us)).await?)
         }
-        Command::Show { user, now_us } => Reply::Shown(ages.user(user, *now_us).await?),
+        Command::Show { user, now_us } => Reply::Shown(ages.user(user, clock(*now_us)).await?),
         Command::PruneSessions { before_us } => {
             let before = PruneBefore {
                 age_sessions_us: *before_us,

@@ -1,10 +1,11 @@
 //! The tables of proofs of age, in maps. Commands select facts and write changes, as the store
 //! does; what they decide is the code of the store.
 
+use crate::age::clock;
 use portcullis::store::{AgeUser, EventOutcome, Opening};
 use portcullis_filters::webhook::{
-    AgeRecord, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent, Verdict,
-    record,
+    AgeRecord, AgeReport, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent,
+    Verdict, record,
 };
 use std::collections::BTreeMap;
 
@@ -59,6 +60,8 @@ pub(crate) enum Bug {
     LastArrivalWins,
     /// The user keeps the status of the first event.
     UserNeverMoves,
+    /// The user has the status of the newest event, whatever was verified before.
+    NewestEventWins,
     /// Sessions are pruned by their end alone.
     LiveSessionPruned,
     /// A session that waits is forgotten, one with an event is not.
@@ -72,7 +75,7 @@ pub(crate) enum Bug {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) user: String,
-    pub(crate) status: AgeStatus,
+    pub(crate) report: Option<AgeReport>,
     pub(crate) times: AgeSession,
 }
 
@@ -90,8 +93,8 @@ pub(crate) struct Model {
     pub(crate) bug: Option<Bug>,
     pub(crate) sessions: BTreeMap<String, Session>,
     pub(crate) events: BTreeMap<String, Event>,
-    /// The event that each user has the status of.
-    pub(crate) users: BTreeMap<String, SignedEvent>,
+    /// The report that each user has the status of.
+    pub(crate) users: BTreeMap<String, AgeReport>,
 }
 
 impl Model {
@@ -147,7 +150,7 @@ impl Model {
             };
             let session = Session {
                 user: user.to_owned(),
-                status: AgeStatus::Pending,
+                report: None,
                 times,
             };
             self.sessions.insert(subject.to_owned(), session);
@@ -155,14 +158,15 @@ impl Model {
         opening
     }
 
+    /// The reports on a user's sessions.
+    fn reports<'a>(&'a self, user: &str) -> impl Iterator<Item = (&'a String, &'a AgeReport)> {
+        let of = self.sessions.iter().filter(move |(_, it)| it.user == user);
+        of.filter_map(|(subject, session)| Some((subject, session.report.as_ref()?)))
+    }
+
     fn shown(&self, user: &str, now_us: i64) -> Option<AgeUser> {
-        let stored = self.users.get(user).map(|event| AgeUser {
-            status: event.status(),
-            age_band: event.age_band().map(str::to_owned),
-            verified_us: event.verified_us(),
-            expires_us: event.expires_us(),
-        });
-        AgeUser::shown(stored, &self.sessions_of(user), now_us)
+        let reports: Vec<_> = self.reports(user).map(|(_, it)| it.clone()).collect();
+        AgeUser::shown(&reports, &self.sessions_of(user), clock(now_us))
     }
 
     fn facts(&self, event: &SignedEvent) -> EventFacts {
@@ -179,31 +183,33 @@ impl Model {
             status_after: it.status_after,
         });
         let session = self.sessions.get(event.subject_ref());
-        let user = session.and_then(|session| self.users.get(&session.user));
-        let user = user.map(|event| AgeRecord {
-            status: event.status(),
-            last_occurred_us: Some(event.occurred_us()),
-        });
         let subject = session.map(|session| AgeRecord {
-            status: session.status,
+            status: session
+                .report
+                .as_ref()
+                .map_or(AgeStatus::Pending, |report| report.status),
             last_occurred_us: session.times.last_occurred_us,
         });
+        let others = session.into_iter().flat_map(|it| self.reports(&it.user));
+        let others = others.filter(|(subject, _)| **subject != event.subject_ref());
         EventFacts {
             stored,
             subject,
-            user,
+            others: others.map(|(_, report)| report.clone()).collect(),
         }
     }
 
     fn record(&mut self, event: &SignedEvent, received_us: i64) -> EventOutcome {
-        let recording = record(event, &self.facts(event));
+        let facts = self.facts(event);
+        let recording = record(event, &facts, clock(received_us));
+        let outcome = recording.outcome();
         let Recording::Store {
             verdict,
             status_after,
-            moves_user,
+            user,
         } = recording
         else {
-            return recording.outcome();
+            return outcome;
         };
         let is_applied = verdict == Verdict::Applied;
         let stored = Event {
@@ -216,21 +222,26 @@ impl Model {
             self.events.insert(event.event_id().to_owned(), stored);
         }
         let Some(session) = self.sessions.get_mut(event.subject_ref()) else {
-            return recording.outcome();
+            return outcome;
         };
         if is_applied {
-            session.status = status_after;
+            session.report = Some(AgeReport::of(event));
             session.times.last_occurred_us = Some(event.occurred_us());
         }
-        let moves_user = match self.bug {
-            Some(Bug::LastArrivalWins) => is_applied,
-            Some(Bug::UserNeverMoves) => moves_user && !self.users.contains_key(&session.user),
-            _ => moves_user,
+        let own = || AgeReport::of(event);
+        let user = match self.bug {
+            Some(Bug::LastArrivalWins) if is_applied => Some(own()),
+            Some(Bug::UserNeverMoves) if self.users.contains_key(&session.user) => None,
+            Some(Bug::NewestEventWins) if is_applied => {
+                let all = facts.others.iter().cloned().chain([own()]);
+                all.max_by_key(|report| (report.occurred_us, report.status))
+            }
+            _ => user,
         };
-        if moves_user {
-            self.users.insert(session.user.clone(), event.clone());
+        if let Some(user) = user {
+            self.users.insert(session.user.clone(), user);
         }
-        recording.outcome()
+        outcome
     }
 
     fn forget(&mut self, user: &str) -> [u64; 3] {
@@ -263,19 +274,25 @@ impl Model {
                 expires_us,
                 last_occurred_us,
             } = it.times;
-            let (status, last) = (it.status.name(), number(last_occurred_us));
+            let report = it.report.as_ref();
+            let status = report.map_or("pending", |report| report.status.name());
+            let band = report.and_then(|report| report.age_band.as_deref());
+            let verified = number(report.and_then(|report| report.verified_us));
+            let until = number(report.and_then(|report| report.expires_us));
+            let (band, last) = (band.unwrap_or("-"), number(last_occurred_us));
             format!(
-                "session {subject} {} {status} {last} {created_us} {expires_us}",
+                "session {subject} {} {status} {band} {verified} {until} {last} {created_us} \
+                 {expires_us}",
                 it.user
             )
         };
-        let content = |it: &SignedEvent| {
-            let band = it.age_band().unwrap_or("-");
-            let [verified, expires] = [it.verified_us(), it.expires_us()].map(number);
+        let content = |it: &AgeReport| {
+            let band = it.age_band.as_deref().unwrap_or("-");
+            let [verified, expires] = [it.verified_us, it.expires_us].map(number);
             format!(
                 "{} {band} {verified} {expires} {}",
-                it.status().name(),
-                it.occurred_us()
+                it.status.name(),
+                it.occurred_us
             )
         };
         let event = |(id, it): (&String, &Event)| {
@@ -287,10 +304,10 @@ impl Model {
                 .collect();
             let (outcome, after) = (it.outcome.name(), it.status_after.name());
             let (subject, received) = (it.event.subject_ref(), it.received_us);
-            let content = content(&it.event);
+            let content = content(&AgeReport::of(&it.event));
             format!("event {id} {digest} {subject} {content} {received} {outcome} {after}")
         };
-        let user = |(user, it): (&String, &SignedEvent)| format!("user {user} {}", content(it));
+        let user = |(user, it): (&String, &AgeReport)| format!("user {user} {}", content(it));
         let sessions = self.sessions.iter().map(session);
         let events = self.events.iter().map(event);
         let mut rows: Vec<_> = sessions
@@ -304,6 +321,8 @@ impl Model {
 
 /// All rows, as the model shows them.
 pub(crate) const ROWS: &str = "SELECT 'session ' || subject_ref || ' ' || user_id || ' ' || status \
+    || ' ' || coalesce(age_band, '-') || ' ' || coalesce(CAST(verified_us AS TEXT), '-') \
+    || ' ' || coalesce(CAST(verified_until_us AS TEXT), '-') \
     || ' ' || coalesce(CAST(last_occurred_us AS TEXT), '-') || ' ' || CAST(created_us AS TEXT) \
     || ' ' || CAST(expires_us AS TEXT) FROM age_session UNION ALL \
     SELECT 'event ' || event_id || ' ' || digest || ' ' || subject_ref || ' ' || status \

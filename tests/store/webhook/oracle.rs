@@ -8,13 +8,17 @@ use portcullis_filters::webhook::{SignedEvent, Verdict};
 use std::collections::BTreeMap;
 
 const MINUTE_US: i64 = 60_000_000;
+/// As long as a verification without an end is valid here.
+const YEAR_US: i64 = 365 * 86_400_000_000;
 
-/// A session, and the time and status of the newest event that was applied to it.
+/// A session, the time and status of the newest event that was applied to it, and until when that
+/// verifies the user.
 struct Session {
     user: String,
     created_us: i64,
     expires_us: i64,
     newest: Option<(i64, AgeStatus)>,
+    until_us: i64,
 }
 
 struct Event {
@@ -29,7 +33,7 @@ struct Event {
 pub(crate) struct Oracle {
     sessions: BTreeMap<String, Session>,
     events: BTreeMap<String, Event>,
-    /// The newest event that was applied to any session of a user.
+    /// The event that each user had the status of when the last one was applied.
     users: BTreeMap<String, (i64, AgeStatus)>,
 }
 
@@ -54,6 +58,7 @@ impl Oracle {
                         created_us,
                         expires_us,
                         newest: None,
+                        until_us: 0,
                     };
                     self.sessions.insert(subject.clone(), session);
                 }
@@ -126,8 +131,15 @@ impl Oracle {
         let event_at = (event.occurred_us(), event.status());
         if verdict == Verdict::Applied {
             session.newest = Some(event_at);
-            let user = self.users.entry(session.user.clone()).or_insert(event_at);
-            *user = event_at.max(*user);
+            session.until_us = match (event.verified_us(), event.expires_us()) {
+                (Some(_), Some(until_us)) => until_us,
+                (Some(from_us), None) => from_us + YEAR_US,
+                (None, _) => 0,
+            };
+            let user = session.user.clone();
+            if let Some(at) = self.counts(&user, received_us) {
+                self.users.insert(user, at);
+            }
         }
         let (digest, subject) = (event.digest(), event.subject_ref().to_owned());
         let event_of = Event {
@@ -139,6 +151,17 @@ impl Oracle {
         };
         self.events.insert(event.event_id().to_owned(), event_of);
         Ok(())
+    }
+
+    /// The event that counts for a user: of the verifications that have not ended the one that ends
+    /// last, otherwise the newest.
+    fn counts(&self, user: &str, now_us: i64) -> Option<(i64, AgeStatus)> {
+        let of_user = self.sessions.values().filter(|it| it.user == user);
+        let ends = of_user.filter_map(|it| Some((it.until_us, it.newest?)));
+        let ends: Vec<_> = ends.collect();
+        let in_force = ends.iter().filter(|(until_us, _)| *until_us > now_us).max();
+        let newest = || ends.iter().map(|(_, newest)| *newest).max();
+        in_force.map(|(_, newest)| *newest).or_else(newest)
     }
 
     /// A repeat gets the first outcome; a newer event is applied, unless the table forbids it.
@@ -167,9 +190,12 @@ impl Oracle {
         let of_user = self.sessions.values().filter(|it| it.user == user);
         let waits = |it: &&Session| it.newest.is_none() && it.expires_us > now;
         let mut waiting = of_user.filter(waits);
-        let is_right = match (self.users.get(user), shown) {
-            (Some((_, Verified)), Some(shown)) => matches!(shown, Verified | Expired),
-            (Some((_, status)), shown) => shown == Some(*status),
+        let verifies = |it: &&Session| it.user == user && it.until_us > now;
+        let is_verified = self.sessions.values().any(|it| verifies(&it));
+        let is_right = match (self.counts(user, now), shown) {
+            (Some(_), shown) if is_verified => shown == Some(Verified),
+            (Some((_, Verified)), shown) => shown == Some(Expired),
+            (Some((_, status)), shown) => shown == Some(status),
             (None, Some(shown)) => shown == Pending && waiting.next().is_some(),
             // a session that is dated far ahead does not wait
             (None, None) => !waiting.any(|it| it.created_us <= now),
@@ -182,7 +208,7 @@ impl Oracle {
     }
 
     /// Compares what is stored with what must be: nothing acknowledged is lost, nothing erased
-    /// stays, and each user has the newest event.
+    /// stays, and each user has the event that counts.
     pub(crate) fn compare(&self, stored: &Model) -> Result<(), String> {
         let sessions: Vec<_> = stored.sessions.keys().collect();
         let expected: Vec<_> = self.sessions.keys().collect();
@@ -204,7 +230,7 @@ impl Oracle {
         let users = stored
             .users
             .iter()
-            .map(|(user, it)| (user, (it.occurred_us(), it.status())));
+            .map(|(user, it)| (user, (it.occurred_us, it.status)));
         let expected = self.users.iter().map(|(user, newest)| (user, *newest));
         let (users, expected): (Vec<_>, Vec<_>) = (users.collect(), expected.collect());
         if users != expected {

@@ -1,10 +1,15 @@
 //! The changes of an event, the number of sessions that a user may open, and the status shown.
 
 use super::*;
+use proptest::prelude::*;
 
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const CONTENT: [u8; 32] = [7; 32];
+const CLOCK: AgeClock = AgeClock {
+    now_us: NOON,
+    validity_us: 24 * HOUR,
+};
 
 fn at(status: AgeStatus, last_occurred_us: Option<i64>) -> AgeRecord {
     AgeRecord {
@@ -32,9 +37,9 @@ fn a_stored_event_is_never_decided_again() {
                 let facts = EventFacts {
                     stored,
                     subject,
-                    user: None,
+                    others: Vec::new(),
                 };
-                let recording = record(&event, &facts);
+                let recording = record(&event, &facts, CLOCK);
                 assert_eq!(recording, Recording::Refuse(expected));
                 assert_eq!(recording.outcome(), expected);
             }
@@ -45,7 +50,7 @@ fn a_stored_event_is_never_decided_again() {
 #[test]
 fn an_event_without_a_session_is_not_stored() {
     let event = signed(verified().to_string()).unwrap();
-    let recording = record(&event, &EventFacts::default());
+    let recording = record(&event, &EventFacts::default(), CLOCK);
     assert_eq!(recording, Recording::Refuse(EventOutcome::UnknownSubject));
 }
 
@@ -53,56 +58,140 @@ fn an_event_without_a_session_is_not_stored() {
 fn only_an_applied_event_changes_its_subject() {
     use AgeStatus::{Pending, Rejected, Revoked, Verified};
     let event = signed(verified().to_string()).unwrap();
-    for (subject, user, outcome, after, moves, why) in [
+    for (subject, outcome, after, why) in [
         (
             at(Pending, None),
-            None,
             EventOutcome::Applied(Verified),
             Verified,
-            true,
             "the first",
         ),
         (
-            at(Rejected, Some(NOON - 1)),
-            Some(at(Rejected, Some(NOON + 1))),
-            EventOutcome::Applied(Verified),
-            Verified,
-            false,
-            "another session has a newer one",
-        ),
-        (
             at(Rejected, Some(NOON + 1)),
-            Some(at(Rejected, Some(NOON - 1))),
             EventOutcome::Stale,
             Rejected,
-            false,
             "it is late",
         ),
         (
             at(Revoked, Some(NOON - 1)),
-            None,
             EventOutcome::Invalid,
             Revoked,
-            false,
             "it is over",
         ),
     ] {
         let facts = EventFacts {
             stored: None,
             subject: Some(subject),
-            user,
+            others: vec![report(Rejected, NOON + 2)],
         };
-        let recording = record(&event, &facts);
+        let recording = record(&event, &facts, CLOCK);
+        assert_eq!(recording.outcome(), outcome, "{why}");
         let Recording::Store {
-            status_after,
-            moves_user,
-            ..
+            status_after, user, ..
         } = recording
         else {
             panic!("{why}: {recording:?}");
         };
-        assert_eq!(recording.outcome(), outcome, "{why}");
-        assert_eq!((status_after, moves_user), (after, moves), "{why}");
+        assert_eq!(status_after, after, "{why}");
+        let is_applied = matches!(outcome, EventOutcome::Applied(_));
+        let expected = is_applied.then(|| AgeReport::of(&event));
+        assert_eq!(user, expected, "{why}: another attempt takes nothing away");
+    }
+}
+
+fn report(status: AgeStatus, occurred_us: i64) -> AgeReport {
+    let is_verified = status == AgeStatus::Verified;
+    AgeReport {
+        status,
+        occurred_us,
+        age_band: is_verified.then(|| "18_plus".to_owned()),
+        verified_us: is_verified.then_some(occurred_us),
+        expires_us: None,
+    }
+}
+
+/// The status that a user with these reports is shown.
+fn shown(reports: &[AgeReport], now_us: i64) -> Option<AgeStatus> {
+    let clock = AgeClock { now_us, ..CLOCK };
+    AgeUser::shown(reports, &[], clock).map(|user| user.status)
+}
+
+#[test]
+fn a_verification_holds_until_its_own_end() {
+    use AgeStatus::{Expired, Pending, Rejected, Revoked, Verified};
+    let proof = || report(Verified, NOON);
+    for other in [Pending, Rejected, Expired, Revoked] {
+        for later in [-HOUR, 0, HOUR] {
+            let reports = [proof(), report(other, NOON + later)];
+            let why = format!("{other:?} of another reference, {later} later");
+            assert_eq!(shown(&reports, NOON + HOUR), Some(Verified), "{why}");
+            let end = NOON + 24 * HOUR;
+            assert_eq!(shown(&reports, end - 1), Some(Verified), "{why}");
+            let after = if later < 0 || (later == 0 && other < Verified) {
+                Expired
+            } else {
+                other
+            };
+            assert_eq!(shown(&reports, end), Some(after), "{why}, past its end");
+        }
+    }
+    let longer = AgeReport {
+        expires_us: Some(NOON + 48 * HOUR),
+        ..report(Verified, NOON - HOUR)
+    };
+    let user = AgeUser::shown(&[longer, proof()], &[], CLOCK).unwrap();
+    assert_eq!(user.expires_us, Some(NOON + 48 * HOUR), "the longest");
+}
+
+/// Every order of these items.
+fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    if items.is_empty() {
+        return vec![vec![]];
+    }
+    let mut all = Vec::new();
+    for at in 0..items.len() {
+        let mut rest = items.to_vec();
+        let first = rest.remove(at);
+        for order in orders(&rest) {
+            all.push([vec![first.clone()], order].concat());
+        }
+    }
+    all
+}
+
+fn reports() -> impl Strategy<Value = Vec<AgeReport>> {
+    let one = (
+        prop::sample::select(&AgeStatus::ALL),
+        0..3_i64,
+        prop::option::of(1..4_i64),
+    );
+    let one = one.prop_map(|(status, at, end)| AgeReport {
+        expires_us: end.map(|end| NOON + end * HOUR),
+        ..report(status, NOON + at * HOUR)
+    });
+    prop::collection::vec(one, 1..7)
+}
+
+proptest! {
+    /// The reports of up to six references count the same in every order, and what is shown is
+    /// what the rules say, one after another.
+    #[test]
+    fn a_user_s_status_ignores_the_order(reports in reports(), hours in 0..30_i64) {
+        let clock = AgeClock { now_us: NOON + hours * HOUR, ..CLOCK };
+        let ends = |one: &AgeReport| one.expires_us.unwrap_or(one.occurred_us + 24 * HOUR);
+        let holds = |one: &AgeReport| {
+            one.status == AgeStatus::Verified && ends(one) > clock.now_us
+        };
+        let newest = reports.iter().map(|one| (one.occurred_us, one.status)).max();
+        let expected = match newest {
+            _ if reports.iter().any(holds) => Some(AgeStatus::Verified),
+            Some((_, AgeStatus::Verified)) => Some(AgeStatus::Expired),
+            newest => newest.map(|(_, status)| status),
+        };
+        let first = AgeUser::shown(&reports, &[], clock);
+        prop_assert_eq!(first.as_ref().map(|user| user.status), expected);
+        for order in orders(&reports) {
+            prop_assert_eq!(&AgeUser::shown(&order, &[], clock), &first, "{:?}", order);
+        }
     }
 }
 
@@ -181,7 +270,7 @@ fn ten_sessions_may_wait() {
 #[test]
 fn a_user_is_pending_while_a_session_waits() {
     let status = |sessions: &[AgeSession]| {
-        AgeUser::shown(None, sessions, NOON).map(|user| (user.status, user.age_band))
+        AgeUser::shown(&[], sessions, CLOCK).map(|user| (user.status, user.age_band))
     };
     assert_eq!(status(&[]), None);
     assert_eq!(status(&[session(NOON - HOUR, HOUR)]), None, "it is over");
@@ -190,27 +279,4 @@ fn a_user_is_pending_while_a_session_waits() {
         status(&[session(NOON - HOUR, HOUR), session(NOON, HOUR)]),
         pending
     );
-}
-
-#[test]
-fn a_proof_past_its_end_is_expired() {
-    let user = |status, expires_us| AgeUser {
-        status,
-        age_band: Some("18_plus".to_owned()),
-        verified_us: Some(NOON - HOUR),
-        expires_us,
-    };
-    for (stored, end, shown) in [
-        (AgeStatus::Verified, Some(NOON + 1), AgeStatus::Verified),
-        (AgeStatus::Verified, Some(NOON), AgeStatus::Expired),
-        (AgeStatus::Verified, None, AgeStatus::Verified),
-        (AgeStatus::Revoked, Some(NOON), AgeStatus::Revoked),
-    ] {
-        let waiting = [session(NOON, HOUR)];
-        let expected = Some(user(shown, end));
-        assert_eq!(
-            AgeUser::shown(Some(user(stored, end)), &waiting, NOON),
-            expected
-        );
-    }
 }

@@ -5,7 +5,7 @@ use super::judge::{Judge, Sent};
 use super::world::{Act, Mode, World};
 use crate::toolkit::Chance;
 use portcullis_filters::chain::{
-    Asked, End, FailureClass, HedgeBudget, Repeat, Routing, SLOW, Standing, Step, UrlHealth,
+    Asked, End, FailureClass, HedgeBudget, Repeat, Routing, SLOW, Standing, Step, Turn, UrlHealth,
 };
 use std::time::Duration;
 
@@ -98,7 +98,9 @@ impl Edge {
         let mut call = Sent::new(repeat, world.now);
         let mut now = world.now;
         while now < world.now + LIMIT {
-            let next = routing.next(0..urls, |url| self.standing(url, repeat, now, world));
+            let next = routing.next(Turn::Next, 0..urls, |url| {
+                self.standing(url, repeat, now, world)
+            });
             let Some(url) = next else { break };
             let Attempt { mut end, at } =
                 self.attempt(url, routed, &mut routing, &mut call, now, world, chance);
@@ -166,9 +168,11 @@ impl Edge {
             let mut at = until;
             let is_slow = at >= now + SLOW;
             let standing = |url| self.standing(url, Repeat::Safe, at, world);
-            let mut next = routing.second(order.clone(), standing);
+            let mut next = routing.next(Turn::Second, order.clone(), standing);
             if next.is_none() && is_slow {
-                next = routing.next(order, |url| self.standing(url, Repeat::Safe, at, world));
+                next = routing.next(Turn::Next, order, |url| {
+                    self.standing(url, Repeat::Safe, at, world)
+                });
             }
             if let Some(next) = next {
                 let act = world.ask(next, true, chance);

@@ -1,5 +1,5 @@
 //! The URLs that may serve a process: none that is behind what it has shown, and none that is far
-//! behind another one. As the relay's own URLs (`src/node/group`).
+//! behind another one. As the relay's own URLs (`chain::members`).
 
 use super::machine::Process;
 use super::world::{Fault, Mode, World};

@@ -1,19 +1,23 @@
-//! Polls the chain of every URL of the node once a second, over connections of its own. If there
-//! are several, their heads are polled, too, so that `group` knows which URLs may serve.
+//! The one poller of the URLs of the node, over connections of its own, each new.
+//!
+//! Where a URL could be of another chain, the chain of every URL is polled once a second. If there
+//! are several, the newest block of each is polled with it, so that `group` knows which URLs may
+//! serve, and which stand still. Of a single URL the newest block is polled only for
+//! `node.max_block_age`, and only while nothing else reads it.
 
 use super::cause::FailedAttempt;
-use super::chain::{BlockIdentity, code};
-use super::group::{Group, PollResult};
+use super::chain::code;
+use super::group::Group;
 use super::http1::Connection;
 use super::target::Target;
 use super::{CallFailure, MAX_ANSWER, Node, NodeError};
-use crate::config::{NodeConfig, NodeMode};
+use crate::config::NodeConfig;
 use crate::io::{MemoryPermit, MemoryPool};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::chain::Asked;
+use portcullis_filters::chain::{Asked, BlockIdentity, HeadTime, NodeMode, PollResult};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,14 +25,19 @@ use tokio::time::{Instant, timeout_at};
 
 /// How often every URL is polled: a chain changes in place only on a development node.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the newest block of a single URL is read: a third of the shortest
+/// `node.max_block_age`.
+const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Polls the chain and the head of every URL of the node.
-pub struct ChainGuard {
+/// Polls the chain and the newest block of every URL of the node.
+pub struct Poller {
     node: Arc<Node>,
     targets: Arc<[Target]>,
     memory: Arc<MemoryPool>,
     mode: NodeMode,
     max_lag: u64,
+    /// The time limit of a call.
+    timeout: Duration,
 }
 
 /// An ongoing poll of one URL over one connection.
@@ -37,6 +46,8 @@ struct Poll<'a> {
     connection: Box<Connection>,
     deadline: Instant,
     memory: MemoryPermit,
+    /// The newest block, once it was polled.
+    head: Option<BlockIdentity>,
 }
 
 impl Poll<'_> {
@@ -51,25 +62,38 @@ impl Poll<'_> {
             connection,
             deadline,
             memory,
+            ..
         } = self;
         target
             .ask_over(connection, method, params, *deadline, memory)
             .await
     }
 
-    /// Polls the URL's head and, for replicas, its version and history.
-    async fn head(
-        &mut self,
-        mode: NodeMode,
-        max_lag: u64,
-    ) -> Result<Option<PollResult>, FailedAttempt> {
-        let head = self.ask("starknet_blockNumber", "[]").await?;
-        if let Err(code) = head
+    /// Polls the URL's newest block, and records its time.
+    async fn newest(&mut self) -> Result<Option<BlockIdentity>, FailedAttempt> {
+        let params = r#"{"block_id":"latest"}"#;
+        let block = self.ask("starknet_getBlockWithTxHashes", params).await?;
+        if let Err(code) = block
             && let Some(failed) = FailedAttempt::in_answer(code)
         {
             return Err(failed);
         }
-        let Some(head) = head.ok().as_ref().and_then(Value::as_u64) else {
+        let Ok(block) = block else { return Ok(None) };
+        if let Some(head) = head_time(&block) {
+            self.target.record.note_head_time(head);
+        }
+        self.head = BlockIdentity::read(&block);
+        Ok(self.head)
+    }
+
+    /// Polls the URL's newest block and, for replicas, its version and history.
+    async fn member(
+        &mut self,
+        mode: NodeMode,
+        max_lag: u64,
+    ) -> Result<Option<PollResult>, FailedAttempt> {
+        let connection = self.connection.id;
+        let Some(BlockIdentity { number: head, .. }) = self.newest().await? else {
             return Ok(None);
         };
         let mut result = PollResult {
@@ -77,6 +101,7 @@ impl Poll<'_> {
             version: None,
             keeps_history: false,
             block: None,
+            connection,
         };
         if mode == NodeMode::Replicas {
             let version = self.ask("starknet_specVersion", "[]").await?.ok();
@@ -98,11 +123,14 @@ impl Poll<'_> {
 
     /// The block at this height, if there is one.
     async fn block(&mut self, number: u64) -> Result<Option<BlockIdentity>, FailedAttempt> {
+        if let Some(head) = self.head
+            && head.number == number
+        {
+            return Ok(Some(head));
+        }
         let params = format!(r#"{{"block_id":{{"block_number":{number}}}}}"#);
         let block = self.ask("starknet_getBlockWithTxHashes", &params).await?;
-        Ok(block
-            .ok()
-            .and_then(|block| BlockIdentity::read(&block).ok()))
+        Ok(block.ok().and_then(|block| BlockIdentity::read(&block)))
     }
 }
 
@@ -111,16 +139,21 @@ fn minor_version(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-impl ChainGuard {
-    /// Creates the guard; `None` if no URL could be of another chain.
+impl Poller {
+    /// Creates the poller; `None` if there is nothing to poll: no URL could be of another chain,
+    /// and no block can be too old.
     pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Option<Self> {
+        if !node.chain.is_checked() && config.max_block_age.is_none() {
+            return None;
+        }
         let targets = Target::all(node, config);
-        node.chain.is_checked().then(|| Self {
+        Some(Self {
             node: Arc::clone(node),
             memory: MemoryPool::new(targets.len() * MAX_ANSWER),
             targets,
             mode: config.mode,
             max_lag: config.max_lag,
+            timeout: config.timeout,
         })
     }
 
@@ -157,15 +190,17 @@ impl ChainGuard {
         found.collect()
     }
 
-    /// Connects to the URL, and verifies that it has the served chain.
+    /// Connects to the URL, and verifies that it has the served chain, if it could have another.
     async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
         let mut memory = MemoryPermit::of(&self.memory);
         let begun = async {
             let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
-            target
-                .verify_chain(&mut connection, deadline, &mut memory)
-                .await?
-                .map_err(Stopped::Excluded)?;
+            if self.node.chain.is_checked() {
+                target
+                    .verify_chain(&mut connection, deadline, &mut memory)
+                    .await?
+                    .map_err(Stopped::Excluded)?;
+            }
             Ok(connection)
         };
         let begun = timeout_at(deadline, begun).await;
@@ -176,6 +211,7 @@ impl ChainGuard {
             connection,
             deadline,
             memory,
+            head: None,
         })
     }
 
@@ -198,9 +234,45 @@ impl ChainGuard {
         deadline: Instant,
     ) -> Result<(Poll<'a>, Option<PollResult>), Stopped> {
         let mut poll = self.begin(target, deadline).await?;
-        let head = timeout_at(deadline, poll.head(self.mode, self.max_lag)).await;
+        let head = timeout_at(deadline, poll.member(self.mode, self.max_lag)).await;
         let result = head.unwrap_or_else(|_| Err(NodeError::Timeout.into()))?;
         Ok((poll, result))
+    }
+
+    /// How often there is something to poll.
+    fn interval(&self) -> Duration {
+        if self.node.chain.is_checked() {
+            INTERVAL
+        } else {
+            HEAD_INTERVAL
+        }
+    }
+
+    /// Polls the only URL: its chain, if it could be another, and its newest block, if that may be
+    /// too old and was not read lately.
+    async fn poll_only(&self) {
+        let Some(target) = self.targets.first() else {
+            return;
+        };
+        let is_checked = self.node.chain.is_checked();
+        // half an interval, because no tick is on time to the millisecond
+        let lately = HEAD_INTERVAL.saturating_sub(self.interval() / 2);
+        let needs_head =
+            self.node.max_block_age.is_some() && !target.record.has_shown_head_within(lately);
+        if !is_checked && !needs_head {
+            return;
+        }
+        let sent = Instant::now();
+        let deadline = sent + if is_checked { INTERVAL } else { self.timeout };
+        let polled = async {
+            let mut poll = self.begin(target, deadline).await?;
+            if needs_head {
+                poll.newest().await?;
+            }
+            Ok(())
+        };
+        // the end is logged already
+        drop(note(target, sent, polled.await));
     }
 
     async fn round(&self, group: &Group, limit: Duration) {
@@ -277,10 +349,18 @@ impl From<FailedAttempt> for Stopped {
     }
 }
 
+/// The number and the time of a block; `None` for an error.
+pub(super) fn head_time(block: &Value) -> Option<HeadTime> {
+    Some(HeadTime {
+        number: block["block_number"].as_u64()?,
+        timestamp: block["timestamp"].as_u64()?,
+    })
+}
+
 #[async_trait]
-impl BackgroundService for ChainGuard {
+impl BackgroundService for Poller {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        let mut ticks = tokio::time::interval(INTERVAL);
+        let mut ticks = tokio::time::interval(self.interval());
         loop {
             tokio::select! {
                 _ = shutdown.changed() => return,
@@ -289,8 +369,7 @@ impl BackgroundService for ChainGuard {
             if self.node.group.has_several() {
                 self.round(&self.node.group, INTERVAL).await;
             } else {
-                // the result is logged already
-                drop(self.check(0, INTERVAL).await);
+                self.poll_only().await;
             }
         }
     }

@@ -5,7 +5,7 @@
 //! draws one for every call; a node is fresh, behind, frozen or down.
 
 use super::once_in;
-use crate::fleet::toolkit::Chance;
+use crate::toolkit::Chance;
 
 /// A block: an identity that no other one has, on any branch, and its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,16 +242,24 @@ impl World {
             .map(|at| at as u64)
     }
 
-    /// Draws the node of the URL that gets a call; `None` if that node is down.
-    pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
+    /// Draws the node of the URL that a new connection leads to.
+    pub(super) fn connect(&self, url: usize, choices: &mut Chance) -> usize {
         let nodes = &self.urls[url];
-        let drawn = if nodes.len() > 1 {
-            choices.choose(nodes.len() as u32)
+        if nodes.len() > 1 {
+            choices.choose(nodes.len() as u32) as usize
         } else {
             0
-        };
-        nodes
-            .get(drawn as usize)
-            .filter(|view| view.mode != Mode::Down)
+        }
+    }
+
+    /// A node of the URL; `None` if it is down.
+    pub(super) fn node(&self, url: usize, node: usize) -> Option<&View> {
+        let view = self.urls[url].get(node)?;
+        (view.mode != Mode::Down).then_some(view)
+    }
+
+    /// Draws the node of the URL that gets a call; `None` if that node is down.
+    pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
+        self.node(url, self.connect(url, choices))
     }
 }

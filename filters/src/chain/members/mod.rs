@@ -2,18 +2,22 @@
 //! rounds of polls in, verdicts out.
 //!
 //! `shown` is the newest block that clients have seen, `head` the one to which a group of replicas
-//! pins `latest`. Neither goes back within an epoch; a URL that has not reached them is not used,
-//! and its "not found" is not passed on. An epoch ends when the URL that had the block has lost it
-//! for three rounds, and no other URL has it.
-//! Next: `guard` polls, `super::Group` shares this among all clients of the node.
+//! pins `latest`. Neither goes back unless the chain does; a URL that has not reached them is not
+//! used, and its "not found" is not passed on. The chain went back when the URL that had the block
+//! has lost it for three rounds, each over another connection, and no other URL has it.
+//! [`shown`](super::shown) reads what an answer shows. Nothing here polls.
 
-use super::shown::{DOUBT, OLD_DOUBT, ROUNDS_WITHOUT, ShownTransactions, Shows};
-use crate::config::NodeMode;
-use crate::node::chain::BlockIdentity;
-use portcullis_filters::felt::Felt;
-use portcullis_filters::named;
-use std::sync::Arc;
-use tokio::time::Instant;
+use super::identity::BlockIdentity;
+use super::shown::{ConnectionId, DOUBT, OLD_DOUBT, ShownTransactions, Shows, Witnesses};
+use crate::felt::Felt;
+use crate::named;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Rounds without an answer, or without a new block while others have one, after which a URL is at
 /// fault: a block may be a second late at one URL.
@@ -37,29 +41,40 @@ named! {
     }
 }
 
+/// How several URLs of the node serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeMode {
+    /// One URL serves, in order of preference.
+    Failover,
+    /// All URLs serve.
+    Replicas,
+}
+
 /// The result of one poll of a URL of the served chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PollResult {
+pub struct PollResult {
     /// The number of its newest block.
-    pub(crate) head: u64,
+    pub head: u64,
     /// The minor version of the API: `0.10`.
-    pub(crate) version: Option<String>,
+    pub version: Option<String>,
     /// Whether the URL has the state at an older block.
-    pub(crate) keeps_history: bool,
+    pub keeps_history: bool,
     /// Its block at [`GroupState::common_height`], if it has one.
-    pub(crate) block: Option<BlockIdentity>,
+    pub block: Option<BlockIdentity>,
+    /// The connection that showed the head.
+    pub connection: ConnectionId,
 }
 
 /// One URL in the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Member {
+pub struct Member {
     /// The newest block that it is known to have.
-    pub(crate) head: Option<u64>,
+    pub head: Option<u64>,
     /// Why the URL is left out, if it is.
-    pub(crate) left_out: Option<LeftOut>,
+    pub left_out: Option<LeftOut>,
     /// Whether the URL has the state at an older block.
-    pub(crate) keeps_history: bool,
-    /// The newest block that it has had in this epoch.
+    pub keeps_history: bool,
+    /// The newest block that it has had since the last rollback.
     reached: Option<u64>,
     /// The newest block that its answers have shown since the poll began, which may be newer than
     /// the poll's result.
@@ -78,7 +93,7 @@ struct Differences {
 
 /// The URL that answered, and the block that the answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// The primary: its head counts as shown.
     Primary,
     /// The primary, about its newest block.
@@ -89,44 +104,49 @@ pub(crate) enum Source {
 
 /// The source of an answer, and the chain state that the answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Evidence {
-    pub(crate) source: Source,
-    pub(crate) shows: Shows,
+pub struct Evidence {
+    /// The URL that answered.
+    pub source: Source,
+    /// The chain state that its answer shows.
+    pub shows: Shows,
+    /// The connection that the answer arrived over.
+    pub connection: ConnectionId,
 }
 
 /// The state of all URLs, as one plain value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupState {
+pub struct GroupState {
     /// The URLs, in order of preference.
-    pub(crate) members: Vec<Member>,
-    /// Bumped when the chain went back.
-    pub(crate) epoch: u64,
+    pub members: Vec<Member>,
+    /// How often the chain went back.
+    pub rollbacks: u64,
     /// The newest block that a client may have seen from the primary.
-    pub(crate) shown: Option<u64>,
+    pub shown: Option<u64>,
     /// The block that `latest` means to a group of replicas.
-    pub(crate) head: Option<u64>,
+    pub head: Option<u64>,
     /// The newest block of the URLs that are on the majority's chain.
     top: Option<u64>,
     /// Shared with copies for metrics, and cloned only if it changes while one exists.
     transactions: Arc<ShownTransactions>,
-    /// Rounds without the newest block.
-    rounds_without: u8,
+    /// The connections that have shown that the newest block is gone.
+    witnesses: Witnesses,
     /// When the only URL was last polled because of a doubt.
-    doubted: Option<Instant>,
+    doubted: Option<Duration>,
     mode: NodeMode,
     max_lag: u64,
 }
 
 impl GroupState {
-    pub(crate) fn new(urls: usize, mode: NodeMode, max_lag: u64) -> Self {
+    /// The state before the first poll of this many URLs.
+    pub fn new(urls: usize, mode: NodeMode, max_lag: u64) -> Self {
         Self {
             members: vec![Member::default(); urls],
-            epoch: 0,
+            rollbacks: 0,
             shown: None,
             head: None,
             top: None,
             transactions: Arc::default(),
-            rounds_without: 0,
+            witnesses: Witnesses::default(),
             doubted: None,
             // one URL is no group: nothing is rewritten for it
             mode: if urls > 1 { mode } else { NodeMode::Failover },
@@ -135,30 +155,30 @@ impl GroupState {
     }
 
     /// Whether several URLs may serve concurrently.
-    pub(crate) fn has_replicas(&self) -> bool {
+    pub fn has_replicas(&self) -> bool {
         self.mode == NodeMode::Replicas
     }
 
     /// The newest block that clients have seen.
-    pub(crate) fn floor(&self) -> Option<u64> {
+    pub fn floor(&self) -> Option<u64> {
         self.shown.max(self.head)
     }
 
     /// Whether the URL is not left out.
-    pub(in crate::node) fn may_serve(&self, index: usize) -> bool {
+    pub fn may_serve(&self, index: usize) -> bool {
         self.members
             .get(index)
             .is_some_and(|url| url.left_out.is_none())
     }
 
     /// Whether the URL may get writes, and reads that name no block that all URLs have.
-    pub(crate) fn may_lead(&self, index: usize) -> bool {
+    pub fn may_lead(&self, index: usize) -> bool {
         let found = self.members.get(index);
         found.is_some_and(|url| url.left_out.is_none() && url.head >= self.floor())
     }
 
     /// Whether state at this block may be read from the URL.
-    pub(crate) fn has_state(&self, index: usize, number: u64) -> bool {
+    pub fn has_state(&self, index: usize, number: u64) -> bool {
         let found = self
             .members
             .get(index)
@@ -170,7 +190,7 @@ impl GroupState {
     }
 
     /// The block that `latest` means; `None` unless a URL can answer about it.
-    pub(crate) fn pinned(&self) -> Option<u64> {
+    pub fn pinned(&self) -> Option<u64> {
         let can_answer = |head: &u64| (0..self.members.len()).any(|url| self.has_state(url, *head));
         self.head.filter(can_answer)
     }
@@ -178,14 +198,15 @@ impl GroupState {
     /// Records an answer of the URL. Returns false if it must not be passed on: it is older than
     /// `floor`, which clients had seen before the call, or does not have a transaction that was
     /// shown as accepted.
-    pub(crate) fn answered(
+    pub fn answered(
         &mut self,
         index: usize,
-        Evidence { source, shows }: Evidence,
+        answer: Evidence,
         floor: Option<u64>,
-        now: Instant,
+        now: Duration,
     ) -> bool {
-        let is_behind = self.is_behind(shows, floor, now);
+        let Evidence { source, shows, .. } = answer;
+        let is_behind = self.is_behind(answer, floor, now);
         let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else {
             return true;
@@ -215,7 +236,7 @@ impl GroupState {
         if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
             url.answered = url.answered.max(number);
             if number >= self.floor() {
-                self.rounds_without = 0;
+                self.witnesses = Witnesses::default();
             }
         }
         self.shown = self
@@ -229,8 +250,8 @@ impl GroupState {
     }
 
     /// Whether an answer is older than what clients have seen.
-    fn is_behind(&mut self, shows: Shows, floor: Option<u64>, now: Instant) -> bool {
-        match shows {
+    fn is_behind(&mut self, answer: Evidence, floor: Option<u64>, now: Duration) -> bool {
+        match answer.shows {
             Shows::Head(number) => Some(number) < floor,
             Shows::NoKnownBlock(number) => Some(number) <= floor,
             Shows::NoBlock(number) => {
@@ -239,37 +260,48 @@ impl GroupState {
             Shows::NotAccepted(hash) => {
                 let highest = self.floor();
                 self.transactions.is_shown(hash)
-                    && !Arc::make_mut(&mut self.transactions).not_found(hash, highest, now)
+                    && !Arc::make_mut(&mut self.transactions).not_found(
+                        hash,
+                        highest,
+                        answer.connection,
+                        now,
+                    )
             }
             Shows::Nothing | Shows::Block(_) | Shows::Accepted(..) => false,
         }
     }
 
     /// Records that clients have seen a block of this number.
-    pub(crate) fn note_shown(&mut self, number: u64) {
+    pub fn note_shown(&mut self, number: u64) {
         self.shown = self.shown.max(Some(number));
     }
 
     /// The block that a receipt of this transaction has named.
-    pub(crate) fn block_of(&self, hash: Felt) -> Option<u64> {
+    pub fn block_of(&self, hash: Felt) -> Option<u64> {
         self.transactions.block_of(hash)
     }
 
     /// Records that the accepted block of this number, which a receipt named, no longer lists the
     /// transaction. Returns whether that was seen often enough to count as a rollback.
-    pub(crate) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
-        Arc::make_mut(&mut self.transactions).missed_in(block, hash, now)
+    pub fn missed_in(
+        &mut self,
+        block: u64,
+        hash: Felt,
+        connection: ConnectionId,
+        now: Duration,
+    ) -> bool {
+        Arc::make_mut(&mut self.transactions).missed_in(block, hash, connection, now)
     }
 
     /// Starts a round for the only URL, whose answer is in doubt, at most once per [`DOUBT`].
     /// Returns whether it did.
-    pub(crate) fn begin_doubt(&mut self, now: Instant) -> bool {
-        let since = self.doubted.map(|before| now.duration_since(before));
+    pub fn begin_doubt(&mut self, now: Duration) -> bool {
+        let since = self.doubted.map(|before| now.saturating_sub(before));
         if since.is_some_and(|since| since < DOUBT) {
             return false;
         }
         if since.is_none_or(|since| since > OLD_DOUBT) {
-            self.rounds_without = 0;
+            self.witnesses = Witnesses::default();
         }
         self.doubted = Some(now);
         self.begin_round();
@@ -277,13 +309,13 @@ impl GroupState {
     }
 
     /// Starts a round, before the URLs are polled.
-    pub(crate) fn begin_round(&mut self) {
+    pub fn begin_round(&mut self) {
         self.members.iter_mut().for_each(|url| url.answered = None);
     }
 
     /// The height at which to compare the blocks of the polled URLs; `None` if there is no need: a
     /// URL behind by no more than `max_lag` may serve, whatever the others have.
-    pub(crate) fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
+    pub fn common_height(&self, results: &[Option<PollResult>]) -> Option<u64> {
         let voters = self.voters(results).map(|(_, result)| result.head);
         let (least, most) = voters.fold((u64::MAX, 0), |(least, most), head| {
             (least.min(head), most.max(head))
@@ -312,7 +344,7 @@ impl GroupState {
 
     /// Processes a round of polls, with a result for each URL, `None` without an answer. Returns
     /// whether the chain went back.
-    pub(crate) fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
+    pub fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
         let was_pinned = self.pinned().is_some();
         self.count(results);
         let voters: Vec<_> = self.voters(results).collect();
@@ -375,34 +407,41 @@ impl GroupState {
         }
     }
 
-    /// Applies the polled heads. Returns whether the chain went back: for [`ROUNDS_WITHOUT`] rounds
-    /// no URL had the newest block that clients have seen, and one that had it before has lost it.
+    /// Applies the polled heads. Returns whether the chain went back: three connections have shown
+    /// that a URL has lost the newest block that clients have seen, and meanwhile no URL had it.
     fn note_heads(&mut self, results: &[Option<PollResult>]) -> bool {
         let floor = self.floor();
         // a floor that no URL has reached dates from before the start
-        let mut is_lost = self.members.iter().all(|url| url.reached < floor);
+        let is_old = self.members.iter().all(|url| url.reached < floor);
         let mut is_there = false;
+        let mut witness = None;
         for (url, result) in self.members.iter_mut().zip(results) {
             let Some(result) = result else { continue };
             url.head = Some(result.head).max(url.answered);
             let has_a_say = url.left_out.is_none();
             is_there |= has_a_say && url.head >= floor;
-            is_lost |= has_a_say && url.reached >= floor && url.head < url.reached;
+            let has_lost_it = has_a_say && url.reached >= floor && url.head < url.reached;
+            if witness.is_none() && (is_old || has_lost_it) {
+                witness = Some(result.connection);
+            }
             url.reached = url.reached.max(url.head);
         }
         if results.iter().all(Option::is_none) {
             return false;
         }
-        self.rounds_without = if is_there || !is_lost {
-            0
-        } else {
-            self.rounds_without.saturating_add(1)
+        let Some(witness) = witness else {
+            self.witnesses = Witnesses::default();
+            return false;
         };
-        if self.rounds_without < ROUNDS_WITHOUT {
+        if is_there {
+            self.witnesses = Witnesses::default();
             return false;
         }
-        self.epoch += 1;
-        self.rounds_without = 0;
+        if !self.witnesses.add(witness) {
+            return false;
+        }
+        self.rollbacks = self.rollbacks.saturating_add(1);
+        self.witnesses = Witnesses::default();
         (self.shown, self.head) = (None, None);
         self.members
             .iter_mut()
@@ -445,20 +484,20 @@ impl GroupState {
     }
 
     /// Whether a URL that answers polls is not used because of its head.
-    pub(crate) fn is_held_back(&self) -> bool {
+    pub fn is_held_back(&self) -> bool {
         let mut polled = self.members.iter().filter(|url| url.missed == 0);
         polled.any(|url| url.left_out == Some(LeftOut::Lagging) || url.head < self.floor())
     }
 
     /// Whether such a URL may be used soon: it is only a few blocks behind.
-    pub(crate) fn is_catching_up(&self) -> bool {
+    pub fn is_catching_up(&self) -> bool {
         let mut polled = self.members.iter().filter(|url| url.missed == 0);
         polled.any(|url| url.left_out.is_none() && url.head < self.floor())
     }
 
     /// Why the URL is not used, in words for the operator. `None` if it is used, or if it is
     /// catching up while another URL that `answers` is used.
-    pub(crate) fn cause(&self, index: usize, answers: impl Fn(usize) -> bool) -> Option<String> {
+    pub fn cause(&self, index: usize, answers: impl Fn(usize) -> bool) -> Option<String> {
         let url = self.members.get(index)?;
         let number = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
         let head = number(url.head);
@@ -499,3 +538,6 @@ fn most_common<T: PartialEq>(values: impl Iterator<Item = T> + Clone) -> Option<
     }
     best.map(|(_, value)| value)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,33 +2,52 @@
 //!
 //! "Not found" proves nothing if a URL's answers come from several nodes, some of them behind. A
 //! transaction that was never shown is believed to be missing. One that was shown is believed to be
-//! missing only after three checks, a second apart, in which the block of its receipt does not list
-//! it or does not exist.
+//! missing only after three checks, a second apart and over three connections, in which the block
+//! of its receipt does not list it or does not exist.
 //!
 //! A receipt proves its block's number only until a rollback disproves it: `starknet-devnet` keeps
 //! naming the number that a pending transaction had before blocks were aborted. Pure: time is an
 //! argument.
 
-use portcullis_filters::felt::Felt;
-use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
-use tokio::time::Instant;
+use crate::felt::Felt;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
 
 /// Transactions that are remembered: some minutes of all transactions of a public chain.
 const CAPACITY: usize = 4_096;
 
-/// Consecutive rounds without the newest block at any URL, after which the block is lost. A single
-/// round may reach nodes that are behind, as with a balancer.
-pub(super) const ROUNDS_WITHOUT: u8 = 3;
 /// The minimum time between polls of a single URL, which is polled only while its answers are in
 /// doubt.
-pub(super) const DOUBT: Duration = Duration::from_secs(1);
+pub const DOUBT: Duration = Duration::from_secs(1);
 /// A doubt that is older than this is unrelated to a new one.
-pub(super) const OLD_DOUBT: Duration = Duration::from_secs(10);
+pub const OLD_DOUBT: Duration = Duration::from_secs(10);
+
+/// One connection to the node: a balancer may have tied it to one of several nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionId(pub u64);
+
+/// The connections that have shown that something is gone. Three different ones are believed: one
+/// or two may lead to a node that is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Witnesses([Option<ConnectionId>; 2]);
+
+impl Witnesses {
+    /// Adds a connection. Returns whether it is the third.
+    pub(super) fn add(&mut self, connection: ConnectionId) -> bool {
+        if self.0.contains(&Some(connection)) {
+            return false;
+        }
+        let Some(free) = self.0.iter_mut().find(|known| known.is_none()) else {
+            return true;
+        };
+        *free = Some(connection);
+        false
+    }
+}
 
 /// The part of the chain that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shows {
+pub enum Shows {
     /// Nothing that could be compared.
     Nothing,
     /// The newest block has this number.
@@ -55,23 +74,23 @@ struct Inclusion {
     block: Option<u64>,
     /// The block that a receipt named before the chain went back to an earlier one.
     disproved: Option<u64>,
-    /// How often it was not found since then, at least [`DOUBT`] apart; `doubted` is the last time.
-    doubts: u8,
-    doubted: Option<Instant>,
+    /// The connections over which it was not found since then, at least [`DOUBT`] apart; `doubted`
+    /// is the last time.
+    witnesses: Witnesses,
+    doubted: Option<Duration>,
 }
 
 impl Inclusion {
-    fn doubt(&mut self, now: Instant) {
-        let since = self.doubted.map(|before| now.duration_since(before));
+    fn doubt(&mut self, connection: ConnectionId, now: Duration) {
+        let since = self.doubted.map(|before| now.saturating_sub(before));
         if since.is_some_and(|since| since < DOUBT) {
             return;
         }
         if since.is_some_and(|since| since > OLD_DOUBT) {
-            self.doubts = 0;
+            self.witnesses = Witnesses::default();
         }
         self.doubted = Some(now);
-        self.doubts += 1;
-        if self.doubts >= ROUNDS_WITHOUT {
+        if self.witnesses.add(connection) {
             *self = Self {
                 disproved: self.disproved,
                 ..Self::default()
@@ -82,20 +101,20 @@ impl Inclusion {
 
 /// The transactions that clients have seen accepted, the newest [`CAPACITY`] of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ShownTransactions {
-    by_hash: HashMap<Felt, Inclusion>,
+pub struct ShownTransactions {
+    by_hash: BTreeMap<Felt, Inclusion>,
     /// The hashes, in the order in which they were first shown.
     order: VecDeque<Felt>,
 }
 
 impl ShownTransactions {
     /// Whether clients have seen the transaction accepted.
-    pub(super) fn is_shown(&self, hash: Felt) -> bool {
+    pub fn is_shown(&self, hash: Felt) -> bool {
         self.by_hash.get(&hash).is_some_and(|known| known.is_shown)
     }
 
     /// The block that a receipt of the transaction has named.
-    pub(super) fn block_of(&self, hash: Felt) -> Option<u64> {
+    pub fn block_of(&self, hash: Felt) -> Option<u64> {
         self.by_hash
             .get(&hash)
             .filter(|known| known.is_shown)?
@@ -104,12 +123,7 @@ impl ShownTransactions {
 
     /// Records that a URL whose newest block is `head` showed the transaction, in this block if a
     /// receipt named it. Returns the block number that this proves to exist.
-    pub(super) fn insert(
-        &mut self,
-        hash: Felt,
-        block: Option<u64>,
-        head: Option<u64>,
-    ) -> Option<u64> {
+    pub fn insert(&mut self, hash: Felt, block: Option<u64>, head: Option<u64>) -> Option<u64> {
         if let Some(known) = self.by_hash.get_mut(&hash) {
             let block = block.filter(|_| block != known.disproved || block <= head);
             // it may be in a later block after a rollback
@@ -142,32 +156,44 @@ impl ShownTransactions {
 
     /// Records that the transaction was not found, while clients have seen the blocks up to
     /// `floor`. Returns whether to believe that.
-    pub(super) fn not_found(&mut self, hash: Felt, floor: Option<u64>, now: Instant) -> bool {
+    pub fn not_found(
+        &mut self,
+        hash: Felt,
+        floor: Option<u64>,
+        connection: ConnectionId,
+        now: Duration,
+    ) -> bool {
         let Some(known) = self.by_hash.get_mut(&hash).filter(|known| known.is_shown) else {
             return true;
         };
-        // otherwise its block or the heads decide; an epoch may have ended below that block
+        // otherwise its block or the heads decide; the chain may have gone back below that block
         if known.block.is_none() || known.block > floor {
-            known.doubt(now);
+            known.doubt(connection, now);
         }
         !known.is_shown
     }
 
     /// Records that the block of this number no longer lists the transaction. Returns whether that
     /// was seen often enough to be believed.
-    pub(super) fn missed_in(&mut self, block: u64, hash: Felt, now: Instant) -> bool {
+    pub fn missed_in(
+        &mut self,
+        block: u64,
+        hash: Felt,
+        connection: ConnectionId,
+        now: Duration,
+    ) -> bool {
         let known = self
             .by_hash
             .get_mut(&hash)
             .filter(|known| known.block == Some(block));
         known.is_some_and(|known| {
-            known.doubt(now);
+            known.doubt(connection, now);
             !known.is_shown
         })
     }
 
     /// Forgets the transactions of blocks after `head`, to which the chain went back.
-    pub(super) fn truncate(&mut self, head: Option<u64>) {
+    pub fn truncate(&mut self, head: Option<u64>) {
         for known in self.by_hash.values_mut() {
             if known.block.is_none() || known.block > head {
                 let disproved = known.block.or(known.disproved);
@@ -186,7 +212,6 @@ impl ShownTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn hash(number: usize) -> Felt {
         Felt::from_limbs([number as u64, 0, 0, 0]).expect("it is small")
@@ -208,14 +233,17 @@ mod tests {
 
     #[test]
     fn what_names_no_block_is_gone_when_it_is_not_found_three_times() {
-        let (mut shown, now) = (ShownTransactions::default(), Instant::now());
+        let (mut shown, now) = (ShownTransactions::default(), Duration::ZERO);
         let gone_at = |shown: &mut ShownTransactions, ms: &[u64]| {
             ms.iter()
-                .map(|ms| shown.not_found(hash(1), Some(3), now + Duration::from_millis(*ms)))
+                .map(|ms| {
+                    let now = now + Duration::from_millis(*ms);
+                    shown.not_found(hash(1), Some(3), ConnectionId(*ms), now)
+                })
                 .collect()
         };
         assert!(
-            shown.not_found(hash(1), Some(3), now),
+            shown.not_found(hash(1), Some(3), ConnectionId(0), now),
             "it was not shown before"
         );
         shown.insert(hash(1), None, None);
@@ -238,6 +266,24 @@ mod tests {
         shown.insert(hash(1), Some(4), None);
         let found: Vec<bool> = gone_at(&mut shown, &[30_000, 31_000, 32_000]);
         assert_eq!(found, [false, false, true], "there is no such block");
+    }
+
+    #[test]
+    fn one_connection_proves_nothing_alone() {
+        let mut shown = ShownTransactions::default();
+        shown.insert(hash(1), None, None);
+        for (second, connection, is_believed) in [
+            (0, 7, false),
+            (1, 7, false),
+            (2, 7, false),
+            (3, 8, false),
+            (4, 8, false),
+            (5, 9, true),
+        ] {
+            let connection = ConnectionId(connection);
+            let found = shown.not_found(hash(1), Some(3), connection, DOUBT * second);
+            assert_eq!(found, is_believed, "at {second} s");
+        }
     }
 
     #[test]
@@ -269,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_transaction_that_its_block_lists_no_longer_is_gone_after_three_looks() {
-        let (mut shown, now) = (ShownTransactions::default(), Instant::now());
+        let (mut shown, now) = (ShownTransactions::default(), Duration::ZERO);
         shown.insert(hash(1), Some(3), None);
         for (second, block, is_shown) in [
             (0, 3, true),
@@ -278,7 +324,8 @@ mod tests {
             (1, 3, true),
             (2, 3, false),
         ] {
-            let is_gone = shown.missed_in(block, hash(1), now + DOUBT * second);
+            let connection = ConnectionId(u64::from(second));
+            let is_gone = shown.missed_in(block, hash(1), connection, now + DOUBT * second);
             assert_eq!(
                 (is_gone, shown.is_shown(hash(1))),
                 (!is_shown, is_shown),

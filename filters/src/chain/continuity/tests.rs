@@ -45,8 +45,7 @@ impl Chain {
 /// A watch in virtual time.
 struct World {
     watch: Watch,
-    start: Instant,
-    /// Milliseconds since `start`.
+    /// Milliseconds since the start.
     now: u64,
 }
 
@@ -54,7 +53,6 @@ impl World {
     fn new() -> Self {
         Self {
             watch: Watch::default(),
-            start: Instant::now(),
             now: 0,
         }
     }
@@ -72,7 +70,7 @@ impl World {
     fn step(&mut self, later: u64, poll: Result<Poll, EpochCause>) -> Step {
         self.now += later;
         self.watch
-            .step(poll, self.start + Duration::from_millis(self.now), self.now)
+            .step(poll, Duration::from_millis(self.now), self.now)
     }
 
     /// A watch that has settled on the head of `chain`.
@@ -434,7 +432,7 @@ fn an_heir_verifies_and_goes_on() {
         heir.now = 60_000;
         let state = ChainState::parse(&text).expect("it is of this version");
         assert_eq!(
-            heir.watch.inherit(state, heir.start),
+            heir.watch.inherit(state, Duration::ZERO),
             before,
             "a follower's view is the leader's"
         );
@@ -468,14 +466,14 @@ fn what_an_instance_has_said_is_not_taken_back() {
     let mut alone = World::new();
     alone.now = 60_000;
     let (said, _) = position(alone.see(0, &chain));
-    let step = alone.watch.inherit(state.clone(), alone.start);
+    let step = alone.watch.inherit(state.clone(), Duration::ZERO);
     assert_eq!(
         step.chain.and_then(|chain| chain.position),
         None,
         "the leader's is an earlier one"
     );
     let mut heir = World::new();
-    heir.watch.inherit(state, heir.start);
+    heir.watch.inherit(state, Duration::ZERO);
     heir.watch.has_seen(said);
     let step = heir.see(0, &chain);
     assert_eq!(position(step).0, said, "the leader goes on from there");

@@ -1,14 +1,12 @@
 //! Rounds of polls of URLs that lag, stand still, fork, flap and go back.
 
 use super::LeftOut::{self, Fork, Frozen, Lagging, Silent, SpecVersion};
-use super::shown::DOUBT;
-use super::state::{GroupState, PollResult};
-use super::{Evidence, Shows, Source};
-use crate::config::NodeMode::{self, Failover, Replicas};
-use crate::node::chain::BlockIdentity;
-use portcullis_filters::felt::Felt;
-use std::time::Duration;
-use tokio::time::Instant;
+use super::NodeMode::{self, Failover, Replicas};
+use super::{
+    BlockIdentity, ConnectionId, DOUBT, Duration, Evidence, Felt, GroupState, PollResult, Shows,
+    Source,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A URL in a round: its head, and the branch of the chain that its newer blocks are on.
 #[derive(Clone, Copy)]
@@ -20,6 +18,7 @@ const AWAY: Option<Url> = None;
 const AT_HEAD: Evidence = Evidence {
     source: Source::PrimaryAtHead,
     shows: Shows::Nothing,
+    connection: ConnectionId(0),
 };
 
 /// An answer of the primary that names its newest block.
@@ -27,6 +26,7 @@ const fn head(number: u64) -> Evidence {
     Evidence {
         source: Source::PrimaryAtHead,
         shows: Shows::Head(number),
+        connection: ConnectionId(0),
     }
 }
 
@@ -40,12 +40,19 @@ const fn fork(head: u64) -> Option<Url> {
     Some(Url(head, 1))
 }
 
+/// A connection that no evidence came over before.
+fn fresh() -> ConnectionId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 fn result(url: Url) -> PollResult {
     PollResult {
         head: url.0,
         version: Some("0.10".to_owned()),
         keeps_history: true,
         block: None,
+        connection: fresh(),
     }
 }
 
@@ -143,12 +150,12 @@ fn what_clients_saw_is_never_taken_back() {
     play(&mut state, &[at(10), at(9)]);
     assert_eq!(leaders(&state), [0, 1], "nothing was seen yet");
     assert!(
-        state.answered(0, AT_HEAD, state.floor(), Instant::now()),
+        state.answered(0, AT_HEAD, state.floor(), Duration::ZERO),
         "a read at the head of the first"
     );
     assert_eq!(leaders(&state), [0], "the second has an older head");
     assert!(
-        state.answered(0, head(12), state.floor(), Instant::now()),
+        state.answered(0, head(12), state.floor(), Duration::ZERO),
         "the first moved on since the poll"
     );
     play(&mut state, &[AWAY, at(11)]);
@@ -158,7 +165,7 @@ fn what_clients_saw_is_never_taken_back() {
     );
     play(&mut state, &[AWAY, at(12)]);
     assert!(state.may_lead(1), "it has all that was seen");
-    assert!(state.answered(1, head(14), state.floor(), Instant::now()));
+    assert!(state.answered(1, head(14), state.floor(), Duration::ZERO));
     play(&mut state, &[at(13), at(14)]);
     assert_eq!(leaders(&state), [1], "the first returned, and is behind");
     play(&mut state, &[at(15), at(15)]);
@@ -170,9 +177,9 @@ fn an_answer_that_goes_back_is_not_passed_on() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(10), at(10)]);
     let before = state.floor();
-    assert!(state.answered(0, head(11), before, Instant::now()));
+    assert!(state.answered(0, head(11), before, Duration::ZERO));
     assert!(
-        state.answered(0, head(10), before, Instant::now()),
+        state.answered(0, head(10), before, Duration::ZERO),
         "its call began before 11 was seen"
     );
     assert_eq!(
@@ -181,7 +188,7 @@ fn an_answer_that_goes_back_is_not_passed_on() {
         "an answer that was late says nothing of its head"
     );
     assert!(
-        !state.answered(0, head(9), state.floor(), Instant::now()),
+        !state.answered(0, head(9), state.floor(), Duration::ZERO),
         "it flaps"
     );
     assert_eq!(leaders(&state), [] as [usize; 0]);
@@ -195,7 +202,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
     play(&mut state, &[at(10), at(10)]);
     state.begin_round();
     assert!(
-        state.answered(0, head(12), state.floor(), Instant::now()),
+        state.answered(0, head(12), state.floor(), Duration::ZERO),
         "newer than what the poll returns"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(11, 0)))]);
@@ -203,7 +210,7 @@ fn an_answer_during_a_poll_is_not_forgotten() {
 }
 
 #[test]
-fn a_lost_block_begins_an_epoch() {
+fn a_lost_block_is_a_rollback() {
     for (urls, went_back, why) in [
         ([at(8), at(8)], true, "both lost it"),
         ([at(8), AWAY], true, "the only one that answers lost it"),
@@ -217,18 +224,18 @@ fn a_lost_block_begins_an_epoch() {
     ] {
         let mut state = group(2, Failover);
         play(&mut state, &[at(10), at(9)]);
-        state.answered(0, AT_HEAD, state.floor(), Instant::now());
+        state.answered(0, AT_HEAD, state.floor(), Duration::ZERO);
         for _ in 0..2 {
             play(&mut state, &urls);
             assert_eq!(
-                state.epoch, 0,
+                state.rollbacks, 0,
                 "two rounds may find a node that is behind: {why}"
             );
         }
         // in the first, a fork is not known yet
         play(&mut state, &urls);
         play(&mut state, &urls);
-        assert_eq!(state.epoch == 1, went_back, "{why}");
+        assert_eq!(state.rollbacks == 1, went_back, "{why}");
         let serves = leaders(&state).iter().any(|url| urls[*url].is_some());
         assert_eq!(
             serves,
@@ -347,7 +354,7 @@ fn nothing_is_pinned_without_history() {
     state.end_round(&[bare(10), bare(11)]);
     assert_eq!(state.pinned(), None);
     assert!(
-        state.answered(1, head(12), state.floor(), Instant::now()),
+        state.answered(1, head(12), state.floor(), Duration::ZERO),
         "unpinned, the primary's head was seen"
     );
     state.end_round(&[Some(result(Url(11, 0))), Some(result(Url(12, 0)))]);
@@ -364,7 +371,7 @@ fn an_answer_from_before_the_pin_raises_it() {
     play(&mut state, &[at(6), at(4)]);
     assert_eq!(state.pinned(), Some(4));
     assert!(
-        state.answered(0, head(6), before, Instant::now()),
+        state.answered(0, head(6), before, Duration::ZERO),
         "it was queried before the first poll"
     );
     assert_eq!(state.pinned(), Some(6));
@@ -378,6 +385,7 @@ fn of_any(shows: Shows) -> Evidence {
     Evidence {
         source: Source::Any,
         shows,
+        connection: fresh(),
     }
 }
 
@@ -393,7 +401,7 @@ fn missing(number: u64) -> Evidence {
 fn a_receipt_raises_the_floor() {
     let mut state = group(2, Failover);
     play(&mut state, &[at(337), at(337)]);
-    state.answered(0, accepted(1, 338), state.floor(), Instant::now());
+    state.answered(0, accepted(1, 338), state.floor(), Duration::ZERO);
     assert_eq!(
         (state.floor(), leaders(&state)),
         (Some(338), vec![0]),
@@ -407,7 +415,7 @@ fn a_receipt_raises_the_floor() {
     );
     play(&mut state, &[AWAY, at(338)]);
     assert_eq!(leaders(&state), [0, 1]);
-    state.answered(1, of_any(Shows::Block(339)), state.floor(), Instant::now());
+    state.answered(1, of_any(Shows::Block(339)), state.floor(), Duration::ZERO);
     assert_eq!(leaders(&state), [1], "so does a block");
     state.note_shown(341);
     assert_eq!(
@@ -420,7 +428,7 @@ fn a_receipt_raises_the_floor() {
 #[test]
 fn what_was_shown_is_not_found_missing() {
     let mut state = group(1, Replicas);
-    let now = Instant::now();
+    let now = Duration::ZERO;
     assert!(
         state.answered(0, missing(1), state.floor(), now),
         "nobody has seen it"
@@ -444,7 +452,7 @@ fn what_was_shown_is_not_found_missing() {
         );
     }
     assert_eq!(state.block_of(hash(1)), Some(20));
-    let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), now + look * DOUBT));
+    let looks = [0, 1, 2].map(|look| state.missed_in(20, hash(1), fresh(), now + look * DOUBT));
     assert_eq!(looks, [false, false, true]);
     assert!(
         state.answered(0, missing(1), state.floor(), now),
@@ -455,26 +463,26 @@ fn what_was_shown_is_not_found_missing() {
 #[test]
 fn three_doubts_lower_the_floor_of_one_url() {
     let mut state = group(1, Failover);
-    let mut now = Instant::now();
+    let mut now = Duration::ZERO;
     let second = Duration::from_secs(1);
     state.answered(0, accepted(1, 20), state.floor(), now);
     state.answered(0, accepted(2, 19), state.floor(), now);
-    let low = [Some(result(Url(19, 0)))];
-    for (later, heads, epoch) in [
-        (second, &low, 0),
-        (second, &low, 0),
-        (second, &[Some(result(Url(20, 0)))], 0),
-        (second, &low, 0),
-        (second, &[None], 0),
-        (second, &low, 0),
-        (20 * second, &low, 0),
-        (second, &low, 0),
-        (second, &low, 1),
+    for (later, head, rollbacks) in [
+        (second, Some(19), 0),
+        (second, Some(19), 0),
+        (second, Some(20), 0),
+        (second, Some(19), 0),
+        (second, None, 0),
+        (second, Some(19), 0),
+        (20 * second, Some(19), 0),
+        (second, Some(19), 0),
+        (second, Some(19), 1),
     ] {
         now += later;
         assert!(state.begin_doubt(now) && !state.begin_doubt(now + second / 2));
-        assert_eq!(state.end_round(heads), epoch == 1);
-        assert_eq!(state.epoch, epoch);
+        let polled = [head.map(|head| result(Url(head, 0)))];
+        assert_eq!(state.end_round(&polled), rollbacks == 1);
+        assert_eq!(state.rollbacks, rollbacks);
     }
     assert_eq!(state.floor(), None);
     assert!(
@@ -488,9 +496,34 @@ fn three_doubts_lower_the_floor_of_one_url() {
 }
 
 #[test]
+fn three_polls_of_one_connection_are_one_witness() {
+    let second = Duration::from_secs(1);
+    for (connections, went_back, why) in [
+        ([1, 2, 3], true, "three connections"),
+        (
+            [1, 1, 1],
+            false,
+            "a balancer ties one to a node that is behind",
+        ),
+        ([1, 2, 1], false, "two connections"),
+    ] {
+        let mut state = group(1, Failover);
+        state.answered(0, head(20), state.floor(), Duration::ZERO);
+        let polls = (1..).zip(connections).map(|(at, connection)| {
+            assert!(state.begin_doubt(second * at));
+            state.end_round(&[Some(PollResult {
+                connection: ConnectionId(connection),
+                ..result(Url(19, 0))
+            })])
+        });
+        assert_eq!(polls.last(), Some(went_back), "{why}");
+    }
+}
+
+#[test]
 fn a_receipt_that_names_no_real_block_raises_the_floor_once() {
     let mut state = group(1, Failover);
-    let mut now = Instant::now();
+    let mut now = Duration::ZERO;
     for (claimed, floor) in [(22, 22), (22, 19), (23, 23), (23, 19)] {
         state.answered(0, head(19), state.floor(), now);
         state.answered(0, accepted(1, claimed), state.floor(), now);
@@ -509,9 +542,9 @@ fn a_receipt_that_names_no_real_block_raises_the_floor_once() {
 fn a_floor_from_before_the_start_is_lowered() {
     let mut state = group(2, Failover);
     state.note_shown(20);
-    for epoch in [0, 0, 1] {
+    for rollbacks in [0, 0, 1] {
         play(&mut state, &[at(3), at(2)]);
-        assert_eq!(state.epoch, epoch, "no URL has been seen with it");
+        assert_eq!(state.rollbacks, rollbacks, "no URL has been seen with it");
     }
     assert_eq!(leaders(&state), [0, 1]);
 }
@@ -540,11 +573,11 @@ fn no_order_of_rounds_lowers_the_head() {
                 None => (0..3).find(|url| state.may_lead(*url)).and_then(|url| {
                     let head = state.members[url].head;
                     let answer = head.map_or(AT_HEAD, self::head);
-                    let passes = state.answered(url, answer, state.floor(), Instant::now());
+                    let passes = state.answered(url, answer, state.floor(), Duration::ZERO);
                     head.filter(|_| passes)
                 }),
             };
-            if state.epoch > 0 {
+            if state.rollbacks > 0 {
                 break;
             }
             assert!(

@@ -8,7 +8,7 @@ mod edge;
 mod oracle;
 mod world;
 
-use crate::fleet::toolkit::{Chance, Outcome, explore};
+use crate::toolkit::{Chance, Outcome, explore};
 use edge::Edge;
 use oracle::Oracle;
 use std::cell::Cell;
@@ -29,8 +29,10 @@ enum Bug {
     NoBlockBelieved,
     /// Answers are not compared with what was shown before.
     NoFloor,
-    /// One round of polls ends an epoch.
+    /// One round of polls is a rollback.
     OneRoundIsEnough,
+    /// Polls over one connection count as several.
+    ConnectionsNotCounted,
     /// A transaction that was rolled back is never forgotten.
     NeverDisplaced,
     /// A receipt raises the floor again after its block was disproved.
@@ -43,11 +45,12 @@ enum Bug {
     WatchAroundFloor,
 }
 
-const BUGS: [Bug; 9] = [
+const BUGS: [Bug; 10] = [
     Bug::ReceiptIgnored,
     Bug::NoBlockBelieved,
     Bug::NoFloor,
     Bug::OneRoundIsEnough,
+    Bug::ConnectionsNotCounted,
     Bug::NeverDisplaced,
     Bug::DisprovedBelieved,
     Bug::OneDoubtIsEnough,

@@ -1,24 +1,20 @@
-//! The gateway of the simulation: the real state of the group, watch and cache, with calls that are
-//! answered at once or late. Connections and waiting are left out.
+//! The gateway of the simulation: the real state of the group and the watch, and the real rules of
+//! the cache, with calls that are answered at once or late. Connections and waiting are left out.
 
 use super::once_in;
 use super::oracle::Oracle;
-use super::world::{Question, Reply, World};
+use super::world::{self, Question, Reply, World};
 use super::{Bug, Trace};
-use crate::config::{CacheConfig, NodeMode, Size};
-use crate::fleet::toolkit::Chance;
-use crate::gateway::cache::{Cache, CacheKey, View, permitted};
-use crate::gateway::watch::{EpochCause, L1, Poll, Watch};
-use crate::io::gzip::GzipForm;
-use crate::io::{MemoryPermit, MemoryPool};
-use crate::node::Answer;
-use crate::node::chain::BlockIdentity;
-use crate::node::simulated::{Evidence, GroupState, PollResult, Shows, Source};
+use crate::toolkit::Chance;
+use portcullis_filters::chain::continuity::{L1, Poll, Watch};
+use portcullis_filters::chain::{
+    BlockIdentity, ConnectionId, EpochCause, Evidence, GroupState, NodeMode, PollResult, Shows,
+    Source, Validity, View,
+};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
-use tokio::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,60 +29,85 @@ pub(super) struct Call {
     since: u64,
 }
 
+/// The cached receipts: each with its block's number and identity.
+#[derive(Debug, Default)]
+struct Cache {
+    view: View,
+    receipts: HashMap<u32, (Validity, u64, u32)>,
+}
+
+impl Cache {
+    fn get(&self, hash: u32, now: Duration) -> Option<(u64, u32)> {
+        let (validity, number, id) = *self.receipts.get(&hash)?;
+        self.view.holds(validity, now).then_some((number, id))
+    }
+
+    fn insert(&mut self, hash: u32, (number, id): (u64, u32), view: &View, now: Duration) {
+        let policy = CachePolicy::UntilL1(number);
+        if let Ok(validity) = view.validity(policy, self.view.generation, now) {
+            self.receipts.insert(hash, (validity, number, id));
+        }
+    }
+
+    fn change(&mut self, view: View) {
+        if view.generation != self.view.generation {
+            self.receipts.clear();
+        }
+        self.view = view;
+    }
+}
+
 pub(super) struct Edge {
     pub(super) group: GroupState,
     watch: Watch,
     cache: Cache,
-    memory: Arc<MemoryPool>,
     bug: Option<Bug>,
     /// Whether the last judged answer ended the doubts about its transaction.
     gives_up: bool,
     /// Seconds by which [`Bug::OneDoubtIsEnough`] moves doubts ahead.
     doubts: u32,
-    start: Instant,
     pub(super) now: Duration,
     polled: Duration,
     calls: Vec<Call>,
+    /// The connection of each URL's last poll, and the node that it leads to.
+    polls: Vec<(usize, ConnectionId)>,
+    connections: u64,
+    /// Whether a poll may go over the connection of the last one.
+    pub(super) keeps_connections: bool,
     has_several: bool,
 }
 
 impl Edge {
     pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
-        let memory = MemoryPool::new(64 << 20);
-        let (size, max_entries) = (Size::from_mib(4), 1_000);
-        let config = CacheConfig {
-            enabled: true,
-            size,
-            max_entries,
-            watch_interval: SECOND,
-        };
         Self {
             group: GroupState::new(urls, NodeMode::Failover, 8),
             watch: Watch::default(),
-            cache: Cache::new(&config, Arc::clone(&memory)),
-            memory,
+            cache: Cache::default(),
             bug,
             gives_up: false,
             doubts: 0,
-            start: Instant::now(),
             now: SECOND,
             polled: Duration::ZERO,
             calls: Vec::new(),
+            polls: vec![(0, ConnectionId(0)); urls],
+            connections: 0,
+            keeps_connections: true,
             has_several: urls > 1,
         }
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        self.connections += 1;
+        ConnectionId(self.connections)
     }
 
     fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
-    fn instant(&self) -> Instant {
-        self.start + self.now
-    }
-
-    fn doubt_at(&mut self) -> Instant {
+    fn doubt_at(&mut self) -> Duration {
         self.doubts += u32::from(self.has(Bug::OneDoubtIsEnough));
-        self.instant() + SECOND * self.doubts
+        self.now + SECOND * self.doubts
     }
 
     /// The chain state that the answer shows, as `Route` reads it.
@@ -123,6 +144,7 @@ impl Edge {
         let answer = Evidence {
             source,
             shows: self.shows(question, reply),
+            connection: self.connect(),
         };
         if let (Question::Receipt(_), Reply::In(number, _), true) =
             (question, reply, self.has(Bug::DisprovedBelieved))
@@ -179,13 +201,10 @@ impl Edge {
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
-        let view = self.cache.view();
+        let view = self.cache.view;
         if let Question::Receipt(hash) = question
-            && let Some(answer) = self.cache.get(&key(hash), &view)
+            && let Some((number, id)) = self.cache.get(hash, self.now)
         {
-            let text = String::from_utf8_lossy(&answer.payload);
-            let (number, id) = text.split_once(' ').expect("it was written so");
-            let (number, id) = (number.parse().unwrap(), id.parse().unwrap());
             trace.note(self.now, || {
                 format!("hit {question:?}: block {number}, id {id}")
             });
@@ -194,7 +213,7 @@ impl Edge {
                 question,
                 Reply::In(number, id),
                 oracle.step,
-                self.group.epoch,
+                self.group.rollbacks,
                 world,
             );
             return;
@@ -241,7 +260,7 @@ impl Edge {
                     format!("call {question:?} at {url}: {reply:?}")
                 });
                 self.tell_what_is_given_up(question, world, oracle);
-                oracle.answered(question, reply, oracle.step, self.group.epoch, world);
+                oracle.answered(question, reply, oracle.step, self.group.rollbacks, world);
                 Some(reply)
             }
             Err(behind) => {
@@ -283,11 +302,12 @@ impl Edge {
                 format!("transaction {hash} is not in block {number}")
             });
             let now = self.doubt_at();
-            if self.group.missed_in(number, felt(hash), now) {
+            let connection = self.connect();
+            if self.group.missed_in(number, felt(hash), connection, now) {
                 oracle.given_up(hash, world);
             }
         }
-        let now = self.instant();
+        let now = self.now;
         if !self.has_several && self.group.begin_doubt(now) {
             self.round(world, choices, oracle, trace);
         }
@@ -321,7 +341,7 @@ impl Edge {
         });
         if passes {
             self.tell_what_is_given_up(question, world, oracle);
-            oracle.answered(question, reply, since, self.group.epoch, world);
+            oracle.answered(question, reply, since, self.group.rollbacks, world);
             self.store(question, reply, view);
         }
     }
@@ -331,22 +351,11 @@ impl Edge {
             return;
         };
         let view = if self.has(Bug::StoredUnderLaterView) {
-            self.cache.view()
+            self.cache.view
         } else {
             view
         };
-        let payload = format!("{number} {id}").into();
-        let memory = Arc::new(MemoryPermit::of(&self.memory));
-        let gzip = GzipForm::default();
-        let answer = Answer {
-            member: "result",
-            payload,
-            memory,
-            gzip,
-            node: Some(0),
-        };
-        self.cache
-            .insert(key(hash), &answer, CachePolicy::UntilL1(number), &view);
+        self.cache.insert(hash, (number, id), &view, self.now);
     }
 
     /// Runs a round of polls of the heads.
@@ -358,18 +367,8 @@ impl Edge {
         trace: &mut Trace,
     ) {
         self.group.begin_round();
-        let result = |head| PollResult {
-            head,
-            version: None,
-            keeps_history: false,
-            block: None,
-        };
         let mut results: Vec<_> = (0..world.urls.len())
-            .map(|url| {
-                world
-                    .draw(url, choices)
-                    .map(|view| (result(view.head()), view))
-            })
+            .map(|url| self.poll_url(url, world, choices))
             .collect();
         let heads: Vec<_> = results
             .iter()
@@ -397,7 +396,37 @@ impl Edge {
         trace.note(self.now, || {
             format!("round: {polled:?} of {shown:?}, went back {went_back}")
         });
-        oracle.round(shown, polled, went_back);
+        let polls = self.polls.iter().zip(&heads);
+        let connections = polls.filter(|(_, result)| result.is_some());
+        let connections = connections
+            .map(|((_, connection), _)| *connection)
+            .collect();
+        oracle.round(shown, polled, went_back, connections);
+    }
+
+    /// Polls a URL over a new connection, or over that of its last poll.
+    fn poll_url<'a>(
+        &mut self,
+        url: usize,
+        world: &'a World,
+        choices: &mut Chance,
+    ) -> Option<(PollResult, &'a world::View)> {
+        if !once_in(choices, 3) || !self.keeps_connections {
+            self.polls[url] = (world.connect(url, choices), self.connect());
+        }
+        let (node, mut connection) = self.polls[url];
+        let view = world.node(url, node)?;
+        if self.has(Bug::ConnectionsNotCounted) {
+            connection = self.connect();
+        }
+        let result = PollResult {
+            head: view.head(),
+            version: None,
+            keeps_history: false,
+            block: None,
+            connection,
+        };
+        Some((result, view))
     }
 
     /// Lets time pass, and runs the polls that are due every second.
@@ -419,17 +448,17 @@ impl Edge {
         }
         let Some(poll) = self.poll(world, choices) else {
             trace.note(self.now, || "watch: behind".to_owned());
-            let now = self.instant();
+            let now = self.now;
             if !self.has_several && self.group.begin_doubt(now) {
                 self.round(world, choices, oracle, trace);
             }
-            self.cache.pause();
+            self.cache.change(self.cache.view.paused());
             return;
         };
         let unix_ms = self.now.as_millis() as u64;
-        let step = self.watch.step(poll, self.instant(), unix_ms);
-        self.cache.apply(&step, None);
-        let position = self.cache.view().position();
+        let step = self.watch.step(poll, self.now, unix_ms);
+        self.cache.change(View::after(&step, None));
+        let position = self.cache.view.position();
         trace.note(self.now, || {
             format!("watch: {:?}, {position:?}", step.broke)
         });
@@ -437,7 +466,7 @@ impl Edge {
             step.generation,
             step.broke,
             position,
-            self.group.epoch,
+            self.group.rollbacks,
             world,
         );
     }
@@ -499,13 +528,4 @@ fn identity(number: u64, id: u32) -> BlockIdentity {
 
 fn felt(hash: u32) -> Felt {
     Felt::from_limbs([u64::from(hash) + 1, 0, 0, 0]).expect("it is small")
-}
-
-fn key(hash: u32) -> Arc<CacheKey> {
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"starknet_getTransactionReceipt","params":["{}"]}}"#,
-        felt(hash)
-    );
-    let call = permitted(&body).into_read().call();
-    Arc::new(CacheKey::new(call, &ahash::RandomState::with_seed(0)))
 }

@@ -6,14 +6,14 @@
 //! a head that was first seen [`SETTLE`] ago and is still the same. A later replacement has a later
 //! timestamp, which the next poll detects, unless time is set by hand (`devnet_setTime`).
 
-use crate::node::chain::BlockIdentity;
-use portcullis_filters::position::ChainPosition;
+use super::identity::BlockIdentity;
+use crate::position::ChainPosition;
+use alloc::string::String;
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// Two seconds: more than the second within which a block and its replacement may be identical.
-pub(super) const SETTLE: Duration = Duration::from_secs(2);
+pub const SETTLE: Duration = Duration::from_secs(2);
 
 /// Why a chain epoch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,23 +51,23 @@ impl EpochCause {
 
 /// The result of one poll: the newest block, and the blocks that [`Watch`] knows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Poll {
+pub struct Poll {
     /// The newest accepted block.
-    pub(super) head: BlockIdentity,
+    pub head: BlockIdentity,
     /// The anchor: block 0, unless `node.anchor` names another.
-    pub(super) genesis: BlockIdentity,
+    pub genesis: BlockIdentity,
     /// The block at the settled number; `None` if there is none, or none was requested.
-    pub(super) settled: Option<BlockIdentity>,
+    pub settled: Option<BlockIdentity>,
     /// The block at the candidate's number, likewise.
-    pub(super) candidate: Option<BlockIdentity>,
+    pub candidate: Option<BlockIdentity>,
     /// The newest block that is accepted on L1.
-    pub(super) l1: L1,
+    pub l1: L1,
 }
 
 /// The state of L1 according to the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum L1 {
+pub enum L1 {
     /// No valid answer.
     #[default]
     Unknown,
@@ -77,7 +77,7 @@ pub(super) enum L1 {
 
 /// The known state of the chain. The leader of a fleet publishes it; its followers cache by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ChainState {
+pub struct ChainState {
     /// The epoch of positions: it ends whenever a block may be gone or replaced, settled or not.
     epoch: u64,
     /// The number of the epoch in which the cache was last emptied; its entries belong to that
@@ -96,10 +96,10 @@ pub(super) struct ChainState {
 
 /// The known state of the chain, and since when.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub struct Watch {
     state: ChainState,
     /// When a poll first returned the candidate.
-    since: Option<Instant>,
+    since: Option<Duration>,
     /// The newest epoch number that this process has seen or assigned.
     newest: u64,
     /// Whether the last poll failed.
@@ -108,39 +108,39 @@ pub(super) struct Watch {
 
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub struct Step {
     /// Why the epoch of the cache ended, if it did.
-    pub(super) broke: Option<EpochCause>,
+    pub broke: Option<EpochCause>,
     /// The epoch of the cache.
-    pub(super) generation: u64,
+    pub generation: u64,
     /// The status of the chain; `None` when the poll failed.
-    pub(super) chain: Option<ChainStatus>,
+    pub chain: Option<ChainStatus>,
 }
 
 /// The status of an observed chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChainStatus {
+pub struct ChainStatus {
     /// The chain's position; `None` if it is before one that this process has reported.
-    pub(super) position: Option<ChainPosition>,
+    pub position: Option<ChainPosition>,
     /// The settled block's number.
-    pub(super) settled: Option<u64>,
+    pub settled: Option<u64>,
     /// Changes with the head of L1; `None` if that is unknown.
-    pub(super) l1: Option<u64>,
+    pub l1: Option<u64>,
 }
 
 impl ChainState {
     /// Serializes the state for followers.
-    pub(super) fn to_text(&self) -> String {
+    pub fn to_text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Parses the state that a leader published; `None` if it is of another version.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
     /// Why the cache was last emptied.
-    pub(super) fn cause(&self) -> Option<EpochCause> {
+    pub fn cause(&self) -> Option<EpochCause> {
         self.cause
     }
 
@@ -170,7 +170,7 @@ impl ChainState {
 
 impl Watch {
     /// Creates a watch that numbers its epochs above `newest`.
-    pub(super) fn after(newest: u64) -> Self {
+    pub fn after(newest: u64) -> Self {
         Self {
             newest,
             ..Self::default()
@@ -178,32 +178,32 @@ impl Watch {
     }
 
     /// The known state.
-    pub(super) fn state(&self) -> &ChainState {
+    pub fn state(&self) -> &ChainState {
         &self.state
     }
 
     /// The newest epoch number that this process has seen or assigned.
-    pub(super) fn newest(&self) -> u64 {
+    pub fn newest(&self) -> u64 {
         self.newest
     }
 
     /// Records that another instance has seen an epoch of this number.
-    pub(super) fn has_seen(&mut self, epoch: u64) {
+    pub fn has_seen(&mut self, epoch: u64) {
         self.newest = self.newest.max(epoch);
     }
 
     /// The number of the settled block.
-    pub(super) fn settled(&self) -> Option<u64> {
+    pub fn settled(&self) -> Option<u64> {
         self.state.settled.map(|settled| settled.number)
     }
 
     /// The number of the candidate.
-    pub(super) fn candidate(&self) -> Option<u64> {
+    pub fn candidate(&self) -> Option<u64> {
         self.state.candidate.map(|candidate| candidate.number)
     }
 
     /// Continues from the state that another instance published; the next poll has to match it.
-    pub(super) fn inherit(&mut self, state: ChainState, now: Instant) -> Step {
+    pub fn inherit(&mut self, state: ChainState, now: Duration) -> Step {
         if self.state.candidate != state.candidate {
             self.since = Some(now);
         }
@@ -215,12 +215,7 @@ impl Watch {
 
     /// Processes a poll that ended at `now`, which is `unix_ms` milliseconds since 1970. Epochs are
     /// numbered by that time, so that numbers grow across restarts.
-    pub(super) fn step(
-        &mut self,
-        poll: Result<Poll, EpochCause>,
-        now: Instant,
-        unix_ms: u64,
-    ) -> Step {
+    pub fn step(&mut self, poll: Result<Poll, EpochCause>, now: Duration, unix_ms: u64) -> Step {
         let broke = match &poll {
             Ok(poll) => self.contradiction(poll),
             // an outage ends one epoch, however long it lasts
@@ -274,13 +269,13 @@ impl Watch {
             l1,
             ..
         } = self.state;
-        if genesis.is_some_and(|genesis| !genesis.is(poll.genesis)) {
+        if genesis.is_some_and(|genesis| genesis != poll.genesis) {
             return Some(EpochCause::Genesis);
         }
         let known = [(settled, poll.settled), (candidate, poll.candidate)];
         let continues = known.into_iter().all(|(known, seen)| match (known, seen) {
             (None, _) => true,
-            (Some(known), Some(seen)) => known.is(seen) && known.number <= poll.head.number,
+            (Some(known), Some(seen)) => known == seen && known.number <= poll.head.number,
             (Some(_), None) => false,
         });
         let continues = continues
@@ -295,12 +290,12 @@ impl Watch {
         (!continues).then_some(EpochCause::Rollback)
     }
 
-    fn advance(&mut self, poll: &Poll, now: Instant) {
+    fn advance(&mut self, poll: &Poll, now: Duration) {
         let state = &mut self.state;
         (state.head, state.genesis, state.l1) = (Some(poll.head), Some(poll.genesis), poll.l1);
         let is_old = self
             .since
-            .is_some_and(|since| now.duration_since(since) >= SETTLE);
+            .is_some_and(|since| now.saturating_sub(since) >= SETTLE);
         if let Some(candidate) = state.candidate.filter(|_| is_old) {
             state.settled = Some(candidate);
             state.candidate = None;
@@ -329,14 +324,7 @@ impl Watch {
 
 /// Whether the newest block shows that the one known before is gone or was replaced.
 fn is_taken_back(known: BlockIdentity, seen: BlockIdentity) -> bool {
-    seen.number < known.number || (seen.number == known.number && !known.is(seen))
-}
-
-impl BlockIdentity {
-    /// Whether both are the same block, regardless of its status.
-    fn is(self, other: Self) -> bool {
-        self.number == other.number && self.fingerprint == other.fingerprint
-    }
+    seen.number < known.number || (seen.number == known.number && known != seen)
 }
 
 #[cfg(test)]

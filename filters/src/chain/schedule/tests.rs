@@ -1,6 +1,6 @@
 //! Turns of one instance in virtual time, with every answer that its fleet can give.
 
-use super::super::watch::{ChainStatus, EpochCause};
+use super::super::continuity::{ChainStatus, EpochCause};
 use super::*;
 
 /// Milliseconds; a lease takes three intervals, and a quarter of one is a second.
@@ -30,8 +30,7 @@ const BLIND: Step = Step {
 /// An instance in virtual time.
 struct Instance {
     schedule: Schedule,
-    begin: Instant,
-    /// Milliseconds since `begin`.
+    /// Milliseconds since the start.
     now: u64,
     fleet: Membership,
     instances: u32,
@@ -43,19 +42,18 @@ impl Instance {
     }
 
     fn polling(interval: u64, fleet: Membership) -> Self {
-        let (begin, now) = (Instant::now(), 100_000);
-        let schedule = Schedule::new(millis(interval), begin + millis(now));
+        let now = 100_000;
+        let schedule = Schedule::new(millis(interval), millis(now));
         Self {
             schedule,
-            begin,
             now,
             fleet,
             instances: 1,
         }
     }
 
-    fn at(&self, time: u64) -> Instant {
-        self.begin + millis(time)
+    fn at(&self, time: u64) -> Duration {
+        millis(time)
     }
 
     fn step(&mut self, event: Event) -> (Vec<Effect>, Task) {
@@ -133,7 +131,7 @@ fn elected(published: Published) -> Published {
     }
 }
 
-fn inherit(until: Option<Instant>) -> Effect {
+fn inherit(until: Option<Duration>) -> Effect {
     Effect::Inherit(ChainState::default(), until)
 }
 

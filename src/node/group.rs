@@ -1,22 +1,15 @@
 //! The URLs of the node as a group, shared by all clients of the node: with `node.mode` `replicas`
 //! each serves a part of the reads, and no client sees the chain go back when it changes the URL.
 //!
-//! [`GroupState`] decides which URL may serve and which answer may be passed on; `super::guard`
-//! polls several URLs, `super::behind` a single one while its answers are in doubt. A call locks
-//! the state for a few comparisons, as it locks the breaker. With a single URL it does so only if
-//! the answer shows chain state.
-
-mod shown;
-mod state;
-#[cfg(test)]
-mod tests;
-
-pub(crate) use shown::Shows;
-pub use state::LeftOut;
-pub(crate) use state::{Evidence, GroupState, PollResult, Source};
+//! [`GroupState`] decides which URL may serve and which answer may be passed on; `poller` polls
+//! several URLs, `behind` a single one while its answers are in doubt. A call locks the state for a
+//! few comparisons, as it locks the breaker. With a single URL it does so only if the answer shows
+//! chain state.
 
 use crate::config::NodeConfig;
+use crate::io::monotonic;
 use parking_lot::Mutex;
+use portcullis_filters::chain::{Evidence, GroupState, LeftOut, PollResult};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -72,13 +65,8 @@ impl Group {
     }
 
     /// See [`GroupState::answered`].
-    pub(super) fn answered(
-        &self,
-        index: usize,
-        answer: Evidence,
-        floor: Option<u64>,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn answered(&self, index: usize, answer: Evidence, floor: Option<u64>) -> bool {
+        let now = monotonic::now();
         self.change(|state| state.answered(index, answer, floor, now))
     }
 
@@ -122,7 +110,7 @@ impl Group {
             let before: Vec<_> = state.members.iter().map(|url| url.left_out).collect();
             let went_back = state.end_round(results);
             if went_back {
-                log::warn!(epoch = state.epoch; "the node went back to an earlier block");
+                log::warn!(epoch = state.rollbacks; "the node went back to an earlier block");
             }
             for (node, (url, before)) in state.members.iter().zip(before).enumerate() {
                 if url.left_out != before {

@@ -3,8 +3,8 @@
 use super::Trace;
 use super::edge::Edge;
 use super::world::{Question, Reply, World};
-use crate::fleet::toolkit::Chance;
-use crate::gateway::watch::EpochCause;
+use crate::toolkit::Chance;
+use portcullis_filters::chain::{ConnectionId, EpochCause};
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -32,7 +32,8 @@ pub(super) struct Oracle {
     disproved: HashSet<(u32, u64)>,
     /// The blocks that were shown, each with the step and the epoch of the group at that time.
     heads: Vec<(u64, u64, u64)>,
-    low_rounds: usize,
+    /// The connections of each round in a row without the newest block.
+    low_rounds: Vec<Vec<ConnectionId>>,
     position: Option<ChainPosition>,
     /// The rollbacks that may have ended an epoch of positions.
     rollbacks: usize,
@@ -150,21 +151,32 @@ impl Oracle {
     }
 
     /// Checks a round of polls, which found `polled` as the newest block of all.
-    pub(super) fn round(&mut self, shown: Option<u64>, polled: Option<u64>, went_back: bool) {
+    pub(super) fn round(
+        &mut self,
+        shown: Option<u64>,
+        polled: Option<u64>,
+        went_back: bool,
+        connections: Vec<ConnectionId>,
+    ) {
         if polled.is_some() {
-            self.low_rounds = if polled < shown {
-                self.low_rounds + 1
+            if polled >= shown {
+                self.low_rounds.clear();
             } else {
-                0
-            };
+                self.low_rounds.push(connections);
+            }
         }
         if went_back {
             self.counts[4] += 1;
             self.require(
-                self.low_rounds >= 3,
-                "an epoch ended by fewer than three rounds",
+                self.low_rounds.len() >= 3,
+                "a rollback was announced after fewer than three rounds",
             );
-            self.low_rounds = 0;
+            let low: HashSet<_> = self.low_rounds.iter().flatten().map(|id| id.0).collect();
+            self.require(
+                low.len() >= 3,
+                "a rollback was announced by fewer than three connections",
+            );
+            self.low_rounds.clear();
             self.statuses.clear();
             // transactions of later blocks count as rolled back, rightly or not
             let receipts = self
@@ -192,6 +204,8 @@ impl Oracle {
         let questions = hashes.flat_map(|hash| [Question::Receipt(hash), Question::Status(hash)]);
         let questions: Vec<_> = questions.chain([Question::Head]).collect();
         let mut is_believed = false;
+        // three connections are believed, so each poll has one of its own
+        edge.keeps_connections = false;
         // a doubt takes three seconds, and receipts that name no real block begin another
         for _ in 0..10 {
             let ask = |question: &Question| {

@@ -3,25 +3,49 @@
 //! In a fleet one instance, the leader, polls and publishes the chain's state; the others follow,
 //! and cache as long as that state is fresh. While no state is published, each instance polls for
 //! itself, less often, and caches what that proves. In: an [`Event`], and the [`Facts`] at that
-//! time. Out: each [`Effect`] and the [`Task`] that `watcher` performs; the end of the task is the
-//! next event.
+//! time. Out: each [`Effect`] and the [`Task`] that the watcher performs; the end of the task is
+//! the next event.
 
-use super::watch::{ChainState, Step};
-use crate::fleet::{Published, lease};
-use std::time::Duration;
-use tokio::time::Instant;
+use super::continuity::{ChainState, Step};
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// A poll may take one interval, or this long if the interval is shorter. Instances that poll for
 /// themselves do so at most once in this time.
-pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub const SECOND: Duration = Duration::from_secs(1);
 /// How long an instance waits for the first answer of the store before it checks again.
 const CONNECTING: Duration = Duration::from_millis(50);
 /// A published state is fresh for this many intervals: the leader publishes once in each.
 const FRESH: u32 = 2;
 
+/// Shortest lease of a leader, for polls each second or more often.
+const MIN_LEASE: Duration = Duration::from_secs(3);
+/// Length of a lease in intervals of polls, if these are longer.
+const INTERVALS: u32 = 3;
+
+/// The lease of a leader that polls at this interval: how long it leads without publishing.
+pub fn lease(interval: Duration) -> Duration {
+    MIN_LEASE.max(interval.saturating_mul(INTERVALS))
+}
+
+/// The fleet's state of the chain, in the time of the instance.
+#[derive(Debug)]
+pub struct Published {
+    /// Whether this instance leads.
+    pub leads: bool,
+    /// Whether it was elected just now: then it verifies the state that its predecessor published.
+    pub is_elected: bool,
+    /// The newest published state, and a time at or before its poll.
+    pub state: Option<(String, Duration)>,
+    /// The newest epoch that an instance named.
+    pub epoch: u64,
+}
+
 /// How an instance watches the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub enum Mode {
     /// Without a fleet: the instance polls once per interval.
     Single,
     /// The instance polls for the fleet, and applies the result once it is published.
@@ -34,7 +58,7 @@ pub(super) enum Mode {
 
 /// The role of this instance in its fleet, as far as it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Membership {
+pub enum Membership {
     /// There is no fleet.
     None,
     /// Whether the store answers is not known yet.
@@ -49,23 +73,27 @@ pub(super) enum Membership {
 
 /// The facts at the moment of an event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
-    pub(super) now: Instant,
-    pub(super) fleet: Membership,
+pub struct Facts {
+    /// The time.
+    pub now: Duration,
+    /// The role of this instance.
+    pub fleet: Membership,
     /// Instances that are alive, as last known.
-    pub(super) instances: u32,
+    pub instances: u32,
 }
 
 /// The result of this instance's poll, and when the poll ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Observation {
-    pub(super) step: Step,
-    pub(super) polled: Instant,
+pub struct Observation {
+    /// What the poll proves.
+    pub step: Step,
+    /// When it ended.
+    pub polled: Duration,
 }
 
 /// The end of a [`Task`].
 #[derive(Debug)]
-pub(super) enum Event {
+pub enum Event {
     /// The next turn is due, or a follower expects a newer state.
     Due,
     /// The chain was polled; `None` if that took too long to prove anything.
@@ -80,13 +108,13 @@ pub(super) enum Event {
 
 /// A change that takes no time.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Effect {
+pub enum Effect {
     /// Bypass the cache until something is applied.
     Pause,
     /// Apply this to the cache, until this time or until the next poll.
-    Apply(Step, Option<Instant>),
+    Apply(Step, Option<Duration>),
     /// Continue from the state of another instance; if it is fresh, apply it until this time.
-    Inherit(ChainState, Option<Instant>),
+    Inherit(ChainState, Option<Duration>),
     /// This instance was elected; the fleet has seen an epoch of this number.
     Elected(u64),
     /// This instance still leads; the fleet has seen an epoch of this number.
@@ -99,36 +127,39 @@ pub(super) enum Effect {
 
 /// The action of the watcher after the effects of a step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub enum Task {
+    /// Poll the chain.
     Poll,
     /// Publish the chain's state after this observation.
     Publish(Observation),
     /// Read the published state; with an interval, as a candidate that would poll at that interval.
     Follow(Option<Duration>),
+    /// Let another instance lead.
     Resign,
     /// The next turn is due at this time.
-    Wait(Instant),
+    Wait(Duration),
 }
 
 /// The turns of an instance that watches the chain.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub struct Schedule {
     interval: Duration,
     mode: Mode,
     /// Whether the last poll of this instance failed.
     is_blind: bool,
     /// When the newest published state was polled; before the first one, when the schedule began.
-    published: Instant,
+    published: Duration,
     /// When this instance began its last poll.
-    start: Instant,
+    start: Duration,
     /// When this instance polls for itself, if it does.
-    due: Instant,
+    due: Duration,
     /// The effects of this step.
     effects: Vec<Effect>,
 }
 
 impl Schedule {
-    pub(super) fn new(interval: Duration, now: Instant) -> Self {
+    /// The schedule of an instance that starts at `now`, and polls once per `interval`.
+    pub fn new(interval: Duration, now: Duration) -> Self {
         Self {
             interval,
             mode: Mode::Single,
@@ -141,12 +172,12 @@ impl Schedule {
     }
 
     /// The mode of the last turn.
-    pub(super) fn mode(&self) -> Mode {
+    pub fn mode(&self) -> Mode {
         self.mode
     }
 
     /// Decides what an event changes, and what the watcher does after that.
-    pub(super) fn step(&mut self, event: Event, facts: Facts) -> (Vec<Effect>, Task) {
+    pub fn step(&mut self, event: Event, facts: Facts) -> (Vec<Effect>, Task) {
         let task = match event {
             Event::Due => self.begin(facts),
             Event::Polled(None) => {
@@ -181,15 +212,25 @@ impl Schedule {
                 let next = published.and_then(|published| self.judge(published, facts.now));
                 self.settle(next, facts)
             }
-            Event::Resigned => self.settle(Some(self.start + self.interval / 4), facts),
+            Event::Resigned => self.settle(Some(self.start.saturating_add(self.quarter())), facts),
         };
-        (std::mem::take(&mut self.effects), task)
+        (core::mem::take(&mut self.effects), task)
+    }
+
+    /// Until when a state that was polled at this time is fresh.
+    fn fresh_until(&self, polled: Duration) -> Duration {
+        polled.saturating_add(self.interval.saturating_mul(FRESH))
+    }
+
+    /// A quarter of the interval.
+    fn quarter(&self) -> Duration {
+        self.interval.checked_div(4).unwrap_or_default()
     }
 
     fn begin(&mut self, facts: Facts) -> Task {
         match facts.fleet {
             Membership::None => self.poll(Mode::Single, self.interval, facts.now),
-            Membership::Connecting => Task::Wait(facts.now + CONNECTING),
+            Membership::Connecting => Task::Wait(facts.now.saturating_add(CONNECTING)),
             Membership::Unavailable => self.settle(None, facts),
             // an instance that does not reach the node is no candidate
             Membership::Member => Task::Follow((!self.is_blind).then_some(self.interval)),
@@ -197,16 +238,16 @@ impl Schedule {
         }
     }
 
-    fn poll(&mut self, mode: Mode, period: Duration, now: Instant) -> Task {
+    fn poll(&mut self, mode: Mode, period: Duration, now: Duration) -> Task {
         self.mode = mode;
         self.start = now;
-        self.due = now + period;
+        self.due = now.saturating_add(period);
         Task::Poll
     }
 
     fn observe(&mut self, observation: Observation, facts: Facts) -> Task {
         let step = observation.step;
-        let was_blind = std::mem::replace(&mut self.is_blind, step.chain.is_none());
+        let was_blind = core::mem::replace(&mut self.is_blind, step.chain.is_none());
         if was_blind && !self.is_blind {
             self.effects.push(Effect::Reachable);
         }
@@ -226,13 +267,13 @@ impl Schedule {
     }
 
     fn apply(&mut self, Observation { step, polled }: Observation) {
-        let until = (self.mode != Mode::Single).then_some(polled + self.interval * FRESH);
+        let until = (self.mode != Mode::Single).then_some(self.fresh_until(polled));
         self.effects.push(Effect::Apply(step, until));
     }
 
     /// Ends a turn in which this instance polled.
     fn rest(&mut self, facts: Facts) -> Task {
-        let next = self.start + self.interval;
+        let next = self.start.saturating_add(self.interval);
         match self.mode {
             Mode::Leading => self.settle(Some(next), facts),
             _ => Task::Wait(next),
@@ -241,7 +282,7 @@ impl Schedule {
 
     /// Judges a published state. Returns when the next turn is due; `None` if this instance has to
     /// poll for itself.
-    fn judge(&mut self, published: Published, now: Instant) -> Option<Instant> {
+    fn judge(&mut self, published: Published, now: Duration) -> Option<Duration> {
         let Published {
             leads,
             state,
@@ -249,15 +290,16 @@ impl Schedule {
             ..
         } = published;
         let state = state.and_then(|(text, polled)| Some((ChainState::parse(&text)?, polled)));
-        let mut next = now + self.interval / 4;
+        let mut next = now.saturating_add(self.quarter());
         let mut fresh = None;
         if let Some((state, polled)) = state {
-            fresh = Some(polled + self.interval * FRESH).filter(|until| now < *until);
+            fresh = Some(self.fresh_until(polled)).filter(|until| now < *until);
             self.effects.push(Effect::Inherit(state, fresh));
             if fresh.is_some() {
                 self.published = polled;
                 // a little after the leader publishes again
-                next = next.max(polled + self.interval + self.interval / 4);
+                let following = polled.saturating_add(self.interval);
+                next = next.max(following.saturating_add(self.quarter()));
             }
         }
         if leads {
@@ -265,27 +307,31 @@ impl Schedule {
             return Some(now);
         }
         // without a fresh state for an election and a poll, the instance polls for itself
-        let patience = lease(self.interval) + self.interval;
-        let is_awaited = !self.is_blind && now - self.published < patience;
+        let patience = lease(self.interval).saturating_add(self.interval);
+        let is_awaited = !self.is_blind && now.saturating_sub(self.published) < patience;
         (fresh.is_some() || is_awaited).then_some(next)
     }
 
     /// Ends the part of a turn that concerns the fleet. Without a `next` turn, this instance polls
     /// for itself.
-    fn settle(&mut self, next: Option<Instant>, facts: Facts) -> Task {
+    fn settle(&mut self, next: Option<Duration>, facts: Facts) -> Task {
         self.mode = match next {
             None => Mode::Detached,
             Some(_) if facts.fleet == Membership::Leader => Mode::Leading,
             Some(_) => Mode::Following,
         };
-        self.effects
-            .push(Effect::Enter(self.mode, facts.now - self.published));
+        self.effects.push(Effect::Enter(
+            self.mode,
+            facts.now.saturating_sub(self.published),
+        ));
         match next {
             Some(next) => Task::Wait(next),
-            None if self.due > facts.now => Task::Wait(self.due.min(facts.now + self.interval)),
+            None if self.due > facts.now => {
+                Task::Wait(self.due.min(facts.now.saturating_add(self.interval)))
+            }
             // all instances together poll hardly more often than a leader
             None => {
-                let period = (self.interval * facts.instances).max(SECOND);
+                let period = self.interval.saturating_mul(facts.instances).max(SECOND);
                 self.poll(Mode::Detached, period, facts.now)
             }
         }
