@@ -99,7 +99,7 @@ impl Inclusion {
     }
 }
 
-/// The transactions that clients have seen accepted, the newest [`CAPACITY`] of them.
+/// The transactions that clients have seen accepted, the newest of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShownTransactions {
     by_hash: BTreeMap<Felt, Inclusion>,

@@ -45,7 +45,12 @@ pub(super) async fn send_again(io: &impl Io, intent: &Intent) -> Submitted {
 /// Returns an error if another intent has the nonce of this one, if a lower nonce stays free, or if
 /// the chain or the store is unavailable.
 async fn use_lower_nonces(io: &impl Io, intent: &Intent) -> Result<(), NotSent> {
-    if slot_of(io, intent, intent.nonce).await?.is_occupied {
+    let own = slot_of(io, intent, intent.nonce).await?;
+    if own.is_occupied {
+        if let Some(included) = &own.included {
+            // its nonce is free, so the chain has lost it: the next repeat is sent
+            look_for(io, included).await?;
+        }
         return Err(NotSent::InProgress);
     }
     let next = next_nonce(io, intent).await?;

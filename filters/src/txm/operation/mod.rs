@@ -59,8 +59,10 @@ pub struct Task<T> {
 
 /// Carries an operation out, or finds the first response under its idempotency key.
 pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
+    // before its key is claimed: that may take long, and what is written meanwhile answers it
+    let since_us = request::since_us(io.clock_us(), io.clock_error_us());
     let Some(key) = task.key.as_deref() else {
-        return Answer::Outcome(once(io, task, None).await);
+        return Answer::Outcome(once(io, task, None, since_us).await);
     };
     for at in 0..CLAIMS {
         let is_first = at == 0;
@@ -72,7 +74,7 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
             Ok(Claiming::Unseen(known)) => return Answer::Outcome(known.into()),
             Err(why) => return Answer::Outcome(why.into()),
         };
-        let outcome = once(io, task, Some(&claimed)).await;
+        let outcome = once(io, task, Some(&claimed), since_us).await;
         match end_claim(&**io, key, &claimed, &outcome, task).await {
             Ok(true) => return Answer::Outcome(outcome),
             // an open outcome says itself that a repeat gets another answer
@@ -91,12 +93,13 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
 }
 
 /// Carries an operation out once for all equal requests at the same time, in one epoch of the
-/// chain. The request that it joined may have another key: a refusal of that request, or an intent
+/// chain. The request came in at `since_us`. The request that it joined may have another key: a refusal of that request, or an intent
 /// other than the one that this key names, is no answer to this request.
 async fn once<I: Io>(
     io: &Arc<I>,
     task: &Arc<Task<I::Trace>>,
     claimed: Option<&Claimed>,
+    since_us: i64,
 ) -> Outcome {
     // a key that another request claimed may have its answer; any other request must be admitted
     if claimed.is_none_or(Claimed::is_new)
@@ -104,7 +107,6 @@ async fn once<I: Io>(
     {
         return why.into();
     }
-    let since_us = request::since_us(io.clock_us(), io.clock_error_us());
     let epoch = match claimed {
         Some(claimed) => Some(claimed.epoch.clone()),
         None => io.epoch().await.ok(),

@@ -107,23 +107,18 @@ pub(super) async fn faucet_drip(
     let (registered, bound, balance) = chain?;
     let is_elsewhere = registered != Felt::ZERO && registered != recipient;
     let is_recovery = is_elsewhere && is_recovered_to(drip, state).await?;
-    let binding = if registered == recipient {
-        Binding::Bound
-    } else if is_elsewhere && !is_recovery {
-        Binding::IdentityElsewhere
-    } else if bound == identity {
-        // registered since the first of the two reads, or at another node
-        Binding::Bound
-    } else if bound != Felt::ZERO {
-        Binding::RecipientElsewhere
-    } else if is_recovery {
-        Binding::Bound
-    } else {
-        stored?
+    let registry = Registry {
+        account: registered,
+        identity: bound,
+        is_recovery,
     };
-    // decided again when the intent is stored, where it is known whose nonce it takes
+    // the store decides again when the intent is stored, where it is known whose nonce it takes
+    match registry.binding(drip) {
+        Some(binding) => check_binding(binding)?,
+        None if state.is_in_doubt => {}
+        None => check_binding(stored?)?,
+    }
     if !state.is_in_doubt {
-        check_binding(binding)?;
         check_cooldown(last?, cooldown, state.now_us)?;
     }
     if is_recovery {
@@ -148,6 +143,37 @@ pub(super) async fn faucet_drip(
     } else {
         Decision::Bind(identity, calls)
     })
+}
+
+/// What the registry has of a drip.
+struct Registry {
+    /// The account of its identity, or zero.
+    account: Felt,
+    /// The identity of its recipient, or zero.
+    identity: Felt,
+    /// Whether a recovery of the identity to the recipient is pending.
+    is_recovery: bool,
+}
+
+impl Registry {
+    /// Whether it binds the identity and the recipient to each other; `None` if the store decides.
+    fn binding(&self, drip: &FaucetDrip) -> Option<Binding> {
+        let is_elsewhere = self.account != Felt::ZERO && self.account != drip.recipient;
+        if self.account == drip.recipient {
+            Some(Binding::Bound)
+        } else if is_elsewhere && !self.is_recovery {
+            Some(Binding::IdentityElsewhere)
+        } else if self.identity == drip.identity {
+            // registered since the first of the two reads, or at another node
+            Some(Binding::Bound)
+        } else if self.identity != Felt::ZERO {
+            Some(Binding::RecipientElsewhere)
+        } else if self.is_recovery {
+            Some(Binding::Bound)
+        } else {
+            None
+        }
+    }
 }
 
 /// Whether a recovery of the identity to the recipient is pending.

@@ -163,6 +163,15 @@ fn an_included_one_that_the_chain_lost_below_is_looked_for() {
 }
 
 #[test]
+fn an_included_one_in_its_place_is_looked_for() {
+    let (lost, displaced) = (intent(2, 7, Succeeded), intent(1, 7, Displaced));
+    let script = Script::with(&[lost, displaced.clone()]);
+    script.state().nonces = [Ok(7)].into();
+    assert_eq!(name(&run(send_again(&script, &displaced))), "not sent");
+    assert_eq!(script.state_of(2), Displaced, "the next repeat is sent");
+}
+
+#[test]
 fn nobody_else_fills_the_nonces_of_a_user() {
     let of_user = Intent {
         signer: Felt::from(0xdd_u64),

@@ -3,7 +3,7 @@
 
 use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
-use super::requests::{CATALOG, FRESH, Reply, ReplyKind, Request};
+use super::requests::{CATALOG, FRESH, PINS, Reply, ReplyKind, Request, Wanted};
 use super::world::World;
 use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Io as _;
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Clients that have a request each, one after the other.
 const CLIENT_COUNT: u32 = 5;
+/// Operations in doubt that are repeated in the end.
+const DOUBTED: usize = 6;
 /// How often a client repeats a request whose end is open.
 const ATTEMPTS: u32 = 5;
 
@@ -227,12 +229,28 @@ pub(super) fn probes(world: &World) -> Vec<Request> {
     };
     let mut all: Vec<Request> = of_each.enumerate().map(probe).collect();
     let keys = world.oracle.bodies();
-    all.extend(keys.take(12).map(|(key, wanted)| Request {
+    let of_keys = keys.take(12).map(|(key, wanted)| (Some(key), wanted));
+    let again = of_keys.chain(in_doubt(world));
+    all.extend(again.map(|(key, wanted)| Request {
         wanted,
-        key: Some(key),
+        key,
         action: 0,
     }));
     all
+}
+
+/// Some operations that are in doubt, with their keys.
+fn in_doubt(world: &World) -> impl Iterator<Item = (Option<String>, usize)> {
+    let epoch = world.epoch();
+    let found = world.journal.select(&epoch, |it| {
+        it.state == IntentState::Displaced && PINS.signs_with(it.signer)
+    });
+    let found = found.into_iter().filter_map(|it| {
+        let key = world.journal.written_with.get(&it.id)?.clone();
+        let of_it = |wanted: &Wanted| wanted.digest() == Some(it.digest);
+        Some((key, CATALOG.iter().position(of_it)?))
+    });
+    found.take(DOUBTED)
 }
 
 /// Sends one operation to two relays at once, under one key or under two.

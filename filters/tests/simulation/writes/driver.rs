@@ -58,6 +58,7 @@ impl JournalIo for SimIo {
 
     async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
         let (new, relay) = (OwnedIntent::from(new), self.relay);
+        self.world.lock().judge_floor(relay, &new.epoch);
         let is_early = self.world.lock().bug == Bug::SendFirst;
         self.query(Statement::Intend, move |world| {
             if world.fires(Fault::CutOff, 6) {
@@ -120,8 +121,12 @@ impl JournalIo for SimIo {
         let is_it = move |it: &Intent| {
             it.state.is_unresolved() && signer.is_none_or(|signer| it.signer == signer)
         };
-        self.read(move |world| world.journal.select(&epoch, is_it))
-            .await
+        let found = self.read(move |world| world.journal.select(&epoch, is_it));
+        let found = found.await?;
+        if let Some(account) = signer {
+            self.world.lock().note_open(self.relay, account, &found);
+        }
+        Ok(found)
     }
 
     async fn displaced(
@@ -168,16 +173,19 @@ impl JournalIo for SimIo {
     }
 
     async fn floor(&self, epoch: &str) -> Stored<Option<u64>> {
-        let epoch = epoch.to_owned();
-        self.read(move |world| {
-            let included = world.journal.select(&epoch, |it| it.state.is_included());
+        let of = epoch.to_owned();
+        let floor = self.read(move |world| {
+            let included = world.journal.select(&of, |it| it.state.is_included());
             included
                 .iter()
                 .filter_map(|it| it.included)
                 .map(|Inclusion { number, .. }| number)
                 .max()
-        })
-        .await
+        });
+        let floor = floor.await?;
+        let floors = &mut self.world.lock().oracle.notes.floors;
+        floors.insert((self.relay, epoch.to_owned()), floor);
+        Ok(floor)
     }
 
     async fn last_of(
@@ -200,8 +208,9 @@ impl JournalIo for SimIo {
 
     async fn claim(&self, key: &KeyOf<'_>, token: &ClaimToken) -> Stored<Claim> {
         let (key, token) = (RequestKey::from(key), *token);
-        let now_us = self.clock_us();
+        let (now_us, relay) = (self.clock_us(), self.relay);
         self.query(Statement::Write, move |world| {
+            world.judge_claim(relay, &key.named);
             world.journal.claim(&key, token, now_us)
         })
         .await
@@ -355,6 +364,10 @@ impl Io for SimIo {
         };
         let mut world = self.world.lock();
         world.signed.insert(hash, tx);
+        if purpose == Purpose::Write {
+            let broken = world.judge_signed(self.relay, sender, nonce);
+            world.oracle.report(broken);
+        }
         if world.bug == Bug::BurnedNonce {
             let mut counters = self.counters.lock().expect("no task panics");
             counters.insert(invoke.sender, nonce + u64::from(purpose == Purpose::Write));

@@ -27,7 +27,7 @@ impl World {
     }
 
     /// A request of a role that was never made, and that the contracts permit.
-    fn fresh_of(&self, role: Role) -> Option<usize> {
+    pub(super) fn fresh_of(&self, role: Role) -> Option<usize> {
         let account = *PINS.accounts.of(role);
         let view = self.chain.view();
         let mut fresh = (CATALOG.len() - FRESH..CATALOG.len()).filter(|at| {
@@ -36,13 +36,16 @@ impl World {
                 return false;
             };
             let is_free = conflicts(permit.operation(), view.state()).is_empty();
-            wanted.sender() == account && is_free
+            let digest = wanted.intent_digest();
+            let mut intents = self.journal.tables.intents.values();
+            let is_made = intents.any(|it| it.digest == digest);
+            wanted.sender() == account && is_free && !is_made
         });
         fresh.next()
     }
 
     /// Whether an intent that satisfies this is open or in doubt.
-    fn is_any_open(&self, is_it: impl Fn(&Intent) -> bool) -> bool {
+    pub(super) fn is_any_open(&self, is_it: impl Fn(&Intent) -> bool) -> bool {
         let epoch = self.epoch();
         let is_open = |it: &Intent| it.state.is_unresolved() || it.state == IntentState::Displaced;
         let mut intents = self.journal.tables.of_epoch(&epoch);

@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    fn close_blocks(&mut self, number: usize) {
+    pub(super) fn close_blocks(&mut self, number: usize) {
         let time = self.chain_time();
         for _ in 0..number {
             self.chain.close_block(time);

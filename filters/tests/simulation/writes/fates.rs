@@ -38,6 +38,7 @@ impl World {
                 self.met(Case::ResentOpen);
                 let again = (IntentState::Sent, IntentState::Sent);
                 *self.oracle.transitions.entry(again).or_default() += 1;
+                self.oracle.notes.again.insert((relay, before.id));
                 Ok(())
             }
             (_, IntentState::Succeeded | IntentState::Reverted) => {
@@ -48,7 +49,9 @@ impl World {
                 self.judge_displaced(relay, before, why)?;
                 self.judge_unwitnessed(before)
             }
-            (Change::Doubted(why), IntentState::Displaced) => self.judge_doubted(before, why),
+            (Change::Doubted(why), IntentState::Displaced) => {
+                self.judge_doubted(relay, before, why)
+            }
             (_, IntentState::Rejected) => self.judge_rejected(before),
             (Change::Lost(why), _) => self.judge_lost(relay, before, why),
             (_, IntentState::Lost) => self.judge_lost(relay, before, ""),
@@ -213,7 +216,7 @@ impl World {
     }
 
     /// Rules 4 and 8: the node refused it, or no URL has shown it for long.
-    fn judge_doubted(&mut self, before: &Intent, why: &str) -> Result<(), String> {
+    fn judge_doubted(&mut self, relay: Process, before: &Intent, why: &str) -> Result<(), String> {
         let (id, hash) = (before.id, before.transaction_hash);
         if why.contains("refused") {
             let view = self.chain.view();
@@ -235,7 +238,7 @@ impl World {
         if age < GIVEN_UP && !self.clock_was_set() {
             return Err(format!("rule 8: intent {id} is given up after {age:?}"));
         }
-        Ok(())
+        self.judge_given_up(relay, before)
     }
 
     /// Rule 4: what is rejected was never sent.
@@ -268,6 +271,14 @@ impl World {
         {
             return Err(format!(
                 "rule 3: intent {} is lost, and block {number} was not shown twice",
+                before.id
+            ));
+        }
+        if let Some(number) = number
+            && !self.was_steady(relay, number)
+        {
+            return Err(format!(
+                "rule 3: intent {} is lost, and block {number} was not settled in each look",
                 before.id
             ));
         }

@@ -2,7 +2,8 @@
 //! behind another one. As the relay's own URLs (`chain::members`).
 
 use super::machine::Process;
-use super::world::{Fault, Mode, World};
+use super::urls::Mode;
+use super::world::{Fault, World};
 use std::time::Duration;
 
 /// A URL that is more blocks behind another one has no say.

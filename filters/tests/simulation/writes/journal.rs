@@ -29,7 +29,7 @@ pub(super) struct OwnedIntent {
     digest: [u8; 32],
     subject: Option<Felt>,
     identity: Option<Felt>,
-    epoch: String,
+    pub(super) epoch: String,
     signer: Felt,
     pub(super) nonce: u64,
     transaction_hash: Felt,

@@ -4,6 +4,7 @@
 use super::Bug;
 use super::io::SimIo;
 use super::machine::{HasAgenda as _, Process, Shared};
+use super::shares::Share;
 use super::shown::Failure;
 use super::world::World;
 use portcullis_filters::felt::Felt;
@@ -21,6 +22,7 @@ pub(super) struct Lock {
     waiting: VecDeque<Waiting>,
     /// The process that had it last.
     last: Option<Process>,
+    pub(super) share: Share,
 }
 
 struct Waiting {
@@ -74,6 +76,7 @@ impl SimIo {
     ) -> Result<Guard, LockError> {
         let left = deadline.saturating_sub(self.world.now());
         let wait = self.share(of, |share| share.wait(left));
+        self.world.lock().judge_patience(self.relay, of, wait, left);
         let locked = self.acquire(of, deadline, wait).await;
         match locked {
             Ok((guard, was_here)) => {
@@ -89,6 +92,8 @@ impl SimIo {
             Err(error) => {
                 if error == LockError::HeldElsewhere {
                     self.share(of, LockShare::waited_in_vain);
+                    let in_vain = &mut self.world.lock().oracle.notes.in_vain;
+                    in_vain.insert((self.relay, of));
                 }
                 Err(error)
             }
@@ -109,7 +114,14 @@ impl SimIo {
                 && let Some(at) = lock.waiting.iter().position(is_own)
                 && let Some(next) = lock.waiting.remove(at)
             {
+                let is_contended = lock
+                    .waiting
+                    .front()
+                    .is_some_and(|it| it.relay != self.relay);
                 lock.waiting.push_front(next);
+                if is_contended {
+                    world.judge_kept(guard.of);
+                }
             }
         }
         release(&self.world, guard.of, guard.ticket);
@@ -153,7 +165,10 @@ impl SimIo {
             if lock.holder.is_none() && is_first {
                 lock.forget(ticket);
                 lock.holder = Some((relay, ticket));
-                let was_here = lock.last.replace(relay) == Some(relay);
+                let last = lock.last.replace(relay);
+                let was_here = last == Some(relay);
+                lock.share.granted(relay, last, now);
+                world.oracle.notes.in_vain.remove(&(relay, of));
                 return Poll::Ready(Ok(was_here));
             }
             let is_elsewhere = lock.holder.is_some_and(|(holder, _)| holder != relay);

@@ -2,10 +2,12 @@
 //! behind. The flows, the ledger and the evidence are the production code; the world and the
 //! relay's driver are here.
 //!
-//! Reading order: `requests` and `clients`; `world`, `regime` and `ending` (what goes wrong); `oracle`
-//! and `fates` (what must hold); `driver` and `io` (how a relay reaches the world); `node` and `reads`
+//! Reading order: `requests` and `clients`; `world`, `blocks`, `machines`, `urls`, `regime`, `gap` and
+//! `ending` (what goes wrong); `oracle`, `fates`, `steady`, `sends`, `nonces`, `money`, `replies`, `repeated`
+//! and `healed` (what must hold); `driver` and `io` (how a relay reaches the world); `node` and `reads`
 //! (what the node answers); `journal`, `chain`, `machine`.
 
+mod blocks;
 mod bug;
 mod chain;
 mod clients;
@@ -19,24 +21,36 @@ mod ending;
 mod explore;
 mod fates;
 mod floor;
+mod gap;
+mod healed;
 mod io;
 mod journal;
 mod links;
 mod locks;
 mod machine;
+mod machines;
+mod money;
 mod node;
+mod nonces;
+mod notes;
 mod options;
 mod oracle;
 mod pins;
 mod reads;
 mod refusals;
 mod regime;
+mod repeated;
+mod replies;
 mod requests;
 mod rounds;
 mod rules;
+mod sends;
+mod shares;
 mod shown;
 mod stage;
+mod steady;
 mod store;
+mod urls;
 mod world;
 
 use crate::toolkit::{Chance, Outcome};
@@ -131,6 +145,9 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     end::start_anew(world);
     let end = world.now() + SETTLING;
     machine.run(|world, _| world.now() >= end || world.oracle.violation.is_some());
+    if world.lock().oracle.violation.is_none() {
+        gap::leave(world, machine);
+    }
     if world.lock().oracle.violation.is_none() {
         ending::lose_blocks(world, machine);
     }

@@ -5,7 +5,8 @@ use super::chain::{Refused, Taking, Tx, felt};
 use super::config::is_own;
 use super::io::{no_answer, returned, unreachable};
 use super::machine::{HasAgenda as _, Process};
-use super::world::{Fault, Mode, World};
+use super::urls::Mode;
+use super::world::{Fault, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::txm::io::Called;
@@ -103,6 +104,10 @@ pub(super) struct Dialect {
     keeps_ahead: bool,
     /// A transaction replaces another one with its nonce in the mempool.
     replaces: bool,
+    /// For how many blocks the price of gas stays the same.
+    pub(super) price_blocks: u64,
+    /// Each transaction gets a block of its own at once.
+    is_instant: bool,
 }
 
 impl Dialect {
@@ -119,6 +124,8 @@ impl Dialect {
             used_for_included: is(Fault::UsedForIncluded),
             keeps_ahead: is(Fault::NonceAhead),
             replaces: is(Fault::Replaced),
+            price_blocks: chance.pick(&[1, u64::MAX]),
+            is_instant: chance.choose(4) == 3,
         }
     }
 }
@@ -158,8 +165,13 @@ impl World {
             return self.deliver_elsewhere(tx);
         }
         self.judge_add(&tx);
-        if is_own(tx.sender) && self.fires(Fault::Overtaken, 60) {
+        let overtaken = if self.is_repeat(&tx) { 8 } else { 60 };
+        if is_own(tx.sender) && self.fires(Fault::Overtaken, overtaken) {
             self.use_nonce(tx.sender);
+            // the node may not even say that the nonce is used
+            if self.fires(Fault::Undecided, 2) {
+                return self.chance.pick(&UNDECIDED).called();
+            }
         }
         let fate = self.fate(&tx);
         if let Fate::Undecided { said, is_taken } = fate {
@@ -209,15 +221,20 @@ impl World {
         }
     }
 
+    /// Whether a transaction has reached the node before.
+    fn is_repeat(&self, tx: &Tx) -> bool {
+        let delivered = self.oracle.record.delivered.get(&tx.hash);
+        delivered.is_some_and(|times| times.len() > 1)
+    }
+
     /// An answer that has nothing to do with what the node did.
     fn misreported(&mut self, tx: &Tx) -> Option<Called<Felt>> {
-        let delivered = self.oracle.record.delivered.get(&tx.hash);
-        let is_repeat = delivered.is_some_and(|times| times.len() > 1);
+        let is_repeat = self.is_repeat(tx);
         let said = if self.fires(Fault::OtherHash, if is_repeat { 12 } else { 150 }) {
             Said::OtherHash
         } else if self.fires(Fault::BadAnswer, 150) {
             self.chance.pick(&[Said::Malformed, Said::TooLarge])
-        } else if self.fires(Fault::Undecided, 100) {
+        } else if self.fires(Fault::Undecided, if is_repeat { 20 } else { 100 }) {
             self.chance.pick(&UNDECIDED)
         } else {
             return None;
@@ -240,6 +257,10 @@ impl World {
             Ok(()) => {
                 self.oracle.taken.insert(tx.hash);
                 self.note_conflicts();
+                if self.dialect.is_instant {
+                    let soon = self.millis(0, 5);
+                    self.agenda().after(soon, Self::close_block);
+                }
                 if is_ahead {
                     self.count(Fault::NonceAhead);
                 }

@@ -6,7 +6,8 @@ use super::chain::{Block as ChainBlock, SELECTORS, View, felt};
 use super::io::{SimIo, returned};
 use super::node::unanswered;
 use super::shown::{Fact, Failure, SERVING, fact_of_receipt};
-use super::world::{Fault, Mode, World, nobody};
+use super::urls::Mode;
+use super::world::{Fault, World, nobody};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 use portcullis_filters::txm::io::{Called, NodeIo};
@@ -29,7 +30,8 @@ const GAS: u64 = 1_000;
 impl World {
     /// The price of a unit of gas, in fri.
     fn price(&mut self, view: &View) -> u128 {
-        let price = (1_000 + u128::from(view.head().number)) * 1_000_000_000;
+        let step = view.head().number / self.dialect.price_blocks.max(1);
+        let price = (1_000 + u128::from(step)) * 1_000_000_000;
         self.oracle.highest_price = self.oracle.highest_price.max(price);
         price
     }
@@ -44,6 +46,9 @@ impl World {
 
     fn receipt(&mut self, view: &View, hash: Felt) -> Option<Receipt> {
         let (executed, block) = view.find(hash)?;
+        if block.is_some_and(|it| it.number == view.head().number) {
+            self.may_be_gone_at_once(hash);
+        }
         let outcome = if executed.succeeded {
             Ok(())
         } else {
@@ -159,19 +164,16 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce(&self, account: Felt) -> Called<u64> {
+        let begun = self.world.now();
         let nonce = self.ask(move |world, view| match world.refused_read() {
             Some(refused) => refused,
             None => nonce_in(view, account),
         });
         let nonce = nonce.await;
-        if let Err(CallError::Returned(error)) = &nonce
-            && error.code == code::CONTRACT_NOT_FOUND
-        {
-            // what is not deployed has used no nonce
-            self.world.lock().record_nonce(self.relay, account, 0);
-        }
+        let mut world = self.world.lock();
+        world.record_nonce(self.relay, SERVING, account, &nonce, begun);
+        drop(world);
         let nonce = nonce?;
-        self.world.lock().record_nonce(self.relay, account, nonce);
         let bug = self.world.lock().bug;
         let counts = matches!(bug, Bug::LocalCounter | Bug::BurnedNonce);
         Ok(if counts {
@@ -327,16 +329,13 @@ impl NodeIo for SimIo {
     }
 
     async fn nonce_of(&self, url: usize, account: Felt) -> Called<u64> {
+        let begun = self.world.now();
         let nonce = self.ask_url(url, move |_, view| nonce_in(view, account));
         let nonce = nonce.await;
-        if let Err(CallError::Returned(error)) = &nonce
-            && error.code == code::CONTRACT_NOT_FOUND
-        {
-            // what is not deployed has used no nonce
-            self.world.lock().record_nonce(self.relay, account, 0);
-        }
+        let mut world = self.world.lock();
+        world.record_nonce(self.relay, url, account, &nonce, begun);
+        drop(world);
         let nonce = nonce?;
-        self.world.lock().record_nonce(self.relay, account, nonce);
         Ok(nonce)
     }
 
@@ -353,5 +352,8 @@ impl NodeIo for SimIo {
     fn note_shown(&self, number: u64) {
         let mut world = self.world.lock();
         world.relays[self.relay].floor.note_shown(number);
+        let noted = &mut world.oracle.notes.noted;
+        let highest = noted.entry(self.relay).or_default();
+        *highest = number.max(*highest);
     }
 }

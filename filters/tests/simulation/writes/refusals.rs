@@ -4,12 +4,13 @@
 use super::config::is_own;
 use super::conflicts::conflicts;
 use super::machine::Process;
+use super::money::registry_permits;
 use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
 use super::shown::Failure;
 use super::world::{SKEW_US, World};
-use crate::tables::{DRIP, pair_of, pays};
+use crate::tables::{DRIP, Named, pair_of, pays};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, Pair, gfri};
+use portcullis_filters::ledger::{DAY_US, Intent, IntentId, IntentState, MINUTE_US, Pair, gfri};
 use portcullis_filters::operation::Operation;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::verdict::Reason;
@@ -51,8 +52,12 @@ pub(super) struct Watch {
     /// When it came in, or the oldest equal one that it may have joined.
     since: Duration,
     at: Duration,
+    /// When the relay, which may have been paused, began with it.
+    arrived: Duration,
     ended: Option<Duration>,
     facts: BTreeSet<Fact>,
+    /// The epoch in which it last claimed its key, and what that named then.
+    claimed: Option<(String, Option<IntentId>)>,
     /// No equal request was open meanwhile.
     is_alone: bool,
 }
@@ -110,8 +115,10 @@ impl World {
             key: request.key.clone(),
             since: at,
             at,
+            arrived: at,
             ended: None,
             facts: BTreeSet::new(),
+            claimed: None,
             is_alone: true,
         };
         for other in watches.open.values_mut() {
@@ -242,6 +249,11 @@ impl World {
             for reason in conflicts(permit.operation(), view.state()) {
                 self.oracle.watches.conflicts.insert((at, reason), now);
             }
+            if let Operation::FaucetDrip(drip) = permit.operation()
+                && registry_permits(drip, view.state())
+            {
+                self.oracle.notes.permitted.insert(at, now);
+            }
         }
     }
 
@@ -323,13 +335,17 @@ impl World {
                 self.conflicts(request.wanted, reason, watch)
             }
             Reason::FaucetCooldown => self.is_paid(wanted, reply.hash, watch),
-            Reason::BudgetExceeded => has(Fact::NoDripsLeft) || has(Fact::NoFeesLeft),
+            Reason::BudgetExceeded => {
+                // a relay may still write to the chain that was there before
+                let is_former = |at: Duration| at + LAG >= *since;
+                has(Fact::NoDripsLeft)
+                    || has(Fact::NoFeesLeft)
+                    || self.oracle.former_shown.is_some_and(is_former)
+            }
             Reason::Rejected => {
                 let digest = wanted.intent_digest();
                 let mut intents = self.journal.tables.intents.values();
-                intents.any(|it| {
-                    it.digest == digest && record.was_refused(it.transaction_hash, *since)
-                })
+                intents.any(|it| it.digest == digest && self.is_refusal_known(*relay, it, *since))
             }
             Reason::NonceConflict => {
                 let is_next = match wanted {
@@ -441,6 +457,36 @@ impl World {
     pub(super) fn alone_since(&self, id: u64) -> Option<Duration> {
         let watch = &self.oracle.watches.open[&id];
         watch.is_alone.then_some(watch.at)
+    }
+
+    /// A request claims its key. Returns its last claim, if no other one has the key open.
+    pub(super) fn note_claim(
+        &mut self,
+        relay: Process,
+        named: &Named,
+        link: Option<IntentId>,
+    ) -> Option<(String, Option<IntentId>)> {
+        let open = self.oracle.watches.open.values_mut();
+        let is_its = |it: &&mut Watch| {
+            it.relay == relay && it.ended.is_none() && it.key.as_ref() == Some(&named.1)
+        };
+        let mut of_key: Vec<_> = open.filter(is_its).collect();
+        let [watch] = of_key.as_mut_slice() else {
+            return None;
+        };
+        watch.claimed.replace((named.0.clone(), link))
+    }
+
+    /// A relay begins with a request.
+    pub(super) fn arrive(&mut self, id: u64) {
+        let now = self.now();
+        if let Some(watch) = self.oracle.watches.open.get_mut(&id) {
+            watch.arrived = now;
+        }
+    }
+
+    pub(super) fn arrived_at(&self, id: u64) -> Duration {
+        self.oracle.watches.open[&id].arrived
     }
 
     /// The relay of a request.

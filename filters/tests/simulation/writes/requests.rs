@@ -190,7 +190,9 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
     }
     for (number, key) in (1..).zip(&keys) {
         let first = u64::from(number == USERS);
-        all.extend((first..NONCES).map(|nonce| invoke(key, nonce)));
+        all.extend((first..NONCES).map(|nonce| invoke(key, nonce, 0)));
+        // another transaction with the same nonce
+        all.extend((1..3).map(|nonce| invoke(key, nonce, 1)));
         if number == USERS {
             all.push(deployment(key));
         }
@@ -268,11 +270,11 @@ const BOUNDS: Bounds = Bounds {
     l2_gas: (1, 1),
 };
 
-fn invoke(key: &SecretKey, nonce: u64) -> Wanted {
+fn invoke(key: &SecretKey, nonce: u64, amount: u64) -> Wanted {
     let call = Call {
         to: contracts().card,
         selector: selector("burn"),
-        args: vec![felt(7), felt(0)],
+        args: vec![felt(7 + amount), felt(0)],
     };
     let invoke = Invoke {
         sender: account_address(key.public_key(), PINS.account_class),
@@ -333,6 +335,8 @@ impl Request {
 pub(super) struct Reply {
     pub(super) kind: ReplyKind,
     pub(super) hash: Option<Felt>,
+    /// Seconds until a retry can succeed.
+    pub(super) retry_after: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,12 +353,14 @@ impl Reply {
             Answer::First(200, hash) => Self {
                 kind: ReplyKind::Written,
                 hash: Felt::parse(hash),
+                retry_after: None,
             },
             Answer::First(_, hash) => {
                 let kind = ReplyKind::Refused(Reason::Reverted);
                 Self {
                     kind,
                     hash: Felt::parse(hash),
+                    retry_after: None,
                 }
             }
             Answer::Outcome(outcome) => Self::of_outcome(outcome),
@@ -374,6 +380,7 @@ impl Reply {
         Self {
             kind,
             hash: outcome.transaction_hash,
+            retry_after: outcome.retry_after,
         }
     }
 
@@ -433,6 +440,7 @@ impl World {
         let begun = self.begin(relay, request);
         let (answered, request) = (slot.clone(), request.clone());
         self.agenda().start(relay, async move {
+            io.world.lock().arrive(begun.watch);
             let reply = match &CATALOG[request.wanted] {
                 Wanted::Operation(permit) => {
                     let task = Task::new(permit, request.key.as_deref(), &Arc::new(()), "");

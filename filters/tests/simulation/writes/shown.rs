@@ -147,10 +147,22 @@ impl World {
     }
 
     /// Records which nonce of an account was read.
-    pub(super) fn record_nonce(&mut self, relay: Process, account: Felt, nonce: u64) {
+    pub(super) fn record_nonce(
+        &mut self,
+        relay: Process,
+        url: usize,
+        account: Felt,
+        nonce: &Called<u64>,
+        begun: Duration,
+    ) {
+        let nonce = match nonce {
+            Ok(nonce) => *nonce,
+            // what is not deployed has used no nonce
+            Err(CallError::Returned(error)) if error.code == code::CONTRACT_NOT_FOUND => 0,
+            Err(_) => return,
+        };
         let epoch = self.epoch();
-        let now = self.now();
-        self.show(relay, SERVING, Fact::Nonce(account, nonce), now);
+        self.show(relay, url, Fact::Nonce(account, nonce), begun);
         let is_behind = self
             .journal
             .tables
@@ -172,11 +184,19 @@ impl World {
     pub(super) fn record_answer(&mut self, relay: Process, hash: Felt, added: &Called<Felt>) {
         let now = self.now();
         let is_taken = match added {
-            Ok(taken) => *taken == hash,
+            Ok(taken) if *taken == hash => {
+                self.note_undecided(relay, hash);
+                true
+            }
+            Ok(_) => false,
             Err(CallError::Returned(error)) => {
                 let answer = error.code;
                 self.note(|| format!("{hash} is refused with {answer}"));
                 self.oracle.record.refused.insert(hash, now);
+                self.oracle.notes.refused.insert((relay, hash), now);
+                if answer == code::DUPLICATE || !error.is_definite() {
+                    self.note_undecided(relay, hash);
+                }
                 answer == code::DUPLICATE
             }
             Err(_) => false,

@@ -2,21 +2,23 @@
 //! All chance is drawn here.
 
 use super::Bug;
-use super::chain::{Action, Chain, Taking, Tx, View, felt};
+use super::chain::{Chain, Tx, felt};
 use super::config::{self, Config, Limits};
 use super::floor::Floor;
+use super::gap::Gap;
 use super::io::SimIo;
 use super::journal::Journal;
 use super::locks::Lock;
-use super::machine::{Agenda, HasAgenda, Process, Shared, Slot, fill};
+use super::machine::{Agenda, HasAgenda, Process, Shared, Slot};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
 use super::regime::{Regime, Share};
 use super::requests::{Reply, initial};
+use super::urls::Url;
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,20 +58,7 @@ faults! {
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
     V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
     LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, NonceTaken, NeverRead,
-}
-
-/// How a URL shows the chain.
-pub(super) enum Mode {
-    Fresh,
-    Behind(usize),
-    Frozen(Box<View>),
-    Down,
-    /// Some of its nodes are of another chain.
-    TwoChains,
-    /// It takes transactions without an answer to their submission.
-    Mute,
-    /// It states the newest head, and shows none of this many newest blocks.
-    Hollow(usize),
+    GoneAtOnce,
 }
 
 /// The fate of the next commit, which has no confirmation.
@@ -82,14 +71,6 @@ pub(super) enum Lapse {
 /// An account that is never deployed.
 pub(super) fn nobody() -> Felt {
     felt(0x5eed)
-}
-
-pub(super) struct Url {
-    pub(super) mode: Mode,
-    /// Draws a view for each call.
-    pub(super) is_balancer: bool,
-    /// The view that it was frozen at last, and until when.
-    thawed: Option<(Box<View>, Duration)>,
 }
 
 /// A relay.
@@ -115,7 +96,7 @@ pub(super) struct Relay {
 }
 
 pub(super) struct World {
-    agenda: Agenda<Self>,
+    pub(super) agenda: Agenda<Self>,
     pub(super) chance: Chance,
     pub(super) bug: Bug,
     pub(super) enabled: Vec<Fault>,
@@ -130,10 +111,10 @@ pub(super) struct World {
     pub(super) limits: Limits,
     /// The pins with which relays start.
     pub(super) variant: usize,
-    pins_fail_until: Duration,
-    faucet_empty_until: Duration,
+    pub(super) pins_fail_until: Duration,
+    pub(super) faucet_empty_until: Duration,
     /// When a URL last had nodes of another chain.
-    other_shown: Option<Duration>,
+    pub(super) other_shown: Option<Duration>,
     pub(super) urls: Vec<Url>,
     pub(super) relays: Vec<Relay>,
     pub(super) journal: Journal,
@@ -151,9 +132,11 @@ pub(super) struct World {
     pub(super) lapse: Option<Lapse>,
     /// Until when the store refuses all writes.
     pub(super) full_until: Duration,
-    store_clock_us: i64,
+    pub(super) store_clock_us: i64,
     pub(super) locks: BTreeMap<Felt, Lock>,
     tickets: u64,
+    /// The transactions whose receipts were read.
+    pub(super) receipts_read: BTreeSet<Felt>,
     /// Every transaction that was signed.
     pub(super) signed: BTreeMap<Felt, Tx>,
     reverting: BTreeMap<Felt, bool>,
@@ -172,6 +155,8 @@ pub(super) struct World {
     pub(super) held_next: BTreeMap<Felt, Duration>,
     /// The run is over, and the chain loses its blocks.
     pub(super) has_fallen: bool,
+    /// A gap in the nonces of an account, while its request is repeated.
+    pub(super) gap: Option<Gap>,
     /// When it lost all of them, or its newest ones.
     pub(super) fell: Option<Duration>,
 }
@@ -185,44 +170,6 @@ impl HasAgenda for World {
         self.relays
             .get(process)
             .map_or(Duration::ZERO, |relay| relay.paused_until)
-    }
-}
-
-impl Url {
-    const FRESH: Self = Self {
-        mode: Mode::Fresh,
-        is_balancer: false,
-        thawed: None,
-    };
-
-    /// Whether it has shown a state since then that the chain may no longer have.
-    pub(super) fn has(&self, action: Action, since: Duration) -> bool {
-        self.frozen_views(since)
-            .any(|view| view.state().has(action))
-    }
-
-    pub(super) fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
-        let now = match &self.mode {
-            Mode::Frozen(view) => Some(&**view),
-            _ => None,
-        };
-        let thawed = self.thawed.as_ref().filter(|(_, until)| *until >= since);
-        now.into_iter().chain(thawed.map(|(view, _)| &**view))
-    }
-
-    fn change(&mut self, mode: Mode, now: Duration) {
-        if let Mode::Frozen(view) = std::mem::replace(&mut self.mode, mode) {
-            self.thawed = Some((view, now));
-        }
-    }
-
-    /// Whether it shows a chain from before the chain started over.
-    fn shows_former(&self, genesis: u64) -> bool {
-        match &self.mode {
-            Mode::Frozen(view) => view.genesis != genesis,
-            Mode::TwoChains => true,
-            Mode::Fresh | Mode::Behind(_) | Mode::Mute | Mode::Hollow(_) | Mode::Down => false,
-        }
     }
 }
 
@@ -301,6 +248,7 @@ impl World {
             store_clock_us: EPOCH_US,
             locks: BTreeMap::new(),
             tickets: 0,
+            receipts_read: BTreeSet::new(),
             signed: BTreeMap::new(),
             reverting: BTreeMap::new(),
             fates: BTreeMap::new(),
@@ -312,6 +260,7 @@ impl World {
             actions: Share::default(),
             held_next: BTreeMap::new(),
             has_fallen: false,
+            gap: None,
             fell: None,
         }
     }
@@ -434,63 +383,6 @@ impl World {
         format!("g{}", self.chain.genesis)
     }
 
-    /// The view of a URL; `None` if it is down.
-    pub(super) fn view(&mut self, url: usize) -> Option<View> {
-        let behind = if self.urls[url].is_balancer {
-            self.chance.choose(3) as usize
-        } else {
-            0
-        };
-        let of = |behind: usize, chain: &Chain| {
-            let mut view = chain.view();
-            if behind > 0 {
-                view.shown = view.shown.saturating_sub(behind).max(1);
-                view.pending = None;
-            }
-            view
-        };
-        if self.is_healed {
-            return Some(self.chain.view());
-        }
-        match &self.urls[url].mode {
-            Mode::Fresh | Mode::Mute => Some(of(behind, &self.chain)),
-            Mode::Behind(blocks) | Mode::Hollow(blocks) => Some(of(*blocks, &self.chain)),
-            Mode::Frozen(view) => Some(View::clone(view)),
-            Mode::TwoChains => {
-                let is_other = self.chance.choose(2) == 1;
-                Some(if is_other {
-                    self.other.view()
-                } else {
-                    self.chain.view()
-                })
-            }
-            Mode::Down => {
-                if self.urls.iter().all(|url| matches!(url.mode, Mode::Down)) {
-                    self.oracle.silent = self.oracle.silent.max(Some(self.now()));
-                }
-                None
-            }
-        }
-    }
-
-    /// The URL that serves calls of a relay.
-    pub(super) fn serving(&mut self, relay: Process) -> Option<usize> {
-        let urls = self.relays[relay].config.urls.clone();
-        self.choose_serving(relay, &urls)
-    }
-
-    /// The URLs of a relay that have a say.
-    pub(super) fn urls_of(&self, relay: Process) -> Vec<usize> {
-        self.voters(&self.relays[relay].config.urls)
-    }
-
-    /// The URLs of a relay that had a say before a reload since then.
-    pub(super) fn former_urls_of(&self, relay: Process, since: Duration) -> Option<Vec<usize>> {
-        let former = self.relays[relay].former_urls.as_ref();
-        let (urls, _) = former.filter(|(_, until)| *until >= since)?;
-        Some(self.voters(urls))
-    }
-
     pub(super) fn is_faucet_empty(&self) -> bool {
         !self.is_healed && self.now() < self.faucet_empty_until
     }
@@ -517,278 +409,6 @@ impl World {
     }
 
     pub(super) fn are_pins_broken(&self) -> bool {
-        !self.is_healed && self.now() < self.pins_fail_until
-    }
-
-    /// Closes a block, and lets happen to the chain what happens about once a block.
-    pub(super) fn close_block(&mut self) {
-        let time = self.chain_time();
-        self.chain.close_block(time);
-        self.other.close_block(time);
-        self.note_states();
-        self.note_conflicts();
-        self.note_heads();
-        if self.fires(Fault::Rollback, self.regime.rollback_one_in()) {
-            let depth = 1 + self.chance.choose(self.regime.deepest()) as usize;
-            self.roll_back(depth);
-        }
-        if self.fires(Fault::Genesis, 150) {
-            self.start_over(self.chain.genesis + 1);
-        }
-        if self.regime.is_deep && self.fires(Fault::SameGenesis, 100) {
-            self.start_over(self.chain.genesis);
-        }
-        if self.fires(Fault::Stranger, 60) {
-            let accounts = super::requests::PINS.accounts;
-            let faucet = accounts.faucet.unwrap_or(accounts.owner);
-            let senders = [accounts.owner, accounts.verifier, faucet];
-            let sender = self.chance.pick(&senders);
-            self.use_nonce(sender);
-        }
-        for url in 0..self.urls.len() {
-            self.change_mode(url);
-        }
-        let is_mixed = |url: &Url| matches!(url.mode, Mode::TwoChains);
-        if self.urls.iter().any(is_mixed) {
-            self.other_shown = Some(self.now());
-        }
-        if self
-            .urls
-            .iter()
-            .any(|url| url.shows_former(self.chain.genesis))
-        {
-            self.oracle.former_shown = Some(self.now());
-        }
-        if self.judges_money() {
-            let (chain, journal) = (&self.chain, &self.journal);
-            let broken = self.oracle.after_block(chain, journal, self.limits);
-            self.oracle.report(broken);
-        }
-    }
-
-    /// A stranger has the key of an account, and uses its next nonce.
-    pub(super) fn use_nonce(&mut self, sender: Felt) {
-        let nonce = self.chain.nonce(sender);
-        let tx = Tx {
-            hash: felt(1 << 60 | self.ticket()),
-            sender,
-            nonce,
-            action: Action::Other,
-        };
-        let replaces = Taking {
-            replaces: true,
-            ..Taking::default()
-        };
-        let _added = self.chain.add(tx, replaces);
-        self.note(|| format!("a stranger uses nonce {nonce} of {sender}"));
-    }
-
-    pub(super) fn start_over(&mut self, genesis: u64) {
-        let (now, time) = (self.now(), self.chain_time());
-        self.chain.restart(genesis, now, time);
-        self.oracle.former_shown = Some(now);
-        self.note(|| format!("the chain starts over as g{genesis}"));
-        self.ask_again();
-    }
-
-    pub(super) fn roll_back(&mut self, depth: usize) {
-        let now = self.now();
-        if depth > CONFIRMATIONS {
-            self.count(Fault::DeepRollback);
-        }
-        if self.regime.is_often {
-            self.count(Fault::OftenRollback);
-        }
-        let gone = self.chain.roll_back(depth, now);
-        self.note(|| format!("a rollback of {depth} blocks"));
-        let returns = self.fires(Fault::Returns, 2);
-        for tx in gone {
-            if returns && self.chance.choose(5) != 0 {
-                let late = self.millis(1, 8_000);
-                self.agenda.after(late, move |world: &mut Self| {
-                    let taking = Taking {
-                        is_unlucky: world.reverts(tx.hash),
-                        ..Taking::default()
-                    };
-                    if world.chain.add(tx, taking).is_ok() {
-                        world.note(|| format!("{} returns", tx.hash));
-                    }
-                });
-            }
-        }
-    }
-
-    fn change_mode(&mut self, url: usize) {
-        let mode = if self.fires(Fault::UrlBehind, 12) {
-            Mode::Behind(1 + self.chance.choose(3) as usize)
-        } else if self.fires(Fault::UrlFrozen, 30) {
-            Mode::Frozen(Box::new(self.chain.view()))
-        } else if self.fires(Fault::UrlDown, 30) {
-            Mode::Down
-        } else if self.fires(Fault::HeadOnly, 40) {
-            // the others are behind meanwhile
-            for other in 0..self.urls.len() {
-                let behind = Mode::Behind(3 + self.chance.choose(4) as usize);
-                self.set_mode(other, behind);
-            }
-            Mode::Hollow(3 + self.chance.choose(4) as usize)
-        } else if self.fires(Fault::TwoChains, 150) {
-            Mode::TwoChains
-        } else if self.chance.choose(4) == 0 {
-            Mode::Fresh
-        } else {
-            return;
-        };
-        self.set_mode(url, mode);
-    }
-
-    pub(super) fn set_mode(&mut self, url: usize, mode: Mode) {
-        let now = self.now();
-        self.urls[url].change(mode, now);
-    }
-
-    /// Something that happens to the machines, about once a second.
-    pub(super) fn disturb(&mut self) {
-        let relay = self.chance.choose(self.relays.len() as u32) as usize;
-        if self.bug == Bug::StaleReads && self.now().as_secs().is_multiple_of(4) {
-            self.stale = Some(self.journal.clone());
-        }
-        if self.fires(Fault::Crash, 60) {
-            self.crash(relay);
-        }
-        if self.fires(Fault::Pause, 90) {
-            let pause = self.millis(1_000, 90_000);
-            self.relays[relay].paused_until = self.now() + pause;
-            self.note(|| format!("relay {relay} is paused for {pause:?}"));
-        }
-        if self.fires(Fault::RelayClock, 90) {
-            let minutes = i64::from(self.chance.choose(20)) - 10;
-            self.relays[relay].clock_us = minutes * 60_000_000;
-            // slow answers bound the clock loosely, and the estimate is within the bounds
-            let slack = [0, 1_000, 50_000, 2_500_000][self.chance.choose(4) as usize];
-            let skew = i64::from(self.chance.choose(201)) - 100;
-            self.relays[relay].skew_us = skew * SKEW_US / 100;
-            self.relays[relay].error_us = self.relays[relay].skew_us.abs() + slack;
-            self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
-        }
-        self.disturb_store();
-        if self.fires(Fault::Reload, 60) {
-            self.reload(relay);
-        }
-        if self.fires(Fault::Repinned, 200) {
-            self.repin();
-        }
-        if self.fires(Fault::PinsFail, 200) {
-            self.pins_fail_until = self.now() + self.millis(500, 30_000);
-            self.note(|| "pins do not hold for a while".to_owned());
-        }
-        if self.fires(Fault::FaucetEmpty, 200) {
-            self.faucet_empty_until = self.now() + self.millis(500, 30_000);
-            self.note(|| "the faucet is empty for a while".to_owned());
-        }
-        if self.fires(Fault::StoreRestarts, 120) {
-            self.lose_locks();
-        }
-        if self.fires(Fault::StoreFull, 150) {
-            self.full_until = self.now() + self.millis(500, 8_000);
-        }
-        if self.fires(Fault::StoreClock, 300) {
-            let minutes = i64::from(self.chance.choose(60));
-            self.store_clock_us += minutes * 60_000_000;
-            self.note(|| format!("the store's clock is set forward by {minutes} minutes"));
-        }
-        if self.fires(Fault::StoreClockBack, 300) {
-            let seconds = i64::from(self.chance.choose(3_600));
-            self.store_clock_us -= seconds * 1_000_000;
-            self.note(|| format!("the store's clock is set back by {seconds} seconds"));
-        }
-        if self.fires(Fault::HoursPass, 200) {
-            let hours = 1 + u64::from(self.chance.choose(30));
-            let before = self.now();
-            self.agenda.skip(Duration::from_secs(hours * 3_600));
-            self.carry_conflicts_over(before);
-            // what was under way may be for a former chain
-            self.oracle.former_shown = Some(self.now());
-            self.oracle.leapt = Some(self.now());
-            self.note(|| format!("{hours} hours pass"));
-        }
-    }
-
-    /// The store restarts.
-    pub(super) fn lose_locks(&mut self) {
-        self.locks.clear();
-        self.chore = None;
-        self.oracle.locks_lost = Some(self.now());
-        self.note(|| "the store restarts: all locks are lost".to_owned());
-    }
-
-    /// A relay is cut off from the network for a while, and its sessions with the store end.
-    pub(super) fn cut_off(&mut self, relay: Process) {
-        self.lose_locks();
-        self.relays[relay].cut_off_until = self.now() + self.millis(1_000, 8_000);
-        self.note(|| format!("relay {relay} is cut off from its node"));
-    }
-
-    /// A relay ends without a word, and comes back later.
-    pub(super) fn crash(&mut self, relay: Process) {
-        if self.relays[relay].io.take().is_none() {
-            return;
-        }
-        self.note(|| format!("relay {relay} crashes"));
-        let now = self.now();
-        self.oracle.crashed(relay, now);
-        self.agenda.kill(relay);
-        self.release_chore(relay);
-        self.relays[relay].paused_until = Duration::ZERO;
-        for request in std::mem::take(&mut self.relays[relay].requests) {
-            fill(&mut self.agenda, &request, None);
-        }
-        let down = self.millis(10, 20_000);
-        self.agenda
-            .after(down, move |world: &mut Self| world.start(relay));
-    }
-
-    /// Starts the process of a relay.
-    pub(super) fn start(&mut self, relay: Process) {
-        if self.relays[relay].io.is_some() {
-            return;
-        }
-        let Some(me) = self.me.clone() else { return };
-        let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
-        self.relays[relay].io = Some(Arc::clone(&io));
-        self.relays[relay].floor = Floor::default();
-        self.agenda.start(relay, super::clients::background(io));
-    }
-
-    /// A day passes for the store.
-    pub(super) fn pass_a_day(&mut self) {
-        self.store_clock_us += 25 * 3_600_000_000;
-        self.note(|| "a day passes".to_owned());
-    }
-
-    /// Nothing goes wrong any longer.
-    pub(super) fn heal(&mut self) {
-        self.take_nonces();
-        self.note(|| "nothing goes wrong any longer".to_owned());
-        self.is_healed = true;
-        let now = self.now();
-        for url in &mut self.urls {
-            url.change(Mode::Fresh, now);
-            url.is_balancer = false;
-        }
-        for relay in &mut self.relays {
-            relay.paused_until = Duration::ZERO;
-            relay.cut_off_until = Duration::ZERO;
-        }
-        self.let_go_of_own();
-        self.chain.activate_v2();
-        self.other.activate_v2();
-        self.variant = 0;
-        for relay in 0..self.relays.len() {
-            let io = self.relays[relay].io.as_ref();
-            if io.is_some_and(|io| !std::ptr::eq(io.pins, config::pins(0))) {
-                self.crash(relay);
-            }
-        }
+        self.now() < self.pins_fail_until
     }
 }

@@ -6,7 +6,7 @@ use crate::felt::U256;
 use crate::ledger::{Binding, Intent, IntentId, IntentState};
 use crate::operation::{FaucetDrip, MintCard, Operation, RecoveryPropose, SubmitUsership};
 use crate::txm::operations::{Decision, State, decide};
-use crate::txm::outcome::Details;
+use crate::txm::outcome::{Details, Outcome};
 use crate::verdict::Reason;
 use futures_util::FutureExt as _;
 
@@ -281,6 +281,26 @@ fn what_is_in_doubt_does_not_bind_the_drip_in_its_place() {
         .now_or_never()
         .expect("nothing waits");
     assert_eq!(decision, Ok(pays()));
+}
+
+#[test]
+fn the_registry_binds_a_drip_in_anothers_place() {
+    let registered = filled().registry("account_of", &[IDENTITY], &[9]);
+    let bound = filled().registry("identity_of", &[ACCOUNT], &[99]);
+    for (chain, expected) in [
+        (registered, Reason::IdentityTaken),
+        (bound, Reason::AccountTaken),
+    ] {
+        let state = State {
+            is_in_doubt: true,
+            ..State::of(&chain, "epoch")
+        };
+        let decision = decide(&drip(), &state)
+            .now_or_never()
+            .expect("nothing waits");
+        let refused = decision.map_err(|why| Outcome::from(why).reason());
+        assert_eq!(refused, Err(Some(expected)));
+    }
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Whether a relay saw that a block is settled: in two looks, two seconds or more apart, every URL that
+//! answered showed it deep enough, and so it was in every look in between (rule 3).
+
+use super::machine::Process;
+use super::oracle::LOOK;
+use super::shown::{Fact, SERVING, Shown};
+use super::world::{CONFIRMATIONS, World};
+use portcullis_filters::felt::Felt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How far apart the two looks are.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// A look at a block: the head and the block of each URL that answered.
+#[derive(Debug, Default)]
+struct Look {
+    ended: Duration,
+    /// It may be one for the receipt of a transaction that is in the block.
+    is_other: bool,
+    heads: BTreeMap<usize, u64>,
+    blocks: BTreeMap<usize, Option<Felt>>,
+}
+
+impl Look {
+    /// The block that every URL shows deep enough, if they do.
+    fn settled(&self, number: u64) -> Option<Felt> {
+        let depth = number + CONFIRMATIONS as u64;
+        let of_url = |(url, head): (&usize, &u64)| Some((*head, *self.blocks.get(url)?));
+        let views: Vec<(u64, Option<Felt>)> = self.heads.iter().filter_map(of_url).collect();
+        let (_, hash) = *views.first()?;
+        let is_shown = |(head, block): &(u64, Option<Felt>)| *head >= depth && *block == hash;
+        hash.filter(|_| views.iter().all(is_shown))
+    }
+
+    fn is_answered(&self) -> bool {
+        self.heads.keys().any(|url| self.blocks.contains_key(url))
+    }
+}
+
+impl World {
+    pub(super) fn was_steady(&self, relay: Process, number: u64) -> bool {
+        let recent = self.now().saturating_sub(LOOK);
+        let looks = self.looks_at(relay, number);
+        let newest = looks.iter().enumerate();
+        let mut newest =
+            newest.take_while(|(_, (_, look))| look.ended >= recent || self.has_leapt(LOOK));
+        let settles = |(at, (begun, look)): (usize, &(Duration, Look))| {
+            let Some(hash) = look.settled(number) else {
+                return false;
+            };
+            let before = looks[at + 1..].iter().map(|(_, look)| look);
+            let is_it = |look: &&Look| look.settled(number) == Some(hash);
+            let mut steady = before
+                .filter(|look| is_it(look) || !look.is_other)
+                .take_while(is_it);
+            steady.any(|it| it.ended + SETTLING <= *begun)
+        };
+        newest.any(settles)
+    }
+
+    /// The looks of a relay at a block, each with its begin, the last to end first.
+    fn looks_at(&self, relay: Process, number: u64) -> Vec<(Duration, Look)> {
+        let shown = || self.oracle.record.since(relay, Duration::ZERO);
+        // to see whether the block of a transaction is gone, its receipt is asked for right before
+        let is_receipt = |it: &&Shown| {
+            it.url != SERVING && matches!(it.fact, Fact::Receipt(..) | Fact::NoReceipt(_))
+        };
+        let of_receipts: BTreeSet<Duration> = shown().filter(is_receipt).map(|it| it.at).collect();
+        let is_block = |it: &&Shown| matches!(it.fact, Fact::Block(at, _) if at == number);
+        let begins: BTreeSet<Duration> = shown().filter(is_block).map(|it| it.begun).collect();
+        let mut looks: BTreeMap<Duration, Look> = BTreeMap::new();
+        for it in shown().filter(|it| begins.contains(&it.begun)) {
+            let look = looks.entry(it.begun).or_default();
+            look.is_other = of_receipts.contains(&it.begun);
+            match &it.fact {
+                Fact::Head(head) => drop(look.heads.insert(it.url, *head)),
+                Fact::Block(at, block) if *at == number => {
+                    let hash = block.as_ref().map(|block| block.hash);
+                    look.blocks.insert(it.url, hash);
+                }
+                Fact::Silent => {}
+                _ => continue,
+            }
+            look.ended = look.ended.max(it.at);
+        }
+        let mut looks: Vec<_> = looks
+            .into_iter()
+            .filter(|(_, it)| it.is_answered())
+            .collect();
+        looks.sort_by_key(|(_, look)| std::cmp::Reverse(look.ended));
+        looks
+    }
+}
