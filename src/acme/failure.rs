@@ -26,6 +26,8 @@ pub(super) struct Failure {
     /// The authority's `Retry-After`.
     pub(super) retry_after: Option<Duration>,
     pub(super) is_unknown_account: bool,
+    /// Whether the same question would get the same answer.
+    pub(super) is_final: bool,
 }
 
 /// The authority did not answer, with the cause.
@@ -41,6 +43,7 @@ impl Failure {
             cause: clean(cause),
             retry_after: None,
             is_unknown_account: false,
+            is_final: false,
         }
     }
 
@@ -48,6 +51,7 @@ impl Failure {
     pub(super) fn refused(cause: &str) -> Self {
         Self {
             class: Class::Refused,
+            is_final: true,
             ..Self::new(cause)
         }
     }
@@ -58,8 +62,10 @@ impl Failure {
             retry_after,
             ..Self::new(&format!("{do_what}: {cause}"))
         };
+        let is_final = is_final(&error);
         match error {
             Error::Api(problem) => Self {
+                is_final,
                 class: match problem.r#type.as_deref() {
                     Some(BAD_NONCE) => Class::Unreachable,
                     _ => Class::Refused,
@@ -71,10 +77,33 @@ impl Failure {
                 Ok(no) => failed(format!("the authority is unreachable: {no}")),
                 Err(error) => failed(error.to_string()),
             },
-            Error::Json(_) => failed("the authority's response is not ACME".to_owned()),
+            Error::Json(_) => Self {
+                is_final,
+                ..failed("the authority's response is not ACME".to_owned())
+            },
             Error::Timeout(_) => failed("the authority is not done yet".to_owned()),
-            error => failed(error.to_string()),
+            error => Self {
+                is_final,
+                ..failed(error.to_string())
+            },
         }
+    }
+}
+
+/// Whether an answer would be repeated: neither silence, nor a fault that may pass.
+fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Api(problem) => {
+            let is_passing = problem.r#type.as_deref().is_some_and(|kind| {
+                matches!(
+                    kind.strip_prefix(TYPE_PREFIX),
+                    Some("badNonce" | "rateLimited" | "serverInternal")
+                )
+            });
+            !is_passing && problem.status.is_none_or(|status| status < 500)
+        }
+        Error::Other(_) | Error::Timeout(_) => false,
+        _ => true,
     }
 }
 

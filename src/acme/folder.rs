@@ -4,6 +4,7 @@
 //! A certificate and its key are one file, so they always match. Among processes that share only
 //! the folder, the one that holds its lock orders.
 
+use super::schedule::LastIssue;
 use crate::config::AcmeConfig;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,25 @@ pub(super) struct Begun {
     pub(super) url: String,
     /// In PEM.
     pub(super) key: String,
+    /// Its status when the last attempt ended.
+    #[serde(default)]
+    pub(super) status: String,
+    /// Attempts in a row that found it with this status.
+    #[serde(default)]
+    pub(super) unchanged: u32,
+}
+
+/// The last certificate of a set of domains, which outlives its progress.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct Receipt {
+    /// The URL of its order, so that a repeated download is no second certificate.
+    pub(super) order: String,
+    pub(super) last: LastIssue,
+}
+
+/// The file of a certificate's [`Receipt`].
+pub(super) fn receipt(certificate: &Path) -> PathBuf {
+    certificate.with_extension("last.json")
 }
 
 /// The folder that `tls.acme.folder` names.

@@ -32,16 +32,19 @@ use async_trait::async_trait;
 use challenge::Answers;
 use client::Client;
 use failure::Failure;
-use folder::Progress;
+use folder::{Progress, Receipt};
+use futures_util::FutureExt as _;
 use instant_acme::CertificateIdentifier;
 use order::{Issued, Ordering};
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::certificate::{Own, Unfit};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use schedule::{Chance, Class, Facts, Step, Validity};
+use schedule::{Chance, Class, Facts, LastIssue, Step};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -54,6 +57,12 @@ use window::Windows;
 const INTERVAL: u64 = 30;
 /// Seconds to wait while another process orders.
 const OTHER_PROCESS: u64 = 5;
+
+/// Why an attempt failed whose panic is in the log.
+const DEFECT: &str = "a defect of the program ended the attempt, see the log";
+/// Why a certificate that came in time is no success.
+const DUE_AGAIN: &str = "the certificate is due for renewal although it is new: the authority's \
+                         clock or this one is wrong, or its renewal information";
 
 /// A file of `[tls.acme]` that cannot be used.
 #[derive(Debug, Error)]
@@ -106,9 +115,10 @@ pub struct Renewal {
 
 /// The stored state of a set of domains.
 struct Stored {
-    /// The certificate, if it can be used.
+    /// The certificate, if it can be read.
     held: Option<Identity>,
     progress: Progress,
+    last: Option<LastIssue>,
 }
 
 impl Stored {
@@ -117,6 +127,11 @@ impl Stored {
         self.held
             .as_ref()
             .map_or_else(String::new, |held| hex::encode(digest(held)))
+    }
+
+    /// Why the certificate may not be used; `None` without one.
+    fn unfit(&self) -> Option<Unfit> {
+        self.held.as_ref()?.judge(now()).err()
     }
 
     fn is_over(&self) -> bool {
@@ -177,7 +192,11 @@ impl Renewal {
                 if is_asked {
                     self.forget_delay(&ordered).await;
                 }
-                let (again, attempts) = self.step(&ordered).await;
+                let stepped = AssertUnwindSafe(self.step(&ordered)).catch_unwind().await;
+                let (again, attempts) = match stepped {
+                    Ok(stepped) => stepped,
+                    Err(_) => self.panicked(&ordered).await,
+                };
                 next = next.min(again);
                 failed = failed.max(attempts);
             }
@@ -185,6 +204,20 @@ impl Renewal {
             let pause = Duration::from_secs(next.saturating_sub(now()).max(1));
             is_asked = tokio::time::timeout(pause, reloads.changed()).await.is_ok();
         }
+    }
+
+    /// A panic of a step is a failed attempt, so that it ends no later ones.
+    async fn panicked(&self, ordered: &Ordered) -> (u64, u32) {
+        self.certificates.challenges.clear();
+        let stored = Stored {
+            held: Identity::read_ordered(&ordered.tls).ok(),
+            progress: Progress::read(&ordered.file),
+            last: None,
+        };
+        let mut progress = stored.progress();
+        self.failed(ordered, &mut progress, Failure::new(DEFECT));
+        self.store(ordered, &progress).await;
+        (now(), progress.failed)
     }
 
     /// Returns each set of domains once, even if several listeners have it.
@@ -225,7 +258,15 @@ impl Renewal {
         self.delays.lock().remove(&ordered.file);
         // while another process has the lock, an attempt is under way
         if let Ok(Some(_lock)) = self.storage.lock().await {
-            let progress = self.look(ordered).await.progress();
+            let stored = self.look(ordered).await;
+            let progress = stored.progress();
+            // a good certificate that is due again and again is not ordered once for each reload
+            if (stored.held.is_none() || stored.unfit().is_some())
+                && let Some(mut receipt) = self.storage.receipt(&ordered.file).await
+            {
+                receipt.last.early = 0;
+                self.store_receipt(ordered, &receipt).await;
+            }
             self.store(
                 ordered,
                 &Progress {
@@ -253,10 +294,31 @@ impl Renewal {
         }
     }
 
+    async fn store_receipt(&self, ordered: &Ordered, receipt: &Receipt) {
+        if let Err(error) = self.storage.store_receipt(&ordered.file, receipt).await {
+            log::warn!("{error}");
+        }
+    }
+
+    /// The stored certificate, if it is good.
+    fn own(&self, ordered: &Ordered) -> Option<Own> {
+        let held = Identity::read_ordered(&ordered.tls).ok()?;
+        held.judge(now()).ok()?;
+        let window = window::identifier(held.certificate()).and_then(|certificate| {
+            let windows = self.windows.lock();
+            windows.known(&ordered.file, &certificate, now()).flatten()
+        });
+        Some(Own {
+            validity: held.validity(),
+            is_due: is_due(&held, window),
+        })
+    }
+
     /// Takes a certificate that another instance has renewed; returns the stored state.
     async fn look(&self, ordered: &Ordered) -> Stored {
         let look = async {
-            self.storage.exchange(&ordered.tls).await?;
+            let ours = self.own(ordered);
+            self.storage.exchange(&ordered.tls, ours, now()).await?;
             self.storage.progress(&ordered.file).await
         };
         let found: Result<_, StorageError> = look.await;
@@ -268,6 +330,11 @@ impl Renewal {
         Stored {
             held: Identity::read_ordered(&ordered.tls).ok(),
             progress,
+            last: self
+                .storage
+                .receipt(&ordered.file)
+                .await
+                .map(|receipt| receipt.last),
         }
     }
 
@@ -289,6 +356,14 @@ impl Renewal {
                 if !progress.cause.is_empty() {
                     self.report(ordered, &progress, at);
                 }
+                (at, progress.failed)
+            }
+            Step::Rest(at) => {
+                progress.failed = progress.failed.max(1);
+                if progress.cause.is_empty() {
+                    progress.cause = DUE_AGAIN.to_owned();
+                }
+                self.report(ordered, &progress, at);
                 (at, progress.failed)
             }
             Step::Order => match self.storage.lock().await {
@@ -314,16 +389,23 @@ impl Renewal {
     async fn decide(&self, ordered: &Ordered, stored: &Stored) -> Step {
         let held = stored.held.as_ref();
         let window = match held {
-            Some(held) => self.window(ordered, held).await,
-            None => None,
+            // an unfit one is due, whatever its authority says
+            Some(held) if stored.unfit().is_none() => self.window(ordered, held).await,
+            _ => None,
         };
         let facts = Facts {
-            held: held.map(Validity::of),
+            held: held
+                .filter(|_| stored.unfit().is_none())
+                .map(Identity::validity),
             window,
             retry_at: stored
                 .progress()
                 .retry_at
                 .max(self.delays.lock().get(&ordered.file).copied()),
+            last: match stored.progress().order {
+                Some(_) => None,
+                None => stored.last,
+            },
             chance: held.map_or(Chance(0), chance_of),
         };
         schedule::next(&facts, now())
@@ -401,7 +483,7 @@ impl Renewal {
             issued = ordering.run(&mut progress).await;
         }
         let installed = match issued {
-            Ok(issued) => self.install(ordered, &issued).await,
+            Ok(issued) => self.install(ordered, &mut progress, &issued).await,
             Err(failure) => Err(failure),
         };
         match installed {
@@ -418,21 +500,56 @@ impl Renewal {
     async fn install(
         &self,
         ordered: &Ordered,
-        Issued { key, chain }: &Issued,
+        progress: &mut Progress,
+        Issued { order, key, chain }: &Issued,
     ) -> Result<(), Failure> {
         let Ordered { file, tls } = ordered;
+        // downloaded again, it would be no better
+        let begun = progress.order.take();
         let issued = Identity::of_ordered(key, chain, tls).map_err(|why| {
             Failure::refused(&format!(
                 "the certificate that was issued is unusable: {why}"
             ))
         })?;
-        self.storage.store_certificate(file, key, chain).await?;
+        self.note(ordered, order, &issued).await;
+        issued
+            .judge(now())
+            .map_err(|unfit| Failure::refused(&format!("a certificate was issued, but {unfit}")))?;
+        if let Err(error) = self.storage.store_certificate(file, key, chain).await {
+            progress.order = begun;
+            return Err(error.into());
+        }
+        // its authority may want it renewed later
+        if is_due(&issued, None) && is_due(&issued, self.window(ordered, &issued).await) {
+            *progress = Progress {
+                renews: hex::encode(digest(&issued)),
+                failed: progress.failed,
+                ..Progress::default()
+            };
+            self.certificates.read_again(file);
+            return Err(Failure::refused(DUE_AGAIN));
+        }
         // not earlier: after a crash before this, the same certificate is downloaded again
         self.store(ordered, &Progress::default()).await;
         self.certificates.read_again(file);
         self.metrics.acme.ordered(OrderOutcome::Issued);
         log::info!(domain = tls.domains[0], expires = issued.end(); "certificate issued");
         Ok(())
+    }
+
+    /// Remembers that a certificate was issued, once for each order.
+    async fn note(&self, ordered: &Ordered, order: &str, issued: &Identity) {
+        let before = self.storage.receipt(&ordered.file).await;
+        if before.as_ref().is_some_and(|before| before.order == order) {
+            return;
+        }
+        let validity = issued.validity();
+        let lifetime = validity.not_after.saturating_sub(validity.not_before);
+        let receipt = Receipt {
+            order: order.to_owned(),
+            last: LastIssue::then(before.map(|before| before.last), lifetime, now()),
+        };
+        self.store_receipt(ordered, &receipt).await;
     }
 
     /// Counts and reports an attempt that failed, and sets the time of the next one.
@@ -474,6 +591,18 @@ impl Renewal {
         };
         self.certificates.report(&ordered.file, status);
     }
+}
+
+/// Whether a certificate is due for renewal.
+fn is_due(held: &Identity, window: Option<schedule::Window>) -> bool {
+    let facts = Facts {
+        held: Some(held.validity()),
+        window,
+        retry_at: None,
+        last: None,
+        chance: chance_of(held),
+    };
+    schedule::due(&facts) <= now()
 }
 
 fn now() -> u64 {

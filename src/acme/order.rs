@@ -8,9 +8,11 @@ use super::challenge::Answers;
 use super::client::Client;
 use super::failure::{self, Failure};
 use super::folder::{Begun, Progress};
+use super::schedule::{self, Stuck};
 use super::storage::Storage;
 use crate::config::AcmeConfig;
 use crate::http::challenges::Challenges;
+use crate::io::clock::since_1970;
 use crate::secrets;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -21,7 +23,7 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Time for an authority to validate or to sign; after it, the next attempt continues the order.
 const PATIENCE: RetryPolicy = RetryPolicy::new()
@@ -43,8 +45,22 @@ pub(super) struct Ordering<'a> {
 
 /// A certificate with its key, both in PEM.
 pub(super) struct Issued {
+    /// The URL of its order.
+    pub(super) order: String,
     pub(super) key: String,
     pub(super) chain: String,
+}
+
+/// An order after an attempt that failed.
+enum Kept {
+    /// The authority did not show it.
+    Unseen,
+    Seen {
+        status: String,
+        is_final: bool,
+        /// In seconds since 1970.
+        expires: Option<u64>,
+    },
 }
 
 /// Answers challenges until it is dropped.
@@ -60,14 +76,72 @@ impl Ordering<'_> {
     /// Takes all remaining steps.
     pub(super) async fn run(&self, progress: &mut Progress) -> Result<Issued, Failure> {
         let account = self.account().await?;
-        let (mut order, begun) = self.open(&account, progress).await?;
+        let before = progress.order.clone();
+        let (mut order, begun) = match self.open(&account, progress).await {
+            Ok(opened) => opened,
+            Err(failure) => {
+                self.keep_or_abandon(progress, before, Kept::Unseen).await?;
+                return Err(failure);
+            }
+        };
+        let expires = self.client.order_expires();
         let finished = self.finish(&mut order, &begun, progress.failed).await;
-        if order.state().status == OrderStatus::Invalid {
-            // an invalid order cannot be continued
-            progress.order = None;
-            self.storage.store_progress(self.file, progress).await?;
+        if let Err(failure) = &finished {
+            let status = order.state().status;
+            let kept = Kept::Seen {
+                status: format!("{status:?}"),
+                // an invalid order cannot be continued; a refused proof has made it invalid
+                is_final: status == OrderStatus::Invalid
+                    || failure.is_final && status != OrderStatus::Pending,
+                expires,
+            };
+            self.keep_or_abandon(progress, before, kept).await?;
         }
         finished
+    }
+
+    /// Keeps the order for the next attempt, or forgets it.
+    async fn keep_or_abandon(
+        &self,
+        progress: &mut Progress,
+        before: Option<Begun>,
+        kept: Kept,
+    ) -> Result<(), Failure> {
+        let Some(begun) = &mut progress.order else {
+            return Ok(());
+        };
+        let status_before = match before {
+            Some(before) if before.url == begun.url => Some(before.status),
+            _ => None,
+        };
+        let (is_final, expires) = match kept {
+            Kept::Unseen => {
+                begun.unchanged = begun.unchanged.saturating_add(1);
+                (false, None)
+            }
+            Kept::Seen {
+                status,
+                is_final,
+                expires,
+            } => {
+                begun.unchanged = match status_before {
+                    Some(before) if before == status => begun.unchanged.saturating_add(1),
+                    _ => 1,
+                };
+                begun.status = status;
+                (is_final, expires)
+            }
+        };
+        let stuck = Stuck {
+            is_final,
+            unchanged: begun.unchanged,
+            expires,
+        };
+        if schedule::is_abandoned(stuck, since_1970(SystemTime::now()).as_secs()) {
+            log::info!(domain = self.domains[0]; "ACME order abandoned: the next attempt places another");
+            progress.order = None;
+        }
+        Ok(self.storage.store_progress(self.file, progress).await?)
     }
 
     /// Returns the stored account, or creates one.
@@ -139,6 +213,8 @@ impl Ordering<'_> {
         let begun = Begun {
             url: order.url().to_owned(),
             key: key.serialize_pem(),
+            status: String::new(),
+            unchanged: 0,
         };
         progress.order = Some(begun.clone());
         self.storage.store_progress(self.file, progress).await?;
@@ -163,6 +239,7 @@ impl Ordering<'_> {
         let chain = order.poll_certificate(&PATIENCE).await;
         let chain = chain.map_err(|error| self.failed(error, "certificate"))?;
         Ok(Issued {
+            order: begun.url.clone(),
             key: begun.key.clone(),
             chain,
         })

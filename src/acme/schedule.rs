@@ -3,7 +3,8 @@
 //! In: the stored certificate, the authority's suggestion and the outcome of attempts. Out: a
 //! [`Step`], and after a failure the time of the next attempt. Times are seconds since 1970.
 
-use std::cmp::Ordering;
+use portcullis_filters::certificate::Validity;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Delays after attempts without an answer, doubled from 5 s to 10 min: no authority counts them.
@@ -13,35 +14,12 @@ const UNREACHABLE: [u64; 2] = [5, 600];
 /// several.
 const REFUSED: [u64; 2] = [300, 6 * 3_600];
 /// Cap on an authority's `Retry-After`: Let's Encrypt's longest rate limit is that of a week.
-const LONGEST: u64 = 7 * 24 * 3_600;
-
-/// The time within which a certificate is valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: u64,
-    pub(super) not_after: u64,
-}
-
-/// The direction in which an instance and its fleet exchange a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exchange {
-    /// None: both have the newest certificate.
-    Nothing,
-    /// The instance takes the fleet's certificate.
-    Take,
-    /// The instance shares its own certificate.
-    Share,
-}
-
-/// Decides which certificate is newer: the one whose validity begins later.
-pub(super) fn exchange(ours: Option<Validity>, theirs: Option<Validity>) -> Exchange {
-    let begin = |validity: Validity| validity.not_before;
-    match ours.map(begin).cmp(&theirs.map(begin)) {
-        Ordering::Less => Exchange::Take,
-        Ordering::Equal => Exchange::Nothing,
-        Ordering::Greater => Exchange::Share,
-    }
-}
+pub(super) const LONGEST: u64 = 7 * 24 * 3_600;
+/// Shortest and longest rest between certificates that are due too early, otherwise a third of
+/// their lifetime: with it a week has at most five, which Let's Encrypt permits for one set of names.
+const EARLY: [u64; 2] = [300, 2 * 24 * 3_600];
+/// Attempts that may find an order as it was before another one is placed.
+const UNCHANGED: u32 = 2;
 
 /// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +40,51 @@ impl Chance {
     }
 }
 
+/// The last certificate that an authority issued for a set of domains, whether it is used or not.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct LastIssue {
+    /// When it was issued, by the clock here.
+    pub(super) at: u64,
+    pub(super) lifetime: u64,
+    /// The certificates in a row before it that had to be replaced early.
+    pub(super) early: u32,
+}
+
+impl LastIssue {
+    /// The record of a certificate that is issued now, after this one.
+    pub(super) fn then(last: Option<Self>, lifetime: u64, now: u64) -> Self {
+        let early = match last {
+            Some(last) if last.is_early(now) => last.early.saturating_add(1),
+            _ => 0,
+        };
+        Self {
+            at: now,
+            lifetime,
+            early,
+        }
+    }
+
+    /// Whether another one would be early: a renewal follows after two thirds of the lifetime.
+    fn is_early(self, now: u64) -> bool {
+        // a clock that was ahead must not stop orders for years
+        self.at <= now.saturating_add(LONGEST) && now < self.at.saturating_add(self.lifetime / 2)
+    }
+
+    /// Earliest time of the next order. The first one may be early: an authority that revokes a
+    /// certificate wants it replaced at once.
+    fn next(self, now: u64) -> u64 {
+        match self.early {
+            0 => 0,
+            _ if self.is_early(now) => {
+                let [shortest, longest] = EARLY;
+                self.at
+                    .saturating_add((self.lifetime / 3).clamp(shortest, longest))
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// The facts that decide the next step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
@@ -71,6 +94,8 @@ pub(super) struct Facts {
     pub(super) window: Option<Window>,
     /// Earliest time of the next attempt, after a failure.
     pub(super) retry_at: Option<u64>,
+    /// The last certificate; `None` while an order is under way, which may be finished.
+    pub(super) last: Option<LastIssue>,
     /// Fixed for each certificate, so that its renewal time does not move.
     pub(super) chance: Chance,
 }
@@ -82,23 +107,39 @@ pub(super) enum Step {
     Order,
     /// The last attempt failed: the next one is at this time.
     Retry(u64),
+    /// The certificate is due, but so soon after its issue that no other is ordered before this
+    /// time: the authority's clock or this one is wrong, or its renewal information.
+    Rest(u64),
     /// Nothing is due until this time, when the certificate is renewed.
     Keep(u64),
 }
 
 /// Decides the next step.
 pub(super) fn next(facts: &Facts, now: u64) -> Step {
-    let due = facts
-        .held
-        .map_or(0, |held| renewal(held, facts.window, facts.chance));
+    let due = due(facts);
     if due > now {
         return Step::Keep(due);
     }
     // a clock that was ahead must not stop attempts for years
-    match facts.retry_at {
-        Some(at) if at > now && at <= now.saturating_add(LONGEST) => Step::Retry(at),
-        _ => Step::Order,
+    let retry = match facts.retry_at {
+        Some(at) if at <= now.saturating_add(LONGEST) => at,
+        _ => 0,
+    };
+    let rest = facts.last.map_or(0, |last| last.next(now));
+    if rest > now.max(retry) {
+        return Step::Rest(rest);
     }
+    if retry > now {
+        return Step::Retry(retry);
+    }
+    Step::Order
+}
+
+/// When a certificate is due; at once without one.
+pub(super) fn due(facts: &Facts) -> u64 {
+    facts
+        .held
+        .map_or(0, |held| renewal(held, facts.window, facts.chance))
 }
 
 /// When to renew a certificate: within the authority's window, otherwise after two thirds of the
@@ -149,6 +190,24 @@ pub(super) fn retry_at(
     now.saturating_add(delay.max(asked))
 }
 
+/// An order after an attempt that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stuck {
+    /// Whether its finalization, its download or its installation failed for good.
+    pub(super) is_final: bool,
+    /// Attempts in a row that found it as it was.
+    pub(super) unchanged: u32,
+    /// When the authority forgets it.
+    pub(super) expires: Option<u64>,
+}
+
+/// Whether the next attempt places a new order instead.
+pub(super) fn is_abandoned(order: Stuck, now: u64) -> bool {
+    order.is_final
+        || order.unchanged >= UNCHANGED
+        || order.expires.is_some_and(|expires| expires <= now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,8 +228,77 @@ mod tests {
             held,
             window: None,
             retry_at: None,
+            last: None,
             chance: Chance(0),
         }
+    }
+
+    #[test]
+    fn an_order_that_cannot_succeed_is_abandoned() {
+        let stuck = |is_final, unchanged, expires| Stuck {
+            is_final,
+            unchanged,
+            expires,
+        };
+        for (order, expected) in [
+            (stuck(false, 0, None), false),
+            (stuck(false, 1, Some(BEGIN + 1)), false),
+            (stuck(false, 2, Some(BEGIN + 1)), true),
+            (stuck(false, 0, Some(BEGIN)), true),
+            (stuck(true, 0, None), true),
+        ] {
+            assert_eq!(is_abandoned(order, BEGIN), expected, "{order:?}");
+        }
+    }
+
+    /// Whatever is due at once, as with a clock that is ahead or a window that has passed.
+    #[test]
+    fn a_week_has_at_most_five_early_certificates() {
+        for (days, expected) in [(90, 5), (6, 5), (398, 5)] {
+            let (mut now, mut last, mut orders) = (BEGIN, None, 0);
+            while now < BEGIN + 7 * DAY {
+                let always_due = Facts {
+                    last,
+                    ..facts(None)
+                };
+                match next(&always_due, now) {
+                    Step::Order => {
+                        last = Some(LastIssue::then(last, days * DAY, now));
+                        orders += 1;
+                        now += 2;
+                    }
+                    Step::Rest(at) => now = at,
+                    other => unreachable!("{other:?}"),
+                }
+            }
+            assert!(orders <= expected, "{days} days: {orders}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_lasted_permits_the_next() {
+        let last = |early| {
+            Some(LastIssue {
+                at: BEGIN,
+                lifetime: 90 * DAY,
+                early,
+            })
+        };
+        for (last, at, expected) in [
+            (last(0), BEGIN + 1, Step::Order),
+            (last(1), BEGIN + 1, Step::Rest(BEGIN + 2 * DAY)),
+            (last(9), BEGIN + 45 * DAY, Step::Order),
+            (last(9), BEGIN - 8 * DAY, Step::Order),
+        ] {
+            let facts = Facts {
+                last,
+                ..facts(None)
+            };
+            assert_eq!(next(&facts, at), expected, "{last:?} at {at}");
+        }
+        let again = LastIssue::then(last(3), DAY, BEGIN + 60 * DAY);
+        assert_eq!(again.early, 0, "the row has ended");
+        assert_eq!(LastIssue::then(last(3), DAY, BEGIN + DAY).early, 4);
     }
 
     #[test]
@@ -298,26 +426,6 @@ mod tests {
                 at = retry_at(at, failed, Class::Refused, None, chance);
             }
             assert!(within <= 5, "{chance:?}: {within}");
-        }
-    }
-
-    #[test]
-    fn the_newest_certificate_of_a_fleet_wins() {
-        let [older, newer] = [BEGIN, BEGIN + 60 * DAY].map(|not_before| {
-            Some(Validity {
-                not_before,
-                not_after: BEGIN + 90 * DAY,
-            })
-        });
-        for (ours, theirs, expected) in [
-            (None, None, Exchange::Nothing),
-            (None, older, Exchange::Take),
-            (older, None, Exchange::Share),
-            (older, newer, Exchange::Take),
-            (newer, older, Exchange::Share),
-            (newer, newer, Exchange::Nothing),
-        ] {
-            assert_eq!(exchange(ours, theirs), expected, "{ours:?} {theirs:?}");
         }
     }
 

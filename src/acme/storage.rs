@@ -7,11 +7,11 @@
 
 use super::challenge::Answers;
 use super::failure::Failure;
-use super::folder::{self, Folder, FolderLock, Progress};
-use super::schedule::{self, Exchange, Validity};
+use super::folder::{self, Folder, FolderLock, Progress, Receipt};
 use crate::config::{AcmeConfig, TlsConfig};
 use crate::fleet::{Fleet, FleetError};
 use crate::http::tls::Identity;
+use portcullis_filters::certificate::{self, Exchange, Own};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -51,16 +51,6 @@ pub(super) enum StorageError {
 impl From<StorageError> for Failure {
     fn from(error: StorageError) -> Self {
         Self::new(&error.to_string())
-    }
-}
-
-impl Validity {
-    /// The time within which this certificate is valid.
-    pub(super) fn of(identity: &Identity) -> Self {
-        Self {
-            not_before: identity.not_before,
-            not_after: identity.not_after,
-        }
     }
 }
 
@@ -179,6 +169,24 @@ impl Storage {
         shared
     }
 
+    /// What is known of the last certificate that was issued for this file.
+    pub(super) async fn receipt(&self, certificate: &Path) -> Option<Receipt> {
+        // without an answer of the fleet's store there is no order either
+        let shared = self.shared("last", certificate).await.ok().flatten();
+        shared.or_else(|| folder::read(&folder::receipt(certificate)))
+    }
+
+    /// Stores what is known of the last certificate.
+    pub(super) async fn store_receipt(
+        &self,
+        certificate: &Path,
+        receipt: &Receipt,
+    ) -> Result<(), StorageError> {
+        let shared = self.set_value("last", certificate, receipt).await;
+        folder::write(&folder::receipt(certificate), receipt)?;
+        shared
+    }
+
     /// Stores a certificate with its key, both in PEM. If the fleet's store does not answer,
     /// [`Self::exchange`] shares it later.
     pub(super) async fn store_certificate(
@@ -194,9 +202,14 @@ impl Storage {
         Ok(folder::write_text(file, text.as_bytes())?)
     }
 
-    /// Takes a certificate that another instance has renewed, or shares the one here if no other
-    /// instance has a newer one.
-    pub(super) async fn exchange(&self, tls: &TlsConfig) -> Result<(), StorageError> {
+    /// Takes a good certificate that another instance has renewed, or shares the one here, `ours`,
+    /// if no other instance has a newer one.
+    pub(super) async fn exchange(
+        &self,
+        tls: &TlsConfig,
+        ours: Option<Own>,
+        now: u64,
+    ) -> Result<(), StorageError> {
         let Some(fleet) = &self.fleet else {
             return Ok(());
         };
@@ -208,14 +221,16 @@ impl Storage {
         let shared = shared.and_then(|text| String::from_utf8(text).ok());
         let theirs = shared.and_then(|text| {
             let identity = Identity::of_ordered(&text, &text, tls).ok()?;
-            Some((text, Validity::of(&identity)))
+            match identity.judge(now) {
+                Ok(()) => Some((text, identity.validity())),
+                Err(unfit) => {
+                    log::debug!("the certificate of another instance is not taken: {unfit}");
+                    None
+                }
+            }
         });
-        let ours = Identity::read_ordered(tls).ok();
         let validity = theirs.as_ref().map(|(_, validity)| *validity);
-        match (
-            schedule::exchange(ours.as_ref().map(Validity::of), validity),
-            theirs,
-        ) {
+        match (certificate::exchange(ours, validity), theirs) {
             (Exchange::Take, Some((text, _))) => {
                 self.folder.create()?;
                 folder::write_text(file, text.as_bytes())?;

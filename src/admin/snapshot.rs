@@ -263,7 +263,7 @@ fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Valu
 fn concerns(trouble: &Trouble, surface: Surface) -> bool {
     match (trouble.condition, surface) {
         (Condition::OpenFiles, _) => true,
-        (Condition::Configuration, _) => false,
+        (Condition::Configuration | Condition::Task, _) => false,
         (Condition::Fleet, surface) => !matches!(surface, Surface::Admin | Surface::Acme),
         (Condition::Certificate | Condition::Requests, surface) => {
             trouble.finding.subject == surface.name()

@@ -10,6 +10,7 @@ use crate::io::clock::{self, LAST_SECOND};
 use crate::secrets::certificates::{self, CertificatesError, TlsClock};
 use crate::secrets::{self, SecretError};
 use crate::telemetry::{BySurface, Surface};
+use portcullis_filters::certificate::{self, Offered, Unfit};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ProducesTickets, WantsServerCert};
@@ -20,6 +21,8 @@ use std::time::SystemTime;
 use thiserror::Error;
 use x509_cert::Version;
 use x509_cert::der::Decode as _;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::time::Validity;
 
 /// 64 KiB: a dozen certificates.
@@ -42,6 +45,8 @@ pub struct Identity {
     pub not_after: u64,
     /// The certificate in DER.
     certificate: CertificateDer<'static>,
+    /// The size of the chain in DER.
+    chain_bytes: usize,
     /// The configuration in force. While a certificate for other domains is ordered, this differs
     /// from the configuration that this certificate was read with.
     tls: TlsConfig,
@@ -354,6 +359,7 @@ impl Identity {
             .first()
             .cloned()
             .expect("a chain begins with a certificate");
+        let chain_bytes = chain.iter().map(|one| one.len()).sum();
         let mut server = server(chain, key).map_err(|error| match error {
             rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 Why::Mismatch(tls.key_file.clone(), tls.certificate_file.clone())
@@ -370,6 +376,7 @@ impl Identity {
             not_before,
             not_after,
             certificate,
+            chain_bytes,
             tls: tls.clone(),
         })
     }
@@ -398,6 +405,28 @@ impl Identity {
         let validity = validity(&chain, file);
         let identity = validity.and_then(|validity| Self::new(chain, validity, key, tls));
         identity.map_err(|why| why.message())
+    }
+
+    /// When the certificate is valid.
+    pub(crate) fn validity(&self) -> certificate::Validity {
+        certificate::Validity {
+            not_before: self.not_before,
+            not_after: self.not_after,
+        }
+    }
+
+    /// Judges an ordered certificate by itself.
+    ///
+    /// # Errors
+    /// It may not be used at `now`, in seconds since 1970.
+    pub(crate) fn judge(&self, now: u64) -> Result<(), Unfit> {
+        let names = names(&self.certificate);
+        let offered = Offered {
+            names: &names,
+            validity: self.validity(),
+            chain_bytes: self.chain_bytes,
+        };
+        certificate::judge(&offered, &self.tls.domains, now)
     }
 
     /// Returns a copy that issues these tickets.
@@ -466,6 +495,23 @@ fn validity(chain: &[CertificateDer<'_>], path: &Path) -> Result<Validity, Why> 
     Ok(first.tbs_certificate.validity)
 }
 
+/// The DNS names of a certificate: RFC 5280, section 4.2.1.6. Clients ignore its subject.
+fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(certificate) = x509_cert::Certificate::from_der(certificate) else {
+        return Vec::new();
+    };
+    match certificate.tbs_certificate.get::<SubjectAltName>() {
+        Ok(Some((_, SubjectAltName(names)))) => names
+            .iter()
+            .filter_map(|name| match name {
+                GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn key(path: &Path, max: u64) -> Result<PrivateKeyDer<'static>, SecretError> {
     let text = secrets::read_at_most(path, max)?;
     PrivateKeyDer::from_pem_slice(text.expose())
@@ -475,4 +521,43 @@ fn key(path: &Path, max: u64) -> Result<PrivateKeyDer<'static>, SecretError> {
 /// Whether a client chose HTTP/2.
 pub fn is_http2(protocol: Option<&[u8]>) -> bool {
     protocol == Some(HTTP_2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    /// 2024-01-01, the start of the certificate.
+    const BEGIN: u64 = 1_704_067_200;
+
+    fn ordered(names: &[&str], domains: &[&str], key: &KeyPair) -> Result<Identity, String> {
+        let owned = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        let mut params = CertificateParams::new(owned(names)).expect("names");
+        params.not_before = date_time_ymd(2024, 1, 1);
+        params.not_after = date_time_ymd(2024, 3, 31);
+        let own = KeyPair::generate().expect("there is randomness");
+        let signer = if domains.is_empty() { &own } else { key };
+        let made = params.self_signed(signer).expect("the key can sign");
+        let tls = TlsConfig {
+            domains: owned(domains),
+            certificate_file: PathBuf::from("a.pem"),
+            key_file: PathBuf::from("a.pem"),
+            http2: true,
+        };
+        Identity::of_ordered(&key.serialize_pem(), &made.pem(), &tls)
+    }
+
+    #[test]
+    fn an_ordered_certificate_is_for_its_domains_now() {
+        let key = KeyPair::generate().expect("there is randomness");
+        let made = ordered(&["a.test", "b.test"], &["b.test"], &key).expect("a certificate");
+        assert_eq!(made.judge(BEGIN), Ok(()));
+        assert_eq!(made.judge(BEGIN - 1), Err(Unfit::NotYetValid));
+        assert_eq!(made.judge(BEGIN + 90 * 86_400), Err(Unfit::Expired));
+        let other = ordered(&["other.example"], &["b.test"], &key).expect("a certificate");
+        assert_eq!(other.judge(BEGIN), Err(Unfit::Name("b.test".to_owned())));
+        let why = ordered(&["a.test"], &[], &key).expect_err("the key of another one");
+        assert!(why.contains("is not that of"), "{why}");
+    }
 }

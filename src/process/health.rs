@@ -23,6 +23,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use portcullis_filters::certificate::Unfit;
 use portcullis_filters::verdict::Reason;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -421,24 +422,33 @@ fn certificates(certificates: &Certificates) -> Vec<Finding> {
             };
             return Some(failure(surface.name(), &cause));
         }
-        let end = Duration::from_secs(certificates.of(surface)?.not_after);
-        let left = end.saturating_sub(now);
+        let identity = certificates.of(surface)?;
+        let left = Duration::from_secs(identity.not_after).saturating_sub(now);
+        // the operator's own certificate may be for names that are not configured
+        let unfit = match &order {
+            Some(_) => identity.judge(now.as_secs()).err(),
+            None => None,
+        };
+        let is_early = unfit == Some(Unfit::NotYetValid);
         // a certificate that ACME renews may be valid for days only
         let is_due = match &order {
-            Some(order) => order.has_failed || left.is_zero(),
+            Some(order) => order.has_failed || left.is_zero() || is_early,
             None => left < RENEWAL,
         };
         is_due.then(|| {
-            let mut cause = match left.as_secs() {
-                0 => "it has expired".to_owned(),
-                seconds @ ..172_800 => format!("it expires in {} hours", seconds / (60 * 60)),
-                seconds => format!("it expires in {} days", seconds / (24 * 60 * 60)),
+            let mut cause = match (unfit, left.as_secs()) {
+                (_, 0) => "it has expired".to_owned(),
+                (Some(unfit), _) => unfit.to_string(),
+                (None, seconds @ ..172_800) => {
+                    format!("it expires in {} hours", seconds / (60 * 60))
+                }
+                (None, seconds) => format!("it expires in {} days", seconds / (24 * 60 * 60)),
             };
             if let Some(order) = order.filter(|order| !order.words.is_empty()) {
                 cause = format!("{cause}: {}", order.words);
             }
             Finding {
-                is_failing: left.is_zero(),
+                is_failing: left.is_zero() || is_early,
                 ..finding(surface.name(), &cause)
             }
         })

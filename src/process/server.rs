@@ -19,7 +19,7 @@ use crate::process::signals::StopSignals;
 pub use crate::process::start_error::StartError;
 use crate::proxy::Surfaces;
 use crate::secrets::hardening;
-use crate::telemetry::{Log, Surface};
+use crate::telemetry::{Log, Surface, Task};
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
@@ -79,7 +79,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         .and(gateway_part)
         .and(relay_part)
         .and(sidecar_part)
-        .and(Part::task("health", health));
+        .and(Part::task(Task::Health, health, &shared.process.metrics));
     let (access, admin_part) = parts::admin::build(
         config,
         admin,

@@ -43,6 +43,8 @@ named! {
         Configuration = "configuration",
         /// Many requests of a surface fail, and none of the above explains it.
         Requests = "requests",
+        /// A background task panicked.
+        Task = "task",
     }
 }
 
@@ -67,6 +69,7 @@ impl Condition {
             Self::OpenFiles => "portcullisfilesnearlimit",
             Self::Configuration => "portcullisconfigreloadfailed",
             Self::Requests => "portcullisbudgetburnsfast",
+            Self::Task => "backgroundtaskfailed",
         }
     }
 
@@ -92,6 +95,7 @@ impl Condition {
                 "the configuration is applied",
             ],
             Self::Requests => ["requests fail", "requests are answered again"],
+            Self::Task => ["background task failed", "background task works again"],
             Self::OpenFiles => [
                 "few file descriptors are left",
                 "file descriptors are left again",

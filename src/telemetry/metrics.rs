@@ -16,6 +16,7 @@ use super::reloads::ReloadMetrics;
 use super::requests::{Calls, LATENCY, Requests};
 use super::sidecar::SidecarMetrics;
 use super::surface::{BySurface, Surface};
+use super::tasks::TaskMetrics;
 use portcullis_filters::named;
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::{Api, Reason};
@@ -152,6 +153,8 @@ metrics! {
         node_failed_seconds: Histogram = Registry::unregistered("node_failed_seconds", &LATENCY);
         /// The present conditions.
         pub conditions: Conditions = Conditions::register(registry);
+        /// Metrics of background tasks.
+        pub tasks: TaskMetrics = TaskMetrics::register(registry);
         /// Metrics of the fleet.
         pub fleet: FleetMetrics = FleetMetrics::register(registry);
         /// Metrics of ACME orders.

@@ -20,6 +20,7 @@ mod repeated;
 mod requests;
 mod sidecar;
 mod surface;
+mod tasks;
 mod trace;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
@@ -37,4 +38,5 @@ pub use reloads::ReloadMetrics;
 pub use requests::{LATENCY, Requests};
 pub use sidecar::SidecarMetrics;
 pub use surface::{BySurface, Surface};
+pub use tasks::{Task, TaskMetrics};
 pub use trace::{Exporter, TraceContext, Tracer};

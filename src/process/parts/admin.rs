@@ -9,7 +9,7 @@ use crate::config::{Config, ConnectionsConfig};
 use crate::process::inherited::Inherited;
 use crate::process::start_error::StartError;
 use crate::proxy::Surfaces;
-use crate::telemetry::Surface;
+use crate::telemetry::{Surface, Task};
 use portcullis_filters::bearer::Tokens;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -56,7 +56,7 @@ pub(crate) fn build(
         ready_needs_node: config.ready_needs_node,
         is_in_fleet: shared.fleet.is_some(),
     }));
-    let history = Part::task("history", app.sampler());
+    let history = Part::task(Task::History, app.sampler(), &shared.process.metrics);
     let errors = Arc::new(admin::errors(shared.process.clone()));
     let gate = endpoint
         .gate(app, errors, shared)

@@ -10,7 +10,7 @@ use crate::fetch::Roots;
 use crate::http::TextErrors;
 use crate::process::inherited::Inherited;
 use crate::process::start_error::StartError;
-use crate::telemetry::Surface;
+use crate::telemetry::{Surface, Task};
 use std::sync::Arc;
 
 /// Renews the certificates and listens for challenges, if there is a `[tls.acme]`.
@@ -31,7 +31,7 @@ pub(crate) fn build(
         metrics,
         shared.fleet.clone(),
     );
-    let part = Part::task("acme", renewal);
+    let part = Part::task(Task::Acme, renewal, &shared.process.metrics);
     let Some(listen) = &config.http_address else {
         return Ok(part);
     };

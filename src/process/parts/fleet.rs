@@ -4,7 +4,7 @@ use super::{Built, Part};
 use crate::config::Config;
 use crate::fleet::{Credentials, Fleet, Heartbeat, TicketKeys};
 use crate::http::certificates::Certificates;
-use crate::telemetry::{Metrics, Surface};
+use crate::telemetry::{Metrics, Surface, Task};
 use std::sync::Arc;
 
 /// Joins the other instances, if there is a `[fleet]`.
@@ -18,7 +18,7 @@ pub(super) fn join(
         return Ok((None, Part::default()));
     };
     let fleet = Fleet::new(config, credentials, Arc::clone(metrics))?;
-    let mut part = Part::task("fleet", Heartbeat(Arc::clone(&fleet)));
+    let mut part = Part::task(Task::Fleet, Heartbeat(Arc::clone(&fleet)), metrics);
     if Surface::ALL
         .into_iter()
         .any(|surface| tls.is_secured(surface))
@@ -27,7 +27,7 @@ pub(super) fn join(
             fleet: Arc::clone(&fleet),
             tickets: tls.tickets.clone(),
         };
-        part = part.and(Part::task("fleet tickets", keys));
+        part = part.and(Part::task(Task::FleetTickets, keys, metrics));
     }
     Ok((Some(fleet), part))
 }

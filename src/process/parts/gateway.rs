@@ -6,6 +6,7 @@ use super::{Built, Part};
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::process::inherited::Inherited;
+use crate::telemetry::Task;
 use std::sync::Arc;
 
 /// Serves reads, if there is a `[gateway]`.
@@ -24,10 +25,10 @@ pub(crate) fn build(config: &Config, shared: &Shared, inherited: &mut Inherited)
         shared,
         inherited,
     )?;
-    let metrics = Arc::clone(&shared.process.metrics);
-    let watcher = gateway.watcher(own, &config.node, metrics, shared.fleet.clone());
+    let metrics = &shared.process.metrics;
+    let watcher = gateway.watcher(own, &config.node, Arc::clone(metrics), shared.fleet.clone());
     Ok((
         Some(gateway),
-        listener.and(Part::task("cache watch", watcher)),
+        listener.and(Part::task(Task::CacheWatch, watcher, metrics)),
     ))
 }

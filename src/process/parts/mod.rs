@@ -13,13 +13,16 @@ pub(crate) mod relay;
 pub(crate) mod shared;
 pub(crate) mod sidecar;
 pub(crate) mod store;
+mod task;
 
 use crate::admin::Listener;
 use crate::process::handover::ListenerFd;
 use crate::process::start_error::StartError;
+use crate::telemetry::{Metrics, Task};
 use pingora::services::ServiceWithDependents;
 use pingora::services::background::{BackgroundService, background_service};
 use std::sync::Arc;
+use task::Restarting;
 
 /// The additions of a part to the server: none, if the part is off.
 #[derive(Default)]
@@ -34,10 +37,19 @@ pub(crate) struct Part {
 pub(crate) type Built<T> = Result<(Option<Arc<T>>, Part), StartError>;
 
 impl Part {
-    /// A service that runs a task in the background.
-    pub(crate) fn task(name: &str, task: impl BackgroundService + Send + Sync + 'static) -> Self {
+    /// A service that runs a task in the background, and again after a panic.
+    pub(crate) fn task(
+        name: Task,
+        task: impl BackgroundService + Send + Sync + 'static,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let task = Restarting {
+            name,
+            task,
+            metrics: Arc::clone(metrics),
+        };
         Self {
-            services: vec![Box::new(background_service(name, task))],
+            services: vec![Box::new(background_service(name.name(), task))],
             ..Self::default()
         }
     }

@@ -14,7 +14,7 @@ use crate::node::{Credentials, Node, NodeClient, NodeError, Poller};
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
-use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Tracer, UNPLACED};
+use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED};
 use portcullis_filters::chain::EpochCause;
 use std::sync::Arc;
 
@@ -58,11 +58,11 @@ impl Shared {
         let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
         let poller = Poller::new(&config.node, &node);
-        let poller = poller.map(|poller| Part::task("node poller", poller));
+        let poller = poller.map(|poller| Part::task(Task::NodePoller, poller, metrics));
         let exporter = process.tracer.clone().map(Exporter::new);
         let trace = exporter
             .clone()
-            .map(|exporter| Part::task("trace", exporter));
+            .map(|exporter| Part::task(Task::Trace, exporter, metrics));
         let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
         let shared = Self {
             process,

@@ -1,0 +1,73 @@
+//! The metric of background tasks that panicked, and their condition.
+
+use super::conditions::{Condition, Conditions, Finding};
+use super::registry::metrics;
+use parking_lot::Mutex;
+use portcullis_filters::named;
+use prometheus::IntCounter;
+use std::time::SystemTime;
+
+named! {
+    /// A background task.
+    pub enum Task {
+        /// Renews certificates.
+        Acme = "acme",
+        /// Watches the chain for the cache.
+        CacheWatch = "cache_watch",
+        /// Announces this instance to its fleet.
+        Fleet = "fleet",
+        /// Fetches the fleet's key of TLS sessions.
+        FleetTickets = "fleet_tickets",
+        /// Looks for conditions.
+        Health = "health",
+        /// Samples the metrics for the operator's page.
+        History = "history",
+        /// Polls the URLs of the node.
+        NodePoller = "node_poller",
+        /// Exports spans.
+        Trace = "trace",
+    }
+}
+
+metrics! {
+    /// Counts failures of background tasks, and keeps which tasks have failed.
+    pub struct TaskMetrics(registry) {
+        failures: [IntCounter; Task::ALL.len()] = counter_array("portcullis_task_failures_total",
+            "Panics of background tasks, each of which is started again.",
+            "task", Task::ALL.map(Task::name));
+    }
+    with {
+        failing: Mutex<[bool; Task::ALL.len()]> = Mutex::default();
+    }
+}
+
+impl TaskMetrics {
+    /// Counts a panic of a task; its condition is present until it has run for a while.
+    pub fn failed(&self, task: Task, conditions: &Conditions, now: SystemTime) {
+        self.failures[task as usize].inc();
+        let mut failing = self.failing.lock();
+        failing[task as usize] = true;
+        conditions.update(Condition::Task, findings(&*failing), now);
+    }
+
+    /// Ends the condition of a task.
+    pub fn recovered(&self, task: Task, conditions: &Conditions, now: SystemTime) {
+        let mut failing = self.failing.lock();
+        failing[task as usize] = false;
+        conditions.update(Condition::Task, findings(&*failing), now);
+    }
+}
+
+fn findings(failing: &[bool]) -> Vec<Finding> {
+    let cause = "a defect of the program ended it, and it was started again: see the log";
+    let tasks = Task::ALL.into_iter().zip(failing);
+    tasks
+        .filter(|(_, is_failing)| **is_failing)
+        .map(|(task, _)| Finding {
+            subject: task.name().to_owned(),
+            cause: cause.to_owned(),
+            is_failing: false,
+            needs_node: false,
+        })
+        .collect()
+}
