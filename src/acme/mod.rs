@@ -387,16 +387,17 @@ impl Renewal {
     }
 
     async fn decide(&self, ordered: &Ordered, stored: &Stored) -> Step {
-        let held = stored.held.as_ref();
-        let window = match held {
-            // an unfit one is due, whatever its authority says
-            Some(held) if stored.unfit().is_none() => self.window(ordered, held).await,
+        // an unfit one is due, whatever its authority says
+        let held = match &stored.held {
+            Some(held) if stored.unfit().is_none() => Some(held),
             _ => None,
         };
+        let window = match held {
+            Some(held) => self.window(ordered, held).await,
+            None => None,
+        };
         let facts = Facts {
-            held: held
-                .filter(|_| stored.unfit().is_none())
-                .map(Identity::validity),
+            held: held.map(Identity::validity),
             window,
             retry_at: stored
                 .progress()

@@ -138,7 +138,7 @@ impl Ordering<'_> {
             expires,
         };
         if schedule::is_abandoned(stuck, since_1970(SystemTime::now()).as_secs()) {
-            log::info!(domain = self.domains[0]; "ACME order abandoned: the next attempt places another");
+            log::info!(domain = self.domains[0]; "ACME order abandoned");
             progress.order = None;
         }
         Ok(self.storage.store_progress(self.file, progress).await?)

@@ -16,7 +16,7 @@ const REFUSED: [u64; 2] = [300, 6 * 3_600];
 /// Cap on an authority's `Retry-After`: Let's Encrypt's longest rate limit is that of a week.
 pub(super) const LONGEST: u64 = 7 * 24 * 3_600;
 /// Shortest and longest rest between certificates that are due too early, otherwise a third of
-/// their lifetime: with it a week has at most five, which Let's Encrypt permits for one set of names.
+/// their lifetime: with it a week has at most five, which Let's Encrypt permits for a set of names.
 const EARLY: [u64; 2] = [300, 2 * 24 * 3_600];
 /// Attempts that may find an order as it was before another one is placed.
 const UNCHANGED: u32 = 2;

@@ -12,7 +12,7 @@ use crate::process::inherited::Inherited;
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::loaded::{FileErrors, Loaded, StartSecrets};
 use crate::process::parts::shared::Shared;
-use crate::process::parts::store::StoreWorkers;
+use crate::process::parts::store::{Storage, StoreWorkers};
 use crate::process::parts::{self, Part};
 use crate::process::reload::{Reload, Reloadable};
 use crate::process::signals::StopSignals;
@@ -73,13 +73,12 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         tls,
         trusted,
     };
-    let health = Health::new(&shared, &surfaces, storage);
     let shown = shared_part
         .and(certificates_part)
         .and(gateway_part)
         .and(relay_part)
         .and(sidecar_part)
-        .and(Part::task(Task::Health, health, &shared.process.metrics));
+        .and(health(&shared, &surfaces, storage));
     let (access, admin_part) = parts::admin::build(
         config,
         admin,
@@ -134,6 +133,12 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         store_workers,
         parts,
     })
+}
+
+/// Looks for conditions.
+fn health(shared: &Shared, surfaces: &Surfaces, storage: Option<&Storage>) -> Part {
+    let health = Health::new(shared, surfaces, storage);
+    Part::task(Task::Health, health, &shared.process.metrics)
 }
 
 /// Loads the files, and logs warnings about suspicious values.
