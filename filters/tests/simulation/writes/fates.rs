@@ -8,7 +8,6 @@ use super::rules::Case;
 use super::shown::Fact;
 use super::world::{CONFIRMATIONS, World};
 use crate::tables::DRIP;
-use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Change, Intent, IntentId, IntentState, Pair};
 use portcullis_filters::txm::evidence::Doubt;
 use std::time::Duration;
@@ -18,8 +17,6 @@ use std::time::Duration;
 const WEIGHED: Duration = Duration::from_secs(30);
 /// The time between two polls that count.
 const POLL: Duration = Duration::from_millis(950);
-/// How far apart a block must be shown twice.
-const SETTLING: Duration = Duration::from_secs(2);
 /// How long no URL shows what may be given up; clocks may differ by some of it.
 const GIVEN_UP: Duration = Duration::from_secs(28);
 /// How long after its answer a submission may be recorded: relays are paused.
@@ -267,14 +264,6 @@ impl World {
         }
         let number = why.split(' ').nth(1).and_then(|number| number.parse().ok());
         if let Some(number) = number
-            && !self.was_shown_twice(relay, number)
-        {
-            return Err(format!(
-                "rule 3: intent {} is lost, and block {number} was not shown twice",
-                before.id
-            ));
-        }
-        if let Some(number) = number
             && !self.was_steady(relay, number)
         {
             return Err(format!(
@@ -317,30 +306,6 @@ impl World {
         });
         self.judge_settled(relay, number)
             .map_err(|why| format!("rule 3: intent {id} is lost, and {why}"))
-    }
-
-    /// Whether a relay was shown one block with this number twice, two seconds or more apart, with no
-    /// other one in between.
-    fn was_shown_twice(&self, relay: Process, number: u64) -> bool {
-        let shown = self.oracle.record.since(relay, Duration::ZERO);
-        let blocks = shown.filter_map(|it| match &it.fact {
-            Fact::Block(at, Some(block)) if *at == number => Some((it.at, block.hash)),
-            _ => None,
-        });
-        let recent = self.now().saturating_sub(LOOK);
-        let mut last: Option<(Duration, Felt)> = None;
-        for (at, hash) in blocks {
-            match last {
-                Some((newest, of)) if of == hash => {
-                    if newest >= at + SETTLING {
-                        return true;
-                    }
-                }
-                _ if at < recent && !self.has_leapt(LOOK) => return false,
-                _ => last = Some((at, hash)),
-            }
-        }
-        false
     }
 
     /// Whether a relay saw that a block is settled.
