@@ -160,7 +160,11 @@ fn other_domains_keep_the_last_certificate_meanwhile() {
     says(&edge, "the authority is unreachable");
     let answer = pair.client(edge.gateway()).ask(&Request::post(QUESTION));
     assert_result(&answer, "7", RESULT, "the last one serves");
-    let next = Pair::new();
+    let both = vec![NAME.to_owned(), format!("www.{NAME}")];
+    let next = Pair::with(NAME, |params| {
+        let named = rcgen::CertificateParams::new(both).expect("names");
+        params.subject_alt_names = named.subject_alt_names;
+    });
     store(&next, &folder, &[NAME, &format!("www.{NAME}")]);
     edge.signal("HUP");
     eventually(&edge, "all is well", |metrics| {
