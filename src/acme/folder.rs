@@ -6,11 +6,12 @@
 
 use super::schedule::LastIssue;
 use crate::config::AcmeConfig;
+use nix::fcntl::OFlag;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file in bytes, much more than an account or an order takes.
@@ -77,12 +78,18 @@ impl Folder {
     /// Creates the folder if it is missing.
     ///
     /// # Errors
-    /// The folder cannot be created.
+    /// The folder cannot be created, or others can write to it: they could replace what is in it.
     pub(super) fn create(&self) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&self.0)
+            .create(&self.0)?;
+        let mode = self.0.metadata()?.permissions().mode() & 0o7777;
+        if mode & 0o002 != 0 {
+            let why = format!("others can write to the folder (mode {mode:04o}): chmod o-w it");
+            return Err(io::Error::other(why));
+        }
+        Ok(())
     }
 
     /// Creates the folder and takes its lock; `None` while another process holds the lock.
@@ -91,7 +98,7 @@ impl Folder {
     /// The folder cannot be created or written.
     pub(super) fn lock(&self) -> io::Result<Option<FolderLock>> {
         self.create()?;
-        let file = private().open(self.0.join("lock"))?;
+        let file = private().create(true).open(self.0.join("lock"))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(FolderLock(file))),
             Err(std::fs::TryLockError::WouldBlock) => Ok(None),
@@ -149,7 +156,8 @@ fn file(certificate: &Path) -> PathBuf {
 
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
+    options.write(true).truncate(false).mode(0o600);
+    options.custom_flags(OFlag::O_NOFOLLOW.bits());
     options
 }
 
@@ -168,7 +176,14 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
 pub(super) fn write_text(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = private().truncate(true).open(&new)?;
+    let mut file = match private().create_new(true).open(&new) {
+        // a crash left it, or somebody planted it
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            remove(&new)?;
+            private().create_new(true).open(&new)?
+        }
+        opened => opened?,
+    };
     file.write_all(text)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
@@ -204,6 +219,29 @@ pub(super) fn read_text(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_planted_link_leads_no_key_away() {
+        let name = format!("portcullis-acme-folder-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let (own, other) = (folder.join("acme"), folder.join("other"));
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(&other, "theirs").unwrap();
+        std::os::unix::fs::symlink(&other, own.join("certificate.new")).unwrap();
+        let certificate = own.join("certificate.pem");
+        write_text(&certificate, b"the key").unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        let mode = certificate.symlink_metadata().unwrap().permissions().mode();
+        assert_eq!(mode, 0o100_600, "a file of our own");
+        let folder = Folder(own);
+        folder.create().unwrap();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&folder.0, open).unwrap();
+        let refused = folder.create().unwrap_err().to_string();
+        assert!(refused.contains("0777"), "{refused}");
+        std::fs::remove_dir_all(folder.0.parent().unwrap()).unwrap();
+    }
 
     #[test]
     fn progress_is_over_once_its_certificate_is_renewed() {

@@ -138,3 +138,48 @@ fn a_port_in_use_stops_dev_before_it_starts_anything() {
     let left: Vec<_> = files(folder.path()).into_keys().collect();
     assert_eq!(left, ["dev.lock"], "nothing was created");
 }
+
+#[test]
+fn a_fresh_start_deletes_only_what_dev_wrote() {
+    let folder = Folder::new();
+    for (name, text) in [("thesis.txt", "mine"), ("src/main.c", "mine, too")] {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    Dev::start(folder.path()).stop();
+    let key = || std::fs::read_to_string(folder.path().join("owner.key")).unwrap();
+    let before = key();
+    let mut fresh = Dev::spawn(dev(folder.path(), &["--fresh"]), folder.path());
+    fresh.wait_for_all(&["Log lines follow", " serving"]);
+    fresh.stop();
+    assert_ne!(key(), before, "it has started over");
+    for name in ["thesis.txt", "src/main.c"] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn dev_changes_nothing_of_others() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let said_of = |path: &Path, more: &[&str]| {
+        let output = dev(path, more).output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{}", said(&output));
+        said(&output)
+    };
+    let config = folder.path().join("portcullis.toml");
+    std::fs::write(&config, "# mine").unwrap();
+    assert!(said_of(folder.path(), &[]).contains("portcullis.toml"));
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine");
+    std::fs::remove_file(&config).unwrap();
+    let precious = other.path().join("precious");
+    std::fs::write(&precious, "text").unwrap();
+    std::os::unix::fs::symlink(&precious, folder.path().join("dev.lock")).unwrap();
+    said_of(folder.path(), &[]);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");
+    std::fs::write(other.path().join("dev.lock"), "1").unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(other.path(), &link).unwrap();
+    assert!(said_of(&link, &["--fresh"]).contains("it is a link"));
+    assert!(precious.exists());
+}

@@ -8,14 +8,22 @@ use crate::process::listen;
 use crate::process::server::StartError;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Surface;
+use nix::fcntl::OFlag;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::net::Ipv4Addr;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 /// The lock of a folder, with the id of the process that holds it.
 const LOCK: &str = "dev.lock";
+/// The configuration, in the folder.
+const CONFIG_FILE: &str = "portcullis.toml";
+/// The node's log, in the folder.
+pub(super) const NODE_LOG: &str = "node.log";
+/// The log of the node's build, in the folder.
+pub(super) const BUILD_LOG: &str = "build.log";
 /// The default address of each surface.
 const ADDRESSES: [(Surface, &str); 4] = [
     (Surface::Gateway, "127.0.0.1:8080"),
@@ -26,16 +34,53 @@ const ADDRESSES: [(Surface, &str); 4] = [
 /// The sidecar's origin if no client can use its address.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
-/// Creates the folder if it is missing, and locks it until the file is dropped.
-pub(super) fn lock(state: &Path) -> Result<File, DevError> {
+/// What a run writes into its folder, besides the lock.
+const OWN: [&str; 16] = [
+    CONFIG_FILE,
+    NODE_LOG,
+    BUILD_LOG,
+    "portcullis.db",
+    "portcullis.db-journal",
+    "portcullis.db-shm",
+    "portcullis.db-wal",
+    "portcullis.db.lock",
+    "relay.token",
+    "operator.token",
+    "session.secret",
+    "webhook.secret",
+    "user.session",
+    "owner.key",
+    "verifier.key",
+    "faucet.key",
+];
+
+/// A folder that no other `dev` uses, until it is dropped.
+pub(super) struct Held {
+    _lock: File,
+    /// Whether an earlier run has used the folder.
+    was_used: bool,
+}
+
+/// Creates the folder if it is missing, and locks it.
+///
+/// # Errors
+/// Another `dev` uses it, or another program, or it cannot be written to.
+pub(super) fn lock(state: &Path) -> Result<Held, DevError> {
     let failed = |error| DevError::State(state.to_owned(), error);
     std::fs::create_dir_all(state).map_err(failed)?;
     let path = state.join(LOCK);
+    let was_used = path.exists();
+    if !was_used && state.join(CONFIG_FILE).exists() {
+        let why = "its portcullis.toml was not written by `portcullis dev`: name another folder \
+                   with --state";
+        return Err(failed(io::Error::other(why)));
+    }
     let options = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
         .open(path);
     let mut file = options.map_err(failed)?;
     match file.try_lock() {
@@ -50,7 +95,25 @@ pub(super) fn lock(state: &Path) -> Result<File, DevError> {
     file.set_len(0)
         .and_then(|()| writeln!(file, "{}", std::process::id()))
         .map_err(failed)?;
-    Ok(file)
+    Ok(Held {
+        _lock: file,
+        was_used,
+    })
+}
+
+/// A new file in the place of an old one, or of a link, whose target stays as it is.
+pub(super) fn replace(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => OpenOptions::new().write(true).create_new(true).open(path),
+    }
+}
+
+/// Writes the configuration, and returns its place.
+pub(super) fn write_config(state: &Path, text: &str) -> io::Result<PathBuf> {
+    let path = state.join(CONFIG_FILE);
+    replace(&path)?.write_all(text.as_bytes())?;
+    Ok(path)
 }
 
 /// Fails while another process serves with the folder's store.
@@ -65,14 +128,24 @@ pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
     }
 }
 
-/// Deletes what earlier runs left in the folder, except for the lock.
-pub(super) fn empty(state: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(state)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            std::fs::remove_dir_all(entry.path())?;
-        } else if entry.file_name() != LOCK {
-            std::fs::remove_file(entry.path())?;
+/// Deletes what an earlier run wrote into the folder, if there was one, and nothing else.
+///
+/// # Errors
+/// The folder is behind a link, or a file cannot be deleted.
+pub(super) fn empty(held: &Held, state: &Path) -> io::Result<()> {
+    if !held.was_used {
+        return Ok(());
+    }
+    // without a slash at its end, which leads behind a link
+    let state: PathBuf = state.components().collect();
+    if state.symlink_metadata()?.is_symlink() {
+        let why = "it is a link: name the folder itself with --state";
+        return Err(io::Error::other(why));
+    }
+    for name in OWN {
+        match std::fs::remove_file(state.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 //! `Building [==> ] 12/480: …`. It counts crates, and build scripts as crates of their own. An
 //! interrupted build is resumed.
 
-use super::attached;
+use super::{attached, hold};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::env;
@@ -106,7 +106,7 @@ pub(super) async fn install(
         return Ok(program);
     }
     let folder = Path::new(TOOLS).join("build");
-    let mut out = File::create(log)?;
+    let mut out = hold::replace(log)?;
     let (mut build, output) = Build::start(&folder).map_err(InstallError::Cargo)?;
     let reader = thread::spawn(move || read(output, &mut out, report));
     let status = build.ended().await.map_err(InstallError::Cargo)?;

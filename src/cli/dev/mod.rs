@@ -65,7 +65,7 @@ pub(super) struct Arguments {
     /// Folder for keys, tokens, the configuration and the store.
     #[arg(long, value_name = "DIR", default_value = ".portcullis")]
     state: PathBuf,
-    /// Start over: delete the files of an earlier run first.
+    /// Start over: delete the files that an earlier run wrote into the folder first.
     #[arg(long)]
     fresh: bool,
     /// Set up the network on that node, a starknet-devnet, and run the relay on it.
@@ -90,7 +90,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let state = &*arguments.state;
     let failed = |error| DevError::State(state.to_owned(), error);
     // change nothing before all of this is held
-    let _lock = hold::lock(state)?;
+    let held = hold::lock(state)?;
     let state = &*state.canonicalize().map_err(failed)?;
     let mut addresses = Addresses::configured(CONFIG, std::env::vars_os())?;
     let mut inherited = Inherited::default();
@@ -105,15 +105,14 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
         };
     }
     if arguments.fresh {
-        hold::empty(state).map_err(failed)?;
+        hold::empty(&held, &arguments.state).map_err(failed)?;
     }
     let Some(setup) = wait_for(Setup::make(arguments, state), &mut signals)? else {
         return Ok(());
     };
     let text = setup.configuration(&addresses.fill(CONFIG), state);
-    std::fs::write(state.join("portcullis.toml"), &text).map_err(failed)?;
+    let path = hold::write_config(state, &text).map_err(failed)?;
     if arguments.prepare {
-        let path = state.join("portcullis.toml");
         output::show(format!("portcullis serve --config {}\n", path.display()));
         return Ok(());
     }

@@ -1,10 +1,12 @@
 //! A `starknet-devnet` of our own: started on a free port, stopped on exit.
 
-use super::attached;
 use super::install::{InstallError, RELEASE};
+use super::{attached, hold};
+use nix::fcntl::OFlag;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -62,7 +64,7 @@ impl Devnet {
         log: &Path,
     ) -> Result<Self, StartError> {
         let spawn_failed = |error| StartError::Spawn(program.clone(), error);
-        let out = File::create(log).map_err(spawn_failed)?;
+        let out = hold::replace(log).map_err(spawn_failed)?;
         let process = spawn(&program, port.address, out).map_err(spawn_failed)?;
         let mut devnet = Self {
             process,
@@ -78,8 +80,12 @@ impl Devnet {
     pub(super) async fn restart(&mut self) -> Result<(), StartError> {
         let spawn_failed = |error| StartError::Spawn(self.program.clone(), error);
         // appended: the log has the last output before the node ended
-        let out = OpenOptions::new().append(true).create(true).open(&self.log);
-        let out = out.map_err(spawn_failed)?;
+        let out = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&self.log)
+            .map_err(spawn_failed)?;
         self.process = spawn(&self.program, self.port.address, out).map_err(spawn_failed)?;
         self.answers().await
     }

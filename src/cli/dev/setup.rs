@@ -7,6 +7,7 @@
 
 use super::error::DevError;
 use super::greeting::Greeting;
+use super::hold::{BUILD_LOG, NODE_LOG};
 use super::network::{Network, NetworkError, Verification};
 use super::node::{Devnet, Port, StartError};
 use super::secrets::Accounts;
@@ -17,9 +18,6 @@ use crate::config::{Config, NodeConfig, NodeUrl};
 use crate::process::server::Bound;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The node's log, in the folder.
-const NODE_LOG: &str = "node.log";
 
 /// The chain that is served.
 pub(super) struct Setup {
@@ -177,7 +175,7 @@ impl Setup {
                     async move || {
                         let building = Arc::clone(&node);
                         let report = move |progress| building.set_start(Some(progress));
-                        let program = install::install(&state.join("build.log"), report).await;
+                        let program = install::install(&state.join(BUILD_LOG), report).await;
                         let program = program.map_err(StartError::from)?;
                         node.set_start(Some("starting starknet-devnet".to_owned()));
                         let devnet = Devnet::start(program, port, &state.join(NODE_LOG)).await?;

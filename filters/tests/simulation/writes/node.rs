@@ -364,9 +364,10 @@ impl World {
         let Some(tx) = self.signed.get(&hash) else {
             return false;
         };
+        let has_gap_below = self.chain.nonce(tx.sender) < tx.nonce;
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
-            Some(Fate::Held { .. }) => !is_own(tx.sender),
+            Some(Fate::Held { .. }) => !is_own(tx.sender) || has_gap_below,
             _ => self.chain.is_pooled(tx),
         }
     }
