@@ -15,7 +15,7 @@ pub enum Api {
 
 const ALL: [Api; 3] = [Gateway, Relay, Sidecar];
 
-/// What a reason is to those who read it.
+/// The facts of a reason.
 #[derive(Clone, Copy)]
 struct Row {
     status: u16,

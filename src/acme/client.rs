@@ -111,7 +111,7 @@ enum Unusable {
 }
 
 /// Checks and bounds an answer, before the protocol's crate sees it, which panics at a directory
-/// with a URL that is none, and at a delay that overflows the clock.
+/// with a malformed URL, and at a delay that overflows the clock.
 fn checked(mut parts: Parts, body: Bytes, now: SystemTime) -> Result<(Parts, Bytes), Unusable> {
     if let Some(field) = parts.headers.remove(header::RETRY_AFTER)
         && let Some(delay) = parse_retry_after(field.as_bytes(), now)

@@ -169,7 +169,7 @@ impl Storage {
         shared
     }
 
-    /// What is known of the last certificate that was issued for this file.
+    /// The record of the last certificate that was issued for this file.
     pub(super) async fn receipt(&self, certificate: &Path) -> Option<Receipt> {
         // without an answer of the fleet's store there is no order either
         let shared = self.shared("last", certificate).await.ok().flatten();

@@ -17,8 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The outcomes of an attempt that have no error of their own: an answer, and what the node says
-/// with an error of its own or with the status of one.
+/// The classes of failures that have no [`NodeError`] of their own.
 const CLASSES: [FailureClass; 3] = [
     FailureClass::Internal,
     FailureClass::Limited,
@@ -89,7 +88,7 @@ impl UrlRecord {
         shown.iter().enumerate().map(record).collect()
     }
 
-    /// Counts an attempt: an answer, or why there is none.
+    /// Counts an attempt: its answer or its failure.
     pub(super) fn count(&self, outcome: Result<&Payload, &FailedAttempt>) {
         let class = match outcome {
             Ok(payload) => failure_class(payload),

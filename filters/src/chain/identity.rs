@@ -83,7 +83,7 @@ enum UrlStatus {
     Excluded,
 }
 
-/// What a finding changes.
+/// The change that a finding makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainChange {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What is known of the node and its chain: every rule by which that is concluded, and nothing that
+//! The knowledge of the node and its chain: every rule by which that is concluded, and nothing that
 //! asks for it.
 //!
 //! In: observations (which URL, what was asked, what it answered) and the time, as a duration since

@@ -1,4 +1,4 @@
-//! What is known of one URL: how far it is, whether it may serve, and why not in words.
+//! The knowledge of one URL: how far it is, whether it may serve, and why not in words.
 //!
 //! Health, head and chain are observed apart; here is the one place that puts them together.
 
@@ -9,7 +9,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use core::time::Duration;
 
-/// What was observed of one URL.
+/// The observations of one URL.
 #[derive(Clone, Debug)]
 pub struct UrlFacts<'a> {
     /// Its index in the configuration.
@@ -33,7 +33,7 @@ pub struct UrlFault {
     pub is_total: bool,
 }
 
-/// What is known of one URL.
+/// The knowledge of one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlView {
     /// The newest block that it is known to have; always `None` with a single URL.

@@ -44,7 +44,7 @@ impl AgeReport {
         }
     }
 
-    /// When this verification ends; `None` if the report is none.
+    /// When this verification ends; `None` for any other report.
     pub fn end_us(&self, clock: AgeClock) -> Option<i64> {
         if self.status != AgeStatus::Verified {
             return None;

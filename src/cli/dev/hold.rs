@@ -34,7 +34,7 @@ const ADDRESSES: [(Surface, &str); 4] = [
 /// The sidecar's origin if no client can use its address.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
-/// What a run writes into its folder, besides the lock.
+/// The files that a run writes into its folder, besides the lock.
 const OWN: [&str; 16] = [
     CONFIG_FILE,
     NODE_LOG,
@@ -103,9 +103,15 @@ pub(super) fn lock(state: &Path) -> Result<Held, DevError> {
 
 /// A new file in the place of an old one, or of a link, whose target stays as it is.
 pub(super) fn replace(path: &Path) -> io::Result<File> {
+    remove(path)?;
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Removes a file or a link that may be missing.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => OpenOptions::new().write(true).create_new(true).open(path),
+        _ => Ok(()),
     }
 }
 
@@ -143,10 +149,7 @@ pub(super) fn empty(held: &Held, state: &Path) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     for name in OWN {
-        match std::fs::remove_file(state.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove(&state.join(name))?;
     }
     Ok(())
 }

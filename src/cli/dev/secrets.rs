@@ -1,6 +1,7 @@
 //! The secrets of the development network: keys of three accounts, tokens, HMAC secrets and one
 //! user's session, created if they are missing, in files that only their owner can read.
 
+use super::hold;
 use crate::cli::token;
 use crate::secrets::{self, SecretError};
 use base64::Engine as _;
@@ -95,10 +96,7 @@ fn session(folder: &Path) -> Result<(), KeyError> {
     let signature = URL_SAFE_NO_PAD.encode(hmac::sign(&secret, signed.as_bytes()));
     let file = folder.join("user.session");
     let failed = |error| KeyError::Io(file.clone(), error);
-    match std::fs::remove_file(&file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
+    hold::remove(&file).map_err(failed)?;
     token::write(&file, &format!("{signed}.{signature}")).map_err(failed)
 }
 

@@ -85,7 +85,7 @@ pub struct Facts {
 /// The result of this instance's poll, and when the poll ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// What the poll proves.
+    /// The proof of the poll.
     pub step: Step,
     /// When it ended.
     pub polled: Duration,

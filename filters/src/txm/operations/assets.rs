@@ -145,7 +145,7 @@ pub(super) async fn faucet_drip(
     })
 }
 
-/// What the registry has of a drip.
+/// The entries of the registry for a drip.
 struct Registry {
     /// The account of its identity, or zero.
     account: Felt,

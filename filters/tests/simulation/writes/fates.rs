@@ -7,8 +7,8 @@ use super::oracle::{LOOK, TIMEOUT};
 use super::rules::Case;
 use super::shown::Fact;
 use super::world::{CONFIRMATIONS, World};
-use crate::tables::DRIP;
-use portcullis_filters::ledger::{Change, Intent, IntentId, IntentState, Pair};
+use crate::tables::{DRIP, pair_of};
+use portcullis_filters::ledger::{Change, Intent, IntentId, IntentState};
 use portcullis_filters::txm::evidence::Doubt;
 use std::time::Duration;
 
@@ -369,12 +369,6 @@ impl World {
     /// Rule 5: a binding follows the transaction that took a slot, not the one that is in doubt.
     pub(super) fn judge_bindings(&self, epoch: &str) -> Result<(), String> {
         let tables = &self.journal.tables;
-        let pair_of = |it: &Intent| {
-            Some(Pair {
-                identity: it.identity?,
-                recipient: it.subject?,
-            })
-        };
         let is_bound = |it: &Intent| {
             let pair = pair_of(it);
             pair.is_some_and(|pair| tables.bindings.contains(&(epoch.to_owned(), pair)))
