@@ -129,7 +129,7 @@ reasons! {
         /// The head or the body did not arrive in time.
         RequestTimeout = "request_timeout": refused(408, -32600, &ALL),
         /// Not one JSON text in UTF-8 within the depth limit.
-        ParseError = "parse_error": refused(400, -32700, &[Gateway, Relay]),
+        ParseError = "parse_error": refused(400, -32700, &ALL),
         /// JSON, but not a JSON-RPC 2.0 request.
         InvalidRequest = "invalid_request": refused(400, -32600, &ALL),
         /// A JSON-RPC batch.
