@@ -19,7 +19,7 @@ use portcullis_filters::chain::continuity::{L1, Poll, Step, Watch};
 use portcullis_filters::chain::schedule::{
     Effect, Event, Facts, Membership, Mode, Observation, Published, SECOND, Schedule, Task,
 };
-use portcullis_filters::chain::{BlockIdentity, EpochCause};
+use portcullis_filters::chain::{BlockIdentity, PurgeCause};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -44,7 +44,7 @@ pub struct Watcher {
 struct Turns {
     schedule: Schedule,
     watch: Watch,
-    /// The epoch of the cache that was applied last.
+    /// The generation of the cache that was applied last.
     applied: u64,
 }
 
@@ -287,7 +287,7 @@ impl Watcher {
             .ok_or(RpcError::MalformedAnswer)?;
         let anchor = self.chain.0.shared().anchor();
         let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.fetch_anchor(head),
+            self.fetch_anchor(head, watch),
             // the anchor and the newest block are fetched anyway
             self.fetch_block(settled.filter(|number| ![anchor, head.number].contains(number))),
             self.fetch_block(candidate.filter(|number| ![anchor, head.number].contains(number))),
@@ -307,8 +307,15 @@ impl Watcher {
         })
     }
 
-    /// The anchor, which may be the newest block.
-    async fn fetch_anchor(&self, head: BlockIdentity) -> Result<BlockIdentity, RpcError> {
+    /// The anchor, which may be the newest block, or proved by it.
+    async fn fetch_anchor(
+        &self,
+        head: BlockIdentity,
+        watch: &Watch,
+    ) -> Result<BlockIdentity, RpcError> {
+        if let Some(anchor) = watch.anchor_under(head) {
+            return Ok(anchor);
+        }
         if head.number == self.chain.0.shared().anchor() {
             return Ok(head);
         }
@@ -332,9 +339,9 @@ fn find(number: Option<u64>, known: [BlockIdentity; 2]) -> Option<BlockIdentity>
     known.into_iter().find(|block| Some(block.number) == number)
 }
 
-fn cause(error: RpcError) -> EpochCause {
+fn cause(error: RpcError) -> PurgeCause {
     match error {
-        RpcError::Node(_) => EpochCause::Unreachable,
-        RpcError::Returned(_) | RpcError::MalformedAnswer => EpochCause::Strange,
+        RpcError::Node(_) => PurgeCause::Unreachable,
+        RpcError::Returned(_) | RpcError::MalformedAnswer => PurgeCause::Strange,
     }
 }

@@ -2,7 +2,7 @@
 //! URL is behind or the chain went back.
 //!
 //! Several URLs are polled by `poller`. A single one is polled from here, and only while its
-//! answers are in doubt: three polls without the block that was shown are a rollback (`group`),
+//! answers are in doubt: three polls without the block that was shown are a rollback,
 //! each over a connection of its own, since a balancer may tie a connection to one node. A
 //! transaction that is missing three times from the block of its receipt was rolled back, whatever
 //! the heads are.
@@ -11,8 +11,8 @@ use super::answer::RESULT;
 use super::chain::{is_accepted, write_request};
 use super::client::Unanswered;
 use super::{Call, ConnectionChoice, NodeClient, Route};
-use crate::io::{MemoryPermit, monotonic};
-use portcullis_filters::chain::{ConnectionId, PollResult};
+use crate::io::MemoryPermit;
+use portcullis_filters::chain::{Change, ConnectionId, Observation, PollResult};
 use portcullis_filters::felt::Felt;
 use serde_json::Value;
 use std::time::Duration;
@@ -40,11 +40,10 @@ impl NodeClient {
             return true;
         }
         if !failed.is_behind {
-            return self.node.group.may_change(until).await;
+            return self.node.may_change(until).await;
         }
-        let now = monotonic::now();
-        if !self.node.group.has_several()
-            && self.node.group.change(|state| state.begin_doubt(now))
+        if !self.node.has_several()
+            && self.node.update(|state, now| state.group.begin_doubt(now))
             && self.poll_head().await
         {
             return true;
@@ -72,13 +71,13 @@ impl NodeClient {
                 connection,
             })
         });
-        self.node.group.end_round(&[result])
+        self.node.end_round(&[result])
     }
 
     /// Checks the block that the transaction's receipt named. Returns whether the transaction is
     /// known to be gone from it.
     async fn is_gone(&self, hash: Felt) -> bool {
-        let Some(number) = self.node.group.read(|state| state.block_of(hash)) else {
+        let Some(number) = self.node.read(|state| state.group.block_of(hash)) else {
             return false;
         };
         let (route, method) = (
@@ -92,15 +91,8 @@ impl NodeClient {
         if !lacks(&block, hash) {
             return false;
         }
-        let now = monotonic::now();
-        let is_gone = self
-            .node
-            .group
-            .change(|state| state.missed_in(number, hash, connection, now));
-        if is_gone {
-            log::warn!(block = number; "a transaction is gone from the block that it was in");
-        }
-        is_gone
+        let missing = Observation::Missing(number, hash, connection);
+        matches!(self.node.observe(missing), Change::Displaced(_))
     }
 
     /// The result of one attempt, even if it is older than what clients have seen, and the

@@ -302,14 +302,8 @@ impl NodeClient {
         url: usize,
     ) -> Standing {
         match self.targets.get(url) {
-            Some(target) if choice.admits(url) => {
-                if choice.has_alternatives() {
-                    target.record.standing(call.asked, call.repeat())
-                } else {
-                    Standing::Serves
-                }
-            }
-            _ => Standing::Excluded,
+            Some(_) => choice.standing(url, call.asked, call.repeat()),
+            None => Standing::Excluded,
         }
     }
 
@@ -378,6 +372,6 @@ impl NodeClient {
             let target = self.targets.get(index)?;
             target.breaker.failure().is_none().then(|| target.busy())
         };
-        Choice::new(&self.node.group, call.route, call.id, busy)
+        Choice::new(&self.node, call.route, call.id, busy)
     }
 }

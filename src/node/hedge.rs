@@ -4,7 +4,7 @@ use super::Call;
 use super::answer::Payload;
 use super::client::{Attempted, NodeClient, Progress};
 use super::target::{Origin, Target};
-use crate::io::MemoryPermit;
+use crate::io::{MemoryPermit, monotonic};
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 use portcullis_filters::chain::{Asked, End, FailureClass, Repeat, SLOW, Step, Turn};
 use tokio::time::{Instant, timeout_at};
@@ -76,22 +76,23 @@ impl NodeClient {
         pending: &mut (impl Stream<Item = Ended> + Unpin),
     ) -> Option<Ended> {
         let sent = Instant::now();
-        self.node.hedges.lock().earn();
-        let bound = target.record.hedge_bound();
+        let url = target.record.index;
+        let bound = self.node.update(|state, _| state.begin_read(url));
         if let Ok(ended) = timeout_at(sent + bound, pending.next()).await {
             return ended;
         }
-        if self.node.hedges.lock().pay() {
+        if self.node.update(|state, _| state.hedges.pay()) {
             return None;
         }
         if let Ok(ended) = timeout_at(sent + SLOW, pending.next()).await {
             return ended;
         }
-        if target.record.has_answered_since(sent) {
+        let since = monotonic::of(sent);
+        if self.node.read(|state| state.has_answered_since(url, since)) {
             return pending.next().await;
         }
         let class = Some(FailureClass::Timeout);
-        target.record.note_failure(Asked::Call, class, sent);
+        target.note_failure(Asked::Call, class, sent);
         None
     }
 }

@@ -39,7 +39,7 @@ pub(super) struct Connection {
     /// Bytes read but not consumed.
     buffer: BytesMut,
     reusable: bool,
-    /// [`super::served_chain::CheckedChain::check`] when the connection's chain was checked.
+    /// `Node::check` when the connection's chain was checked.
     pub(super) chain_check: u64,
     pub(super) opened: Instant,
     /// The deadline of the current exchange.

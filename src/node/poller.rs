@@ -1,23 +1,24 @@
 //! The one poller of the URLs of the node, over connections of its own, each new.
 //!
-//! Where a URL could be of another chain, the chain of every URL is polled once a second. If there
-//! are several, the newest block of each is polled with it, so that `group` knows which URLs may
-//! serve, and which stand still. Of a single URL the newest block is polled only for
-//! `node.max_block_age`, and only while nothing else reads it.
+//! Where a URL could be of another chain, the newest block of every URL is polled once a second. It
+//! shows which URLs may serve, and which stand still; unless it is the same as before, the identity
+//! of the chain is polled with it. The block of a single URL whose chain cannot be another is polled
+//! only for `node.max_block_age`, and only while nothing else reads it.
 
 use super::cause::FailedAttempt;
 use super::chain::code;
-use super::group::Group;
 use super::http1::Connection;
 use super::target::Target;
 use super::{CallFailure, MAX_ANSWER, Node, NodeError};
 use crate::config::NodeConfig;
-use crate::io::{MemoryPermit, MemoryPool};
+use crate::io::{MemoryPermit, MemoryPool, monotonic};
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::chain::{Asked, BlockIdentity, HeadTime, NodeMode, PollResult};
+use portcullis_filters::chain::{
+    Asked, BlockIdentity, HeadTime, NodeMode, NodeState, Observation, PollResult,
+};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,21 +70,46 @@ impl Poll<'_> {
             .await
     }
 
-    /// Polls the URL's newest block, and records its time.
-    async fn newest(&mut self) -> Result<Option<BlockIdentity>, FailedAttempt> {
+    /// Polls the URL's newest block, and the identity of its chain unless that block proves it.
+    ///
+    /// `None` without an accepted block, which is also no result for the group: a node that has no
+    /// such block, but answers `starknet_blockNumber`, would fail the reads of clients. Its number
+    /// alone proves nothing, neither a chain nor a time.
+    async fn newest(&mut self) -> Result<Option<BlockIdentity>, Stopped> {
         let params = r#"{"block_id":"latest"}"#;
         let block = self.ask("starknet_getBlockWithTxHashes", params).await?;
         if let Err(code) = block
             && let Some(failed) = FailedAttempt::in_answer(code)
         {
-            return Err(failed);
+            return Err(failed.into());
         }
-        let Ok(block) = block else { return Ok(None) };
-        if let Some(head) = head_time(&block) {
-            self.target.record.note_head_time(head);
+        let node = &self.target.node;
+        let url = self.target.record.index;
+        let block = block.ok().filter(|block| head_time(block).is_some());
+        self.head = block.as_ref().and_then(BlockIdentity::read);
+        let is_proved = self
+            .head
+            .is_some_and(|head| node.read(|state| state.served.is_proved_by(url, head)));
+        if node.is_checked && !is_proved {
+            self.chain().await?;
         }
-        self.head = BlockIdentity::read(&block);
+        if let Some(block) = block {
+            node.note_head(Some(url), &block);
+        }
         Ok(self.head)
+    }
+
+    /// Polls the identity of the URL's chain, and compares it with the served one.
+    async fn chain(&mut self) -> Result<(), Stopped> {
+        let Self {
+            target,
+            connection,
+            deadline,
+            memory,
+            head,
+        } = self;
+        let verdict = target.verify_chain(connection, *head, *deadline, memory);
+        verdict.await?.map_err(Stopped::Excluded)
     }
 
     /// Polls the URL's newest block and, for replicas, its version and history.
@@ -91,7 +117,7 @@ impl Poll<'_> {
         &mut self,
         mode: NodeMode,
         max_lag: u64,
-    ) -> Result<Option<PollResult>, FailedAttempt> {
+    ) -> Result<Option<PollResult>, Stopped> {
         let connection = self.connection.id;
         let Some(BlockIdentity { number: head, .. }) = self.newest().await? else {
             return Ok(None);
@@ -143,7 +169,7 @@ impl Poller {
     /// Creates the poller; `None` if there is nothing to poll: no URL could be of another chain,
     /// and no block can be too old.
     pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Option<Self> {
-        if !node.chain.is_checked() && config.max_block_age.is_none() {
+        if !node.is_checked && config.max_block_age.is_none() {
             return None;
         }
         let targets = Target::all(node, config);
@@ -166,23 +192,26 @@ impl Poller {
             return Ok(());
         };
         let sent = Instant::now();
-        let checked = self.begin(target, sent + limit).await;
-        note(target, sent, checked).map(drop)
+        let deadline = sent + limit;
+        let checked = within(deadline, async {
+            self.begin(target, deadline).await?.chain().await
+        });
+        note(target, sent, checked.await)
     }
 
     /// Compares the heads of all URLs that have the served chain. Returns each URL's head, or how
     /// it differs, `None` without an answer; empty with a single URL.
     pub async fn compare(&self, limit: Duration) -> Vec<Option<Result<u64, String>>> {
-        let group = &self.node.group;
-        if !group.has_several() {
+        if !self.node.has_several() {
             return Vec::new();
         }
-        self.round(group, limit).await;
-        let state = group.state();
-        let found = state.members.iter().enumerate().map(|(index, url)| {
+        self.round(limit).await;
+        let state = self.node.read(NodeState::clone);
+        let group = state.group;
+        let found = group.members.iter().enumerate().map(|(index, url)| {
             let head = url.head?;
             Some(if url.left_out.is_some() {
-                Err(state.cause(index, |_| true).unwrap_or_default())
+                Err(group.cause(index, |_| true).unwrap_or_default())
             } else {
                 Ok(head)
             })
@@ -190,27 +219,14 @@ impl Poller {
         found.collect()
     }
 
-    /// Connects to the URL, and verifies that it has the served chain, if it could have another.
+    /// Connects to the URL.
     async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
-        let mut memory = MemoryPermit::of(&self.memory);
-        let begun = async {
-            let mut connection = target.dial().await.map_err(FailedAttempt::connect)?;
-            if self.node.chain.is_checked() {
-                target
-                    .verify_chain(&mut connection, deadline, &mut memory)
-                    .await?
-                    .map_err(Stopped::Excluded)?;
-            }
-            Ok(connection)
-        };
-        let begun = timeout_at(deadline, begun).await;
-        let connection =
-            begun.unwrap_or_else(|_| Err(Stopped::Failed(NodeError::Timeout.into())))?;
+        let connection = target.dial().await.map_err(FailedAttempt::connect)?;
         Ok(Poll {
             target,
             connection,
             deadline,
-            memory,
+            memory: MemoryPermit::of(&self.memory),
             head: None,
         })
     }
@@ -222,63 +238,58 @@ impl Poller {
         limit: Duration,
     ) -> Option<(Poll<'a>, PollResult)> {
         let sent = Instant::now();
-        let polled = self.begin_and_poll(target, sent + limit).await;
+        let deadline = sent + limit;
+        let polled = within(deadline, async {
+            let mut poll = self.begin(target, deadline).await?;
+            let result = poll.member(self.mode, self.max_lag).await?;
+            Ok((poll, result))
+        });
         // an excluded URL was logged already
-        let (poll, result) = note(target, sent, polled).ok()?;
+        let (poll, result) = note(target, sent, polled.await).ok()?;
         Some((poll, result?))
-    }
-
-    async fn begin_and_poll<'a>(
-        &self,
-        target: &'a Target,
-        deadline: Instant,
-    ) -> Result<(Poll<'a>, Option<PollResult>), Stopped> {
-        let mut poll = self.begin(target, deadline).await?;
-        let head = timeout_at(deadline, poll.member(self.mode, self.max_lag)).await;
-        let result = head.unwrap_or_else(|_| Err(NodeError::Timeout.into()))?;
-        Ok((poll, result))
     }
 
     /// How often there is something to poll.
     fn interval(&self) -> Duration {
-        if self.node.chain.is_checked() {
+        if self.node.is_checked {
             INTERVAL
         } else {
             HEAD_INTERVAL
         }
     }
 
-    /// Polls the only URL: its chain, if it could be another, and its newest block, if that may be
-    /// too old and was not read lately.
+    /// Polls the only URL, if its chain could be another one, or if its newest block may be too old
+    /// and was not read lately.
     async fn poll_only(&self) {
         let Some(target) = self.targets.first() else {
             return;
         };
-        let is_checked = self.node.chain.is_checked();
-        // half an interval, because no tick is on time to the millisecond
-        let lately = HEAD_INTERVAL.saturating_sub(self.interval() / 2);
-        let needs_head =
-            self.node.max_block_age.is_some() && !target.record.has_shown_head_within(lately);
-        if !is_checked && !needs_head {
-            return;
+        let mut limit = INTERVAL;
+        if !self.node.is_checked {
+            // half an interval, because no tick is on time to the millisecond
+            let lately = HEAD_INTERVAL / 2;
+            let now = monotonic::now();
+            if self
+                .node
+                .read(|state| state.has_shown_head_within(0, lately, now))
+            {
+                return;
+            }
+            limit = self.timeout;
         }
         let sent = Instant::now();
-        let deadline = sent + if is_checked { INTERVAL } else { self.timeout };
-        let polled = async {
-            let mut poll = self.begin(target, deadline).await?;
-            if needs_head {
-                poll.newest().await?;
-            }
-            Ok(())
-        };
+        let deadline = sent + limit;
+        let polled = within(deadline, async {
+            self.begin(target, deadline).await?.newest().await
+        });
         // the end is logged already
         drop(note(target, sent, polled.await));
     }
 
-    async fn round(&self, group: &Group, limit: Duration) {
-        group.begin_round();
+    async fn round(&self, limit: Duration) {
+        self.node.observe(Observation::RoundBegun);
         let polls = self.targets.iter().map(|target| self.poll(target, limit));
-        let mut seen = if self.node.chain.is_pinned() {
+        let mut seen = if self.node.read(|state| state.served.is_pinned()) {
             join_all(polls).await
         } else {
             // the first URL that answers decides which chain is served
@@ -292,7 +303,8 @@ impl Poller {
             .iter()
             .map(|seen| seen.as_ref().map(|(_, result)| result.clone()))
             .collect();
-        if let Some(number) = group.read(|state| state.common_height(&results)) {
+        let height = |state: &NodeState| state.group.common_height(&results);
+        if let Some(number) = self.node.read(height) {
             let blocks = seen.iter_mut().map(|seen| async move {
                 let (poll, _) = seen.as_mut()?;
                 poll.deadline = Instant::now() + limit;
@@ -309,7 +321,7 @@ impl Poller {
                     .map(|(result, block)| PollResult { block, ..result });
             }
         }
-        group.end_round(&results);
+        self.node.end_round(&results);
     }
 }
 
@@ -320,17 +332,27 @@ enum Stopped {
     Failed(FailedAttempt),
 }
 
+/// The end of a poll, which fails if it takes longer.
+async fn within<T>(
+    deadline: Instant,
+    poll: impl Future<Output = Result<T, Stopped>>,
+) -> Result<T, Stopped> {
+    let ended = timeout_at(deadline, poll).await;
+    ended.unwrap_or_else(|_| Err(Stopped::Failed(NodeError::Timeout.into())))
+}
+
 /// Records how a poll, which began at `sent`, ended. Returns in words why it has no result.
 fn note<T>(target: &Target, sent: Instant, polled: Result<T, Stopped>) -> Result<T, String> {
     let record = &target.record;
     match polled {
         Ok(polled) => {
-            record.note_valid(Asked::Poll, sent);
+            let request = target.request_of(Asked::Poll, sent);
+            target.node.note_end(request, None);
             Ok(polled)
         }
         Err(Stopped::Excluded(why)) => Err(why),
         Err(Stopped::Failed(failed)) => {
-            record.note_failure(Asked::Poll, failed.class(), sent);
+            target.note_failure(Asked::Poll, failed.class(), sent);
             let error = match failed.failure {
                 failure @ (CallFailure::After(_) | CallFailure::Busy) => failure.error(),
                 _ => NodeError::Unreachable,
@@ -366,8 +388,8 @@ impl BackgroundService for Poller {
                 _ = shutdown.changed() => return,
                 _ = ticks.tick() => {}
             }
-            if self.node.group.has_several() {
-                self.round(&self.node.group, INTERVAL).await;
+            if self.node.has_several() {
+                self.round(INTERVAL).await;
             } else {
                 self.poll_only().await;
             }

@@ -22,7 +22,7 @@ impl Probes {
         let probing = self.targets.iter().map(|target| async move {
             loop {
                 tokio::time::sleep(interval).await;
-                if target.breaker.failure().is_some() || target.record.fault().is_some() {
+                if target.breaker.failure().is_some() || target.fails() {
                     self.probe_one(target).await;
                 }
             }

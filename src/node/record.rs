@@ -1,21 +1,16 @@
-//! The record of one URL that all clients of the node share: its name, its health, its failures and
-//! the counters of attempts. The pure crate concludes; this module holds the state.
+//! The record of one URL that all clients of the node share: its name, its failures in words, and
+//! the counters of attempts. None of it decides anything.
 
 use super::NodeError;
-use super::answer::{Payload, error_code, failure_class};
+use super::answer::{Payload, failure_class};
 use super::cause::{FailedAttempt, Failures};
 use crate::config::{NodeConfig, NodeUrl};
-use crate::io::monotonic;
 use crate::telemetry::Metrics;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_filters::chain::{
-    Asked, FailureClass, Fault, HeadTime, Repeat, Standing, UrlHealth,
-};
+use portcullis_filters::chain::FailureClass;
 use prometheus::IntCounter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::time::Instant;
 
 /// The classes of failures that have no [`NodeError`] of their own.
 const CLASSES: [FailureClass; 3] = [
@@ -35,9 +30,6 @@ pub(super) struct UrlRecord {
     /// The index of the URL that answered a call most recently; shared by all records.
     latest: Arc<AtomicUsize>,
     failures: Mutex<Failures>,
-    /// The newest block that was seen, and when.
-    head_time: Mutex<Option<(HeadTime, Duration)>>,
-    health: Mutex<UrlHealth>,
 }
 
 /// The counters of attempts at a URL, by outcome.
@@ -81,8 +73,6 @@ impl UrlRecord {
                 attempts,
                 latest,
                 failures: Mutex::default(),
-                head_time: Mutex::default(),
-                health: Mutex::default(),
             })
         };
         shown.iter().enumerate().map(record).collect()
@@ -103,56 +93,6 @@ impl UrlRecord {
         counter.inc();
     }
 
-    /// Records a verified answer to a request that was sent at `sent`.
-    pub(super) fn note_answer(&self, asked: Asked, payload: &Payload, sent: Instant) {
-        match failure_class(payload) {
-            None => self.note_valid(asked, sent),
-            // the watch reads more of the chain than some nodes have
-            Some(_) if asked == Asked::Poll => {}
-            class => {
-                let code = error_code(payload);
-                self.failures().note_error(code, Instant::now());
-                self.note_failure(asked, class, sent);
-            }
-        }
-    }
-
-    /// Records a valid answer to a request that was sent at `sent`.
-    pub(super) fn note_valid(&self, asked: Asked, sent: Instant) {
-        let mut health = self.health.lock();
-        health.answered(asked, monotonic::of(sent), monotonic::now());
-    }
-
-    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
-    /// URL.
-    pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
-        if let Some(class) = class {
-            let mut health = self.health.lock();
-            health.failed(asked, class, monotonic::of(sent), monotonic::now());
-        }
-    }
-
-    /// Why the URL is left out, if it is.
-    pub(super) fn fault(&self) -> Option<Fault> {
-        self.health.lock().fault()
-    }
-
-    /// The place of the URL for a request.
-    pub(super) fn standing(&self, asked: Asked, repeat: Repeat) -> Standing {
-        let now = monotonic::now();
-        self.health.lock().standing(asked, repeat, now)
-    }
-
-    /// How long to wait for the URL before a second one is asked.
-    pub(super) fn hedge_bound(&self) -> Duration {
-        self.health.lock().latency.bound()
-    }
-
-    /// Whether the URL has answered a call since then.
-    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
-        self.health.lock().has_answered_since(monotonic::of(since))
-    }
-
     /// Records that the URL answered a call; an answered probe does not count.
     pub(super) fn serves(&self) {
         self.latest.store(self.index, Ordering::Relaxed);
@@ -166,22 +106,6 @@ impl UrlRecord {
     /// Whether no other URL has answered a call since this one did.
     pub(super) fn is_latest(&self) -> bool {
         self.latest.load(Ordering::Relaxed) == self.index
-    }
-
-    /// Records the newest block.
-    pub(super) fn note_head_time(&self, head: HeadTime) {
-        *self.head_time.lock() = Some((head, monotonic::now()));
-    }
-
-    /// The newest block that was seen.
-    pub(super) fn head_time(&self) -> Option<HeadTime> {
-        self.head_time.lock().map(|(head, _)| head)
-    }
-
-    /// Whether the newest block was read in this time.
-    pub(super) fn has_shown_head_within(&self, time: Duration) -> bool {
-        let seen = self.head_time.lock().map(|(_, seen)| seen);
-        seen.is_some_and(|seen| monotonic::now().saturating_sub(seen) < time)
     }
 
     /// The recorded failures of attempts.

@@ -1,10 +1,10 @@
 //! Selects the URL that a call goes to.
 
+use super::Node;
 use super::answer::{Payload, RESULT, error_code};
 use super::chain::{code, is_accepted};
-use super::group::Group;
 use super::target::Origin;
-use portcullis_filters::chain::{Evidence, GroupState, Shows, Source};
+use portcullis_filters::chain::{Asked, Evidence, Repeat, Shows, Source, Standing};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::json::scan::{select, string_in};
 use std::borrow::Cow;
@@ -123,7 +123,7 @@ impl<'a> Named<'a> {
 
 /// The URLs for one attempt at a call.
 pub(super) struct Choice<'a> {
-    group: &'a Group,
+    node: &'a Node,
     /// The block that is read, and the URL to try first; `None` if the call is for the primary.
     replica: Option<(u64, usize)>,
     /// The one URL that gets the request.
@@ -136,28 +136,29 @@ impl<'a> Choice<'a> {
     /// Chooses among the URLs. `id` is that of the call; `busy` returns a URL's calls in flight,
     /// `None` while its breaker is open.
     pub(super) fn new(
-        group: &'a Group,
+        node: &'a Node,
         route: Route,
         id: u64,
         busy: impl Fn(usize) -> Option<usize>,
     ) -> Self {
-        let floor = group.floor();
+        let floor = node.floor();
         if let Route::Url(only) = route {
             return Self {
-                group,
+                node,
                 replica: None,
                 only: Some(only),
                 floor,
             };
         }
         let replica = match route {
-            Route::Block(number) if group.has_several() => {
-                group.choose(number, id, busy).map(|first| (number, first))
+            Route::Block(number) if node.has_several() => {
+                let first = node.read(|state| state.choose(number, id, busy));
+                first.map(|first| (number, first))
             }
             _ => None,
         };
         Self {
-            group,
+            node,
             replica,
             only: None,
             floor,
@@ -173,15 +174,14 @@ impl<'a> Choice<'a> {
             .chain(others.filter(move |index| Some(*index) != first))
     }
 
-    /// Whether the call may be sent to the URL. A single URL always gets it, and its answers are
-    /// judged.
-    pub(super) fn admits(&self, index: usize) -> bool {
-        self.only.is_some()
-            || !self.group.has_several()
-            || self.group.read(|state| match self.replica {
-                Some((number, _)) => state.has_state(index, number),
-                None => state.may_lead(index),
-            })
+    /// The place of the URL for the call. A single URL always gets it, and its answers are judged.
+    pub(super) fn standing(&self, index: usize, asked: Asked, repeat: Repeat) -> Standing {
+        if !self.has_alternatives() {
+            return Standing::Serves;
+        }
+        let block = self.replica.map(|(number, _)| number);
+        self.node
+            .update(|state, now| state.standing(index, block, asked, repeat, now))
     }
 
     /// Records an answer. Returns whether it may be passed on, which it may not if it is older than
@@ -192,26 +192,26 @@ impl<'a> Choice<'a> {
             return true;
         }
         let source = match self.replica {
-            None if self.group.has_several() && route.is_at_head() => Source::PrimaryAtHead,
-            None if self.group.has_several() => Source::Primary,
+            None if self.node.has_several() && route.is_at_head() => Source::PrimaryAtHead,
+            None if self.node.has_several() => Source::Primary,
             _ => Source::Any,
         };
-        // without a lock
-        (source == Source::Any && shows == Shows::Nothing)
-            || self.group.answered(
-                origin.url,
-                Evidence {
-                    source,
-                    shows,
-                    connection: origin.connection,
-                },
-                self.floor,
-            )
+        if source == Source::Any && shows == Shows::Nothing {
+            // without a lock
+            return true;
+        }
+        let answer = Evidence {
+            source,
+            shows,
+            connection: origin.connection,
+        };
+        self.node
+            .update(|state, now| state.group.answered(origin.url, answer, self.floor, now))
     }
 
     /// Whether the URL's health decides, too: not if the caller chose the URL, or if there is one.
     pub(super) fn has_alternatives(&self) -> bool {
-        self.only.is_none() && self.group.has_several()
+        self.only.is_none() && self.node.has_several()
     }
 
     /// Whether the call is for the primary.
@@ -221,6 +221,6 @@ impl<'a> Choice<'a> {
 
     /// Whether a URL that could answer is not used because of its head.
     pub(super) fn holds_back(&self) -> bool {
-        self.has_alternatives() && self.group.read(GroupState::is_held_back)
+        self.has_alternatives() && self.node.read(|state| state.group.is_held_back())
     }
 }

@@ -4,7 +4,7 @@
 use super::cause::UrlFailure;
 use super::target::Target;
 use super::{Node, NodeError};
-use portcullis_filters::chain::{UrlFacts, UrlView};
+use portcullis_filters::chain::{NodeState, UrlView};
 use std::sync::Arc;
 
 /// The state of one URL, for metrics.
@@ -66,7 +66,7 @@ impl NodeStatus {
     /// The state of each URL, in order of preference.
     pub fn urls(&self) -> Vec<UrlStats> {
         let Self { node, targets } = self;
-        let group = node.group.has_several().then(|| node.group.state());
+        let state = node.read(NodeState::clone);
         let closed = |target: &Target| target.breaker.failure().is_none();
         let answers = |url: usize| targets.get(url).is_some_and(closed);
         let start = node.start.load_full();
@@ -74,13 +74,6 @@ impl NodeStatus {
         let stats = targets.iter().map(|target| {
             let record = &target.record;
             let open = target.breaker.failure();
-            let facts = UrlFacts {
-                url: record.index,
-                group: group.as_ref(),
-                fault: record.fault(),
-                failure: record.failures().newest(),
-                head_time: record.head_time(),
-            };
             UrlStats {
                 url: record.url.clone(),
                 idle: target.idle(),
@@ -93,7 +86,7 @@ impl NodeStatus {
                 }),
                 answers: record.answers(),
                 is_latest: record.is_latest(),
-                known: UrlView::of(facts, answers),
+                known: state.view(record.index, record.failures().newest(), answers),
             }
         });
         stats.collect()

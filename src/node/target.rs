@@ -9,10 +9,12 @@ use super::http1::{Connection, ExchangeError, NodeStream};
 use super::record::UrlRecord;
 use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
-use crate::io::{DescriptorUse, MemoryPermit};
+use crate::io::{DescriptorUse, MemoryPermit, monotonic};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use portcullis_filters::chain::{ChainIdentity, ConnectionId};
+use portcullis_filters::chain::{
+    Asked, BlockIdentity, ChainIdentity, ConnectionId, FailureClass, Request,
+};
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use serde::Deserialize;
@@ -83,7 +85,7 @@ impl AttemptLine {
 /// One URL of the node, as one client uses it.
 pub(super) struct Target {
     /// The state of the node, and of this URL, that all clients share.
-    node: Arc<Node>,
+    pub(super) node: Arc<Node>,
     pub(super) record: Arc<UrlRecord>,
     host: String,
     port: u16,
@@ -225,8 +227,11 @@ impl Target {
             })
         });
         match &verified {
-            Ok(answered) => self.record.note_answer(call.asked, &answered.payload, sent),
-            Err(failed) => self.record.note_failure(call.asked, failed.class(), sent),
+            Ok(answered) => {
+                let request = self.request_of(call.asked, sent);
+                self.node.note_answer(request, &answered.payload);
+            }
+            Err(failed) => self.note_failure(call.asked, failed.class(), sent),
         }
         let outcome = verified.as_ref().map(|answered| &answered.payload);
         self.record.count(outcome);
@@ -237,6 +242,28 @@ impl Target {
                 .note(failed.failure.error(), failed.cause, Instant::now());
             failed.failure
         })
+    }
+
+    /// Whether its answers are not valid, to any client.
+    pub(super) fn fails(&self) -> bool {
+        let url = self.record.index;
+        self.node.read(|state| state.fault(url).is_some())
+    }
+
+    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the URL.
+    pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
+        if class.is_some() {
+            self.node.note_end(self.request_of(asked, sent), class);
+        }
+    }
+
+    /// A request for this purpose that was sent at `sent`.
+    pub(super) fn request_of(&self, asked: Asked, sent: Instant) -> Request {
+        Request {
+            url: self.record.index,
+            asked,
+            sent: monotonic::of(sent),
+        }
     }
 
     /// Sends a request and reads the whole answer. Sends it once more only if a pooled connection
@@ -291,10 +318,11 @@ impl Target {
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Box<Connection>, FailedAttempt> {
-        let check = self.node.chain.check();
+        let check = self.node.check();
         let mut connection = self.dial().await.map_err(FailedAttempt::connect)?;
-        if self.node.chain.is_checked() {
-            let verdict = self.verify_chain(&mut connection, deadline, permit).await;
+        if self.node.is_checked {
+            let verdict = self.verify_chain(&mut connection, None, deadline, permit);
+            let verdict = verdict.await;
             let verdict = verdict.map_err(FailedAttempt::unsent)?;
             verdict.map_err(|why| FailedAttempt {
                 failure: CallFailure::Foreign,
@@ -306,16 +334,17 @@ impl Target {
     }
 
     /// Requests the identity of the chain, and compares it with the served one; returns in words
-    /// how they differ. Replaces the connection if the node closes it.
+    /// how they differ. `head` is the newest block there, if it was polled. Replaces the connection if the node closes it.
     pub(super) async fn verify_chain(
         &self,
         connection: &mut Box<Connection>,
+        head: Option<BlockIdentity>,
         deadline: Instant,
         permit: &mut MemoryPermit,
     ) -> Result<Result<(), String>, FailedAttempt> {
         let anchor = format!(
             r#"{{"block_id":{{"block_number":{}}}}}"#,
-            self.node.chain.anchor()
+            self.node.anchor()
         );
         let calls = [
             ("starknet_chainId", "[]"),
@@ -337,10 +366,7 @@ impl Target {
         }
         let [id, anchor] = [id, anchor].map(|result| result.and_then(Result::ok));
         let found = ChainIdentity::read(id.as_ref(), anchor.as_ref());
-        Ok(self
-            .node
-            .chain
-            .judge(self.record.index, &self.record.url, found))
+        Ok(self.node.judge_chain(self.record.index, found, head))
     }
 
     /// Calls a method with these parameters over `connection`, which is replaced if the node closes
@@ -411,7 +437,7 @@ impl Target {
             since,
         }) = idle.pop_back()
         {
-            let is_known = connection.chain_check == self.node.chain.check();
+            let is_known = connection.chain_check == self.node.check();
             let is_fresh = now.duration_since(since) < self.idle_timeout
                 && now.duration_since(connection.opened) < self.lifetime;
             if is_fresh && is_known && connection.is_quiet() {

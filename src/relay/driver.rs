@@ -124,7 +124,7 @@ impl NodeIo for Driver {
     }
 
     fn urls(&self) -> Vec<usize> {
-        self.chain.0.shared().serving_urls()
+        self.chain.0.shared().witnesses()
     }
 
     async fn head_of(&self, url: usize) -> Called<u64> {

@@ -382,7 +382,7 @@ fn l1_acceptance_refreshes_l2_answers() {
     }
     node.change(|chain| chain.l1 = Some(2));
     let looks = node.looks();
-    // each poll is four calls: a poll that began after the change has ended after eight
+    // each poll is at most four calls: a poll that began after the change has ended after eight
     node.node.wait_for_calls(node.node.calls().len() + 8);
     assert!(node.looks() >= looks + 8);
     let (cached, answer) = ask(&edge, on_l2);

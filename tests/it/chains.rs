@@ -289,8 +289,8 @@ fn a_chain_that_begins_anew_everywhere_is_served() {
     let (a, b) = (Named::start("a", ONE), Named::start("b", ONE));
     let edge = before(&[&a, &b]).start();
     assert_from(&edge, "a", "before");
-    // its third call is the one after those that state its chain
-    b.node.wait_for_calls(3);
+    // a poll is three calls, so its chain is known
+    b.node.wait_for_calls(4);
     [&a, &b].into_iter().for_each(|node| node.becomes(ANEW));
     // the one that is queried first is excluded, until the other has the new chain as well
     edge.line("one is excluded", |line| {

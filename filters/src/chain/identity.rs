@@ -75,24 +75,26 @@ impl ChainIdentity {
 }
 
 /// The last finding about a URL.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum UrlStatus {
     #[default]
     Unknown,
-    Serves,
-    Excluded,
+    /// It has the served chain; its newest block when that was found out, if it was polled.
+    Serves(Option<BlockIdentity>),
+    /// Its chain is another one: how they differ, in words.
+    Excluded(String),
 }
 
 /// The change that a finding makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainChange {
     /// Nothing.
     None,
     /// The URL serves again.
     Returned,
-    /// The URL is excluded: the chain of each open connection has to be checked again.
-    Excluded,
-    /// The served chain is another one: likewise.
+    /// The URL is excluded, for this reason.
+    Excluded(String),
+    /// The served chain is another one.
     Restarted,
 }
 
@@ -103,6 +105,7 @@ pub struct ServedChain {
     anchor: u64,
     pin: Option<ChainIdentity>,
     urls: Vec<UrlStatus>,
+    check: u64,
 }
 
 impl ServedChain {
@@ -114,10 +117,12 @@ impl ServedChain {
             anchor,
             pin: None,
             urls: vec![UrlStatus::Unknown; urls],
+            check: 0,
         }
     }
 
-    /// Whether a URL could be of another chain.
+    /// Whether a URL could be of another chain. A single one without `node.chain_id` cannot: its
+    /// chain is the served one.
     pub fn is_checked(&self) -> bool {
         self.urls.len() > 1 || self.chain_id.is_some()
     }
@@ -127,42 +132,67 @@ impl ServedChain {
         self.pin.is_some()
     }
 
-    /// The number of the block that identifies the chain.
-    pub fn anchor(&self) -> u64 {
-        self.anchor
+    /// The number of the current check: the chain of a connection that was checked in an earlier
+    /// one has to be checked again.
+    pub fn check(&self) -> u64 {
+        self.check
     }
 
-    /// Compares the chain of the URL at `index` with the served one. Returns in words how they
-    /// differ, if they do, and what that changes.
+    /// How the chain of the URL differs from the served one, in words, if it does.
+    pub fn foreign(&self, index: usize) -> Option<&str> {
+        match self.urls.get(index)? {
+            UrlStatus::Excluded(why) => Some(why),
+            UrlStatus::Unknown | UrlStatus::Serves(_) => None,
+        }
+    }
+
+    /// Whether this newest block proves that the URL still has the served chain: it had the block
+    /// already when its chain was compared last.
+    pub fn is_proved_by(&self, index: usize, head: BlockIdentity) -> bool {
+        self.urls.get(index) == Some(&UrlStatus::Serves(Some(head)))
+    }
+
+    /// Compares the chain of the URL at `index` with the served one. `head` is its newest block, if
+    /// that is known.
     pub fn judge(
         &mut self,
         index: usize,
         found: ChainIdentity,
-    ) -> (Result<(), String>, ChainChange) {
+        head: Option<BlockIdentity>,
+    ) -> ChainChange {
         let compared = self.compare(index, found);
         let Some(known) = self.urls.get_mut(index) else {
-            return (compared.map(drop), ChainChange::None);
+            return ChainChange::None;
         };
-        match compared {
+        let was_excluded = matches!(known, UrlStatus::Excluded(_));
+        let change = match compared {
             Ok(change) => {
-                let before = core::mem::replace(known, UrlStatus::Serves);
-                let change = if before == UrlStatus::Excluded {
+                *known = match known {
+                    UrlStatus::Serves(last) if change == ChainChange::None => {
+                        UrlStatus::Serves(head.or(*last))
+                    }
+                    _ => UrlStatus::Serves(head),
+                };
+                if was_excluded {
                     ChainChange::Returned
                 } else {
                     change
-                };
-                (Ok(()), change)
+                }
             }
             Err(why) => {
-                let before = core::mem::replace(known, UrlStatus::Excluded);
-                let change = if before == UrlStatus::Excluded {
+                *known = UrlStatus::Excluded(why.clone());
+                if was_excluded {
                     ChainChange::None
                 } else {
-                    ChainChange::Excluded
-                };
-                (Err(why), change)
+                    ChainChange::Excluded(why)
+                }
             }
+        };
+        // a chain changes behind open connections, too
+        if matches!(change, ChainChange::Excluded(_) | ChainChange::Restarted) {
+            self.check = self.check.saturating_add(1);
         }
+        change
     }
 
     fn compare(&mut self, index: usize, found: ChainIdentity) -> Result<ChainChange, String> {
@@ -181,8 +211,9 @@ impl ServedChain {
         }
         // the only URL that served the chain restarted it: as with a single URL, the new chain is
         // served
-        let serving = self.urls.iter().filter(|url| **url == UrlStatus::Serves);
-        if serving.count() == 1 && self.urls.get(index) == Some(&UrlStatus::Serves) {
+        let serves = |url: &UrlStatus| matches!(url, UrlStatus::Serves(_));
+        let serving = self.urls.iter().filter(|url| serves(url));
+        if serving.count() == 1 && self.urls.get(index).is_some_and(serves) {
             self.pin = Some(found);
             return Ok(ChainChange::Restarted);
         }

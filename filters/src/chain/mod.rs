@@ -6,9 +6,9 @@
 //! chain is and whether it went back, and who polls next. Nothing here sends a request.
 //! Reading order: [`identity`] (one chain for all URLs), [`failure`] and [`health`] (one URL),
 //! [`routing`] and [`hedge`] (one read over all URLs), [`members`] with [`shown`] (which URL is
-//! behind, and what clients have seen), [`head_age`] (which stands still), [`url`] (what all that
-//! says of one URL), [`continuity`] (what two polls prove), [`schedule`] (when to poll), [`view`]
-//! (what may be cached).
+//! behind, and what clients have seen), [`head_age`] (which stands still), [`state`] (all of that in
+//! one value), [`url`] (what it says of one URL), [`continuity`] (what two polls prove),
+//! [`schedule`] (when to poll), [`view`] (what may be cached).
 
 pub mod continuity;
 pub mod failure;
@@ -20,10 +20,11 @@ pub mod members;
 pub mod routing;
 pub mod schedule;
 pub mod shown;
+pub mod state;
 pub mod url;
 pub mod view;
 
-pub use continuity::EpochCause;
+pub use continuity::PurgeCause;
 pub use failure::{FailureClass, InvalidAnswer};
 pub use head_age::HeadTime;
 pub use health::{Asked, Fault, UrlHealth};
@@ -32,5 +33,6 @@ pub use identity::{BlockIdentity, ChainChange, ChainIdentity, ServedChain};
 pub use members::{Evidence, GroupState, LeftOut, NodeMode, PollResult, Source};
 pub use routing::{End, Repeat, Routing, Standing, Step, Turn};
 pub use shown::{ConnectionId, Shows};
-pub use url::{UrlFacts, UrlFault, UrlView};
+pub use state::{Change, NodeState, Observation, Request};
+pub use url::{UrlFault, UrlView};
 pub use view::{Validity, View};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Size;
-use portcullis_filters::chain::EpochCause;
+use portcullis_filters::chain::PurgeCause;
 use portcullis_filters::chain::continuity::ChainStatus;
 use tokio::time::Instant;
 
@@ -57,7 +57,7 @@ fn unobserved() -> Step {
 }
 
 /// Moves a step to the next epoch.
-fn next(broke: Option<EpochCause>, step: Step) -> Step {
+fn next(broke: Option<PurgeCause>, step: Step) -> Step {
     Step {
         broke,
         generation: 2,
@@ -118,11 +118,11 @@ fn only_answers_of_settled_blocks_are_cached() {
 fn no_entry_outlives_its_epoch() {
     for (step, why) in [
         (
-            next(Some(EpochCause::Rollback), observed(Some(5), Some(0))),
+            next(Some(PurgeCause::Rollback), observed(Some(5), Some(0))),
             "a rollback",
         ),
         (
-            next(Some(EpochCause::Unreachable), unobserved()),
+            next(Some(PurgeCause::Unreachable), unobserved()),
             "the node went away",
         ),
         (

@@ -15,7 +15,7 @@ use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
 use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED};
-use portcullis_filters::chain::EpochCause;
+use portcullis_filters::chain::PurgeCause;
 use std::sync::Arc;
 
 /// The state that several parts share.
@@ -91,7 +91,7 @@ fn context(config: &Config, log: Log) -> ServerContext {
     intent_states.push(UNPLACED);
     let metrics = Arc::new(Metrics::new(&LabelValues {
         node_errors: &NodeError::ALL.map(NodeError::name),
-        cache_causes: &EpochCause::ALL.map(EpochCause::name),
+        cache_causes: &PurgeCause::ALL.map(PurgeCause::name),
         intent_states: &intent_states,
     }));
     ServerContext {

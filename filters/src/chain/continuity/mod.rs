@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 /// Two seconds: more than the second within which a block and its replacement may be identical.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// Why a chain epoch ended.
+/// Why the cache is purged: a generation of it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EpochCause {
+pub enum PurgeCause {
     /// A block is gone or was replaced.
     Rollback,
     /// The anchor block was replaced: the chain was restarted.
@@ -29,7 +29,7 @@ pub enum EpochCause {
     Strange,
 }
 
-impl EpochCause {
+impl PurgeCause {
     /// Every cause, in the order of the variants.
     pub const ALL: [Self; 4] = [
         Self::Rollback,
@@ -80,11 +80,10 @@ pub enum L1 {
 pub struct ChainState {
     /// The epoch of positions: it ends whenever a block may be gone or replaced, settled or not.
     epoch: u64,
-    /// The number of the epoch in which the cache was last emptied; its entries belong to that
-    /// epoch.
+    /// The generation of the cache: the number of the epoch in which it was last purged.
     generation: u64,
-    /// Why the cache was emptied.
-    cause: Option<EpochCause>,
+    /// Why it was purged.
+    cause: Option<PurgeCause>,
     /// The newest block; `None` after a poll that failed.
     head: Option<BlockIdentity>,
     genesis: Option<BlockIdentity>,
@@ -109,9 +108,9 @@ pub struct Watch {
 /// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Why the epoch of the cache ended, if it did.
-    pub broke: Option<EpochCause>,
-    /// The epoch of the cache.
+    /// Why the generation of the cache ended, if it did.
+    pub broke: Option<PurgeCause>,
+    /// The generation of the cache.
     pub generation: u64,
     /// The status of the chain; `None` when the poll failed.
     pub chain: Option<ChainStatus>,
@@ -139,8 +138,8 @@ impl ChainState {
         serde_json::from_str(text).ok()
     }
 
-    /// Why the cache was last emptied.
-    pub fn cause(&self) -> Option<EpochCause> {
+    /// Why the cache was last purged.
+    pub fn cause(&self) -> Option<PurgeCause> {
         self.cause
     }
 
@@ -152,7 +151,7 @@ impl ChainState {
         };
         let position = (position.epoch >= newest).then_some(position);
         let settled = self.settled.map(|settled| settled.number);
-        // within an epoch of the cache this head only rises, so its number distinguishes states
+        // within a generation of the cache this head only rises, so its number distinguishes states
         let l1 = match self.l1 {
             L1::Unknown => None,
             L1::Head(head) => {
@@ -202,6 +201,15 @@ impl Watch {
         self.state.candidate.map(|candidate| candidate.number)
     }
 
+    /// The anchor, if this newest block proves it: the block has settled, so what replaced it would
+    /// be later.
+    pub fn anchor_under(&self, head: BlockIdentity) -> Option<BlockIdentity> {
+        if self.state.settled != Some(head) {
+            return None;
+        }
+        self.state.genesis
+    }
+
     /// Continues from the state that another instance published; the next poll has to match it.
     pub fn inherit(&mut self, state: ChainState, now: Duration) -> Step {
         if self.state.candidate != state.candidate {
@@ -215,7 +223,7 @@ impl Watch {
 
     /// Processes a poll that ended at `now`, which is `unix_ms` milliseconds since 1970. Epochs are
     /// numbered by that time, so that numbers grow across restarts.
-    pub fn step(&mut self, poll: Result<Poll, EpochCause>, now: Duration, unix_ms: u64) -> Step {
+    pub fn step(&mut self, poll: Result<Poll, PurgeCause>, now: Duration, unix_ms: u64) -> Step {
         let broke = match &poll {
             Ok(poll) => self.contradiction(poll),
             // an outage ends one epoch, however long it lasts
@@ -240,7 +248,7 @@ impl Watch {
         self.result(broke)
     }
 
-    fn result(&self, broke: Option<EpochCause>) -> Step {
+    fn result(&self, broke: Option<PurgeCause>) -> Step {
         Step {
             broke,
             generation: self.state.generation,
@@ -261,7 +269,7 @@ impl Watch {
     }
 
     /// Why this poll cannot continue the known chain, if it cannot.
-    fn contradiction(&self, poll: &Poll) -> Option<EpochCause> {
+    fn contradiction(&self, poll: &Poll) -> Option<PurgeCause> {
         let ChainState {
             genesis,
             settled,
@@ -270,7 +278,7 @@ impl Watch {
             ..
         } = self.state;
         if genesis.is_some_and(|genesis| genesis != poll.genesis) {
-            return Some(EpochCause::Genesis);
+            return Some(PurgeCause::Genesis);
         }
         let known = [(settled, poll.settled), (candidate, poll.candidate)];
         let continues = known.into_iter().all(|(known, seen)| match (known, seen) {
@@ -287,7 +295,7 @@ impl Watch {
                 (L1::Head(Some(_)), L1::Unknown) => false,
                 _ => true,
             };
-        (!continues).then_some(EpochCause::Rollback)
+        (!continues).then_some(PurgeCause::Rollback)
     }
 
     fn advance(&mut self, poll: &Poll, now: Duration) {

@@ -26,7 +26,7 @@ impl Chain {
         })
     }
 
-    fn poll(&self, watch: &Watch) -> Result<Poll, EpochCause> {
+    fn poll(&self, watch: &Watch) -> Result<Poll, PurgeCause> {
         let head = self
             .fetch_block(self.blocks.len() as u64 - 1)
             .expect("it has a block");
@@ -63,11 +63,11 @@ impl World {
         self.step(later, poll)
     }
 
-    fn fail(&mut self, later: u64, cause: EpochCause) -> Step {
+    fn fail(&mut self, later: u64, cause: PurgeCause) -> Step {
         self.step(later, Err(cause))
     }
 
-    fn step(&mut self, later: u64, poll: Result<Poll, EpochCause>) -> Step {
+    fn step(&mut self, later: u64, poll: Result<Poll, PurgeCause>) -> Step {
         self.now += later;
         self.watch
             .step(poll, Duration::from_millis(self.now), self.now)
@@ -138,30 +138,30 @@ fn a_contradiction_starts_an_epoch() {
     for (chain, cause, why) in [
         (
             Chain::of(&[0, 1, 2]),
-            EpochCause::Rollback,
+            PurgeCause::Rollback,
             "the settled block was aborted",
         ),
         (
             Chain::of(&[0]),
-            EpochCause::Rollback,
+            PurgeCause::Rollback,
             "all but the first were",
         ),
         (
             Chain::of(&[0, 1, 2, 9]),
-            EpochCause::Rollback,
+            PurgeCause::Rollback,
             "it was mined again, with another content",
         ),
         (
             Chain::of(&[0, 1, 2, 9, 4, 5]),
-            EpochCause::Rollback,
+            PurgeCause::Rollback,
             "and the chain is longer than before",
         ),
         (
             Chain::of(&[7, 1, 2, 3]),
-            EpochCause::Genesis,
+            PurgeCause::Genesis,
             "the node began anew, up to the same block",
         ),
-        (Chain::of(&[7]), EpochCause::Genesis, "the node began anew"),
+        (Chain::of(&[7]), PurgeCause::Genesis, "the node began anew"),
     ] {
         let mut world = World::settled_on(&known);
         let step = world.see(1_000, &chain);
@@ -194,7 +194,7 @@ fn a_replaced_candidate_never_settles() {
         "2 is a candidate"
     );
     let step = world.see(1_000, &Chain::of(&[0, 1, 9]));
-    assert_eq!(step.broke, Some(EpochCause::Rollback), "it is another");
+    assert_eq!(step.broke, Some(PurgeCause::Rollback), "it is another");
     assert_eq!(
         settled(world.see(1_000, &Chain::of(&[0, 1, 9]))),
         None,
@@ -237,7 +237,7 @@ fn a_head_below_the_candidate_is_a_rollback() {
     let step = world.see(1_000, &Chain::of(&[0, 1, 2]));
     assert_eq!(
         step.broke,
-        Some(EpochCause::Rollback),
+        Some(PurgeCause::Rollback),
         "3 was seen, and is gone"
     );
 }
@@ -245,7 +245,7 @@ fn a_head_below_the_candidate_is_a_rollback() {
 #[test]
 fn an_outage_ends_one_epoch() {
     let chain = Chain::of(&[0, 1]);
-    for cause in [EpochCause::Unreachable, EpochCause::Strange] {
+    for cause in [PurgeCause::Unreachable, PurgeCause::Strange] {
         let mut world = World::settled_on(&chain);
         let gone = world.fail(1_000, cause);
         assert_eq!((gone.broke, gone.chain), (Some(cause), None));
@@ -275,10 +275,10 @@ fn an_outage_ends_one_epoch() {
             "the next time counts again"
         );
     }
-    let first = World::new().fail(0, EpochCause::Unreachable);
+    let first = World::new().fail(0, PurgeCause::Unreachable);
     assert_eq!(
         first.broke,
-        Some(EpochCause::Unreachable),
+        Some(PurgeCause::Unreachable),
         "a node that was never reachable is reported, too"
     );
 }
@@ -311,8 +311,8 @@ fn acceptance_on_l1_changes_its_generation_only() {
 fn a_rollback_on_l1_ends_the_epoch() {
     for (before, after, broke) in [
         (Some(1), Some(2), None),
-        (Some(2), Some(1), Some(EpochCause::Rollback)),
-        (Some(1), None, Some(EpochCause::Rollback)),
+        (Some(2), Some(1), Some(PurgeCause::Rollback)),
+        (Some(1), None, Some(PurgeCause::Rollback)),
         (None, Some(1), None),
     ] {
         let mut chain = Chain::of(&[0, 1, 2]);
@@ -349,7 +349,7 @@ fn an_l1_head_that_is_not_known_any_more_ends_the_epoch() {
     let step = world.step(1_000, Ok(poll));
     assert_eq!(
         step.broke,
-        Some(EpochCause::Rollback),
+        Some(PurgeCause::Rollback),
         "block 1 may not be on L1 any more"
     );
     let again = world.see(1_000, &chain).chain.and_then(|chain| chain.l1);
@@ -444,8 +444,8 @@ fn an_heir_verifies_and_goes_on() {
         "what continues is not emptied"
     );
     for (other, cause) in [
-        (Chain::of(&[0, 1, 9]), EpochCause::Rollback),
-        (Chain::of(&[7]), EpochCause::Genesis),
+        (Chain::of(&[0, 1, 9]), PurgeCause::Rollback),
+        (Chain::of(&[7]), PurgeCause::Genesis),
     ] {
         let step = heir().see(0, &other);
         assert_eq!(step.broke, Some(cause));

@@ -1,6 +1,6 @@
 //! Turns of one instance in virtual time, with every answer that its fleet can give.
 
-use super::super::continuity::{ChainStatus, EpochCause};
+use super::super::continuity::{ChainStatus, PurgeCause};
 use super::*;
 
 /// Milliseconds; a lease takes three intervals, and a quarter of one is a second.
@@ -18,11 +18,11 @@ const SEEN: Step = Step {
     }),
 };
 const BROKEN: Step = Step {
-    broke: Some(EpochCause::Rollback),
+    broke: Some(PurgeCause::Rollback),
     ..SEEN
 };
 const BLIND: Step = Step {
-    broke: Some(EpochCause::Unreachable),
+    broke: Some(PurgeCause::Unreachable),
     chain: None,
     ..SEEN
 };

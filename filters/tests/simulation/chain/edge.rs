@@ -1,5 +1,5 @@
-//! The gateway of the simulation: the real state of the group and the watch, and the real rules of
-//! the cache, with calls that are answered at once or late. Connections and waiting are left out.
+//! The gateway of the simulation: the real state of the node and the watch, and the real rules of
+//! the cache, with calls that are answered at once or late. Waiting is left out.
 
 use super::once_in;
 use super::oracle::Oracle;
@@ -8,8 +8,8 @@ use super::{Bug, Trace};
 use crate::toolkit::Chance;
 use portcullis_filters::chain::continuity::{L1, Poll, Watch};
 use portcullis_filters::chain::{
-    BlockIdentity, ConnectionId, EpochCause, Evidence, GroupState, NodeMode, PollResult, Shows,
-    Source, Validity, View,
+    BlockIdentity, Change, ConnectionId, Evidence, GroupState, NodeMode, NodeState, Observation,
+    PollResult, PurgeCause, ServedChain, Shows, Source, Validity, View,
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
@@ -22,11 +22,20 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Call {
     question: Question,
-    url: usize,
-    reply: Reply,
+    answered: Answered,
     floor: Option<u64>,
     view: View,
     since: u64,
+}
+
+/// An answer, and where it is from.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    reply: Reply,
+    url: usize,
+    /// The node that the connection led to.
+    node: usize,
+    connection: ConnectionId,
 }
 
 /// The cached receipts: each with its block's number and identity.
@@ -58,7 +67,7 @@ impl Cache {
 }
 
 pub(super) struct Edge {
-    pub(super) group: GroupState,
+    node: NodeState,
     watch: Watch,
     cache: Cache,
     bug: Option<Bug>,
@@ -72,6 +81,8 @@ pub(super) struct Edge {
     /// The connection of each URL's last poll, and the node that it leads to.
     polls: Vec<(usize, ConnectionId)>,
     connections: u64,
+    /// The idle connection to each URL, and the node that it leads to.
+    idle: Vec<Option<(usize, ConnectionId)>>,
     /// Whether a poll may go over the connection of the last one.
     pub(super) keeps_connections: bool,
     has_several: bool,
@@ -80,7 +91,10 @@ pub(super) struct Edge {
 impl Edge {
     pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
         Self {
-            group: GroupState::new(urls, NodeMode::Failover, 8),
+            node: NodeState::new(
+                ServedChain::new(urls, None, 0),
+                GroupState::new(urls, NodeMode::Failover, 8),
+            ),
             watch: Watch::default(),
             cache: Cache::default(),
             bug,
@@ -91,6 +105,7 @@ impl Edge {
             calls: Vec::new(),
             polls: vec![(0, ConnectionId(0)); urls],
             connections: 0,
+            idle: vec![None; urls],
             keeps_connections: true,
             has_several: urls > 1,
         }
@@ -134,7 +149,44 @@ impl Edge {
         }
     }
 
-    fn judge(&mut self, url: usize, question: Question, reply: Reply, floor: Option<u64>) -> bool {
+    /// Sends a request over the idle connection to the URL, or over a new one; `None` if its node
+    /// is down.
+    fn send(
+        &mut self,
+        url: usize,
+        question: Question,
+        world: &World,
+        choices: &mut Chance,
+        oracle: &mut Oracle,
+    ) -> Option<Answered> {
+        let (node, connection) = match self.idle[url].take() {
+            Some((node, connection)) => (world.lead(url, node, choices), connection),
+            None => (world.connect(url, choices), self.connect()),
+        };
+        oracle.sent(connection);
+        let reply = world.node(url, node)?.answer(question);
+        Some(Answered {
+            reply,
+            url,
+            node,
+            connection,
+        })
+    }
+
+    /// Returns whether an answer may be passed on. The connection is kept unless it is behind.
+    fn judge(
+        &mut self,
+        question: Question,
+        answered: Answered,
+        floor: Option<u64>,
+        oracle: &mut Oracle,
+    ) -> bool {
+        let Answered {
+            reply,
+            url,
+            node,
+            connection,
+        } = answered;
         let source = match question {
             _ if !self.has_several => Source::Any,
             Question::Head => Source::PrimaryAtHead,
@@ -144,21 +196,29 @@ impl Edge {
         let answer = Evidence {
             source,
             shows: self.shows(question, reply),
-            connection: self.connect(),
+            connection,
         };
         if let (Question::Receipt(_), Reply::In(number, _), true) =
             (question, reply, self.has(Bug::DisprovedBelieved))
         {
-            self.group.note_shown(number);
+            self.node.observe(Observation::Shown(number), self.now);
         }
         let now = self.doubt_at();
         let block = |edge: &Self| match question {
-            Question::Receipt(hash) | Question::Status(hash) => edge.group.block_of(felt(hash)),
+            Question::Receipt(hash) | Question::Status(hash) => {
+                edge.node.group.block_of(felt(hash))
+            }
             _ => None,
         };
         let before = block(self);
-        let passes = self.group.answered(url, answer, floor, now);
+        let passes = self.node.group.answered(url, answer, floor, now);
         self.gives_up = before.is_some() && block(self).is_none();
+        if !passes {
+            oracle.was_behind(connection);
+        }
+        if passes || self.has(Bug::ConnectionKept) {
+            self.idle[url] = Some((node, connection));
+        }
         passes
     }
 
@@ -168,24 +228,24 @@ impl Edge {
         question: Question,
         world: &World,
         choices: &mut Chance,
+        oracle: &mut Oracle,
     ) -> Result<(usize, Reply), Behind> {
-        let floor = self.group.floor();
-        let is_held_back = self.has_several && self.group.is_held_back();
+        let floor = self.node.group.floor();
+        let is_held_back = self.has_several && self.node.group.is_held_back();
         let mut behind = if is_held_back {
             Behind::Lagging
         } else {
             Behind::Down
         };
         for url in 0..world.urls.len() {
-            if self.has_several && !self.group.may_lead(url) {
+            if self.has_several && !self.node.group.may_lead(url) {
                 continue;
             }
-            let Some(view) = world.draw(url, choices) else {
+            let Some(answered) = self.send(url, question, world, choices, oracle) else {
                 continue;
             };
-            let reply = view.answer(question);
-            if self.judge(url, question, reply, floor) {
-                return Ok((url, reply));
+            if self.judge(question, answered, floor, oracle) {
+                return Ok((url, answered.reply));
             }
             behind = Behind::Lagging;
         }
@@ -213,27 +273,25 @@ impl Edge {
                 question,
                 Reply::In(number, id),
                 oracle.step,
-                self.group.rollbacks,
+                self.node.group.rollbacks,
                 world,
             );
             return;
         }
         if once_in(choices, 4) {
-            let url =
-                (0..world.urls.len()).find(|url| !self.has_several || self.group.may_lead(*url));
+            let url = (0..world.urls.len())
+                .find(|url| !self.has_several || self.node.group.may_lead(*url));
             let Some(url) = url else { return };
-            let Some(node) = world.draw(url, choices) else {
+            let Some(answered) = self.send(url, question, world, choices, oracle) else {
                 return;
             };
-            let reply = node.answer(question);
             trace.note(self.now, || {
-                format!("call {question:?} at {url}: {reply:?}, late")
+                format!("call {question:?} at {url}: {:?}, late", answered.reply)
             });
-            let floor = self.group.floor();
+            let floor = self.node.group.floor();
             self.calls.push(Call {
                 question,
-                url,
-                reply,
+                answered,
                 floor,
                 view,
                 since: oracle.step,
@@ -254,13 +312,19 @@ impl Edge {
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) -> Option<Reply> {
-        match self.attempt(question, world, choices) {
+        match self.attempt(question, world, choices, oracle) {
             Ok((url, reply)) => {
                 trace.note(self.now, || {
                     format!("call {question:?} at {url}: {reply:?}")
                 });
                 self.tell_what_is_given_up(question, world, oracle);
-                oracle.answered(question, reply, oracle.step, self.group.rollbacks, world);
+                oracle.answered(
+                    question,
+                    reply,
+                    oracle.step,
+                    self.node.group.rollbacks,
+                    world,
+                );
                 Some(reply)
             }
             Err(behind) => {
@@ -293,8 +357,9 @@ impl Edge {
             return;
         }
         if let Question::Receipt(hash) | Question::Status(hash) = question
-            && let Some(number) = self.group.block_of(felt(hash))
-            && let Ok((_, Reply::In(_, id))) = self.attempt(Question::Known(number), world, choices)
+            && let Some(number) = self.node.group.block_of(felt(hash))
+            && let Ok((_, Reply::In(_, id))) =
+                self.attempt(Question::Known(number), world, choices, oracle)
             && !world.has(id, hash)
             && !self.has(Bug::NeverDisplaced)
         {
@@ -303,12 +368,13 @@ impl Edge {
             });
             let now = self.doubt_at();
             let connection = self.connect();
-            if self.group.missed_in(number, felt(hash), connection, now) {
+            let missing = Observation::Missing(number, felt(hash), connection);
+            if self.node.observe(missing, now) != Change::None {
                 oracle.given_up(hash, world);
             }
         }
         let now = self.now;
-        if !self.has_several && self.group.begin_doubt(now) {
+        if !self.has_several && self.node.group.begin_doubt(now) {
             self.round(world, choices, oracle, trace);
         }
     }
@@ -329,19 +395,19 @@ impl Edge {
             .remove(choices.choose(self.calls.len() as u32) as usize);
         let Call {
             question,
-            url,
-            reply,
+            answered,
             floor,
             view,
             since,
         } = call;
-        let passes = self.judge(url, question, reply, floor);
+        let reply = answered.reply;
+        let passes = self.judge(question, answered, floor, oracle);
         trace.note(self.now, || {
             format!("late {question:?}: {reply:?}, passes {passes}")
         });
         if passes {
             self.tell_what_is_given_up(question, world, oracle);
-            oracle.answered(question, reply, since, self.group.rollbacks, world);
+            oracle.answered(question, reply, since, self.node.group.rollbacks, world);
             self.store(question, reply, view);
         }
     }
@@ -366,7 +432,7 @@ impl Edge {
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) {
-        self.group.begin_round();
+        self.node.observe(Observation::RoundBegun, self.now);
         let mut results: Vec<_> = (0..world.urls.len())
             .map(|url| self.poll_url(url, world, choices))
             .collect();
@@ -374,15 +440,15 @@ impl Edge {
             .iter()
             .map(|found| Some(found.as_ref()?.0.clone()))
             .collect();
-        if let Some(number) = self.group.common_height(&heads) {
+        if let Some(number) = self.node.group.common_height(&heads) {
             for (result, view) in results.iter_mut().flatten() {
                 result.block = view.block(number).map(|block| identity(number, block.id));
             }
         }
-        let heads: Vec<_> = results.into_iter().map(|found| Some(found?.0)).collect();
-        let shown = self.group.floor();
+        let mut heads: Vec<_> = results.into_iter().map(|found| Some(found?.0)).collect();
+        let shown = self.node.group.floor();
         // a URL that is left out does not count
-        let usable = heads.iter().zip(&self.group.members);
+        let usable = heads.iter().zip(&self.node.group.members);
         let usable = usable.filter(|(_, url)| url.left_out.is_none());
         let polled = usable
             .filter_map(|(result, _)| Some(result.as_ref()?.head))
@@ -392,7 +458,15 @@ impl Edge {
         } else {
             1
         };
-        let went_back = (0..times).any(|_| self.group.end_round(&heads));
+        let mut went_back = false;
+        for _ in 0..times {
+            if self.has(Bug::OneRoundIsEnough) {
+                let each = heads.iter_mut().flatten();
+                each.for_each(|result| result.connection = self.connect());
+            }
+            let change = self.node.observe(Observation::Round(&heads), self.now);
+            went_back |= matches!(change, Change::WentBack(_));
+        }
         trace.note(self.now, || {
             format!("round: {polled:?} of {shown:?}, went back {went_back}")
         });
@@ -415,6 +489,7 @@ impl Edge {
             self.polls[url] = (world.connect(url, choices), self.connect());
         }
         let (node, mut connection) = self.polls[url];
+        let node = world.lead(url, node, choices);
         let view = world.node(url, node)?;
         if self.has(Bug::ConnectionsNotCounted) {
             connection = self.connect();
@@ -446,10 +521,10 @@ impl Edge {
         if self.has_several {
             self.round(world, choices, oracle, trace);
         }
-        let Some(poll) = self.poll(world, choices) else {
+        let Some(poll) = self.poll(world, choices, oracle) else {
             trace.note(self.now, || "watch: behind".to_owned());
             let now = self.now;
-            if !self.has_several && self.group.begin_doubt(now) {
+            if !self.has_several && self.node.group.begin_doubt(now) {
                 self.round(world, choices, oracle, trace);
             }
             self.cache.change(self.cache.view.paused());
@@ -466,30 +541,55 @@ impl Edge {
             step.generation,
             step.broke,
             position,
-            self.group.rollbacks,
+            self.node.group.rollbacks,
             world,
         );
     }
 
+    fn ask_for_watch(
+        &mut self,
+        question: Question,
+        world: &World,
+        choices: &mut Chance,
+        oracle: &mut Oracle,
+    ) -> Result<Reply, Behind> {
+        if self.has(Bug::WatchAroundFloor) {
+            let view = (0..world.urls.len()).find_map(|url| world.draw(url, choices));
+            return view.map(|view| view.answer(question)).ok_or(Behind::Down);
+        }
+        let attempt = self.attempt(question, world, choices, oracle);
+        attempt.map(|(_, reply)| reply)
+    }
+
     /// Polls for the watch; `None` if the node is behind.
-    fn poll(&mut self, world: &World, choices: &mut Chance) -> Option<Result<Poll, EpochCause>> {
+    fn poll(
+        &mut self,
+        world: &World,
+        choices: &mut Chance,
+        oracle: &mut Oracle,
+    ) -> Option<Result<Poll, PurgeCause>> {
         let settled = self.watch.settled();
         let candidate = self.watch.candidate();
-        let mut ask = |question| {
-            if self.has(Bug::WatchAroundFloor) {
-                let view = (0..world.urls.len()).find_map(|url| world.draw(url, choices));
-                return view.map(|view| view.answer(question)).ok_or(Behind::Down);
-            }
-            self.attempt(question, world, choices)
-                .map(|(_, reply)| reply)
-        };
+        let head = self.ask_for_watch(Question::Head, world, choices, oracle);
+        let head = head.map(found);
+        let known = head.ok().flatten();
+        let anchor = known.and_then(|head| self.watch.anchor_under(head));
         let mut fetch = |number: Option<u64>| {
-            number.map_or(Ok(None), |number| Ok(found(ask(Question::Known(number))?)))
+            let Some(number) = number else {
+                return Ok(None);
+            };
+            let reply = self.ask_for_watch(Question::Known(number), world, choices, oracle)?;
+            Ok(found(reply))
         };
-        let mut blocks = || Ok([fetch(Some(0))?, fetch(settled)?, fetch(candidate)?]);
+        let mut blocks = || {
+            let genesis = match anchor {
+                Some(anchor) => Some(anchor),
+                None => fetch(Some(0))?,
+            };
+            Ok([genesis, fetch(settled)?, fetch(candidate)?])
+        };
         let blocks: Result<_, Behind> = blocks();
-        let head = ask(Question::Head);
-        match (head.map(found), blocks) {
+        match (head, blocks) {
             (Ok(Some(head)), Ok([Some(genesis), settled, candidate])) => Some(Ok(Poll {
                 head,
                 genesis,
@@ -498,7 +598,7 @@ impl Edge {
                 l1: L1::Head(None),
             })),
             (Err(Behind::Lagging), _) | (_, Err(Behind::Lagging)) => None,
-            _ => Some(Err(EpochCause::Unreachable)),
+            _ => Some(Err(PurgeCause::Unreachable)),
         }
     }
 }

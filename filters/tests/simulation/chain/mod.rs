@@ -43,9 +43,11 @@ enum Bug {
     StoredUnderLaterView,
     /// The watch believes a node that is behind.
     WatchAroundFloor,
+    /// A connection that led to a node which is behind is used again.
+    ConnectionKept,
 }
 
-const BUGS: [Bug; 10] = [
+const BUGS: [Bug; 11] = [
     Bug::ReceiptIgnored,
     Bug::NoBlockBelieved,
     Bug::NoFloor,
@@ -56,6 +58,7 @@ const BUGS: [Bug; 10] = [
     Bug::OneDoubtIsEnough,
     Bug::StoredUnderLaterView,
     Bug::WatchAroundFloor,
+    Bug::ConnectionKept,
 ];
 
 /// The events of a run, one line each.

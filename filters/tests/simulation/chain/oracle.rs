@@ -4,7 +4,7 @@ use super::Trace;
 use super::edge::Edge;
 use super::world::{Question, Reply, World};
 use crate::toolkit::Chance;
-use portcullis_filters::chain::{ConnectionId, EpochCause};
+use portcullis_filters::chain::{ConnectionId, PurgeCause};
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(super) struct Oracle {
     heads: Vec<(u64, u64, u64)>,
     /// The connections of each round in a row without the newest block.
     low_rounds: Vec<Vec<ConnectionId>>,
+    /// The connections whose answers were behind.
+    behind: HashSet<u64>,
     position: Option<ChainPosition>,
     /// The rollbacks that may have ended an epoch of positions.
     rollbacks: usize,
@@ -127,6 +129,20 @@ impl Oracle {
         {
             self.heads.push((number, self.step, epoch));
         }
+    }
+
+    /// Checks the connection that a call is sent over.
+    pub(super) fn sent(&mut self, connection: ConnectionId) {
+        let was_behind = self.behind.contains(&connection.0);
+        self.require(
+            !was_behind,
+            "a read is repeated over a connection that was behind",
+        );
+    }
+
+    /// Records that an answer over this connection was behind.
+    pub(super) fn was_behind(&mut self, connection: ConnectionId) {
+        self.behind.insert(connection.0);
     }
 
     /// Checks an answer from the cache about this block.
@@ -229,7 +245,7 @@ impl Oracle {
     pub(super) fn watched(
         &mut self,
         generation: u64,
-        broke: Option<EpochCause>,
+        broke: Option<PurgeCause>,
         position: Option<ChainPosition>,
         epoch: u64,
         world: &World,
@@ -242,7 +258,7 @@ impl Oracle {
             || epoch > self.epoch
             || self.was_forked
             || world.is_forked()
-            || broke == Some(EpochCause::Unreachable);
+            || broke == Some(PurgeCause::Unreachable);
         self.was_forked = world.is_forked();
         if position.is_some() && self.position.is_some() {
             self.counts[5] += 1;

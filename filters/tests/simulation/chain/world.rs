@@ -1,8 +1,8 @@
 //! The simulated chain, and the URLs through which it is seen.
 //!
 //! The chain grows, loses blocks and includes their transactions again, or not; then their receipts
-//! may keep naming the number of the block that they were in. A URL is one node or a balancer that
-//! draws one for every call; a node is fresh, behind, frozen or down.
+//! may keep naming the number of the block that they were in. A URL is one node, or a balancer that
+//! draws one for every call or for every connection; a node is fresh, behind, frozen or down.
 
 use super::once_in;
 use crate::toolkit::Chance;
@@ -99,6 +99,8 @@ pub(super) struct World {
     pub(super) chain: Vec<Block>,
     /// The nodes of each URL.
     pub(super) urls: Vec<Vec<View>>,
+    /// Whether balancers tie each connection to one node.
+    ties: bool,
     /// When each block was last part of a view, in steps.
     pub(super) last_seen: Vec<u64>,
     /// Whether each block was ever rolled back.
@@ -115,6 +117,7 @@ impl World {
         let mut world = Self {
             chain: Vec::new(),
             urls: Vec::new(),
+            ties: false,
             last_seen: Vec::new(),
             taken_back: Vec::new(),
             transactions: 0,
@@ -132,6 +135,7 @@ impl World {
             let nodes = 2 + choices.choose(2) as usize;
             let url = choices.choose(urls as u32) as usize;
             world.urls[url] = vec![view; nodes];
+            world.ties = once_in(choices, 2);
         }
         world
     }
@@ -249,6 +253,15 @@ impl World {
             choices.choose(nodes.len() as u32) as usize
         } else {
             0
+        }
+    }
+
+    /// The node that gets a request over a connection, which led to this one when it was opened.
+    pub(super) fn lead(&self, url: usize, node: usize, choices: &mut Chance) -> usize {
+        if self.ties {
+            node
+        } else {
+            self.connect(url, choices)
         }
     }
 
