@@ -256,7 +256,6 @@ impl World {
         match self.chain.add(tx, taking) {
             Ok(()) => {
                 self.oracle.taken.insert(tx.hash);
-                self.note_conflicts();
                 if self.dialect.is_instant {
                     let soon = self.millis(0, 5);
                     self.agenda().after(soon, Self::close_block);

@@ -51,8 +51,6 @@ pub(super) struct Oracle {
     /// The store loses commits, so that nothing else can be demanded.
     pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
-    /// When the requested state was last there.
-    pub(super) had: BTreeMap<usize, Duration>,
     /// The last final hash of a key, and the intent that had it.
     pub(super) finals: BTreeMap<String, (Felt, IntentId)>,
     /// The bodies that a key was used with.
