@@ -10,6 +10,7 @@ use super::urls::Mode;
 use super::world::{Fault, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Called;
 use portcullis_filters::txm::node::{CallError, code};
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -169,7 +170,13 @@ impl World {
             return self.deliver_elsewhere(tx);
         }
         self.judge_add(&tx);
-        let overtaken = if self.is_repeat(&tx) { 8 } else { 60 };
+        let overtaken = if self.is_in_doubt(&tx) {
+            4
+        } else if self.is_repeat(&tx) {
+            8
+        } else {
+            60
+        };
         if is_own(tx.sender) && self.fires(Fault::Overtaken, overtaken) {
             self.use_nonce(tx.sender);
             // the node may not even say that the nonce is used
@@ -223,6 +230,12 @@ impl World {
                 Ok(tx.hash)
             }
         }
+    }
+
+    /// Whether the relays have a transaction in doubt.
+    fn is_in_doubt(&self, tx: &Tx) -> bool {
+        let newest = self.newest_of(tx.hash);
+        newest.is_some_and(|it| it.state == IntentState::Displaced)
     }
 
     /// Whether a transaction has reached the node before.

@@ -91,8 +91,8 @@ pub(super) struct Oracle {
     pub(super) checked: BTreeMap<(Process, Felt), Duration>,
     /// When hours passed last.
     pub(super) leapt: Option<Duration>,
-    /// When each relay last sent something of each account.
-    pub(super) sends: BTreeMap<(Process, Felt), Duration>,
+    /// When each relay last sent something of each account, by nonce.
+    pub(super) sends: BTreeMap<(Process, Felt), BTreeMap<u64, Duration>>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
 }
@@ -300,6 +300,7 @@ impl World {
     fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
         let new = self.journal.tables.intents[&id].clone();
         self.judge_born(&new)?;
+        self.judge_anew_pace(&new)?;
         let slot = self.journal.tables.intents.values();
         let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
         let displaced: Vec<_> = slot
