@@ -2,8 +2,8 @@
 //!
 //! Where a URL could be of another chain, the newest block of every URL is polled once a second. It
 //! shows which URLs may serve, and which stand still; unless it is the same as before, the identity
-//! of the chain is polled with it. The block of a single URL whose chain cannot be another is polled
-//! only for `node.max_block_age`, and only while nothing else reads it.
+//! of the chain is polled with it. The block of a single URL whose chain cannot be another is
+//! polled only for `node.max_block_age`, and only while nothing else reads it.
 
 use super::cause::FailedAttempt;
 use super::chain::code;
@@ -303,8 +303,8 @@ impl Poller {
             .iter()
             .map(|seen| seen.as_ref().map(|(_, result)| result.clone()))
             .collect();
-        let height = |state: &NodeState| state.group.common_height(&results);
-        if let Some(number) = self.node.read(height) {
+        let number = self.node.read(|state| state.group.common_height(&results));
+        if let Some(number) = number {
             let blocks = seen.iter_mut().map(|seen| async move {
                 let (poll, _) = seen.as_mut()?;
                 poll.deadline = Instant::now() + limit;

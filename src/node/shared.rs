@@ -194,8 +194,8 @@ impl Node {
         change
     }
 
-    /// Compares the chain of a connection to the URL with the served one; `head` is the newest block
-    /// there, if it was polled.
+    /// Compares the chain of a connection to the URL with the served one; `head` is the newest
+    /// block there, if it was polled.
     ///
     /// # Errors
     /// Returns in words how the chains differ.
@@ -216,13 +216,9 @@ impl Node {
     /// Processes the results of a round of polls, and wakes the calls that wait for them. Returns
     /// whether the chain went back.
     pub(super) fn end_round(&self, results: &[Option<PollResult>]) -> bool {
-        let left_out = |state: &NodeState| {
-            let members = state.group.members.iter();
-            members.map(|url| url.left_out).collect::<Vec<_>>()
-        };
-        let before = self.read(left_out);
+        let before = self.read(|state| state.group.left_out());
         let change = self.observe(Observation::Round(results));
-        let after = self.read(left_out);
+        let after = self.read(|state| state.group.left_out());
         for (node, (before, after)) in before.into_iter().zip(after).enumerate() {
             if before != after {
                 let head = results

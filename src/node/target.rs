@@ -250,7 +250,8 @@ impl Target {
         self.node.read(|state| state.fault(url).is_some())
     }
 
-    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the URL.
+    /// Records a failure of a request that was sent at `sent`, unless it says nothing about the
+    /// URL.
     pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
         if class.is_some() {
             self.node.note_end(self.request_of(asked, sent), class);
@@ -334,7 +335,8 @@ impl Target {
     }
 
     /// Requests the identity of the chain, and compares it with the served one; returns in words
-    /// how they differ. `head` is the newest block there, if it was polled. Replaces the connection if the node closes it.
+    /// how they differ. `head` is the newest block there, if it was polled. Replaces the connection
+    /// if the node closes it.
     pub(super) async fn verify_chain(
         &self,
         connection: &mut Box<Connection>,

@@ -85,6 +85,12 @@ enum UrlStatus {
     Excluded(String),
 }
 
+impl UrlStatus {
+    fn serves(&self) -> bool {
+        matches!(self, Self::Serves(_))
+    }
+}
+
 /// The change that a finding makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainChange {
@@ -211,9 +217,8 @@ impl ServedChain {
         }
         // the only URL that served the chain restarted it: as with a single URL, the new chain is
         // served
-        let serves = |url: &UrlStatus| matches!(url, UrlStatus::Serves(_));
-        let serving = self.urls.iter().filter(|url| serves(url));
-        if serving.count() == 1 && self.urls.get(index).is_some_and(serves) {
+        let serving = self.urls.iter().filter(|url| url.serves());
+        if serving.count() == 1 && self.urls.get(index).is_some_and(UrlStatus::serves) {
             self.pin = Some(found);
             return Ok(ChainChange::Restarted);
         }

@@ -6,8 +6,8 @@
 //! chain is and whether it went back, and who polls next. Nothing here sends a request.
 //! Reading order: [`identity`] (one chain for all URLs), [`failure`] and [`health`] (one URL),
 //! [`routing`] and [`hedge`] (one read over all URLs), [`members`] with [`shown`] (which URL is
-//! behind, and what clients have seen), [`head_age`] (which stands still), [`state`] (all of that in
-//! one value), [`url`] (what it says of one URL), [`continuity`] (what two polls prove),
+//! behind, and what clients have seen), [`head_age`] (which stands still), [`state`] (all of that
+//! in one value), [`url`] (what it says of one URL), [`continuity`] (what two polls prove),
 //! [`schedule`] (when to poll), [`view`] (what may be cached).
 
 pub mod continuity;

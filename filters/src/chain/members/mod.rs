@@ -164,6 +164,11 @@ impl GroupState {
         self.shown.max(self.head)
     }
 
+    /// Why each URL is left out because of its blocks, if it is.
+    pub fn left_out(&self) -> Vec<Option<LeftOut>> {
+        self.members.iter().map(|url| url.left_out).collect()
+    }
+
     /// Whether the URL is not left out.
     pub fn may_serve(&self, index: usize) -> bool {
         self.members

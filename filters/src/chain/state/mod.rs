@@ -1,8 +1,8 @@
 //! The state of the node: each of its URLs, and the chain that they serve. The one place that
 //! concludes from what was observed.
 //!
-//! In: an [`Observation`], and the time. Out: the [`Change`] that it makes, the place of each URL for a
-//! request, and a [`UrlView`] of each. The parts decide:
+//! In: an [`Observation`], and the time. Out: the [`Change`] that it makes, the place of each URL
+//! for a request, and a [`UrlView`] of each. The parts decide:
 //! [`ServedChain`] which chain a URL must have, [`GroupState`] which URL is behind, [`UrlHealth`]
 //! whether its answers are valid. Nothing else holds them together.
 
@@ -161,9 +161,9 @@ impl NodeState {
         chosen.min_by_key(|(busy, _)| *busy).map(|(_, url)| url)
     }
 
-    /// The place of one of several URLs for a request about the state at `block`, or else for one to
-    /// the primary. A chain is judged for each connection, so it excludes no URL here: others of its
-    /// connections may lead to the served one.
+    /// The place of one of several URLs for a request about the state at `block`, or else for one
+    /// to the primary. A chain is judged for each connection, so it excludes no URL here: others of
+    /// its connections may lead to the served one.
     pub fn standing(
         &mut self,
         url: usize,

@@ -1,3 +1,5 @@
+//! Tests of the state of the node: what each observation changes, and how a URL is shown.
+
 use super::*;
 use crate::chain::{BlockIdentity, Evidence, NodeMode, Shows, Source};
 use serde_json::json;

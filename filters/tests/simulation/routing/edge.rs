@@ -5,7 +5,8 @@ use super::judge::{Judge, Sent};
 use super::world::{Act, Mode, World};
 use crate::toolkit::Chance;
 use portcullis_filters::chain::{
-    Asked, End, FailureClass, HedgeBudget, Repeat, Routing, SLOW, Standing, Step, Turn, UrlHealth,
+    Asked, End, FailureClass, GroupState, NodeMode, NodeState, Observation, Repeat, Request,
+    Routing, SLOW, ServedChain, Standing, Step, Turn,
 };
 use std::time::Duration;
 
@@ -14,8 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(8);
 
 pub(super) struct Edge {
-    health: Vec<UrlHealth>,
-    budget: HedgeBudget,
+    node: NodeState,
     polled: Duration,
     bug: Bug,
     pub(super) judge: Judge,
@@ -31,8 +31,10 @@ impl Edge {
     pub(super) fn new(world: &World, bug: Bug) -> Self {
         let urls = world.modes.len();
         Self {
-            health: vec![UrlHealth::default(); urls],
-            budget: HedgeBudget::default(),
+            node: NodeState::new(
+                ServedChain::new(urls, None, 0),
+                GroupState::new(urls, NodeMode::Failover, 8),
+            ),
             polled: Duration::ZERO,
             bug,
             judge: Judge::new(urls),
@@ -47,21 +49,23 @@ impl Edge {
         }
         let repeat = chance.pick(&[Repeat::Safe, Repeat::Safe, Repeat::Safe, Repeat::Never]);
         self.call(repeat, world, chance);
-        for (url, health) in self.health.iter().enumerate() {
-            self.judge.health(url, health.fault(), world);
+        for url in 0..world.modes.len() {
+            self.judge.health(url, self.node.fault(url), world);
         }
     }
 
     fn poll(&mut self, url: usize, world: &World, chance: &mut Chance) {
         let act = world.ask(url, false, chance);
-        let (sent, health) = (world.now, &mut self.health[url]);
+        let sent = world.now;
         let class = match act {
             Act::Answer(latency) => {
                 let asked = match self.bug {
                     Bug::PollsHealCalls => Asked::Call,
                     _ => Asked::Poll,
                 };
-                health.answered(asked, sent, sent + latency);
+                let request = Request { url, asked, sent };
+                self.node
+                    .observe(Observation::Answered(request), sent + latency);
                 self.judge.valid(url, Asked::Poll, sent);
                 return;
             }
@@ -71,8 +75,20 @@ impl Edge {
             Act::Silence => Some(FailureClass::Timeout),
         };
         if let Some(class) = class.filter(|_| self.bug != Bug::PollsIgnored) {
-            health.failed(Asked::Poll, class, sent, sent);
+            self.fail(url, Asked::Poll, class, sent, sent);
         }
+    }
+
+    fn fail(
+        &mut self,
+        url: usize,
+        asked: Asked,
+        class: FailureClass,
+        sent: Duration,
+        now: Duration,
+    ) {
+        let request = Request { url, asked, sent };
+        self.node.observe(Observation::Failed(request, class), now);
     }
 
     /// The place of a URL; its chain is checked before its health.
@@ -80,8 +96,8 @@ impl Edge {
         if world.modes[url] == Mode::Foreign && self.bug != Bug::ForeignAsked {
             return Standing::Excluded;
         }
-        let is_faulty = self.health[url].fault().is_some();
-        match self.health[url].standing(Asked::Call, repeat, now) {
+        let is_faulty = self.node.fault(url).is_some();
+        match self.node.standing(url, None, Asked::Call, repeat, now) {
             _ if self.bug == Bug::NoTrial && is_faulty => Standing::LeftOut,
             Standing::LeftOut if self.bug == Bug::LeftOutIsExcluded => Standing::Excluded,
             standing => standing,
@@ -136,11 +152,11 @@ impl Edge {
         world: &World,
         chance: &mut Chance,
     ) -> Attempt {
+        let mut bound = Duration::ZERO;
         if repeat == Repeat::Safe {
-            self.budget.earn();
+            bound = self.node.begin_read(url);
             self.judge.earned += 1;
         }
-        let bound = self.health[url].latency.bound();
         let act = world.ask(url, true, chance);
         call.urls.push(url);
         self.judge.asked(url, world);
@@ -153,14 +169,14 @@ impl Edge {
             return self.end(url, act, now, over, call);
         }
         let mut until = now + bound;
-        if self.budget.pay() || self.bug == Bug::HedgesAreFree {
+        if self.node.hedges.pay() || self.bug == Bug::HedgesAreFree {
             self.judge.paid += 1;
         } else {
             until = now + SLOW;
             if over <= until {
                 return self.end(url, act, now, over, call);
             }
-            self.health[url].failed(Asked::Call, FailureClass::Timeout, now, until);
+            self.fail(url, Asked::Call, FailureClass::Timeout, now, until);
         }
         let mut pending = vec![(url, act, now, over)];
         loop {
@@ -212,17 +228,18 @@ impl Edge {
         over: Duration,
         call: &mut Sent,
     ) -> Attempt {
-        let health = &mut self.health[url];
         let ended = |end| Attempt { end, at: over };
+        let asked = Asked::Call;
+        let answered = Observation::Answered(Request { url, asked, sent });
         let class = match act {
             Act::Answer(_) => {
-                health.answered(Asked::Call, sent, over);
+                self.node.observe(answered, over);
                 self.judge.valid(url, Asked::Call, over);
                 call.answered = Some((url, act));
                 return ended(End::Answer);
             }
             Act::Old => {
-                health.answered(Asked::Call, sent, over);
+                self.node.observe(answered, over);
                 self.judge.valid(url, Asked::Call, over);
                 if self.bug != Bug::BehindIsAnswer {
                     return ended(End::Behind);
@@ -239,9 +256,11 @@ impl Edge {
             Act::Silence => FailureClass::Timeout,
         };
         match self.bug {
-            Bug::AnyAnswerHeals => health.answered(Asked::Call, sent, over),
+            Bug::AnyAnswerHeals => {
+                self.node.observe(answered, over);
+            }
             Bug::CallsIgnored => {}
-            _ => health.failed(Asked::Call, class, sent, over),
+            _ => self.fail(url, asked, class, sent, over),
         }
         ended(match act {
             Act::Error(_) => End::Error,
