@@ -5,8 +5,8 @@
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
 //! all clients know), `status` (which URLs serve), `poller`, `probes`, `target` (one URL: its
-//! connections and attempts), `record` (its failures), `breaker`, `hedge` (a second URL while one is
-//! slow), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
+//! connections and attempts), `record` (its failures), `breaker`, `hedge` (a second URL while one
+//! is slow), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
