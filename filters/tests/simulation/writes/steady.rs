@@ -73,16 +73,21 @@ impl World {
         for it in shown().filter(|it| begins.contains(&it.begun)) {
             let look = looks.entry(it.begun).or_default();
             look.is_other = of_receipts.contains(&it.begun);
-            match &it.fact {
-                Fact::Head(head) => drop(look.heads.insert(it.url, *head)),
+            let is_first = match &it.fact {
+                Fact::Head(head) => look.heads.insert(it.url, *head).is_none(),
                 Fact::Block(at, block) if *at == number => {
                     let hash = block.as_ref().map(|block| block.hash);
-                    look.blocks.insert(it.url, hash);
+                    look.blocks.insert(it.url, hash).is_none()
                 }
-                Fact::Silent => {}
+                Fact::Silent => true,
                 _ => continue,
-            }
-            look.ended = look.ended.max(it.at);
+            };
+            // newest first: of looks that began at the same time, the first one to end counts
+            look.ended = if is_first {
+                look.ended.max(it.at)
+            } else {
+                it.at
+            };
         }
         let mut looks: Vec<_> = looks
             .into_iter()
