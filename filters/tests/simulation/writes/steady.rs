@@ -81,7 +81,12 @@ impl World {
             let look = looks.entry(it.begun).or_default();
             look.is_other = of_receipts.contains(&it.begun);
             let is_first = match &it.fact {
-                Fact::Head(head) => look.heads.insert(it.url, *head).is_none(),
+                Fact::Head(head) => {
+                    let shown = look.heads.insert(it.url, *head);
+                    // which of them belongs to it is not known
+                    look.heads.insert(it.url, shown.unwrap_or(0).max(*head));
+                    shown.is_none()
+                }
                 Fact::Block(at, block) if *at == number => {
                     let hash = block.as_ref().map(|block| block.hash);
                     look.blocks.insert(it.url, hash).is_none()
