@@ -30,6 +30,7 @@ impl World {
             .and_then(|()| self.judge_linked(request, begun, reply))
             .and_then(|()| self.judge_gone(request, begun, reply))
             .and_then(|()| self.judge_wait(request, begun, reply))
+            .and_then(|()| self.judge_released(begun.watch, reply))
             .and_then(|()| match reply.kind {
                 ReplyKind::Refused(reason) => {
                     self.judge_refusal(begun.watch, request, reason, reply)
