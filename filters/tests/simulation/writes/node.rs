@@ -1,6 +1,7 @@
 //! How the node treats a transaction that is submitted: whether it takes it, and what it answers.
 //! The two are independent: a refusal of a second delivery says nothing about the first.
 
+use super::SETTLING;
 use super::chain::{Refused, Taking, Tx, felt};
 use super::config::is_own;
 use super::io::{no_answer, returned, unreachable};
@@ -67,6 +68,9 @@ impl Said {
         }
     }
 }
+
+/// The longest pause between two background resends of a transaction, and a round.
+const RESENT: Duration = Duration::from_secs(310);
 
 pub(super) fn unanswered<T>(cause: &'static str) -> Called<T> {
     let refusal = Refusal::new(
@@ -269,7 +273,6 @@ impl World {
         match self.chain.add(tx, taking) {
             Ok(()) => {
                 self.oracle.taken.insert(tx.hash);
-                self.note_conflicts();
                 if self.dialect.is_instant {
                     let soon = self.millis(0, 5);
                     self.agenda().after(soon, Self::close_block);
@@ -371,13 +374,21 @@ impl World {
         })
     }
 
-    /// Whether nothing may ever decide about a transaction: the node does not, or has it in its
-    /// mempool until a lower nonce is used.
+    /// Whether nothing may have decided about a transaction yet: the node never does, has it in its
+    /// mempool until a lower nonce is used, or has lost it since it was sent last.
     pub(super) fn may_stay_open(&self, hash: Felt) -> bool {
         let Some(tx) = self.signed.get(&hash) else {
             return false;
         };
         let has_gap_below = self.chain.nonce(tx.sender) < tx.nonce;
+        let sent = self.oracle.record.delivered.get(&hash);
+        let is_to_be_sent = sent.and_then(|times| times.last()).is_some_and(|last| {
+            let due = *last + RESENT;
+            *last + SETTLING < self.now() && self.now() < due
+        });
+        if is_to_be_sent && self.chain.view().find(hash).is_none() {
+            return true;
+        }
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
             Some(Fate::Held { .. }) => !is_own(tx.sender) || has_gap_below,

@@ -64,8 +64,8 @@ pub(super) struct Notes {
     pub(super) expected: BTreeMap<Process, (IntentId, IntentState)>,
     /// Drips that are paid although their recipient was paid meanwhile, until a relay reports them.
     pub(super) doubles: BTreeMap<IntentId, (Process, Duration)>,
-    /// When the registry last permitted each drip of the catalog.
-    pub(super) permitted: BTreeMap<usize, Duration>,
+    /// When a relay last read that the registry permits a drip, by its digest.
+    pub(super) permitted: BTreeMap<[u8; 32], Duration>,
 }
 
 impl Notes {
