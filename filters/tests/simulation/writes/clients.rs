@@ -192,7 +192,7 @@ impl World {
             action: number,
         };
         let Some(last) = last else { return new(self) };
-        match self.chance.choose(13) {
+        match self.chance.choose(16) {
             // the same key with the same body, much later
             8 => last.clone(),
             // the same body without a key
@@ -212,20 +212,24 @@ impl World {
                 key: last.key.clone(),
                 ..new(self)
             },
-            12 => self.rival(last).unwrap_or_else(|| new(self)),
+            12.. => self.rival(last).unwrap_or_else(|| new(self)),
             _ => new(self),
         }
     }
 
-    /// A request that excludes another one, if there is one.
+    /// A request that excludes another one, or one that excludes that, if there is one.
     fn rival(&mut self, request: &Request) -> Option<Request> {
-        let rivals = &RIVALS[request.wanted];
-        if rivals.is_empty() {
-            return None;
+        let mut wanted = request.wanted;
+        for _ in 0..=self.chance.choose(2) {
+            let rivals = &RIVALS[wanted];
+            if rivals.is_empty() {
+                return None;
+            }
+            wanted = self.chance.pick(rivals);
         }
         let number = self.ticket();
         Some(Request {
-            wanted: self.chance.pick(rivals),
+            wanted,
             key: Some(format!("k{number}")),
             action: number,
         })

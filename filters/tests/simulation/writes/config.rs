@@ -126,7 +126,7 @@ impl World {
         let now = self.now();
         let relay = &mut self.relays[relay];
         let former = std::mem::replace(&mut relay.config, Config { settings, urls });
-        relay.former_urls = Some((former.urls, now));
+        relay.former_urls.push((former.urls, now));
     }
 
     /// Relays that start from now on have other pins.

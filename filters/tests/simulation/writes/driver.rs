@@ -84,11 +84,16 @@ impl JournalIo for SimIo {
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
         let (change, relay) = (OwnedChange::from(change), self.relay);
         let now_us = self.clock_us();
+        let noted = change.noted();
         let applied = self.query(Statement::Write, move |world| {
             let is_known = world.journal.tables.intents.contains_key(&id);
             is_known.then(|| world.apply(relay, id, &change.borrowed(), now_us))
         });
-        applied.await?.ok_or(JournalError::Failed)
+        let is_applied = applied.await?.ok_or(JournalError::Failed)?;
+        if is_applied {
+            self.world.lock().expect_note(relay, id, noted);
+        }
+        Ok(is_applied)
     }
 
     async fn intent(&self, id: IntentId) -> Stored<Option<Intent>> {
@@ -487,6 +492,7 @@ impl Io for SimIo {
 
     fn note(&self, note: Note<'_>) {
         let relay = self.relay;
+        self.world.lock().noted(relay, &note);
         let line = match note {
             Note::Nonce(..) => return,
             Note::NotReadBack(operation) => format!("{operation} was not read back"),

@@ -39,6 +39,9 @@ impl World {
                 Ok(())
             }
             (_, IntentState::Succeeded | IntentState::Reverted) => {
+                if state == IntentState::Succeeded {
+                    self.expect_double(relay, before);
+                }
                 self.judge_included(before, state)
             }
             (Change::Accepted, _) => self.judge_accepted(relay, before),

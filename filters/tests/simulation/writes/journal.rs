@@ -126,6 +126,16 @@ impl From<&Change<'_>> for OwnedChange {
 }
 
 impl OwnedChange {
+    /// The state that the operator is informed of.
+    pub(super) fn noted(&self) -> Option<IntentState> {
+        match self {
+            // what is given up was shown without its block, and is no rollback
+            Self::Displaced(from, _) => from.map(|_| IntentState::Displaced),
+            Self::Lost(_) => Some(IntentState::Lost),
+            _ => None,
+        }
+    }
+
     pub(super) fn borrowed(&self) -> Change<'_> {
         match self {
             Self::SentAgain => Change::SentAgain,

@@ -2,11 +2,18 @@
 //! relay has read.
 
 use super::machine::Process;
+use super::rules::Case;
+use super::shown::Failure;
 use super::world::World;
+use crate::tables::DRIP;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{Intent, IntentId, IntentState};
+use portcullis_filters::ledger::{Intent, IntentId, IntentState, Returning};
+use portcullis_filters::txm::io::Note;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// Until when a relay must have reported a drip that was paid in addition to another one.
+const REPORTED: Duration = Duration::from_secs(15);
 
 /// The open intents of an account, as a relay read them last.
 pub(super) struct ReadOpen {
@@ -53,6 +60,10 @@ pub(super) struct Notes {
     /// Until when each relay was paused last: what it does then may be late, also if nothing goes wrong
     /// any longer.
     pub(super) paused: BTreeMap<Process, Duration>,
+    /// What a relay has just recorded, and must inform its operator of before anything else.
+    pub(super) expected: BTreeMap<Process, (IntentId, IntentState)>,
+    /// Drips that are paid although their recipient was paid meanwhile, until a relay reports them.
+    pub(super) doubles: BTreeMap<IntentId, (Process, Duration)>,
     /// When a relay last read that the registry permits a drip, by its digest.
     pub(super) permitted: BTreeMap<[u8; 32], Duration>,
 }
@@ -66,6 +77,8 @@ impl Notes {
         self.again.retain(|(of, _)| *of != relay);
         self.in_vain.retain(|(of, _)| *of != relay);
         self.noted.remove(&relay);
+        self.expected.remove(&relay);
+        self.doubles.retain(|_, (of, _)| *of != relay);
     }
 
     /// An intent has another state.
@@ -99,6 +112,74 @@ impl World {
     pub(super) fn newest_of(&self, hash: Felt) -> Option<&Intent> {
         let mut newest = self.journal.tables.intents.values().rev();
         newest.find(|it| it.transaction_hash == hash)
+    }
+
+    /// A relay has recorded a change of an intent that its operator must know.
+    pub(super) fn expect_note(&mut self, relay: Process, id: IntentId, state: Option<IntentState>) {
+        self.judge_noted();
+        if let Some(state) = state {
+            self.oracle.notes.expected.insert(relay, (id, state));
+        }
+    }
+
+    /// A relay informs its operator.
+    pub(super) fn noted(&mut self, relay: Process, note: &Note<'_>) {
+        let noted = match note {
+            Note::Displaced(intent, _) => (intent.id, IntentState::Displaced),
+            Note::Lost(intent, _) => (intent.id, IntentState::Lost),
+            Note::PaidTwice(drip, _) => {
+                self.oracle.notes.doubles.remove(&drip.id);
+                return;
+            }
+            _ => return,
+        };
+        if self.oracle.notes.expected.remove(&relay) != Some(noted) {
+            let (id, state) = (noted.0, noted.1.name());
+            let broken = format!("notes: intent {id} is reported as {state}, and is not recorded");
+            self.oracle.report(Err(broken));
+        }
+    }
+
+    /// What is displaced or lost is reported at once.
+    pub(super) fn judge_noted(&mut self) {
+        if let Some((relay, (id, state))) = self.oracle.notes.expected.pop_first() {
+            let state = state.name();
+            let broken = format!("notes: relay {relay} does not report intent {id} as {state}");
+            self.oracle.report(Err(broken));
+        }
+        let now = self.now();
+        let doubles = &mut self.oracle.notes.doubles;
+        let is_due = |_: &IntentId, (_, at): &mut (Process, Duration)| *at + REPORTED <= now;
+        let due: Vec<_> = doubles.extract_if(.., is_due).collect();
+        for (id, (relay, at)) in due {
+            let record = &self.oracle.record;
+            let failures = [Failure::Store, Failure::Unconfirmed];
+            let has_failed = |failure| record.has_failed(relay, failure, at);
+            if failures.into_iter().any(has_failed) || self.acts_late(relay, REPORTED) {
+                continue;
+            }
+            let broken = format!("rule 9: drip {id} is paid in addition, and is not reported");
+            self.oracle.report(Err(broken));
+        }
+    }
+
+    /// Rule 9: a drip that was over is paid after all. A recipient who was paid meanwhile has been paid
+    /// twice.
+    pub(super) fn expect_double(&mut self, relay: Process, before: &Intent) {
+        let is_over = matches!(before.state, IntentState::Reverted | IntentState::Lost);
+        let Some(returning) = Returning::of(before).filter(|_| is_over) else {
+            return;
+        };
+        let cooldown = self.relays[relay].config.settings.faucet_cooldown;
+        let window = returning.window(cooldown);
+        let newest = self
+            .journal
+            .last_of(DRIP, returning.recipient, &before.epoch, window);
+        if newest.is_some_and(|it| it.slot() != before.slot()) {
+            let now = self.now();
+            self.oracle.notes.doubles.insert(before.id, (relay, now));
+            self.met(Case::PaidTwice);
+        }
     }
 
     /// Whether a relay may act on what it saw long ago: it was paused, or hours have passed.

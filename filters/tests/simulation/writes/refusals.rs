@@ -6,7 +6,7 @@ use super::config::is_own;
 use super::conflicts::conflicts;
 use super::machine::Process;
 use super::money::registry_permits;
-use super::requests::{CATALOG, PINS, Reply, Request, Wanted};
+use super::requests::{CATALOG, PINS, Reply, ReplyKind, Request, Wanted};
 use super::shown::Failure;
 use super::world::{SKEW_US, World};
 use crate::tables::{DRIP, Named, pair_of, pays};
@@ -59,6 +59,8 @@ pub(super) struct Watch {
     facts: BTreeSet<Fact>,
     /// The epoch in which it last claimed its key, and what that named then.
     claimed: Option<(String, Option<IntentId>)>,
+    /// The key that it claimed first.
+    made: Option<Named>,
     /// No equal request was open meanwhile.
     is_alone: bool,
 }
@@ -122,6 +124,7 @@ impl World {
             ended: None,
             facts: BTreeSet::new(),
             claimed: None,
+            made: None,
             is_alone: true,
         };
         for other in watches.open.values_mut() {
@@ -149,6 +152,7 @@ impl World {
 
     /// Notes what explains refusals now.
     pub(super) fn observe(&mut self) {
+        self.judge_noted();
         self.note_epoch();
         let ids: Vec<u64> = self.oracle.watches.open.keys().copied().collect();
         for id in ids {
@@ -462,6 +466,7 @@ impl World {
         named: &Named,
         link: Option<IntentId>,
     ) -> Option<(String, Option<IntentId>)> {
+        let is_new = !self.journal.tables.keys.contains_key(named);
         let open = self.oracle.watches.open.values_mut();
         let is_its = |it: &&mut Watch| {
             it.relay == relay && it.ended.is_none() && it.key.as_ref() == Some(&named.1)
@@ -470,7 +475,34 @@ impl World {
         let [watch] = of_key.as_mut_slice() else {
             return None;
         };
+        if is_new {
+            watch.made = Some(named.clone());
+        }
         watch.claimed.replace((named.0.clone(), link))
+    }
+
+    /// A request for which nothing was written leaves its key free, if it alone had it.
+    pub(super) fn judge_released(&self, id: u64, reply: &Reply) -> Result<(), String> {
+        let watch = &self.oracle.watches.open[&id];
+        let Some(made) = &watch.made else {
+            return Ok(());
+        };
+        let record = &self.oracle.record;
+        let has_failed = [Failure::Store, Failure::Unconfirmed]
+            .into_iter()
+            .any(|failure| record.has_failed(watch.relay, failure, watch.at));
+        let is_shared = watch.facts.contains(&Fact::KeyIsOpen);
+        let is_refused = matches!(reply.kind, ReplyKind::Refused(_));
+        if !is_refused || is_shared || has_failed {
+            return Ok(());
+        }
+        match self.journal.tables.keys.get(made) {
+            Some(key) if key.intent.is_none() && key.answer.is_none() => Err(format!(
+                "keys: {} stays claimed, and nothing was written for it",
+                made.1
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// A relay begins with a request.

@@ -133,8 +133,12 @@ impl World {
             return Ok(());
         }
         let twin = self.intent_of(request, reply.hash);
-        // a relay that was paused begins later with it
-        let since = self.arrived_at(begun.watch);
+        // a relay that was paused begins later with it, and what was paid before is the drip of an
+        // earlier request then: only a repeat without a key has that for its answer
+        let since = match request.key {
+            Some(_) => self.arrived_at(begun.watch),
+            None => begun.at,
+        };
         let is_twin = |it: &&Intent| {
             let stored = self.oracle.stored_at(it.id);
             it.state == IntentState::Succeeded && stored.is_some_and(|at| at >= since)

@@ -30,6 +30,7 @@ impl World {
             .and_then(|()| self.judge_linked(request, begun, reply))
             .and_then(|()| self.judge_gone(request, begun, reply))
             .and_then(|()| self.judge_wait(request, begun, reply))
+            .and_then(|()| self.judge_released(begun.watch, reply))
             .and_then(|()| match reply.kind {
                 ReplyKind::Refused(reason) => {
                     self.judge_refusal(begun.watch, request, reason, reply)
@@ -89,9 +90,9 @@ impl World {
             |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
         // a reload may have left a relay few URLs, and some may be excluded
         let is_cut_off = |relay| {
-            let former = self.former_urls_of(relay, since);
+            let mut former = self.former_urls_of(relay, since);
             self.urls_of(relay).into_iter().all(is_silent)
-                || former.is_some_and(|urls| urls.into_iter().all(is_silent))
+                || former.any(|urls| urls.into_iter().all(is_silent))
         };
         if facts().any(|(_, fact)| is_shown(fact)) || (0..self.relays.len()).any(is_cut_off) {
             return Ok(());

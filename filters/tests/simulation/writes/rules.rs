@@ -42,6 +42,7 @@ cases! {
     "rule 8", GivenUp: "a nonce is given up";
     "rule 8", StartedBesideOpen: "a start writes beside open transactions of users";
     "rule 9", RevertedSucceeds: "what reverted succeeds after a rollback";
+    "rule 9", PaidTwice: "what was over is paid in addition to another drip";
     "keys", AnsweredAgain: "a key has its answer again";
     "keys", OtherBody: "a key is used with another body";
     "keys", SecondKey: "a second key joins a write";

@@ -92,11 +92,15 @@ impl World {
         self.voters(&self.relays[relay].config.urls)
     }
 
-    /// The URLs of a relay that had a say before a reload since then.
-    pub(super) fn former_urls_of(&self, relay: Process, since: Duration) -> Option<Vec<usize>> {
-        let former = self.relays[relay].former_urls.as_ref();
-        let (urls, _) = former.filter(|(_, until)| *until >= since)?;
-        Some(self.voters(urls))
+    /// The URLs of a relay that had a say before each reload since then.
+    pub(super) fn former_urls_of(
+        &self,
+        relay: Process,
+        since: Duration,
+    ) -> impl Iterator<Item = Vec<usize>> {
+        let former = self.relays[relay].former_urls.iter();
+        let former = former.filter(move |(_, until)| *until >= since);
+        former.map(|(urls, _)| self.voters(urls))
     }
 
     pub(super) fn change_mode(&mut self, url: usize) {

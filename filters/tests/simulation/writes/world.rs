@@ -87,8 +87,8 @@ pub(super) struct Relay {
     /// How wrong that may be, as far as the relay knows.
     pub(super) error_us: i64,
     pub(super) config: Config,
-    /// Its URLs before the last reload, and when that was.
-    pub(super) former_urls: Option<(Vec<usize>, Duration)>,
+    /// Its URLs before each reload, and when that was.
+    pub(super) former_urls: Vec<(Vec<usize>, Duration)>,
     /// What its process has shown.
     pub(super) floor: Floor,
     /// Its requests without a response.
@@ -209,7 +209,7 @@ impl World {
         };
         let relay = || Relay {
             config: config.clone(),
-            former_urls: None,
+            former_urls: Vec::new(),
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
