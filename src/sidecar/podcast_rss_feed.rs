@@ -10,6 +10,7 @@ use super::document::Document;
 use super::podcast::{self, Feed, clear_episode, clear_podcast};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
+use super::turns::Turns;
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
 use crate::io::cores;
@@ -22,8 +23,7 @@ use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// Five minutes: the contract's lifetime.
 const MAX_AGE: i64 = 300;
@@ -32,10 +32,8 @@ const CACHED: Duration = Duration::from_secs(10);
 /// How long an internal failure is cached, so that requests do not wait for it one after another.
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
 /// Pages that are read and rendered concurrently: each takes some megabytes before it takes memory
-/// from the pool.
+/// from the pool. One client gets half of them at most.
 const MAX_RENDERING: usize = 4;
-/// How long a request waits for others' pages to be rendered.
-const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Bytes of a page besides its texts, for each episode.
 const ITEM: usize = 1 << 10;
 
@@ -54,7 +52,7 @@ struct Renderer {
     metrics: Arc<Metrics>,
     /// The memory of all pages that are cached or being read by a client.
     memory: Arc<MemoryPool>,
-    slots: Semaphore,
+    turns: Arc<Turns>,
 }
 
 /// A page of a feed, and when its next episode appears.
@@ -75,7 +73,7 @@ impl Podcasts {
         let renderer = Renderer {
             metrics: Arc::clone(metrics),
             memory: Arc::clone(memory),
-            slots: Semaphore::new(MAX_RENDERING),
+            turns: Turns::equal(MAX_RENDERING),
         };
         Self {
             pages,
@@ -110,10 +108,18 @@ impl Podcasts {
         };
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
+        // taken before others join the rendering: none of them waits for this client's turn
+        let turn = if self.pages.is_known(&key) {
+            None
+        } else {
+            let turn = self.renderer.turns.take(request.client).await;
+            Some(turn.ok_or_else(busy)?)
+        };
         let base_url = settings.config.base_url.clone();
         let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
             let started = Instant::now();
+            let _turn = turn;
             let feed = renderer.render(&store, did, page, base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             // it is fresh from now on, however long it took
@@ -176,8 +182,6 @@ impl Renderer {
         page: u32,
         base_url: String,
     ) -> Result<Rendered, Refused> {
-        let slot = timeout(MAX_WAIT, self.slots.acquire()).await;
-        let _slot = slot.map_err(|_| busy())?;
         let mut stored = Stored::read(store, &did, page).await?;
         stored
             .clear_unfit()

@@ -3,7 +3,7 @@
 use crate::world::{NOW, World};
 use portcullis::store::{
     AccountStatus, FeedQuery, Funding, Person, SitemapFile, SitemapNumber, SitemapStamp,
-    SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
+    SitemapStep, SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
 };
 
 const VIEWER: &str = "did:plc:viewer";
@@ -468,9 +468,17 @@ async fn stamp(store: &Store, number: SitemapNumber) -> Option<SitemapStamp> {
         .unwrap()
 }
 
-async fn urls(store: &Store, after_id: i64, last_id: i64, limit: u32) -> Vec<SitemapUrl> {
+async fn urls(store: &Store, after_id: i64, last_id: i64, limit: i64) -> Vec<SitemapUrl> {
     let mut reader = store.sitemap().reader().await.unwrap();
-    reader.urls(after_id, last_id, limit).await.unwrap()
+    reader.urls(after_id, last_id, step(limit)).await.unwrap()
+}
+
+/// A step of this many URLs, of any weight.
+fn step(urls: i64) -> SitemapStep {
+    SitemapStep {
+        urls,
+        weight: i64::MAX,
+    }
 }
 
 pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
@@ -485,11 +493,11 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
         .unwrap();
     let mut reader = store.sitemap().reader().await.unwrap();
     let before = reader.stamp(SitemapNumber::FIRST).await.unwrap().unwrap();
-    let mut found = reader.urls(0, 20, 5).await.unwrap();
+    let mut found = reader.urls(0, 20, step(5)).await.unwrap();
     let changes = "UPDATE sitemap_url SET lastmod_us = 99, loc = loc || 'x'; \
                    DELETE FROM sitemap_url WHERE id IN (3, 13)";
     world.raw(changes).await.unwrap();
-    found.extend(reader.urls(5, 20, 99).await.unwrap());
+    found.extend(reader.urls(5, 20, step(99)).await.unwrap());
     let times = found.iter().map(|url| url.lastmod_us);
     assert!(times.eq(1..=20), "rows of the same state: {found:?}");
     assert_eq!(
@@ -507,7 +515,12 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
         readers.push(store.sitemap().reader().await.unwrap());
     }
     assert_eq!(readers.len() - 1, if world.is_sqlite() { 2 } else { 4 });
-    let newest = readers.last_mut().unwrap().urls(0, 20, 99).await.unwrap();
+    let newest = readers
+        .last_mut()
+        .unwrap()
+        .urls(0, 20, step(99))
+        .await
+        .unwrap();
     assert!(
         newest.len() == 18 && newest.iter().all(|url| url.lastmod_us == 99),
         "{newest:?}"

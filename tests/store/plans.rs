@@ -198,9 +198,9 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     ),
     (
         sql::SITEMAP_URLS,
-        &["100000", "135000", "1000"],
+        &["100000", "135000", "1000", "262144"],
         &[],
-        "sitemap_url_pkey",
+        "sitemap_url_page or sitemap_url_pkey",
     ),
     (
         sql::AGE_SESSIONS,

@@ -192,9 +192,14 @@ pub const SITEMAP_STAMPS: &str = "SELECT part, min(id) AS first_id, max(id) AS l
     OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS BIGINT) AS weight_end \
     FROM sitemap_url WHERE page = $1 AND indexable = 1) AS weighed) AS placed \
     GROUP BY part ORDER BY part";
-/// URLs of the sitemap after an id, up to another.
+/// URLs of a sitemap page after the id `$1`, up to another: at most `$3`, and none after the one
+/// with which they weigh `$4` or more. The index alone answers for weights.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
-    WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";
+    WHERE id > $1 AND id <= (SELECT max(id) FROM (SELECT id, sum(weight) OVER \
+    (ORDER BY id ROWS UNBOUNDED PRECEDING) - weight AS before FROM (SELECT id, weight \
+    FROM sitemap_url WHERE page = (CAST($2 AS BIGINT) - 1) / 45000 + 1 AND id > $1 AND id <= $2 \
+    AND indexable = 1 ORDER BY id LIMIT $3) AS next) AS weighed WHERE before < $4) \
+    AND indexable = 1 ORDER BY id";
 
 /// The sessions of a user that limit another one: opened after `$2`, up to `$3`, or waiting for an
 /// event at `$4`.
