@@ -177,6 +177,8 @@ on_both! {
         unstorable_text_matches_nothing
         too_many_labels_are_refused;
     content:
+        rows_that_no_feed_shows_are_refused
+        a_stored_row_that_breaks_a_rule_can_be_taken_down
         the_newest_own_or_common_snapshot_serves
         suggestion_pages_stay_in_their_snapshot
         followed_and_closed_accounts_are_not_suggested

@@ -273,10 +273,11 @@ const FILL_CONTENT: &str = "
     INSERT INTO suggestion SELECT 'did:' || (created_us % 90), created_us % 90, created_us,
       did, 'p' || created_us, 'similar', created_us FROM account;
     INSERT INTO podcast (did, guid, title, description, link, language, category, explicit,
-      image_url, updated_us) SELECT did, did, '', '', '', 'en', '', 0, '', 1 FROM account;
+      image_url, updated_us) SELECT did, did, '', '', 'https://a', 'en', 'Leisure', 0,
+      'https://a', 1 FROM account;
     INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, enclosure_length,
       enclosure_type, published_us, updated_us) SELECT user_id, 'did:' || (created_us % 90 + 1),
-      did, '', '', did, 1, '', created_us, 1 FROM account;
+      did, '', '', 'https://' || did, 1, 'audio/mpeg', created_us, 1 FROM account;
     INSERT INTO sitemap_url (id, loc, lastmod_us) SELECT created_us * 50, did, created_us
       FROM account;
     INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us)

@@ -260,8 +260,11 @@ fn a_hostile_row_shows_no_links() {
     let stage = Stage::new();
     stage.sql(&episode(ALICE_DID, 8, 1));
     stage.sql(&episode(ALICE_DID, 9, 2));
+    // as it was written before the database refused it
     stage.sql(
-        "UPDATE podcast SET link = 'javascript:a', language = '', category = 'Pokers', \
+        "DROP TRIGGER podcast_changes;
+         DROP TRIGGER episode_changes;
+         UPDATE podcast SET link = 'javascript:a', language = '', category = 'Pokers', \
          image_url = 'ftp://x', owner_email = 'x', new_feed_url = 'javascript:b', \
          medium = 'zzz', funding = '[{\"url\":\"javascript:c\",\"text\":\"t\"},\
          {\"url\":\"https://a.example/ö\",\"text\":\"t\"}]', \
