@@ -142,6 +142,7 @@ on_both! {
         the_examples_of_the_readme_work
         required_members_suffice
         deleting_a_record_twice_is_fine
+        an_author_s_posts_are_deleted_together
         a_file_is_imported_whole_or_not
         errors_name_the_line_and_the_member
         pages_of_foreign_origins_are_refused
