@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, Uri};
+use ipnet::IpNet;
 
-use super::address::Listen;
+use super::address::{Listen, network};
 use super::key::Section;
 use super::section::{keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
 use super::values::{
     Converted, Value, duration, flag, list, optional_path, path as file, text, then,
 };
@@ -52,6 +53,9 @@ section! {
     with reader {
         /// The limits of each client.
         clients: ClientsConfig = clients(reader, "sidecar");
+        /// Clients that the rate limit does not count.
+        exempt: Vec<IpNet> = reader
+            .take("sidecar.exempt", list(text(NETWORK_FORM, network), 0..=usize::MAX, ""));
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "sidecar");
         /// The feed generator.
@@ -86,6 +90,9 @@ pub(super) const CLIENTS: Section = Section {
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
+        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
+        /// Why: Bluesky requests a feed for all its viewers from few addresses.
+        exempt = Default([]) live;
     },
 };
 
