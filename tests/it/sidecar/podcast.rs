@@ -181,7 +181,7 @@ fn every_episode_is_on_exactly_one_page() {
          INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, \
          enclosure_length, enclosure_type, published_us, visibility, updated_us) \
          SELECT 'n' || i, '{ALICE_DID}', 'guid-' || i, 'T', 'D', \
-         CASE i WHEN 350 THEN 'garbage' ELSE 'https://media.example/' || i END, 1, 'audio/mpeg', \
+         CASE i WHEN 350 THEN 'https://' ELSE 'https://media.example/' || i END, 1, 'audio/mpeg', \
          i / 3 * 1000000, CASE i % 100 WHEN 0 THEN 'hidden' ELSE 'public' END, 1 FROM n;"
     ));
     let (mut path, mut found, mut tags) = (format!("{PATH}?did={ALICE_DID}"), vec![], vec![]);
