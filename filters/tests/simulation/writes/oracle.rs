@@ -51,8 +51,6 @@ pub(super) struct Oracle {
     /// The store loses commits, so that nothing else can be demanded.
     pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
-    /// When the requested state was last there.
-    pub(super) had: BTreeMap<usize, Duration>,
     /// The last final hash of a key, and the intent that had it.
     pub(super) finals: BTreeMap<String, (Felt, IntentId)>,
     /// The bodies that a key was used with.
@@ -93,8 +91,8 @@ pub(super) struct Oracle {
     pub(super) checked: BTreeMap<(Process, Felt), Duration>,
     /// When hours passed last.
     pub(super) leapt: Option<Duration>,
-    /// When each relay last sent something of each account.
-    pub(super) sends: BTreeMap<(Process, Felt), Duration>,
+    /// When each relay last sent something of each account, by nonce.
+    pub(super) sends: BTreeMap<(Process, Felt), BTreeMap<u64, Duration>>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
 }
@@ -302,6 +300,7 @@ impl World {
     fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
         let new = self.journal.tables.intents[&id].clone();
         self.judge_born(&new)?;
+        self.judge_anew_pace(&new)?;
         let slot = self.journal.tables.intents.values();
         let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
         let displaced: Vec<_> = slot
