@@ -1,5 +1,5 @@
-//! The cost of an episode in a podcast's feed, and of a URL in the sitemap, by the size and the kind
-//! of its text: linear in the size. Above the bounds of a feed it is constant.
+//! The cost of an episode in a podcast's feed, and of a URL in the sitemap, by the size and the
+//! kind of its text: linear in the size. Above the bounds of a feed it is constant.
 //!
 //! `cargo bench --bench feed`. An episode of the worst kind must not take more than some
 //! milliseconds: pages are bounded by bytes.

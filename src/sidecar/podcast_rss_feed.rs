@@ -10,7 +10,7 @@ use super::document::Document;
 use super::podcast::{self, Feed, clear_episode, clear_podcast};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
-use super::turns::Turns;
+use super::turns::{Turn, Turns};
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
 use crate::io::cores;
@@ -19,6 +19,7 @@ use crate::io::{MemoryPermit, MemoryPool};
 use crate::reply::Reply;
 use crate::store::{Account, AccountStatus, Episode, Podcast, Store};
 use crate::telemetry::Metrics;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
@@ -37,9 +38,11 @@ const MAX_RENDERING: usize = 4;
 /// Bytes of a page besides its texts, for each episode.
 const ITEM: usize = 1 << 10;
 
-/// Rendered pages by the creator's DID, the page number, and whether a replica was read: its
-/// failures are not those of the primary.
-type Pages = Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>;
+/// A page: the creator's DID, the page number, and whether a replica is read: its failures are not
+/// those of the primary.
+type Key = (String, u32, bool);
+/// Rendered pages.
+type Pages = Shared<Key, Result<Arc<Rendered>, Refusal>>;
 
 /// The pages of feeds.
 pub(super) struct Podcasts {
@@ -108,13 +111,7 @@ impl Podcasts {
         };
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
-        // taken before others join the rendering: none of them waits for this client's turn
-        let turn = if self.pages.is_known(&key) {
-            None
-        } else {
-            let turn = self.renderer.turns.take(request.client).await;
-            Some(turn.ok_or_else(busy)?)
-        };
+        let turn = self.turn(&key, request.client).await?;
         let base_url = settings.config.base_url.clone();
         let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
@@ -132,6 +129,16 @@ impl Podcasts {
         let mut reply = feed.document.reply(request, cache_control);
         reply.field("link", format!("<{}>; rel=\"self\"", feed.url));
         Ok(reply)
+    }
+
+    /// The client's turn to render this page; `None` if that is not needed. It is taken before
+    /// others join the rendering, so that nobody else waits for it.
+    async fn turn(&self, page: &Key, client: ClientKey) -> Result<Option<Turn>, Refused> {
+        if self.pages.is_known(page) {
+            return Ok(None);
+        }
+        let turn = self.renderer.turns.take(client).await;
+        turn.map(Some).ok_or_else(busy)
     }
 }
 

@@ -1,11 +1,11 @@
 //! `seo-sitemap`: the pages that search engines may list, in any number.
 //!
 //! A page of the sitemap is a range of ids, so a URL never moves to another page. A page that is
-//! too large for one file is split into parts. A file is read and written in steps of bounded weight
-//! and takes the memory of one step, from the pool of documents. It shows one state of the tables:
-//! it is read from one snapshot; where that is impossible, it is cut off if the tables have changed
-//! by its end. The home page is the first URL of page 1, which is therefore never empty. No file has
-//! a `Last-Modified`: the URLs that are left do not show when another one was removed.
+//! too large for one file is split into parts. A file is read and written in steps of bounded
+//! weight and takes the memory of one step, from the pool of documents. It shows one state of the
+//! tables: it is read from one snapshot; where that is impossible, it is cut off if the tables have
+//! changed by its end. The home page is the first URL of page 1, which is therefore never empty. No
+//! file has a `Last-Modified`: the URLs that are left do not show when another one was removed.
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
@@ -31,8 +31,8 @@ use time::format_description::well_known::Rfc3339;
 
 /// `Content-Type` of a sitemap.
 const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
-/// 256 KiB and 1,000 URLs: a step takes milliseconds, and one client's share of the pool holds those
-/// of all its connections. The last URL of a step may exceed it, by [`MAX_ENTRY`] at most.
+/// 256 KiB and 1,000 URLs: a step takes milliseconds, and one client's share of the pool holds
+/// those of all its connections. The last URL of a step may exceed it, by [`MAX_ENTRY`] at most.
 const STEP: SitemapStep = SitemapStep {
     urls: 1_000,
     weight: STEP_MEMORY as i64,
@@ -139,8 +139,8 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
     etag(&[number.as_bytes(), &state, base_url.as_bytes()])
 }
 
-/// Streams a file in chunks, whose memory is that of the permit. URLs that are left out are reported
-/// at the end.
+/// Streams a file in chunks, whose memory is that of the permit. URLs that are left out are
+/// reported at the end.
 pub fn chunks(
     reader: SitemapReader,
     metrics: Arc<Metrics>,
@@ -188,8 +188,8 @@ impl Cut {
     }
 }
 
-/// Reads and writes the next chunk of a file, outside of the runtime. The last chunk is written only
-/// if the tables have not changed.
+/// Reads and writes the next chunk of a file, outside of the runtime. The last chunk is written
+/// only if the tables have not changed.
 async fn chunk(reader: &mut SitemapReader, mut file: Urlset) -> Result<(Urlset, Bytes), Cut> {
     let rows = reader.urls(file.after_id, file.last_id, STEP).await;
     let rows = rows.map_err(Cut::Store)?;

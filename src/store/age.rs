@@ -1,8 +1,9 @@
 //! Age verification: sessions that users open, and the events that the verifier sends about them.
 //!
 //! An event is stored with its outcome, in the transaction that updates its session and its user,
-//! so a repeated event finds its first outcome, and a late one the events that it precedes. All writes about one user, and all events of one
-//! id, are serialized, across processes too; [`portcullis_filters::webhook`] decides.
+//! so a repeated event finds its first outcome, and a late one the events that it precedes. All
+//! writes about one user, and all events of one id, are serialized, across processes too;
+//! [`portcullis_filters::webhook`] decides.
 
 use super::db::Db;
 use super::row::Row;

@@ -38,6 +38,7 @@ mod upgrade;
 mod webhook;
 mod wire;
 mod world;
+mod written;
 
 macro_rules! on_both {
     ($($module:ident: $($test:ident)*;)*) => {
@@ -177,9 +178,10 @@ on_both! {
         a_label_never_shows_a_hidden_post
         unstorable_text_matches_nothing
         too_many_labels_are_refused;
-    content:
+    written:
         rows_that_no_feed_shows_are_refused
-        a_stored_row_that_breaks_a_rule_can_be_taken_down
+        a_stored_row_that_breaks_a_rule_can_be_taken_down;
+    content:
         the_newest_own_or_common_snapshot_serves
         suggestion_pages_stay_in_their_snapshot
         followed_and_closed_accounts_are_not_suggested

@@ -298,10 +298,13 @@ pub(crate) async fn errors_name_the_line_and_the_member(world: World) {
     let store = world.open().await;
     for (line, why) in [
         ("[]".into(), "expected one JSON object in UTF-8"),
-        ("\u{feff}{}".into(), "begins with a byte order mark"),
+        (
+            "\u{feff}{}".into(),
+            "expected one JSON object in UTF-8: the file begins with a byte order mark",
+        ),
         (
             "{\n\"type\": \"follow\"}".into(),
-            "one JSON object in UTF-8 on each line",
+            "expected one JSON object in UTF-8 on each line",
         ),
         (
             r#"{"type":"feed"}"#.into(),

@@ -157,8 +157,9 @@ pub enum Authorization {
 
 impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
-    /// limit, refused or not, unless the function is a constant or the client exempt. `enter` takes a place among the
-    /// client's requests in flight, or returns `None` when the client has too many.
+    /// limit, refused or not, unless the function is a constant or the client exempt. `enter` takes
+    /// a place among the client's requests in flight, or returns `None` when the client has too
+    /// many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,

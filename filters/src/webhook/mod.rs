@@ -3,8 +3,8 @@
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
 //! fields: only the outcome of a verification is read, so that no date of birth, name or document
 //! can be stored or logged. [`record`] decides what an event changes: its subject (by
-//! [`AgeReport::of_subject`]), and the user behind the subject (by [`AgeReport::of_user`]). [`Opening`] limits the sessions
-//! that events are about.
+//! [`AgeReport::of_subject`]), and the user behind the subject (by [`AgeReport::of_user`]).
+//! [`Opening`] limits the sessions that events are about.
 
 mod event;
 mod record;

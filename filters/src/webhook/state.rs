@@ -64,7 +64,7 @@ named! {
     pub enum Verdict {
         /// The event changes the subject.
         Applied = "applied",
-        /// It changes nothing: another event occurred later, or at the same instant and grants less.
+        /// It changes nothing: another one occurred later, or at the same instant and grants less.
         Stale = "stale",
         /// It changes nothing: its status cannot follow the current one.
         Invalid = "invalid",
