@@ -208,8 +208,9 @@ pub(crate) async fn an_account_has_three_names(world: World) {
 
 /// A podcast with what a row needs.
 pub(crate) const PODCAST: &str = "INSERT INTO podcast \
-    (did, guid, title, description, link, language, category, explicit, image_url, updated_us) VALUES \
-    ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, 'https://i.example', 5)";
+    (did, guid, title, description, link, language, category, explicit, image_url, updated_us) \
+    VALUES ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, \
+    'https://i.example', 5)";
 
 pub(crate) async fn a_podcast_is_read_as_written(world: World) {
     let store = world.open().await;

@@ -24,10 +24,9 @@ ALLOWED = {
     "/settings/privacy": False,
     "/search?q=holo": False,
     "/authors/ann": True,
-    "/searching": True,
 }
-# By the end of a path, which urllib does not know.
-WHOLE = {"/auth": False, "/settings": False, "/search": False, "/author": True}
+# By the end of a path or an empty query, which urllib does not know.
+WHOLE = {"/auth": False, "/settings": False, "/search": False, "/author": True, "/searching": True}
 
 
 def readers(text):
