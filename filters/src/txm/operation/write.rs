@@ -284,8 +284,10 @@ impl<I: Io> Writing<'_, I> {
     /// Whether an intent in doubt, about which the node decides nothing, is signed anew now. The
     /// node may say that of each transaction: in between, a repeat has the outcome of this one.
     async fn is_due_anew(&self, earlier: &Intent) -> Result<bool, NotSent> {
-        let (epoch, signer, nonce) = earlier.slot();
-        let slot = self.io.of_slot(epoch, signer, nonce).await?;
+        let slot = self
+            .io
+            .of_slot(&earlier.epoch, earlier.signer, earlier.nonce)
+            .await?;
         let in_doubt = slot.iter().filter(|it| it.state == IntentState::Displaced);
         let age = self.io.clock_us().abs_diff(earlier.created_us);
         Ok(Duration::from_micros(age) >= resend::until_anew(in_doubt.count()))

@@ -41,7 +41,11 @@ impl World {
         for intent in of_epoch() {
             let found = view.find(intent.transaction_hash);
             let is_gone = matches!(intent.state, IntentState::Displaced | IntentState::Lost);
-            if is_gone && found.is_some_and(|(_, block)| block.is_some()) {
+            // signed anew on a chain that started over, it may be the same transaction
+            let has_successor = of_epoch().any(|other| {
+                other.transaction_hash == intent.transaction_hash && other.state.is_included()
+            });
+            if is_gone && found.is_some_and(|(_, block)| block.is_some()) && !has_successor {
                 return Err(format!(
                     "rule 1: intent {} is back, and not noticed",
                     intent.id

@@ -19,13 +19,12 @@ use super::rules::Case;
 use super::shown::Record;
 use super::world::{Fault, World};
 use crate::tables::DRIP;
+use crate::toolkit::LINES;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Events that a failure shows.
-const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 pub(super) const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
@@ -127,7 +126,7 @@ impl Oracle {
 
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            if self.lines.len() == LINES {
+            if self.lines.len() >= *LINES {
                 self.lines.pop_front();
             }
             self.lines

@@ -1,5 +1,5 @@
 //! Whether a relay saw that a block is settled: in two looks, two seconds or more apart, every URL that
-//! answered showed it deep enough, and so it was in every look in between (rule 3).
+//! answered showed it deep enough, and no look in between showed another block (rule 3).
 
 use super::machine::Process;
 use super::oracle::LOOK;
@@ -33,6 +33,11 @@ impl Look {
         hash.filter(|_| views.iter().all(is_shown))
     }
 
+    /// Whether no URL showed another block.
+    fn has_only(&self, hash: Felt) -> bool {
+        self.blocks.values().all(|block| *block == Some(hash))
+    }
+
     fn is_answered(&self) -> bool {
         self.heads.keys().any(|url| self.blocks.contains_key(url))
     }
@@ -49,12 +54,14 @@ impl World {
             let Some(hash) = look.settled(number) else {
                 return false;
             };
-            let before = looks[at + 1..].iter().map(|(_, look)| look);
-            let is_it = |look: &&Look| look.settled(number) == Some(hash);
+            // one that ended with it and began later is not before it
+            let before = looks[at + 1..].iter();
+            let before = before.filter(|(other, it)| it.ended < look.ended || other < begun);
             let mut steady = before
-                .filter(|look| is_it(look) || !look.is_other)
-                .take_while(is_it);
-            steady.any(|it| it.ended + SETTLING <= *begun)
+                .map(|(_, look)| look)
+                .filter(|it| it.has_only(hash) || !it.is_other)
+                .take_while(|it| it.has_only(hash));
+            steady.any(|it| it.settled(number) == Some(hash) && it.ended + SETTLING <= *begun)
         };
         newest.any(settles)
     }
@@ -73,16 +80,21 @@ impl World {
         for it in shown().filter(|it| begins.contains(&it.begun)) {
             let look = looks.entry(it.begun).or_default();
             look.is_other = of_receipts.contains(&it.begun);
-            match &it.fact {
-                Fact::Head(head) => drop(look.heads.insert(it.url, *head)),
+            let is_first = match &it.fact {
+                Fact::Head(head) => look.heads.insert(it.url, *head).is_none(),
                 Fact::Block(at, block) if *at == number => {
                     let hash = block.as_ref().map(|block| block.hash);
-                    look.blocks.insert(it.url, hash);
+                    look.blocks.insert(it.url, hash).is_none()
                 }
-                Fact::Silent => {}
+                Fact::Silent => true,
                 _ => continue,
-            }
-            look.ended = look.ended.max(it.at);
+            };
+            // newest first: of looks that began at the same time, the first one to end counts
+            look.ended = if is_first {
+                look.ended.max(it.at)
+            } else {
+                it.at
+            };
         }
         let mut looks: Vec<_> = looks
             .into_iter()
