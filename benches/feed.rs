@@ -1,12 +1,13 @@
-//! The cost of an episode in a podcast's feed, by the size and the kind of its text: linear in the
-//! size up to the bounds of a feed, and constant above them.
+//! The cost of an episode in a podcast's feed, and of a URL in the sitemap, by the size and the
+//! kind of its text: linear in the size. Above the bounds of a feed it is constant.
 //!
 //! `cargo bench --bench feed`. An episode of the worst kind must not take more than some
 //! milliseconds: pages are bounded by bytes.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use portcullis::sidecar::podcast::{Feed, render};
-use portcullis::store::{Episode, Podcast};
+use portcullis::sidecar::seo_sitemap::Urlset;
+use portcullis::store::{Episode, Podcast, SitemapNumber, SitemapUrl};
 use std::hint::black_box;
 
 /// The program's own allocator.
@@ -67,5 +68,38 @@ fn feed(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, feed);
+/// Parts of a URL that are repeated.
+const URL_KINDS: [(&str, &str); 4] = [
+    ("plain", "card-"),
+    ("ampersand", "&"),
+    ("percent", "%"),
+    ("encoded", "é"),
+];
+
+fn sitemap(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sitemap");
+    group.sample_size(10);
+    for (kind, piece) in URL_KINDS {
+        for images in [1, 8, 64, 512] {
+            let image = format!("https://media.cards.example/{}", piece.repeat(300));
+            let row = SitemapUrl {
+                id: 45_001,
+                loc: "https://cards.example/1".to_owned(),
+                images: vec![image; images],
+                ..SitemapUrl::default()
+            };
+            group.throughput(Throughput::Bytes(row.length() as u64));
+            group.bench_with_input(BenchmarkId::new(kind, images), &row, |bencher, row| {
+                bencher.iter(|| {
+                    let number = SitemapNumber { page: 2, part: 1 };
+                    let mut file = Urlset::begin(number, "https://cards.example", None);
+                    file.last(vec![black_box(row).clone()])
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, feed, sitemap);
 criterion_main!(benches);

@@ -6,7 +6,7 @@ mod request_heads;
 
 use http::HeaderName;
 use portcullis_filters::bearer::Tokens;
-use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::client::{Networks, TrustedProxies};
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::limit::{Millis, RateCheck};
 use portcullis_filters::policy::{
@@ -37,6 +37,7 @@ fn sidecar() -> SidecarPolicy {
     let secrets = Secrets::new(vec![secret()]).expect("a secret");
     SidecarPolicy {
         trusted_proxies: TrustedProxies::default(),
+        exempt: Networks::default(),
         operator: Tokens::new(&[secret()]),
         webhook: Some(WebhookPolicy {
             secrets,

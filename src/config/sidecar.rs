@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, Uri};
+use ipnet::IpNet;
 
-use super::address::Listen;
+use super::address::{Listen, network};
 use super::key::Section;
 use super::section::{keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
 use super::values::{
     Converted, Value, duration, flag, list, optional_path, path as file, text, then,
 };
@@ -20,6 +21,7 @@ const YEARS: Duration = Duration::from_secs(10 * 365 * DAY.as_secs());
 const WHY_LABELS: &str = "each costs a lookup";
 const WHY_BANDS: &str = "one list for all sessions";
 const WHY_PROVIDERS: &str = "a health check requests all of them at once";
+const WHY_EXPECTED: &str = "a few for each service";
 const WHY_SECRETS: &str = "two during a rotation";
 
 const ORIGIN_FORM: &str = "an origin such as \"https://cards.example\"";
@@ -31,6 +33,17 @@ const HEADER_FORM: &str = "the name of a header";
 const VERIFICATION_FORM: &str = "a URL that contains {subject_ref}, or \"\"";
 const PATH_FORM: &str = "a path that begins with /";
 const AGENT_FORM: &str = "a crawler's product token of letters, digits, - and _";
+const EXPECTED_FORM: &str = "a service and a status, such as \"platform=302\"";
+/// The services that a health check requests.
+const SERVICES: [&str; 7] = [
+    "platform",
+    "card_data",
+    "pds",
+    "email",
+    "web_push",
+    "podcast_syndication",
+    "payments",
+];
 const PROVIDER_FORM: &str = "a name and a URL, such as \"tcg=https://api.example\"";
 
 section! {
@@ -52,6 +65,9 @@ section! {
     with reader {
         /// The limits of each client.
         clients: ClientsConfig = clients(reader, "sidecar");
+        /// Clients that the rate limit does not count.
+        exempt: Vec<IpNet> = reader
+            .take("sidecar.exempt", list(text(NETWORK_FORM, network), 0..=usize::MAX, ""));
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "sidecar");
         /// The feed generator.
@@ -86,6 +102,9 @@ pub(super) const CLIENTS: Section = Section {
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
+        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
+        /// Why: Bluesky requests a feed for all its viewers from few addresses.
+        exempt = Default([]) live;
     },
 };
 
@@ -171,9 +190,11 @@ section! {
         /// false excludes every crawler, for staging.
         /// Why: the public site is meant to be found.
         indexing: bool = Default(true), flag, live;
-        /// Paths that crawlers may not fetch.
-        /// Why: pages without content of their own.
-        disallow: Vec<String> = Default(["/auth", "/settings", "/search"]),
+        /// Beginnings of paths that crawlers may not fetch; $ is the end of one.
+        /// Why: pages without content of their own; /auth alone would hide /authors.
+        disallow: Vec<String> = Default([
+            "/auth/", "/auth$", "/settings/", "/settings$", "/search/", "/search$", "/search?"
+        ]),
             list(text(PATH_FORM, path), 0..=usize::MAX, ""), live;
         /// Crawlers that may fetch nothing.
         /// Why: which crawlers to exclude is the product's decision.
@@ -206,7 +227,20 @@ section! {
         /// Payment services, each `name=URL`.
         /// Why: only configured services are requested.
         payments: Vec<Provider> = Default([]), providers, live;
+        /// Statuses that are healthy, each `service=STATUS`; for other services any 2xx is.
+        /// Why: a redirect often means a login or maintenance page; it is a warning.
+        expect: Vec<Expected> = Default([]),
+            list(text(EXPECTED_FORM, expected), 0..=64, WHY_EXPECTED), live;
     }
+}
+
+/// A status that means that a service is healthy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The key of the service.
+    pub service: &'static str,
+    /// The status.
+    pub status: u16,
 }
 
 /// A service with a name that only the operator sees.
@@ -228,6 +262,16 @@ fn providers(value: &Value<'_>) -> Converted<Vec<Provider>> {
             None => Ok(providers),
         }
     })(value)
+}
+
+fn expected(text: &str) -> Result<Expected, String> {
+    let (name, status) = text.split_once('=').ok_or("there is no = in it")?;
+    let service = SERVICES.into_iter().find(|service| *service == name.trim());
+    let service = service.ok_or_else(|| format!("the services are {}", SERVICES.join(", ")))?;
+    match status.trim().parse() {
+        Ok(status @ 200..=599) => Ok(Expected { service, status }),
+        _ => Err("a status is 200 to 599".to_owned()),
+    }
 }
 
 fn provider(text: &str) -> Result<Provider, String> {

@@ -30,6 +30,9 @@ const ROUND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long one round of checks is cached.
 const CACHED: Duration = Duration::from_secs(10);
 
+/// The fault of a redirect, which is not followed.
+const REDIRECT: &str = "http_3xx";
+
 const PLATFORM: &str = "platform";
 const DATABASE: &str = "database";
 
@@ -45,6 +48,8 @@ struct Component {
     name: Option<String>,
     /// `None` for the database and for components that are not configured.
     url: Option<String>,
+    /// The healthy statuses; any 2xx if there are none.
+    expected: Vec<u16>,
 }
 
 /// The result of checking one component.
@@ -62,12 +67,18 @@ impl Health {
             pds,
             email,
             web_push,
+            expect,
             ..
         } = config;
+        let expected = |kind| {
+            let of = expect.iter().filter(|one| one.service == kind);
+            of.map(|one| one.status).collect()
+        };
         let one = |kind, url: &Option<String>| Component {
             kind,
             name: None,
             url: url.clone(),
+            expected: expected(kind),
         };
         let several = |kind, providers: &[Provider]| match providers {
             [] => vec![one(kind, &None)],
@@ -77,6 +88,7 @@ impl Health {
                     kind,
                     name: Some(name.clone()),
                     url: Some(url.clone()),
+                    expected: expected(kind),
                 })
                 .collect(),
         };
@@ -181,7 +193,10 @@ impl Component {
             };
         }
         match fetch::status(self.url.as_deref()?, Trust::Operator, CHECK_TIMEOUT).await {
-            Ok(200..=399) => None,
+            Ok(status) if self.expected.contains(&status) => None,
+            Ok(200..=299) if self.expected.is_empty() => None,
+            Ok(200..=299) => Some("http_2xx"),
+            Ok(300..=399) => Some(REDIRECT),
             Ok(400..=499) => Some("http_4xx"),
             Ok(_) => Some("http_5xx"),
             Err(FetchError::Timeout) => Some("timeout"),
@@ -196,6 +211,8 @@ impl Component {
     fn status(&self, finding: &Finding) -> &'static str {
         match finding.fault {
             None => "pass",
+            // something answers, but perhaps a login or maintenance page
+            Some(REDIRECT) => "warn",
             Some(_) if matches!(self.kind, PLATFORM | DATABASE) => "fail",
             Some(_) => "warn",
         }

@@ -24,6 +24,7 @@ mod seo_robots;
 pub mod seo_sitemap;
 mod settings;
 pub mod skipped;
+mod turns;
 pub mod xml;
 
 pub use settings::Settings;
@@ -31,7 +32,7 @@ pub use settings::Settings;
 use crate::config::SidecarConfig;
 use crate::http::clients::Running;
 use crate::io::shared::Aborted;
-use crate::io::{MemoryPool, cold};
+use crate::io::{MemoryPermit, MemoryPool, cold};
 use crate::reply::Reply;
 use crate::store::{Store, StoreError};
 use crate::telemetry::Metrics;
@@ -196,7 +197,14 @@ impl Sidecar {
             }
             Function::PodcastRssFeed => self.podcasts.answer(store, settings, request).await,
             // boxed, since its future would enlarge that of every request
-            _ => cold(seo_sitemap::answer(store, metrics, settings, request)).await,
+            _ => {
+                let share = self.running.clients().answers_of(request.client);
+                let memory = MemoryPermit::for_client(&self.documents, Some(share));
+                cold(seo_sitemap::answer(
+                    store, metrics, settings, request, memory,
+                ))
+                .await
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use super::document::Document;
 use super::podcast::{self, Feed, clear_episode, clear_podcast};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
+use super::turns::{Turn, Turns};
 use super::{Refused, Settings, refused};
 use crate::io::clock::now_us;
 use crate::io::cores;
@@ -18,12 +19,12 @@ use crate::io::{MemoryPermit, MemoryPool};
 use crate::reply::Reply;
 use crate::store::{Account, AccountStatus, Episode, Podcast, Store};
 use crate::telemetry::Metrics;
+use portcullis_filters::client::ClientKey;
 use portcullis_filters::policy::{Function, RequestParts};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// Five minutes: the contract's lifetime.
 const MAX_AGE: i64 = 300;
@@ -32,16 +33,16 @@ const CACHED: Duration = Duration::from_secs(10);
 /// How long an internal failure is cached, so that requests do not wait for it one after another.
 const FAILURE_CACHED: Duration = Duration::from_secs(1);
 /// Pages that are read and rendered concurrently: each takes some megabytes before it takes memory
-/// from the pool.
+/// from the pool. One client gets half of them at most.
 const MAX_RENDERING: usize = 4;
-/// How long a request waits for others' pages to be rendered.
-const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Bytes of a page besides its texts, for each episode.
 const ITEM: usize = 1 << 10;
 
-/// Rendered pages by the creator's DID, the page number, and whether a replica was read: its
-/// failures are not those of the primary.
-type Pages = Shared<(String, u32, bool), Result<Arc<Rendered>, Refusal>>;
+/// A page: the creator's DID, the page number, and whether a replica is read: its failures are not
+/// those of the primary.
+type Key = (String, u32, bool);
+/// Rendered pages.
+type Pages = Shared<Key, Result<Arc<Rendered>, Refusal>>;
 
 /// The pages of feeds.
 pub(super) struct Podcasts {
@@ -54,7 +55,7 @@ struct Renderer {
     metrics: Arc<Metrics>,
     /// The memory of all pages that are cached or being read by a client.
     memory: Arc<MemoryPool>,
-    slots: Semaphore,
+    turns: Arc<Turns>,
 }
 
 /// A page of a feed, and when its next episode appears.
@@ -75,7 +76,7 @@ impl Podcasts {
         let renderer = Renderer {
             metrics: Arc::clone(metrics),
             memory: Arc::clone(memory),
-            slots: Semaphore::new(MAX_RENDERING),
+            turns: Turns::equal(MAX_RENDERING),
         };
         Self {
             pages,
@@ -110,10 +111,12 @@ impl Podcasts {
         };
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
+        let turn = self.turn(&key, request.client).await?;
         let base_url = settings.config.base_url.clone();
         let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
             let started = Instant::now();
+            let _turn = turn;
             let feed = renderer.render(&store, did, page, base_url).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             // it is fresh from now on, however long it took
@@ -126,6 +129,16 @@ impl Podcasts {
         let mut reply = feed.document.reply(request, cache_control);
         reply.field("link", format!("<{}>; rel=\"self\"", feed.url));
         Ok(reply)
+    }
+
+    /// The client's turn to render this page; `None` if that is not needed. It is taken before
+    /// others join the rendering, so that nobody else waits for it.
+    async fn turn(&self, page: &Key, client: ClientKey) -> Result<Option<Turn>, Refused> {
+        if self.pages.is_known(page) {
+            return Ok(None);
+        }
+        let turn = self.renderer.turns.take(client).await;
+        turn.map(Some).ok_or_else(busy)
     }
 }
 
@@ -176,8 +189,6 @@ impl Renderer {
         page: u32,
         base_url: String,
     ) -> Result<Rendered, Refused> {
-        let slot = timeout(MAX_WAIT, self.slots.acquire()).await;
-        let _slot = slot.map_err(|_| busy())?;
         let mut stored = Stored::read(store, &did, page).await?;
         stored
             .clear_unfit()

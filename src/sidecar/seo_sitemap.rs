@@ -1,22 +1,24 @@
 //! `seo-sitemap`: the pages that search engines may list, in any number.
 //!
 //! A page of the sitemap is a range of ids, so a URL never moves to another page. A page that is
-//! too large for one file is split into parts. A file is read and written in steps of 250 URLs, so
-//! it takes the memory of one step. It shows one state of the tables: it is read from one snapshot;
-//! where that is impossible, it is cut off if the tables have changed by its end. The home page is
-//! the first URL of page 1, which is therefore never empty. No file has a `Last-Modified`: the URLs
-//! that are left do not show when another one was removed.
+//! too large for one file is split into parts. A file is read and written in steps of bounded
+//! weight and takes the memory of one step, from the pool of documents. It shows one state of the
+//! tables: it is read from one snapshot; where that is impossible, it is cut off if the tables have
+//! changed by its end. The home page is the first URL of page 1, which is therefore never empty. No
+//! file has a `Last-Modified`: the URLs that are left do not show when another one was removed.
 
 use super::document::{Document, etag, seconds, validated};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
 use super::xml::{Attributes, Xml, url};
 use super::{HOUR, Refused, Settings, refused};
+use crate::io::{MemoryPermit, cores};
 use crate::reply::coding::Coding;
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use crate::store::syntax::{is_page_of, is_url};
 use crate::store::{
-    SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl, Store, StoreError,
+    SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapStep, SitemapUrl, Store,
+    StoreError,
 };
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -29,8 +31,14 @@ use time::format_description::well_known::Rfc3339;
 
 /// `Content-Type` of a sitemap.
 const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
-/// URLs of one step: some ten kilobytes, or megabytes if each has many images.
-const STEP: u32 = 250;
+/// 256 KiB and 1,000 URLs: a step takes milliseconds, and one client's share of the pool holds
+/// those of all its connections. The last URL of a step may exceed it, by [`MAX_ENTRY`] at most.
+const STEP: SitemapStep = SitemapStep {
+    urls: 1_000,
+    weight: STEP_MEMORY as i64,
+};
+/// The memory of a step.
+const STEP_MEMORY: usize = 256 << 10;
 /// 8 MiB for a URL with its images: the tables allow no more, and import rejects a larger one.
 const MAX_ENTRY: usize = 8 << 20;
 /// Schemes of the URLs.
@@ -52,6 +60,7 @@ pub(super) async fn answer(
     metrics: &Arc<Metrics>,
     settings: &Settings,
     request: &RequestParts,
+    mut memory: MemoryPermit,
 ) -> Result<Reply, Refused> {
     let base_url = &settings.config.base_url;
     let query = Query::parse(&request.query);
@@ -74,11 +83,17 @@ pub(super) async fn answer(
     let etag = file_etag(base_url, number, stamp.as_ref());
     let mut reply = validated(request, HOUR, &etag, None, Coding::Negotiable);
     if reply.status == 200 {
+        memory.reserve(STEP_MEMORY).map_err(|_| busy())?;
         let file = Urlset::begin(number, base_url, stamp.as_ref());
         reply.media_type = Some(MEDIA_TYPE);
-        reply.rest = Some(BodyStream::new(chunks(reader, Arc::clone(metrics), file)));
+        let chunks = chunks(reader, Arc::clone(metrics), memory, file);
+        reply.rest = Some(BodyStream::new(chunks));
     }
     Ok(reply)
+}
+
+fn busy() -> Refused {
+    refused(Reason::Overloaded, "too many sitemaps are read: try again")
 }
 
 /// Whether all URLs are in the first file, so that no index is needed.
@@ -124,52 +139,77 @@ pub fn file_etag(base_url: &str, number: SitemapNumber, stamp: Option<&SitemapSt
     etag(&[number.as_bytes(), &state, base_url.as_bytes()])
 }
 
-/// Streams a file in chunks. URLs that are left out are reported at its end.
+/// Streams a file in chunks, whose memory is that of the permit. URLs that are left out are
+/// reported at the end.
 pub fn chunks(
     reader: SitemapReader,
     metrics: Arc<Metrics>,
+    memory: MemoryPermit,
     file: Urlset,
 ) -> impl Stream<Item = Result<Bytes, StreamAborted>> + Send {
     stream::try_unfold(
-        (reader, metrics, file),
-        |(mut reader, metrics, mut file)| async move {
+        (reader, metrics, memory, file),
+        |(mut reader, metrics, mut memory, file)| async move {
             if file.is_ended {
                 return Ok(None);
             }
-            let chunk = match chunk(&mut reader, &mut file).await {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => {
-                    log::info!(
-                        "seo-sitemap: a page is cut off, as its URLs changed while it was sent"
-                    );
-                    return Err(StreamAborted);
-                }
-                Err(error) => {
-                    error.log();
-                    return Err(StreamAborted);
-                }
-            };
+            let (file, chunk) = chunk(&mut reader, file).await.map_err(|cut| {
+                cut.log();
+                StreamAborted
+            })?;
+            if memory.reserve(chunk.len()).is_err() {
+                log::info!("seo-sitemap: a page is cut off, as no memory is left for a large URL");
+                return Err(StreamAborted);
+            }
             if file.is_ended {
                 file.skipped.report(&metrics, Function::SeoSitemap);
             }
-            Ok(Some((chunk, (reader, metrics, file))))
+            Ok(Some((chunk, (reader, metrics, memory, file))))
         },
     )
 }
 
-/// Reads the next chunk of a file. Returns `None` instead of the last one if the tables have
-/// changed.
-async fn chunk(reader: &mut SitemapReader, file: &mut Urlset) -> Result<Option<Bytes>, StoreError> {
-    let rows = reader.urls(file.after_id, file.last_id, STEP).await?;
-    let is_last = rows.len() < STEP as usize;
-    if is_last && !reader.is_snapshot() && reader.stamp(file.number).await? != file.stamp {
-        return Ok(None);
+/// Why a file is cut off.
+enum Cut {
+    Changed,
+    Store(StoreError),
+    Panicked,
+}
+
+impl Cut {
+    fn log(&self) {
+        match self {
+            Self::Store(error) => error.log(),
+            Self::Changed => {
+                log::info!("seo-sitemap: a page is cut off, as its URLs changed while it was sent")
+            }
+            Self::Panicked => log::error!("seo-sitemap: the rendering of a page was aborted"),
+        }
     }
-    Ok(Some(if is_last {
-        file.last(rows)
-    } else {
-        file.next(rows)
-    }))
+}
+
+/// Reads and writes the next chunk of a file, outside of the runtime. The last chunk is written
+/// only if the tables have not changed.
+async fn chunk(reader: &mut SitemapReader, mut file: Urlset) -> Result<(Urlset, Bytes), Cut> {
+    let rows = reader.urls(file.after_id, file.last_id, STEP).await;
+    let rows = rows.map_err(Cut::Store)?;
+    let is_last = rows.last().is_none_or(|row| row.id >= file.last_id);
+    if is_last && !reader.is_snapshot() {
+        let stamp = reader.stamp(file.number).await.map_err(Cut::Store)?;
+        if stamp != file.stamp {
+            return Err(Cut::Changed);
+        }
+    }
+    let length = rows.iter().map(SitemapUrl::length).sum();
+    let write = move || {
+        let chunk = if is_last {
+            file.last(rows)
+        } else {
+            file.next(rows)
+        };
+        (file, chunk)
+    };
+    cores::run(length, write).await.ok_or(Cut::Panicked)
 }
 
 /// A file being written.

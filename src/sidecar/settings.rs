@@ -11,7 +11,7 @@ use crate::config::SidecarConfig;
 use crate::http::clients::{self, ClientLimits};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError, SecretErrors};
-use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::client::{Networks, TrustedProxies};
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::policy::SidecarPolicy;
 use portcullis_filters::webhook::{AgeClock, WebhookPolicy};
@@ -85,6 +85,7 @@ impl Settings {
         Ok(Self {
             policy: SidecarPolicy {
                 trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
+                exempt: Networks::from(config.exempt.clone()),
                 operator,
                 webhook,
                 signature_header: age.signature_header.clone(),

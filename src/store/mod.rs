@@ -87,7 +87,8 @@ pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
 pub use replica::ReplicaStatus;
-pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp, SitemapUrl};
+pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp};
+pub use sitemap::{SitemapStep, SitemapUrl};
 pub use state::EntryKind;
 pub use topology::Topology;
 pub use transfer::{

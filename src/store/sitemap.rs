@@ -85,6 +85,15 @@ pub struct SitemapStamp {
     pub lastmod_us: i64,
 }
 
+/// How many URLs are read together: as many as these bounds allow, and at least one.
+#[derive(Debug, Clone, Copy)]
+pub struct SitemapStep {
+    /// Maximum number of URLs.
+    pub urls: i64,
+    /// Weight, in bytes, after which no URL follows.
+    pub weight: i64,
+}
+
 /// A URL of the sitemap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SitemapUrl {
@@ -98,6 +107,14 @@ pub struct SitemapUrl {
     pub images: Vec<String>,
     /// Columns of which malformed items were left out.
     pub malformed: Vec<&'static str>,
+}
+
+impl SitemapUrl {
+    /// Bytes of its text.
+    pub fn length(&self) -> usize {
+        let images = self.images.iter().map(String::len);
+        self.loc.len() + images.sum::<usize>()
+    }
 }
 
 /// A page that has URLs.
@@ -224,14 +241,20 @@ impl SitemapReader {
             .map(|part| part.stamp))
     }
 
-    /// URLs after an id, up to another, in order.
+    /// The next URLs of a file after an id, up to its last one, in order. None is left after the
+    /// last one, or if the others were deleted meanwhile.
     pub async fn urls(
         &mut self,
         after_id: i64,
         last_id: i64,
-        limit: u32,
+        step: SitemapStep,
     ) -> Result<Vec<SitemapUrl>, StoreError> {
-        let args = [after_id.into(), last_id.into(), i64::from(limit).into()];
+        let args = [
+            after_id.into(),
+            last_id.into(),
+            step.urls.into(),
+            step.weight.into(),
+        ];
         self.all(sql::SITEMAP_URLS, &args).await
     }
 

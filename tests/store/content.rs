@@ -3,7 +3,7 @@
 use crate::world::{NOW, World};
 use portcullis::store::{
     AccountStatus, FeedQuery, Funding, Person, SitemapFile, SitemapNumber, SitemapStamp,
-    SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
+    SitemapStep, SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
 };
 
 const VIEWER: &str = "did:plc:viewer";
@@ -207,9 +207,10 @@ pub(crate) async fn an_account_has_three_names(world: World) {
 }
 
 /// A podcast with what a row needs.
-const PODCAST: &str = "INSERT INTO podcast (did, guid, title, description, link, language, \
-    category, explicit, image_url, updated_us) VALUES \
-    ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, 'https://i.example', 5)";
+pub(crate) const PODCAST: &str = "INSERT INTO podcast \
+    (did, guid, title, description, link, language, category, explicit, image_url, updated_us) \
+    VALUES ('did:plc:a', 'g', 'T', 'D', 'https://a.example', 'en', 'Leisure', 0, \
+    'https://i.example', 5)";
 
 pub(crate) async fn a_podcast_is_read_as_written(world: World) {
     let store = world.open().await;
@@ -302,7 +303,7 @@ pub(crate) async fn malformed_items_of_lists_are_left_out(world: World) {
 }
 
 /// An episode with what a row needs.
-fn episode(id: &str, published_us: i64, visibility: &str) -> String {
+pub(crate) fn episode(id: &str, published_us: i64, visibility: &str) -> String {
     format!(
         "INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, \
          enclosure_length, enclosure_type, published_us, visibility, updated_us) VALUES \
@@ -440,7 +441,8 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
         .raw(
             r#"UPDATE episode SET explicit = 0, duration_s = 60, season = 2, number = 3,
             transcripts = '[{"url":"https://t.example","kind":"text/vtt","language":"en"}]',
-            persons = '[{"name":"Bo","href":"https://b.example"}]', social_uri = 'at://a/b/c'"#,
+            persons = '[{"name":"Bo","href":"https://b.example"}]',
+            social_uri = 'at://did:web:a/b/c'"#,
         )
         .await
         .unwrap();
@@ -454,7 +456,7 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
     };
     assert_eq!(full.transcripts, [transcript]);
     assert_eq!(full.persons[0].href.as_deref(), Some("https://b.example"));
-    assert_eq!(full.social_uri.as_deref(), Some("at://a/b/c"));
+    assert_eq!(full.social_uri.as_deref(), Some("at://did:web:a/b/c"));
 }
 
 async fn stamp(store: &Store, number: SitemapNumber) -> Option<SitemapStamp> {
@@ -468,9 +470,17 @@ async fn stamp(store: &Store, number: SitemapNumber) -> Option<SitemapStamp> {
         .unwrap()
 }
 
-async fn urls(store: &Store, after_id: i64, last_id: i64, limit: u32) -> Vec<SitemapUrl> {
+async fn urls(store: &Store, after_id: i64, last_id: i64, limit: i64) -> Vec<SitemapUrl> {
     let mut reader = store.sitemap().reader().await.unwrap();
-    reader.urls(after_id, last_id, limit).await.unwrap()
+    reader.urls(after_id, last_id, step(limit)).await.unwrap()
+}
+
+/// A step of this many URLs, of any weight.
+fn step(urls: i64) -> SitemapStep {
+    SitemapStep {
+        urls,
+        weight: i64::MAX,
+    }
 }
 
 pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
@@ -485,11 +495,11 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
         .unwrap();
     let mut reader = store.sitemap().reader().await.unwrap();
     let before = reader.stamp(SitemapNumber::FIRST).await.unwrap().unwrap();
-    let mut found = reader.urls(0, 20, 5).await.unwrap();
+    let mut found = reader.urls(0, 20, step(5)).await.unwrap();
     let changes = "UPDATE sitemap_url SET lastmod_us = 99, loc = loc || 'x'; \
                    DELETE FROM sitemap_url WHERE id IN (3, 13)";
     world.raw(changes).await.unwrap();
-    found.extend(reader.urls(5, 20, 99).await.unwrap());
+    found.extend(reader.urls(5, 20, step(99)).await.unwrap());
     let times = found.iter().map(|url| url.lastmod_us);
     assert!(times.eq(1..=20), "rows of the same state: {found:?}");
     assert_eq!(
@@ -507,7 +517,12 @@ pub(crate) async fn a_file_is_read_from_one_snapshot(world: World) {
         readers.push(store.sitemap().reader().await.unwrap());
     }
     assert_eq!(readers.len() - 1, if world.is_sqlite() { 2 } else { 4 });
-    let newest = readers.last_mut().unwrap().urls(0, 20, 99).await.unwrap();
+    let newest = readers
+        .last_mut()
+        .unwrap()
+        .urls(0, 20, step(99))
+        .await
+        .unwrap();
     assert!(
         newest.len() == 18 && newest.iter().all(|url| url.lastmod_us == 99),
         "{newest:?}"

@@ -38,6 +38,7 @@ mod upgrade;
 mod webhook;
 mod wire;
 mod world;
+mod written;
 
 macro_rules! on_both {
     ($($module:ident: $($test:ident)*;)*) => {
@@ -142,6 +143,7 @@ on_both! {
         the_examples_of_the_readme_work
         required_members_suffice
         deleting_a_record_twice_is_fine
+        an_author_s_posts_are_deleted_together
         a_file_is_imported_whole_or_not
         errors_name_the_line_and_the_member
         pages_of_foreign_origins_are_refused
@@ -176,6 +178,9 @@ on_both! {
         a_label_never_shows_a_hidden_post
         unstorable_text_matches_nothing
         too_many_labels_are_refused;
+    written:
+        rows_that_no_feed_shows_are_refused
+        a_stored_row_that_breaks_a_rule_can_be_taken_down;
     content:
         the_newest_own_or_common_snapshot_serves
         suggestion_pages_stay_in_their_snapshot

@@ -113,7 +113,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],
@@ -198,9 +198,9 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     ),
     (
         sql::SITEMAP_URLS,
-        &["100000", "135000", "1000"],
+        &["100000", "135000", "1000", "262144"],
         &[],
-        "sitemap_url_pkey",
+        "sitemap_url_page or sitemap_url_pkey",
     ),
     (
         sql::AGE_SESSIONS,
@@ -220,6 +220,12 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
         &["'e9'", "'9'", "'9'"],
         &[],
         "age_event_pkey",
+    ),
+    (
+        sql::AGE_SUBJECT_EVENTS,
+        &["'9'", "1000"],
+        &[],
+        "age_event_subject",
     ),
     (sql::AGE_REPORTS, &["'9'", "10"], &[], "age_session_user"),
 ];
@@ -267,10 +273,11 @@ const FILL_CONTENT: &str = "
     INSERT INTO suggestion SELECT 'did:' || (created_us % 90), created_us % 90, created_us,
       did, 'p' || created_us, 'similar', created_us FROM account;
     INSERT INTO podcast (did, guid, title, description, link, language, category, explicit,
-      image_url, updated_us) SELECT did, did, '', '', '', 'en', '', 0, '', 1 FROM account;
+      image_url, updated_us) SELECT did, did, '', '', 'https://a', 'en', 'Leisure', 0,
+      'https://a', 1 FROM account;
     INSERT INTO episode (id, did, guid, title, description_html, enclosure_url, enclosure_length,
       enclosure_type, published_us, updated_us) SELECT user_id, 'did:' || (created_us % 90 + 1),
-      did, '', '', did, 1, '', created_us, 1 FROM account;
+      did, '', '', 'https://' || did, 1, 'audio/mpeg', created_us, 1 FROM account;
     INSERT INTO sitemap_url (id, loc, lastmod_us) SELECT created_us * 50, did, created_us
       FROM account;
     INSERT INTO age_session (subject_ref, user_id, status, created_us, expires_us)

@@ -214,6 +214,35 @@ pub(crate) async fn deleting_a_record_twice_is_fine(world: World) {
     assert_eq!(imported(&store, &one).await, "1 episode deleted");
 }
 
+pub(crate) async fn an_author_s_posts_are_deleted_together(world: World) {
+    let store = world.open().await;
+    let post = |did: &str, feed: &str, key: u32| {
+        let uri = format!("at://{did}/app.bsky.feed.post/{key}");
+        let post = json!({"type": "feed_item", "feed": feed, "post_uri": uri, "author_did": did,
+            "sort_at": AT, "labels": ["holo"], "moderation_labels": ["spam"]});
+        format!("{post}\n")
+    };
+    let posts = post(ANN, "showcase", 1) + &post(ANN, "journals", 2) + &post(BOB, "showcase", 3);
+    assert_eq!(imported(&store, &posts).await, "3 feed_items");
+    let of = |did: &str| json!({"type": "feed_item", "delete": true, "author_did": did});
+    let lines = format!("{}\n{}\n", of(ANN), of("did:web:nobody.example"));
+    assert_eq!(imported(&store, &lines).await, "2 feed_items deleted");
+    for (count, left, what) in [
+        ("SELECT count(*) FROM feed_item", 1, "what is Bob's stays"),
+        ("SELECT count(*) FROM feed_label", 1, "labels go with posts"),
+        (
+            "SELECT count(*) FROM moderation_label",
+            3,
+            "they hide for ever",
+        ),
+    ] {
+        assert_eq!(world.number(count).await, left, "{what}");
+    }
+    let both = json!({"type": "feed_item", "delete": true, "author_did": ANN, "feed": "showcase"});
+    let refused = refused(&store, &both.to_string()).await;
+    assert!(refused.contains("feed_item.feed is unknown"), "{refused}");
+}
+
 pub(crate) async fn export_leaves_malformed_rows_out(world: World) {
     let store = world.open().await;
     imported(&store, &[follow(1), follow(2)].join("\n")).await;
@@ -269,7 +298,14 @@ pub(crate) async fn errors_name_the_line_and_the_member(world: World) {
     let store = world.open().await;
     for (line, why) in [
         ("[]".into(), "expected one JSON object in UTF-8"),
-        ("\u{feff}{}".into(), "expected one JSON object in UTF-8"),
+        (
+            "\u{feff}{}".into(),
+            "expected one JSON object in UTF-8: the file begins with a byte order mark",
+        ),
+        (
+            "{\n\"type\": \"follow\"}".into(),
+            "expected one JSON object in UTF-8 on each line",
+        ),
         (
             r#"{"type":"feed"}"#.into(),
             "type must be one of account, podcast, episode, feed_item",
@@ -403,7 +439,7 @@ pub(crate) async fn members_accept_only_valid_values(world: World) {
             "account",
             "created_at",
             &["2026-02-28T23:59:59+14:00"],
-            &["2026-02-29T00:00:00Z", "1"],
+            &["2026-02-29T00:00:00Z", "2026-02-28x00:00:00Z", "1"],
         ),
         (
             "account",

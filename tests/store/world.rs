@@ -256,6 +256,18 @@ impl World {
         .unwrap();
     }
 
+    /// Takes migration 15 back.
+    pub(crate) async fn undo_rules(&self) {
+        let undo = if self.is_sqlite() {
+            "DROP TRIGGER podcast_comes; DROP TRIGGER podcast_changes; \
+             DROP TRIGGER episode_comes; DROP TRIGGER episode_changes; \
+             DELETE FROM _sqlx_migrations WHERE version = 15"
+        } else {
+            "DROP FUNCTION refuse_row CASCADE; DELETE FROM _sqlx_migrations WHERE version = 15"
+        };
+        self.raw(undo).await.unwrap();
+    }
+
     /// Takes migration 13 back.
     pub(crate) async fn undo_age_reports(&self) {
         let undo = "ALTER TABLE age_session DROP COLUMN age_band; \

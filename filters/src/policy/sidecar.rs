@@ -7,7 +7,7 @@
 
 use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
-use crate::client::{ClientKey, TrustedProxies};
+use crate::client::{Client, ClientKey, Networks, TrustedProxies};
 use crate::head::{
     Head, MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
     media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
@@ -31,6 +31,8 @@ const MAX_QUERY: usize = 8 << 10;
 pub struct SidecarPolicy {
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
+    /// The clients whose requests the rate limit does not count.
+    pub exempt: Networks,
     /// The operator's tokens, which open the details of the health check.
     pub operator: Option<Tokens>,
     /// The policy of the verifier's events; `None` without a secret.
@@ -155,8 +157,9 @@ pub enum Authorization {
 
 impl SidecarPolicy {
     /// Judges the head of a request at `now`. Every call of a function counts against the rate
-    /// limit, refused or not, unless the function is a constant. `enter` takes a place among the
-    /// client's requests in flight, or returns `None` when the client has too many.
+    /// limit, refused or not, unless the function is a constant or the client exempt. `enter` takes
+    /// a place among the client's requests in flight, or returns `None` when the client has too
+    /// many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &Head<'_>,
@@ -167,15 +170,19 @@ impl SidecarPolicy {
         let client = client(head, &self.trusted_proxies);
         let route = route(head);
         let rate_limit = match route {
-            Ok(Route::Call(function)) if function.is_limited() => limiter.check(client.key, now),
+            Ok(Route::Call(function)) if self.counts(function, &client) => {
+                limiter.check(client.key, now)
+            }
             _ => RateCheck::Decided(limiter.peek(client.key, now)),
         };
         let verdict = route.and_then(|route| match route {
             Route::Health => Ok(Admitted::Health),
             Route::Preflight => Ok(Admitted::Preflight),
             Route::Call(function) => {
-                let slot = if function.is_limited() {
+                if self.counts(function, &client) {
                     rate_limit.judge(within_rate)?;
+                }
+                let slot = if function.is_limited() {
                     Some(enter(client.key).ok_or_else(too_many_in_flight)?)
                 } else {
                     None
@@ -189,6 +196,11 @@ impl SidecarPolicy {
             rate_limit: Some(rate_limit),
             verdict,
         }
+    }
+
+    /// Whether a call counts against the rate limit.
+    fn counts(&self, function: Function, client: &Client) -> bool {
+        function.is_limited() && !self.exempt.contains(client.address)
     }
 
     fn call<G>(

@@ -1,8 +1,9 @@
 //! The states of an age verification and their transitions.
 //!
-//! Events may arrive late, twice or in any order. Their order is that of occurrence: an older one
-//! never undoes a newer one, and of two at the same instant the one that grants less applies.
+//! The order of events is that of their occurrence; of two at the same instant the one that grants
+//! less is later. [`decide`] is one step of it.
 
+use super::user::AgeReport;
 use crate::named::named;
 
 named! {
@@ -43,6 +44,14 @@ pub struct AgeRecord {
 }
 
 impl AgeRecord {
+    /// The record of a subject with this report.
+    pub(super) fn of(report: Option<&AgeReport>) -> Self {
+        Self {
+            status: report.map_or(AgeStatus::Pending, |report| report.status),
+            last_occurred_us: report.map(|report| report.occurred_us),
+        }
+    }
+
     /// Whether an event is newer: it occurred later, or at the same instant and grants less.
     fn yields_to(self, event: AgeStatus, occurred_us: i64) -> bool {
         self.last_occurred_us
@@ -53,18 +62,18 @@ impl AgeRecord {
 named! {
     /// The effect of an event on its subject.
     pub enum Verdict {
-        /// The event's status is now the subject's.
+        /// The event changes the subject.
         Applied = "applied",
-        /// Another event occurred later, or at the same instant and grants less.
+        /// It changes nothing: another one occurred later, or at the same instant and grants less.
         Stale = "stale",
-        /// The event's status cannot follow the current one.
+        /// It changes nothing: its status cannot follow the current one.
         Invalid = "invalid",
     }
 }
 
-/// Judges an event by its subject's record. Only an applied event changes anything.
+/// Judges an event by the record of its subject after all earlier events.
 pub fn decide(subject: AgeRecord, event: AgeStatus, occurred_us: i64) -> Verdict {
-    // at the same instant any status may follow, so that every order of arrival ends the same
+    // at the same instant any status may follow
     let at_once = subject.last_occurred_us == Some(occurred_us);
     if !subject.yields_to(event, occurred_us) {
         Verdict::Stale

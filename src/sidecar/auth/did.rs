@@ -9,9 +9,9 @@
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::{self, PublicKey};
-use super::turns::{Turn, Turns};
 use crate::config::SessionConfig;
 use crate::fetch::{self, Document, FetchError, Trust};
+use crate::sidecar::turns::{Turn, Turns};
 use crate::store::syntax::{is_domain, is_plc};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::{Reason, Refusal};

@@ -6,7 +6,7 @@
 //! anyway. No message contains a part of a token.
 //!
 //! Reading order: `jwt.rs`, `platform.rs` and `jwks.rs`, `service_token.rs` and `did.rs`,
-//! `signature.rs`, `key_cache.rs`, `turns.rs`.
+//! `signature.rs`, `key_cache.rs`.
 
 mod did;
 mod jwks;
@@ -15,7 +15,6 @@ mod key_cache;
 mod platform;
 mod service_token;
 mod signature;
-mod turns;
 
 use crate::config::SessionConfig;
 use crate::secrets::Secret;

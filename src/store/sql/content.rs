@@ -192,9 +192,14 @@ pub const SITEMAP_STAMPS: &str = "SELECT part, min(id) AS first_id, max(id) AS l
     OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS BIGINT) AS weight_end \
     FROM sitemap_url WHERE page = $1 AND indexable = 1) AS weighed) AS placed \
     GROUP BY part ORDER BY part";
-/// URLs of the sitemap after an id, up to another.
+/// URLs of a sitemap page after the id `$1`, up to another: at most `$3`, and none after the one
+/// with which they weigh `$4` or more. The index alone answers for weights.
 pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_url \
-    WHERE id > $1 AND id <= $2 AND indexable = 1 ORDER BY id LIMIT $3";
+    WHERE id > $1 AND id <= (SELECT max(id) FROM (SELECT id, sum(weight) OVER \
+    (ORDER BY id ROWS UNBOUNDED PRECEDING) - weight AS before FROM (SELECT id, weight \
+    FROM sitemap_url WHERE page = (CAST($2 AS BIGINT) - 1) / 45000 + 1 AND id > $1 AND id <= $2 \
+    AND indexable = 1 ORDER BY id LIMIT $3) AS next) AS weighed WHERE before < $4) \
+    AND indexable = 1 ORDER BY id";
 
 /// The sessions of a user that limit another one: opened after `$2`, up to `$3`, or waiting for an
 /// event at `$4`.
@@ -213,10 +218,13 @@ pub const AGE_SESSION_MOVE: &str = "UPDATE age_session SET status = $2, last_occ
 /// The stored facts that an event may conflict with: the event of its id, and its subject if that
 /// belongs to the user `$3`.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
-    age_event.status_after, age_session.status AS subject_status, \
-    age_session.last_occurred_us AS subject_us FROM (SELECT 1 AS one) AS here \
+    age_event.status_after, age_session.status AS subject_status FROM (SELECT 1 AS one) AS here \
     LEFT JOIN age_event ON age_event.event_id = $1 \
     LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3";
+/// The newest `$2` events about a subject, with the columns of [`AGE_REPORTS`].
+pub const AGE_SUBJECT_EVENTS: &str = "SELECT status, occurred_us AS last_occurred_us, age_band, \
+    verified_us, expires_us AS verified_until_us FROM age_event WHERE subject_ref = $1 \
+    ORDER BY occurred_us DESC LIMIT $2";
 /// Stores an event.
 pub const AGE_EVENT_ADD: &str = "INSERT INTO age_event \
     (event_id, digest, subject_ref, status, age_band, verified_us, expires_us, occurred_us, \

@@ -1,6 +1,6 @@
 //! Records of one type that are written to the database together.
 
-use super::record::{Record, Row};
+use super::record::{Action, Record, Row};
 use super::record_type::{RecordType, Rows, Step};
 use super::sql::{self, Dialect};
 use super::{BATCH_TIMEOUT, ImportError};
@@ -34,7 +34,7 @@ impl Batch {
         self.records.len() >= MAX_ROWS
             || self.bytes >= MAX_BYTES
             || first.of.name != next.of.name
-            || first.is_deletion != next.is_deletion
+            || first.action != next.action
             || self.keys.contains(&next.key())
     }
 
@@ -52,10 +52,10 @@ impl Batch {
             return Ok(());
         };
         let of = first.of;
-        let steps = if first.is_deletion {
-            &[Step::Delete]
-        } else {
-            of.put
+        let steps = match first.action {
+            Action::Put => of.put,
+            Action::Delete => &[Step::Delete],
+            Action::DeleteAuthor => &[Step::Run(sql::AUTHOR_DELETE, Rows::All)],
         };
         tx.run(sql::SAVE, &[]).await?;
         let rows: Vec<&Row> = records.iter().map(|(_, record)| &record.row).collect();

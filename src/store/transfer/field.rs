@@ -297,6 +297,10 @@ impl FieldType {
 }
 
 fn micros(text: &str) -> Option<i64> {
+    // the parser takes any byte between date and time
+    if !matches!(text.as_bytes().get(10), Some(b'T' | b't')) {
+        return None;
+    }
     let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     i64::try_from(at.unix_timestamp_nanos() / 1_000)
         .ok()

@@ -23,7 +23,7 @@ use super::StoreError;
 use super::db::Db;
 use super::tx::Tx;
 use batch::Batch;
-use record::{MAX_DEPTH, Record};
+use record::{Action, MAX_DEPTH, Record};
 use simd_json::Buffers;
 use std::io::{self, BufRead, Read as _, Seek};
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub enum Stage {
     Applying,
 }
 
-/// How many rows of each type were imported.
+/// How many records of each type were imported.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     put: [u64; RECORD_TYPES.len()],
@@ -69,10 +69,9 @@ pub struct Imported {
 
 impl Imported {
     fn count(&mut self, record: &Record) {
-        let counts = if record.is_deletion {
-            &mut self.deleted
-        } else {
-            &mut self.put
+        let counts = match record.action {
+            Action::Put => &mut self.put,
+            Action::Delete | Action::DeleteAuthor => &mut self.deleted,
         };
         for (of, count) in RECORD_TYPES.iter().zip(counts) {
             *count += u64::from(of.name == record.of.name);

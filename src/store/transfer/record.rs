@@ -14,22 +14,36 @@ pub(super) type Row = Map<String, Value>;
 /// Objects and lists may nest this deep; no record nests deeper than 4.
 pub(super) const MAX_DEPTH: usize = 64;
 
+/// A member that identifies all posts of an author, for their deletion.
+const AUTHOR: &str = "author_did";
+
 /// A record of a file.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) of: &'static RecordType,
-    /// Whether the record deletes its row.
-    pub(super) is_deletion: bool,
+    pub(super) action: Action,
     pub(super) row: Row,
+}
+
+/// The effect of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Inserts or updates the row.
+    Put,
+    /// Deletes the row.
+    Delete,
+    /// Deletes all rows of an author.
+    DeleteAuthor,
 }
 
 impl Record {
     /// Parses a line, or returns what is wrong with it. Duplicate members are visible in the tape,
     /// so they can be refused; `simd-json` takes half the time of `serde_json` (benches/import.rs).
     pub(super) fn parse(line: &mut [u8], buffers: &mut Buffers) -> Result<Self, String> {
+        let start = line.first_chunk().copied();
         let tape = simd_json::to_tape_with_buffers(line, buffers).ok();
         let members = tape.as_ref().and_then(|tape| tape.as_value().as_object());
-        let members = members.ok_or("expected one JSON object in UTF-8")?;
+        let members = members.ok_or_else(|| not_an_object(start))?;
         let of = match values(&members, "type")[..] {
             [name] => RECORD_TYPES
                 .iter()
@@ -48,20 +62,18 @@ impl Record {
             _ => None,
         };
         let is_deletion = is_deletion.ok_or("delete must be true or false")?;
-        let known = if is_deletion {
-            &of.members[..of.keys]
-        } else {
-            of.members
+        let author = of.members.iter().position(|member| member.name == AUTHOR);
+        let names_author = !values(&members, AUTHOR).is_empty();
+        let (action, known) = match author {
+            _ if !is_deletion => (Action::Put, of.members),
+            Some(at) if names_author => (Action::DeleteAuthor, &of.members[at..=at]),
+            _ => (Action::Delete, &of.members[..of.keys]),
         };
         let members = members
             .iter()
             .filter(|(name, _)| !matches!(*name, "type" | "delete"));
         let row = read_members(members, known).map_err(|error| error.under(of.name).to_string())?;
-        Ok(Self {
-            of,
-            is_deletion,
-            row,
-        })
+        Ok(Self { of, action, row })
     }
 
     /// The key of a record: one statement cannot take two records with the same key.
@@ -72,12 +84,24 @@ impl Record {
         };
         match self.of.name {
             // a post has the same moderation labels in each feed
-            "feed_item" if !self.is_deletion => text("post_uri"),
+            "feed_item" if self.action == Action::Put => text("post_uri"),
+            _ if self.action == Action::DeleteAuthor => text(AUTHOR),
             // the snapshots of a viewer must be imported in order
             "suggestion" => text("viewer_did"),
             _ => self.of.key().map(text).collect::<Vec<_>>().join("\n"),
         }
     }
+}
+
+/// The message for a line that is no object, by its first bytes.
+fn not_an_object(start: Option<[u8; 2]>) -> String {
+    let hint = match start {
+        Some([0xef, 0xbb]) => ": the file begins with a byte order mark, save it without",
+        Some([0xff, 0xfe] | [0xfe, 0xff]) => ": the file is in UTF-16, save it in UTF-8",
+        Some([b'{' | b'[', b'\n' | b'\r']) => " on each line",
+        _ => "",
+    };
+    format!("expected one JSON object in UTF-8{hint}")
 }
 
 /// The values of all members with this name.

@@ -3,7 +3,7 @@
 //! In: a record, and the settings of the import. Rules about stored rows are steps in `types.rs`.
 
 use super::categories::is_category;
-use super::record::Record;
+use super::record::{Action, Record};
 use crate::store::syntax::is_page_of;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ impl ImportRules<'_> {
     pub(super) fn judge(&self, record: Record) -> Result<Record, String> {
         let text = |column| record.row.get(column).and_then(Value::as_str);
         let broken = match (record.of.name, self.base_url) {
-            _ if record.is_deletion => None,
+            _ if record.action != Action::Put => None,
             // crawlers accept only pages of the sitemap's own origin
             ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => Some(
                 format!("page.loc must be below {base}/ and have no fragment"),

@@ -146,6 +146,11 @@ pub(super) const EPISODE_RENAMED: &str = "SELECT 1 AS found FROM {rows} \
 pub(super) const EPISODE_ALONE: &str = "SELECT 1 AS found FROM {rows} \
     WHERE NOT EXISTS (SELECT 1 FROM podcast p WHERE p.did = r.value ->> 'did') LIMIT 1";
 
+/// Deletes the posts of these authors from all feeds. Their moderation labels stay: a post that
+/// returns is still hidden.
+pub(super) const AUTHOR_DELETE: &str = "DELETE FROM feed_item WHERE author_did IN \
+    (SELECT r.value ->> 'author_did' FROM {rows})";
+
 pub(super) const FEED_LABEL_CLEAR: &str = "DELETE FROM feed_label WHERE (feed, post_uri) IN \
     (SELECT r.value ->> 'feed', r.value ->> 'post_uri' FROM {rows})";
 pub(super) const FEED_LABEL_PUT: &str = "INSERT INTO feed_label (feed, post_uri, label) \

@@ -127,6 +127,12 @@ fn each_mistake_names_key_and_accepted_values() {
         ("sidecar.health.platform", "\"cards.example\"", "URL"),
         ("sidecar.health.email", "\"smtp://mail.example\"", "URL"),
         (
+            "sidecar.health.expect",
+            "[\"mail=200\"]",
+            "podcast_syndication",
+        ),
+        ("sidecar.health.expect", "[\"email=99\"]", "200 to 599"),
+        (
             "sidecar.health.card_data",
             "[\"https://api.example\"]",
             "name",
@@ -233,7 +239,15 @@ fn what_is_left_out_has_its_default() {
     assert!(config.robots.indexing, "what is public is listed");
     assert_eq!(
         config.robots.disallow,
-        ["/auth", "/settings", "/search"],
+        [
+            "/auth/",
+            "/auth$",
+            "/settings/",
+            "/settings$",
+            "/search/",
+            "/search$",
+            "/search?",
+        ],
         "but this"
     );
 }

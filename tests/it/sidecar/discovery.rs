@@ -283,7 +283,7 @@ fn robots_txt_has_one_group_by_default() {
         "{}",
         robots.text()
     );
-    for path in ["/auth", "/settings", "/search"] {
+    for path in ["/auth/", "/auth$", "/settings$", "/search?"] {
         assert!(
             robots.text().contains(&format!("\nDisallow: {path}\n")),
             "{}",

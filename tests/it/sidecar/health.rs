@@ -26,11 +26,12 @@ const COMPONENTS: [&str; 8] = [
     "web_push",
 ];
 
-/// Responds to each path according to its last segment: `/ok`, `/500`, `/hang`.
+/// Responds to each path according to its last segment: `/ok`, `/302`, `/500`, `/hang`.
 fn upstream() -> Upstream {
     Upstream::start(|path| match path.rsplit('/').next() {
         Some("500") => Answer::Is("500 Internal Server Error", "a-secret-of-theirs".to_owned()),
         Some("404") => Answer::Is("404 Not Found", "a-secret-of-theirs".to_owned()),
+        Some("302") => Answer::Is("302 Found", String::new()),
         Some("hang") => Answer::Hang,
         _ => Answer::Is("200 OK", "{}".to_owned()),
     })
@@ -186,6 +187,42 @@ fn only_critical_components_fail_the_check() {
         let answer = Stage::empty(&[("sidecar.health.platform", &quoted(&url))]).get(PATH);
         let part = component(&health(&answer, "fail", what), "platform");
         assert_eq!(part["output"], output, "{what}: {part}");
+    });
+}
+
+#[test]
+fn a_redirect_is_a_warning_unless_expected() {
+    let upstream = upstream();
+    let cases = [
+        ("302", "[]", "warn", json!("http_3xx")),
+        ("302", "[\"platform=302\"]", "pass", Value::Null),
+        (
+            "302",
+            "[\"email=302\", \"platform=301\"]",
+            "warn",
+            json!("http_3xx"),
+        ),
+        (
+            "404",
+            "[\"platform=200\", \"platform=404\"]",
+            "pass",
+            Value::Null,
+        ),
+        ("ok", "[\"platform=302\"]", "fail", json!("http_2xx")),
+    ];
+    each(cases, |(path, expect, status, output)| {
+        let what = format!("{path} with {expect}");
+        let url = quoted(&upstream.url(&format!("/{path}")));
+        let keys = [
+            ("sidecar.health.platform", &*url),
+            ("sidecar.health.expect", expect),
+        ];
+        let body = health(&Stage::empty(&keys).get(PATH), status, &what);
+        let part = component(&body, "platform");
+        assert_eq!(
+            (&part["status"], &part["output"]),
+            (&json!(status), &output)
+        );
     });
 }
 

@@ -81,6 +81,28 @@ fn only_calls_count_against_the_quota() {
 }
 
 #[test]
+fn exempt_callers_have_no_quota() {
+    let more = [("sidecar.exempt", "[\"203.0.113.0/24\", \"2001:db8::7\"]")];
+    let stage = limited(&more);
+    let skeleton = format!("/xrpc/app.bsky.feed.getFeedSkeleton?{}", feed(PAGED_FEED));
+    let request = Request::new("GET", &skeleton);
+    for (client, passes) in [
+        ("203.0.113.9", 20),
+        ("2001:db8::8", QUOTA),
+        // a neighbor in the same /64 used up the quota of both
+        ("2001:db8::7", 20),
+        ("203.0.114.1", QUOTA),
+        // the client wrote the first hop itself
+        ("203.0.113.9, 192.0.2.1", QUOTA),
+    ] {
+        let request = request.clone().with("X-Forwarded-For", client);
+        let statuses = (0..20).map(|_| stage.ask(&request).status);
+        let passed = statuses.filter(|status| *status == 200).count();
+        assert_eq!(passed, passes as usize, "{client}");
+    }
+}
+
+#[test]
 fn an_untrusted_peer_can_not_name_itself_anew() {
     let stage = limited(&[("sidecar.trusted_proxies", "[]")]);
     let requested: Vec<u16> = (0..=QUOTA)

@@ -220,7 +220,7 @@ fn metric_labels_never_come_from_clients() {
     for request in [
         event.request(),
         event.request(),
-        Event::new("older", &subject, "revoked", -1).request(),
+        Event::new("older", &subject, "pending", -1).request(),
         Event::new("lost", NOBODY, "revoked", -1).request(),
         Request::new("GET", "/functions/noise").with("X-Forwarded-For", "203.0.113.9"),
         Request::new("GET", "/xrpc/noise.noise.noise"),

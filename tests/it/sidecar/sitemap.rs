@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use portcullis::config::{StoreConfig, StoreTls};
+use portcullis::io::{MemoryPermit, MemoryPool};
 use portcullis::sidecar::seo_sitemap::{Urlset, chunks, file_etag, fits_one_file, index};
 use portcullis::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use crate::support::folder::Folder;
 use crate::support::sidecar::xml::{Node, read};
@@ -252,6 +253,11 @@ fn config(url: &str, max_connections: u32) -> StoreConfig {
     }
 }
 
+/// More than any step takes.
+fn memory() -> MemoryPermit {
+    MemoryPermit::of(&MemoryPool::new(64 << 20))
+}
+
 #[tokio::test]
 async fn without_a_snapshot_a_changed_page_is_cut_off() {
     let folder = Folder::new();
@@ -260,7 +266,7 @@ async fn without_a_snapshot_a_changed_page_is_cut_off() {
     let store = Store::open(&config, None).await.unwrap();
     let mut connection = SqliteConnection::connect(&url).await.unwrap();
     let insert = "WITH RECURSIVE ids (id) AS \
-        (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 600) \
+        (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < 1200) \
         INSERT INTO sitemap_url (id, loc, lastmod_us) \
         SELECT id, 'https://cards.example/' || id, id FROM ids";
     sqlx::raw_sql(insert)
@@ -277,7 +283,7 @@ async fn without_a_snapshot_a_changed_page_is_cut_off() {
         }
         let stamp = reader.stamp(SitemapNumber::FIRST).await.unwrap();
         let file = Urlset::begin(SitemapNumber::FIRST, BASE, stamp.as_ref());
-        let mut stream = Box::pin(chunks(reader, Arc::default(), file));
+        let mut stream = Box::pin(chunks(reader, Arc::default(), memory(), file));
         assert!(stream.try_next().await.unwrap().is_some());
         sqlx::raw_sql(change)
             .execute(&mut connection)
@@ -305,14 +311,14 @@ async fn a_page_streams_every_row_once() {
         .await
         .unwrap();
     for (page, steps, listed, last) in [
-        (1, 9, 2001, "/2000"),
-        (2, 5, 1000, "/b/1999"),
+        (1, 3, 2001, "/2000"),
+        (2, 2, 1000, "/b/1999"),
         (3, 1, 0, ""),
     ] {
         let mut reader = store.sitemap().reader().await.unwrap();
         let stamp = reader.stamp(number(page, 1)).await.unwrap();
         let file = Urlset::begin(number(page, 1), BASE, stamp.as_ref());
-        let stream = chunks(reader, Arc::default(), file);
+        let stream = chunks(reader, Arc::default(), memory(), file);
         let found: Vec<Bytes> = stream.try_collect().await.unwrap();
         assert_eq!(found.len(), steps, "page {page} is read in steps");
         assert!(
@@ -325,4 +331,60 @@ async fn a_page_streams_every_row_once() {
         let end = locs.last().copied().unwrap_or_default();
         assert!(end.ends_with(last), "page {page} ends with {end}");
     }
+}
+
+/// Writes these URLs, each with images of this many bytes in all.
+async fn store_with_images(urls: u32, bytes: u32) -> (Folder, Store) {
+    let folder = Folder::new();
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let store = Store::open(&config(&url, 1), None).await.unwrap();
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let image = format!("https://media.example/{}", "x".repeat(2_000));
+    let images = vec![image; (bytes / 2_000) as usize];
+    let images = serde_json::to_string(&images).unwrap();
+    let insert = format!(
+        "WITH RECURSIVE ids (id) AS \
+        (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < {urls}) \
+        INSERT INTO sitemap_url (id, loc, lastmod_us, images) \
+        SELECT id, 'https://cards.example/' || id, id, '{images}' FROM ids"
+    );
+    sqlx::raw_sql(AssertSqlSafe(insert))
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    (folder, store)
+}
+
+#[tokio::test]
+async fn a_step_ends_by_weight() {
+    for (urls, bytes, largest, why) in [
+        (300, 20_000, 300 << 10, "about four URLs together"),
+        (5, 1_000_000, 3 << 19, "a heavy URL is alone"),
+    ] {
+        let (_folder, store) = store_with_images(urls, bytes).await;
+        let mut reader = store.sitemap().reader().await.unwrap();
+        let stamp = reader.stamp(SitemapNumber::FIRST).await.unwrap();
+        let file = Urlset::begin(SitemapNumber::FIRST, BASE, stamp.as_ref());
+        let pool = MemoryPool::new(64 << 20);
+        let stream = chunks(reader, Arc::default(), MemoryPermit::of(&pool), file);
+        let found: Vec<Bytes> = stream.try_collect().await.unwrap();
+        let sizes: Vec<_> = found.iter().map(Bytes::len).collect();
+        assert!(sizes.iter().all(|size| *size < largest), "{why}: {sizes:?}");
+        let root = read(&found.concat());
+        assert_eq!(locs(&root).len() as u32, urls + 1, "{why}");
+        assert_eq!(pool.taken(), 0, "{why}: the memory is returned");
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_memory_is_cut_off() {
+    let (_folder, store) = store_with_images(3, 1_000_000).await;
+    let mut reader = store.sitemap().reader().await.unwrap();
+    let stamp = reader.stamp(SitemapNumber::FIRST).await.unwrap();
+    let file = Urlset::begin(SitemapNumber::FIRST, BASE, stamp.as_ref());
+    let pool = MemoryPool::new(512 << 10);
+    let stream = chunks(reader, Arc::default(), MemoryPermit::of(&pool), file);
+    let found: Result<Vec<Bytes>, _> = stream.try_collect().await;
+    assert!(found.is_err(), "a URL takes a megabyte");
+    assert_eq!(pool.taken(), 0);
 }

@@ -1,4 +1,4 @@
-//! Slots for lookups of accounts, shared fairly among clients.
+//! Slots for lookups of accounts and for the rendering of feeds, shared fairly among clients.
 //!
 //! A client gets a slot only while more are free than it holds, so no client ever holds all: of
 //! eight, one client gets four, a second one two, and two more one each. Where the host is not the
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a lookup waits for a slot.
+/// How long a client waits for a slot.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Slots, and the clients that hold them.
