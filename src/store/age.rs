@@ -1,9 +1,8 @@
 //! Age verification: sessions that users open, and the events that the verifier sends about them.
 //!
 //! An event is stored with its outcome, in the transaction that updates its session and its user,
-//! so a repeated event finds its first outcome, and a late one the events that it precedes. All
-//! writes about one user, and all events of one id, are serialized, across processes too;
-//! [`portcullis_filters::webhook`] decides.
+//! so a repeated event finds its first outcome. All writes about one user, and all events of one
+//! id, are serialized, across processes too; [`portcullis_filters::webhook`] decides.
 
 use super::db::Db;
 use super::row::Row;
@@ -11,12 +10,9 @@ use super::tx::Tx;
 use super::{StoreError, sql};
 use hex::FromHex as _;
 use portcullis_filters::webhook::{
-    AgeClock, AgeReport, AgeSession, AgeStatus, AgeSubject, AgeUser, Changed, EventFacts,
-    EventOutcome, Opening, Recording, SignedEvent, StoredEvent, Verdict, record,
+    AgeClock, AgeRecord, AgeReport, AgeSession, AgeStatus, AgeUser, EventFacts, EventOutcome,
+    Opening, Recording, SignedEvent, StoredEvent, Verdict, record,
 };
-
-/// Events of a subject that are read to decide another one: a verifier reports some five.
-const MAX_EVENTS: i64 = 1_000;
 
 /// Reads and writes age sessions, events and the status of users.
 #[derive(Debug, Clone, Copy)]
@@ -99,18 +95,18 @@ impl Ages<'_> {
         let Recording::Store {
             verdict,
             status_after,
-            changed,
+            user,
         } = recording
         else {
             return Ok(outcome);
         };
         insert(&mut tx, event, clock.now_us, verdict, status_after).await?;
-        if let (Some(Changed { subject, user }), Some(user_id)) = (&changed, &user_id) {
-            if !move_subject(&mut tx, event.subject_ref(), subject).await? {
-                // pruning takes no lock, and deleted the session meanwhile
-                return Ok(EventOutcome::UnknownSubject);
-            }
-            move_user(&mut tx, user, user_id).await?;
+        if verdict == Verdict::Applied && !move_subject(&mut tx, event).await? {
+            // pruning takes no lock, and deleted the session meanwhile
+            return Ok(EventOutcome::UnknownSubject);
+        }
+        if let (Some(report), Some(user_id)) = (&user, &user_id) {
+            move_user(&mut tx, report, user_id).await?;
         }
         tx.commit().await?;
         Ok(outcome)
@@ -165,44 +161,41 @@ async fn facts(
             status_after,
         })
     };
-    let stored = digest.map(stored).transpose()?;
-    // no subject without a session, and no session without a user
-    let status: Option<String> = row.get("subject_status")?;
-    let (Some(_), Some(user_id)) = (status, user_id) else {
-        return Ok(EventFacts {
-            stored,
-            ..EventFacts::default()
-        });
-    };
-    let mut own = None;
-    let mut others = Vec::new();
-    // no session waits at the end of time
-    let args = [user_id.into(), i64::MAX.into()];
-    for row in tx.rows(sql::AGE_REPORTS, &args).await? {
-        let report = report(&row)?;
-        if row.get::<String>("subject_ref")? == event.subject_ref() {
-            own = report;
-        } else {
-            others.extend(report);
-        }
-    }
-    let subject = AgeSubject {
-        report: own,
-        events: events(tx, event.subject_ref()).await?,
-    };
     Ok(EventFacts {
-        stored,
-        subject: Some(subject),
-        others,
+        stored: digest.map(stored).transpose()?,
+        subject: subject(&row)?,
+        others: match user_id {
+            Some(user_id) => others(tx, event, user_id).await?,
+            None => Vec::new(),
+        },
     })
 }
 
-/// The newest stored events about a subject.
-async fn events(tx: &mut Tx, subject_ref: &str) -> Result<Vec<AgeReport>, StoreError> {
-    let args = [subject_ref.into(), MAX_EVENTS.into()];
-    let rows = tx.rows(sql::AGE_SUBJECT_EVENTS, &args).await?;
-    let reports = rows.iter().map(report);
-    reports.filter_map(Result::transpose).collect()
+fn subject(row: &Row) -> Result<Option<AgeRecord>, StoreError> {
+    let Some(status) = parsed(row, "subject_status", AgeStatus::parse)? else {
+        return Ok(None);
+    };
+    Ok(Some(AgeRecord {
+        status,
+        last_occurred_us: row.get("subject_us")?,
+    }))
+}
+
+/// The reports on the user's other subjects.
+async fn others(
+    tx: &mut Tx,
+    event: &SignedEvent,
+    user_id: &str,
+) -> Result<Vec<AgeReport>, StoreError> {
+    // no session waits at the end of time
+    let args = [user_id.into(), i64::MAX.into()];
+    let mut others = Vec::new();
+    for row in tx.rows(sql::AGE_REPORTS, &args).await? {
+        if row.get::<String>("subject_ref")? != event.subject_ref() {
+            others.extend(report(&row)?);
+        }
+    }
+    Ok(others)
 }
 
 /// Stores an event.
@@ -233,18 +226,14 @@ async fn insert(
 }
 
 /// Updates the session; false if it was deleted.
-async fn move_subject(
-    tx: &mut Tx,
-    subject_ref: &str,
-    report: &AgeReport,
-) -> Result<bool, StoreError> {
+async fn move_subject(tx: &mut Tx, event: &SignedEvent) -> Result<bool, StoreError> {
     let args = [
-        subject_ref.into(),
-        report.status.name().into(),
-        report.occurred_us.into(),
-        report.age_band.as_deref().into(),
-        report.verified_us.into(),
-        report.expires_us.into(),
+        event.subject_ref().into(),
+        event.status().name().into(),
+        event.occurred_us().into(),
+        event.age_band().into(),
+        event.verified_us().into(),
+        event.expires_us().into(),
     ];
     Ok(tx.run(sql::AGE_SESSION_MOVE, &args).await? == 1)
 }

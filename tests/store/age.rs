@@ -8,7 +8,7 @@ use portcullis_filters::policy::MediaType;
 use portcullis_filters::secret::Secret;
 use portcullis_filters::webhook::AgeStatus::{self, Expired, Pending, Rejected, Revoked, Verified};
 use portcullis_filters::webhook::{
-    AgeClock, AgeReport, Signature, SignedEvent, Verdict, WebhookPolicy,
+    AgeClock, AgeRecord, AgeReport, Signature, SignedEvent, Verdict, WebhookPolicy, decide,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -383,41 +383,33 @@ pub(crate) async fn a_verification_outlives_later_attempts(world: World) {
 /// A model of the store, in memory.
 #[derive(Default)]
 struct Model {
-    /// The reports on each subject, in the order of their arrival.
-    subjects: HashMap<u64, Vec<AgeReport>>,
+    subjects: HashMap<u64, AgeReport>,
 }
 
 impl Model {
     fn take(&mut self, subject: u64, event: &SignedEvent) -> EventOutcome {
-        let events = self.subjects.entry(subject).or_default();
-        let before = AgeReport::of_subject(events.iter()).cloned();
-        events.push(AgeReport::of(event));
-        let after = AgeReport::of_subject(events.iter()).unwrap();
-        let newest = (event.occurred_us(), event.status());
-        match before {
-            Some(before) if before == *after => {
-                if (before.occurred_us, before.status) < newest {
-                    Invalid
-                } else {
-                    Stale
-                }
-            }
-            _ => Applied(after.status),
+        let (status, occurred_us) = (event.status(), event.occurred_us());
+        let known = self.subjects.get(&subject);
+        let standing = AgeRecord {
+            status: known.map_or(Pending, |report| report.status),
+            last_occurred_us: known.map(|report| report.occurred_us),
+        };
+        match decide(standing, status, occurred_us) {
+            Verdict::Stale => return Stale,
+            Verdict::Invalid => return Invalid,
+            Verdict::Applied => {}
         }
+        self.subjects.insert(subject, AgeReport::of(event));
+        Applied(status)
     }
 
     /// Nothing of a story ends.
     fn status(&self) -> AgeStatus {
-        let subjects = self.subjects.values();
-        let reports: Vec<_> = subjects
-            .filter_map(|events| AgeReport::of_subject(events.iter()))
-            .collect();
-        if reports.iter().any(|report| report.status == Verified) {
+        let reports = || self.subjects.values();
+        if reports().any(|report| report.status == Verified) {
             return Verified;
         }
-        let newest = reports
-            .iter()
-            .map(|report| (report.occurred_us, report.status));
+        let newest = reports().map(|report| (report.occurred_us, report.status));
         newest.max().map_or(Pending, |(_, status)| status)
     }
 }

@@ -113,7 +113,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],
@@ -220,12 +220,6 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
         &["'e9'", "'9'", "'9'"],
         &[],
         "age_event_pkey",
-    ),
-    (
-        sql::AGE_SUBJECT_EVENTS,
-        &["'9'", "1000"],
-        &[],
-        "age_event_subject",
     ),
     (sql::AGE_REPORTS, &["'9'", "10"], &[], "age_session_user"),
 ];

@@ -2,9 +2,9 @@
 //!
 //! [`WebhookPolicy::inspect`] judges size, signature, media type, and an event of exactly seven
 //! fields: only the outcome of a verification is read, so that no date of birth, name or document
-//! can be stored or logged. [`record`] decides what an event changes: its subject (by
-//! [`AgeReport::of_subject`]), and the user behind the subject (by [`AgeReport::of_user`]).
-//! [`Opening`] limits the sessions that events are about.
+//! can be stored or logged. [`record`] decides what an event changes: its subject (by [`decide`]),
+//! and the user behind the subject (by [`AgeReport::of_user`]). [`Opening`] limits the sessions
+//! that events are about.
 
 mod event;
 mod record;
@@ -16,7 +16,7 @@ mod tests;
 mod user;
 
 pub use event::SignedEvent;
-pub use record::{AgeSubject, Changed, EventFacts, EventOutcome, Recording, StoredEvent, record};
+pub use record::{EventFacts, EventOutcome, Recording, StoredEvent, record};
 pub use session::{AgeSession, AgeUser, Opening};
 pub use signature::Signature;
 pub use state::{AgeRecord, AgeStatus, Verdict, decide};

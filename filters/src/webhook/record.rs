@@ -1,9 +1,7 @@
 //! Records an event: facts in, changes and a reply out.
 //!
 //! The store locks the event's id and its user, reads the facts, decides here, and writes. An event
-//! is stored with its outcome, so that a repeated one finds it. It is applied if it changes the
-//! report of its subject, which is a fold over all stored events: a late event counts as if it had
-//! arrived in time.
+//! is stored with its outcome, so that a repeated one finds it.
 
 use super::event::SignedEvent;
 use super::state::{AgeRecord, AgeStatus, Verdict, decide};
@@ -15,7 +13,7 @@ use alloc::vec::Vec;
 pub enum EventOutcome {
     /// The subject has this status now.
     Applied(AgeStatus),
-    /// A newer event decides the subject's status: stored, nothing else changed.
+    /// A newer event arrived before: stored, nothing else changed.
     Stale,
     /// The subject's status does not allow this event: stored, nothing else changed.
     Invalid,
@@ -43,30 +41,13 @@ pub struct StoredEvent {
     pub status_after: AgeStatus,
 }
 
-/// A subject of events.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AgeSubject {
-    /// The report behind its status; `None` before the first event.
-    pub report: Option<AgeReport>,
-    /// The stored events about it, in any order. The oldest ones may be missing, since no event may
-    /// arrive that is older than those.
-    pub events: Vec<AgeReport>,
-}
-
-impl AgeSubject {
-    /// The subject's status and the time of the event behind it.
-    pub fn record(&self) -> AgeRecord {
-        AgeRecord::of(self.report.as_ref())
-    }
-}
-
 /// The rows that an event may conflict with, or that decide with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFacts {
     /// The stored event with its id.
     pub stored: Option<StoredEvent>,
     /// Its subject; `None` without a session.
-    pub subject: Option<AgeSubject>,
+    pub subject: Option<AgeRecord>,
     /// The reports on the other subjects of its user.
     pub others: Vec<AgeReport>,
 }
@@ -76,24 +57,15 @@ pub struct EventFacts {
 pub enum Recording {
     /// Nothing changes; this is the reply.
     Refuse(EventOutcome),
-    /// The event is stored.
+    /// The event is stored. If it is applied, the subject changes to its status.
     Store {
         /// Its outcome.
         verdict: Verdict,
         /// The subject's status after it.
         status_after: AgeStatus,
-        /// The changes, if the event is applied.
-        changed: Option<Changed>,
+        /// The report that the user has from now on, if the event is applied.
+        user: Option<AgeReport>,
     },
-}
-
-/// The changes of an applied event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
-    /// The subject's new report: the event's, or that of a later event that it makes possible.
-    pub subject: AgeReport,
-    /// The report that the user has from now on.
-    pub user: AgeReport,
 }
 
 impl Recording {
@@ -134,33 +106,23 @@ pub fn record(event: &SignedEvent, facts: &EventFacts, clock: AgeClock) -> Recor
             EventOutcome::Conflict
         });
     }
-    let Some(subject) = &facts.subject else {
+    let Some(subject) = facts.subject else {
         return Recording::Refuse(EventOutcome::UnknownSubject);
     };
-    let own = AgeReport::of(event);
-    let events = subject.events.iter().chain(&subject.report).chain([&own]);
-    let report = AgeReport::of_subject(events);
-    if report == subject.report.as_ref() {
-        let record = subject.record();
-        let is_later = decide(record, own.status, own.occurred_us) == Verdict::Invalid;
+    let (status, occurred_us) = (event.status(), event.occurred_us());
+    let verdict = decide(subject, status, occurred_us);
+    if verdict != Verdict::Applied {
         return Recording::Store {
-            verdict: if is_later {
-                Verdict::Invalid
-            } else {
-                Verdict::Stale
-            },
-            status_after: record.status,
-            changed: None,
+            verdict,
+            status_after: subject.status,
+            user: None,
         };
     }
-    let report = report.unwrap_or(&own);
-    let user = AgeReport::of_user(facts.others.iter().chain([report]), clock);
+    let own = AgeReport::of(event);
+    let references = facts.others.iter().chain([&own]);
     Recording::Store {
-        verdict: Verdict::Applied,
-        status_after: report.status,
-        changed: Some(Changed {
-            subject: report.clone(),
-            user: user.unwrap_or(report).clone(),
-        }),
+        verdict,
+        status_after: status,
+        user: AgeReport::of_user(references, clock).cloned(),
     }
 }

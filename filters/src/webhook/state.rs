@@ -1,9 +1,8 @@
 //! The states of an age verification and their transitions.
 //!
-//! The order of events is that of their occurrence; of two at the same instant the one that grants
-//! less is later. [`decide`] is one step of it.
+//! Events may arrive late, twice or in any order. Their order is that of occurrence: an older one
+//! never undoes a newer one, and of two at the same instant the one that grants less applies.
 
-use super::user::AgeReport;
 use crate::named::named;
 
 named! {
@@ -44,14 +43,6 @@ pub struct AgeRecord {
 }
 
 impl AgeRecord {
-    /// The record of a subject with this report.
-    pub(super) fn of(report: Option<&AgeReport>) -> Self {
-        Self {
-            status: report.map_or(AgeStatus::Pending, |report| report.status),
-            last_occurred_us: report.map(|report| report.occurred_us),
-        }
-    }
-
     /// Whether an event is newer: it occurred later, or at the same instant and grants less.
     fn yields_to(self, event: AgeStatus, occurred_us: i64) -> bool {
         self.last_occurred_us
@@ -62,18 +53,18 @@ impl AgeRecord {
 named! {
     /// The effect of an event on its subject.
     pub enum Verdict {
-        /// The event changes the subject.
+        /// The event's status is now the subject's.
         Applied = "applied",
-        /// It changes nothing: another one occurred later, or at the same instant and grants less.
+        /// Another event occurred later, or at the same instant and grants less.
         Stale = "stale",
-        /// It changes nothing: its status cannot follow the current one.
+        /// The event's status cannot follow the current one.
         Invalid = "invalid",
     }
 }
 
-/// Judges an event by the record of its subject after all earlier events.
+/// Judges an event by its subject's record. Only an applied event changes anything.
 pub fn decide(subject: AgeRecord, event: AgeStatus, occurred_us: i64) -> Verdict {
-    // at the same instant any status may follow
+    // at the same instant any status may follow, so that every order of arrival ends the same
     let at_once = subject.last_occurred_us == Some(occurred_us);
     if !subject.yields_to(event, occurred_us) {
         Verdict::Stale

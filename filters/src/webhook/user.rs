@@ -1,14 +1,12 @@
-//! The age status of a user: a fold over the references that the verifier reported on, each a fold
-//! over its events.
+//! The age status of a user: a fold over the references that the verifier reported on.
 //!
-//! In: the events of a reference in any order, and then the references in any order, and the time.
-//! Out: the one that counts. A verification holds until its own end, or until its own reference
-//! changes; an attempt that proves nothing takes nothing from another reference.
+//! In: the newest applied event of each reference, in any order, and the time. Out: the one that
+//! counts. A verification holds until its own end, or until its own reference changes; an attempt
+//! that proves nothing takes nothing from another reference.
 
 use super::event::SignedEvent;
-use super::state::{AgeRecord, AgeStatus, Verdict, decide};
+use super::state::AgeStatus;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 /// The time of a decision, and how long a verification without an end is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,21 +44,6 @@ impl AgeReport {
         }
     }
 
-    /// The report of a reference with these events: they are applied in the order in which they
-    /// occurred, as far as each may follow the one before.
-    pub fn of_subject<'a>(events: impl Iterator<Item = &'a Self>) -> Option<&'a Self> {
-        let mut events: Vec<_> = events.collect();
-        events.sort_unstable_by_key(|event| event.order());
-        let mut last = None;
-        for event in events {
-            let record = AgeRecord::of(last);
-            if decide(record, event.status, event.occurred_us) == Verdict::Applied {
-                last = Some(event);
-            }
-        }
-        last
-    }
-
     /// When this verification ends; `None` for any other report.
     pub fn end_us(&self, clock: AgeClock) -> Option<i64> {
         if self.status != AgeStatus::Verified {
@@ -87,8 +70,8 @@ impl AgeReport {
         longest.or_else(|| references.max_by_key(|one| one.order()))
     }
 
-    /// A total order, so that the order of arrival never matters: newest last, and of one instant
-    /// the one that grants less.
+    /// A total order, so that the order of the references never matters: newest last, and of one
+    /// instant the one that grants less.
     fn order(&self) -> (i64, AgeStatus, Option<i64>, Option<i64>, Option<&str>) {
         let Self {
             status,

@@ -218,13 +218,10 @@ pub const AGE_SESSION_MOVE: &str = "UPDATE age_session SET status = $2, last_occ
 /// The stored facts that an event may conflict with: the event of its id, and its subject if that
 /// belongs to the user `$3`.
 pub const AGE_EVENT_FACTS: &str = "SELECT age_event.digest, age_event.outcome, \
-    age_event.status_after, age_session.status AS subject_status FROM (SELECT 1 AS one) AS here \
+    age_event.status_after, age_session.status AS subject_status, \
+    age_session.last_occurred_us AS subject_us FROM (SELECT 1 AS one) AS here \
     LEFT JOIN age_event ON age_event.event_id = $1 \
     LEFT JOIN age_session ON age_session.subject_ref = $2 AND age_session.user_id = $3";
-/// The newest `$2` events about a subject, with the columns of [`AGE_REPORTS`].
-pub const AGE_SUBJECT_EVENTS: &str = "SELECT status, occurred_us AS last_occurred_us, age_band, \
-    verified_us, expires_us AS verified_until_us FROM age_event WHERE subject_ref = $1 \
-    ORDER BY occurred_us DESC LIMIT $2";
 /// Stores an event.
 pub const AGE_EVENT_ADD: &str = "INSERT INTO age_event \
     (event_id, digest, subject_ref, status, age_band, verified_us, expires_us, occurred_us, \

@@ -95,7 +95,6 @@ fn every_planted_mistake_is_found() {
         Bug::LastArrivalWins,
         Bug::UserNeverMoves,
         Bug::NewestEventWins,
-        Bug::LateEventLost,
         Bug::LiveSessionPruned,
         Bug::SessionNotForgotten,
         Bug::EventsNotForgotten,

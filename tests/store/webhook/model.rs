@@ -4,8 +4,8 @@
 use crate::age::clock;
 use portcullis::store::{AgeUser, EventOutcome, Opening};
 use portcullis_filters::webhook::{
-    AgeReport, AgeSession, AgeStatus, AgeSubject, Changed, EventFacts, Recording, SignedEvent,
-    StoredEvent, Verdict, record,
+    AgeRecord, AgeReport, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent,
+    Verdict, record,
 };
 use std::collections::BTreeMap;
 
@@ -62,8 +62,6 @@ pub(crate) enum Bug {
     UserNeverMoves,
     /// The user has the status of the newest event, whatever was verified before.
     NewestEventWins,
-    /// An event is judged by the newest one alone.
-    LateEventLost,
     /// Sessions are pruned by their end alone.
     LiveSessionPruned,
     /// A session that waits is forgotten, one with an event is not.
@@ -185,13 +183,12 @@ impl Model {
             status_after: it.status_after,
         });
         let session = self.sessions.get(event.subject_ref());
-        let events = self.events.values();
-        let of_subject = events.filter(|it| it.event.subject_ref() == event.subject_ref());
-        let events = of_subject.map(|it| AgeReport::of(&it.event)).collect();
-        let late_is_lost = self.bug == Some(Bug::LateEventLost);
-        let subject = session.map(|session| AgeSubject {
-            report: session.report.clone(),
-            events: if late_is_lost { Vec::new() } else { events },
+        let subject = session.map(|session| AgeRecord {
+            status: session
+                .report
+                .as_ref()
+                .map_or(AgeStatus::Pending, |report| report.status),
+            last_occurred_us: session.times.last_occurred_us,
         });
         let others = session.into_iter().flat_map(|it| self.reports(&it.user));
         let others = others.filter(|(subject, _)| **subject != event.subject_ref());
@@ -209,7 +206,7 @@ impl Model {
         let Recording::Store {
             verdict,
             status_after,
-            changed,
+            user,
         } = recording
         else {
             return outcome;
@@ -227,20 +224,19 @@ impl Model {
         let Some(session) = self.sessions.get_mut(event.subject_ref()) else {
             return outcome;
         };
-        let Some(Changed { subject, user }) = changed else {
-            return outcome;
-        };
-        session.times.last_occurred_us = Some(subject.occurred_us);
-        session.report = Some(subject);
+        if is_applied {
+            session.report = Some(AgeReport::of(event));
+            session.times.last_occurred_us = Some(event.occurred_us());
+        }
         let own = || AgeReport::of(event);
         let user = match self.bug {
-            Some(Bug::LastArrivalWins) => Some(own()),
+            Some(Bug::LastArrivalWins) if is_applied => Some(own()),
             Some(Bug::UserNeverMoves) if self.users.contains_key(&session.user) => None,
-            Some(Bug::NewestEventWins) => {
+            Some(Bug::NewestEventWins) if is_applied => {
                 let all = facts.others.iter().cloned().chain([own()]);
                 all.max_by_key(|report| (report.occurred_us, report.status))
             }
-            _ => Some(user),
+            _ => user,
         };
         if let Some(user) = user {
             self.users.insert(session.user.clone(), user);

@@ -11,41 +11,18 @@ const MINUTE_US: i64 = 60_000_000;
 /// As long as a verification without an end is valid here.
 const YEAR_US: i64 = 365 * 86_400_000_000;
 
-/// The content of an event, in the order of events: time, status, verification, end, age band.
-type Content = (i64, AgeStatus, Option<i64>, Option<i64>, Option<String>);
-
-fn content(event: &SignedEvent) -> Content {
-    let band = event.age_band().map(str::to_owned);
-    let (at, status) = (event.occurred_us(), event.status());
-    (at, status, event.verified_us(), event.expires_us(), band)
-}
-
-/// A session, and the last of its events as they occurred.
+/// A session, the time and status of the newest event that was applied to it, and until when that
+/// verifies the user.
 struct Session {
     user: String,
     created_us: i64,
     expires_us: i64,
-    last: Option<Content>,
-}
-
-impl Session {
-    fn newest(&self) -> Option<(i64, AgeStatus)> {
-        self.last.as_ref().map(|last| (last.0, last.1))
-    }
-
-    /// Until when it verifies the user.
-    fn until_us(&self) -> i64 {
-        match self.last {
-            Some((_, Verified, _, Some(until_us), _)) => until_us,
-            Some((_, Verified, Some(from_us), None, _)) => from_us + YEAR_US,
-            _ => 0,
-        }
-    }
+    newest: Option<(i64, AgeStatus)>,
+    until_us: i64,
 }
 
 struct Event {
     digest: [u8; 32],
-    content: Content,
     subject: String,
     received_us: i64,
     outcome: Verdict,
@@ -80,7 +57,8 @@ impl Oracle {
                         user: user.clone(),
                         created_us,
                         expires_us,
-                        last: None,
+                        newest: None,
+                        until_us: 0,
                     };
                     self.sessions.insert(subject.clone(), session);
                 }
@@ -93,7 +71,7 @@ impl Oracle {
             }
             (Command::PruneSessions { before_us }, Reply::Pruned(_)) => {
                 self.sessions
-                    .retain(|_, it| it.last.is_some() || it.expires_us >= *before_us);
+                    .retain(|_, it| it.newest.is_some() || it.expires_us >= *before_us);
             }
             (Command::PruneEvents { before_us }, Reply::Pruned(_)) => {
                 self.events.retain(|_, it| it.received_us >= *before_us);
@@ -113,7 +91,7 @@ impl Oracle {
     fn opened(&self, user: &str, now: i64, expires: i64, opening: Opening) -> Result<(), String> {
         let of_user = || self.sessions.values().filter(|it| it.user == user);
         let opened = of_user().filter(|it| now - MINUTE_US < it.created_us && it.created_us <= now);
-        let waiting = of_user().filter(|it| it.last.is_none() && it.expires_us > now);
+        let waiting = of_user().filter(|it| it.newest.is_none() && it.expires_us > now);
         let waiting = waiting.filter(|it| it.created_us <= now);
         match opening {
             Opening::Opened if opened.clone().count() >= 5 => Err("a sixth in a minute".to_owned()),
@@ -141,18 +119,23 @@ impl Oracle {
         if outcome != expected {
             return Err(format!("{outcome:?}, not {expected:?}: {event:?}"));
         }
-        let after = self.after(event);
         let Some(session) = self.sessions.get_mut(event.subject_ref()) else {
             return Ok(());
         };
-        let (verdict, status_after) = match (outcome, session.newest()) {
+        let (verdict, status_after) = match (outcome, session.newest) {
             (EventOutcome::Applied(status), _) => (Verdict::Applied, status),
             (EventOutcome::Stale, Some((_, status))) => (Verdict::Stale, status),
             (EventOutcome::Invalid, Some((_, status))) => (Verdict::Invalid, status),
             _ => return Ok(()),
         };
+        let event_at = (event.occurred_us(), event.status());
         if verdict == Verdict::Applied {
-            session.last = after;
+            session.newest = Some(event_at);
+            session.until_us = match (event.verified_us(), event.expires_us()) {
+                (Some(_), Some(until_us)) => until_us,
+                (Some(from_us), None) => from_us + YEAR_US,
+                (None, _) => 0,
+            };
             let user = session.user.clone();
             if let Some(at) = self.counts(&user, received_us) {
                 self.users.insert(user, at);
@@ -161,7 +144,6 @@ impl Oracle {
         let (digest, subject) = (event.digest(), event.subject_ref().to_owned());
         let event_of = Event {
             digest,
-            content: content(event),
             subject,
             received_us,
             outcome: verdict,
@@ -171,47 +153,18 @@ impl Oracle {
         Ok(())
     }
 
-    /// The last event of a subject once this one has arrived, too. Of events that were pruned, the
-    /// last one is known.
-    fn after(&self, event: &SignedEvent) -> Option<Content> {
-        let of_subject = self
-            .events
-            .values()
-            .filter(|it| it.subject == event.subject_ref());
-        let mut all: Vec<_> = of_subject.map(|it| it.content.clone()).collect();
-        all.push(content(event));
-        let session = self.sessions.get(event.subject_ref());
-        all.extend(session.and_then(|it| it.last.clone()));
-        all.sort();
-        let mut last: Option<Content> = None;
-        for next in all {
-            let is_last = last.as_ref().is_none_or(|last| {
-                if last.0 == next.0 {
-                    last.1 < next.1
-                } else {
-                    !never_follows(last.1, next.1)
-                }
-            });
-            if is_last {
-                last = Some(next);
-            }
-        }
-        last
-    }
-
     /// The event that counts for a user: of the verifications that have not ended the one that ends
     /// last, otherwise the newest.
     fn counts(&self, user: &str, now_us: i64) -> Option<(i64, AgeStatus)> {
         let of_user = self.sessions.values().filter(|it| it.user == user);
-        let ends = of_user.filter_map(|it| Some((it.until_us(), it.newest()?)));
+        let ends = of_user.filter_map(|it| Some((it.until_us, it.newest?)));
         let ends: Vec<_> = ends.collect();
         let in_force = ends.iter().filter(|(until_us, _)| *until_us > now_us).max();
         let newest = || ends.iter().map(|(_, newest)| *newest).max();
         in_force.map(|(_, newest)| *newest).or_else(newest)
     }
 
-    /// A repeat gets the first outcome; an event that changes the last one of its subject is
-    /// applied.
+    /// A repeat gets the first outcome; a newer event is applied, unless the table forbids it.
     fn expected(&self, event: &SignedEvent) -> EventOutcome {
         if let Some(first) = self.events.get(event.event_id()) {
             if first.digest != event.digest() {
@@ -225,20 +178,19 @@ impl Oracle {
         let Some(session) = self.sessions.get(event.subject_ref()) else {
             return EventOutcome::UnknownSubject;
         };
-        let after = self.after(event);
-        let newest = (event.occurred_us(), event.status());
-        match after {
-            Some((_, status, ..)) if after != session.last => EventOutcome::Applied(status),
-            _ if session.newest().is_some_and(|last| last < newest) => EventOutcome::Invalid,
-            _ => EventOutcome::Stale,
+        let (at, status) = (event.occurred_us(), event.status());
+        match session.newest {
+            Some(newest) if (at, status) <= newest => EventOutcome::Stale,
+            Some((last, from)) if last < at && never_follows(from, status) => EventOutcome::Invalid,
+            _ => EventOutcome::Applied(status),
         }
     }
 
     fn shown(&self, user: &str, now: i64, shown: Option<AgeStatus>) -> Result<(), String> {
         let of_user = self.sessions.values().filter(|it| it.user == user);
-        let waits = |it: &&Session| it.last.is_none() && it.expires_us > now;
+        let waits = |it: &&Session| it.newest.is_none() && it.expires_us > now;
         let mut waiting = of_user.filter(waits);
-        let verifies = |it: &&Session| it.user == user && it.until_us() > now;
+        let verifies = |it: &&Session| it.user == user && it.until_us > now;
         let is_verified = self.sessions.values().any(|it| verifies(&it));
         let is_right = match (self.counts(user, now), shown) {
             (Some(_), shown) if is_verified => shown == Some(Verified),

@@ -11,18 +11,17 @@ const CLOCK: AgeClock = AgeClock {
     validity_us: 24 * HOUR,
 };
 
-/// A subject with this event.
-fn at(status: AgeStatus, occurred_us: i64) -> AgeSubject {
-    AgeSubject {
-        report: Some(report(status, occurred_us)),
-        events: vec![report(status, occurred_us)],
+fn at(status: AgeStatus, last_occurred_us: Option<i64>) -> AgeRecord {
+    AgeRecord {
+        status,
+        last_occurred_us,
     }
 }
 
 #[test]
 fn a_stored_event_is_never_decided_again() {
     let event = signed(verified().to_string()).unwrap();
-    let subject = Some(AgeSubject::default());
+    let subject = Some(at(AgeStatus::Pending, None));
     for outcome in Verdict::ALL {
         let state = AgeStatus::Rejected;
         for (digest, expected) in [
@@ -34,7 +33,7 @@ fn a_stored_event_is_never_decided_again() {
                 outcome,
                 status_after: state,
             });
-            for subject in [subject.clone(), None] {
+            for subject in [subject, None] {
                 let facts = EventFacts {
                     stored,
                     subject,
@@ -57,23 +56,23 @@ fn an_event_without_a_session_is_not_stored() {
 
 #[test]
 fn only_an_applied_event_changes_its_subject() {
-    use AgeStatus::{Rejected, Revoked, Verified};
+    use AgeStatus::{Pending, Rejected, Revoked, Verified};
     let event = signed(verified().to_string()).unwrap();
     for (subject, outcome, after, why) in [
         (
-            AgeSubject::default(),
+            at(Pending, None),
             EventOutcome::Applied(Verified),
             Verified,
             "the first",
         ),
         (
-            at(Rejected, NOON + 1),
+            at(Rejected, Some(NOON + 1)),
             EventOutcome::Stale,
             Rejected,
             "it is late",
         ),
         (
-            at(Revoked, NOON - 1),
+            at(Revoked, Some(NOON - 1)),
             EventOutcome::Invalid,
             Revoked,
             "it is over",
@@ -87,23 +86,15 @@ fn only_an_applied_event_changes_its_subject() {
         let recording = record(&event, &facts, CLOCK);
         assert_eq!(recording.outcome(), outcome, "{why}");
         let Recording::Store {
-            status_after,
-            changed,
-            ..
+            status_after, user, ..
         } = recording
         else {
             panic!("{why}: {recording:?}");
         };
         assert_eq!(status_after, after, "{why}");
         let is_applied = matches!(outcome, EventOutcome::Applied(_));
-        let expected = is_applied.then(|| Changed {
-            subject: AgeReport::of(&event),
-            user: AgeReport::of(&event),
-        });
-        assert_eq!(
-            changed, expected,
-            "{why}: another attempt takes nothing away"
-        );
+        let expected = is_applied.then(|| AgeReport::of(&event));
+        assert_eq!(user, expected, "{why}: another attempt takes nothing away");
     }
 }
 
@@ -200,154 +191,6 @@ proptest! {
         prop_assert_eq!(first.as_ref().map(|user| user.status), expected);
         for order in orders(&reports) {
             prop_assert_eq!(&AgeUser::shown(&order, &[], clock), &first, "{:?}", order);
-        }
-    }
-}
-
-/// The tables of one user, in memory.
-#[derive(Clone, Default)]
-struct Tables {
-    events: Vec<(SignedEvent, StoredEvent)>,
-    reports: [Option<AgeReport>; 3],
-    user: Option<AgeReport>,
-}
-
-/// A reference to an age of the user.
-fn reference(number: usize) -> String {
-    format!("{number:048}")
-}
-
-impl Tables {
-    fn deliver(&mut self, event: &SignedEvent) -> EventOutcome {
-        let number: usize = event.subject_ref().parse().unwrap();
-        let known = self
-            .events
-            .iter()
-            .find(|(one, _)| one.event_id() == event.event_id());
-        let of_subject = self
-            .events
-            .iter()
-            .filter(|(one, _)| one.subject_ref() == event.subject_ref());
-        let others = self.reports.iter().enumerate();
-        let facts = EventFacts {
-            stored: known.map(|(_, stored)| *stored),
-            subject: Some(AgeSubject {
-                report: self.reports[number].clone(),
-                events: of_subject.map(|(one, _)| AgeReport::of(one)).collect(),
-            }),
-            others: others
-                .filter(|(at, _)| *at != number)
-                .filter_map(|(_, report)| report.clone())
-                .collect(),
-        };
-        let recording = record(event, &facts, CLOCK);
-        let outcome = recording.outcome();
-        let Recording::Store {
-            verdict,
-            status_after,
-            changed,
-        } = recording
-        else {
-            return outcome;
-        };
-        assert_eq!(verdict == Verdict::Applied, changed.is_some());
-        let stored = StoredEvent {
-            digest: event.digest(),
-            outcome: verdict,
-            status_after,
-        };
-        self.events.push((event.clone(), stored));
-        if let Some(Changed { subject, user }) = changed {
-            assert_ne!(self.reports[number].as_ref(), Some(&subject), "an effect");
-            self.reports[number] = Some(subject);
-            self.user = Some(user);
-        }
-        outcome
-    }
-}
-
-/// The status of a reference after these events, one after another as they occurred, by the
-/// contract's table.
-fn in_sequence<'a>(events: impl Iterator<Item = &'a SignedEvent>) -> Option<(i64, AgeStatus)> {
-    use AgeStatus::{Expired, Pending, Rejected, Revoked, Verified};
-    let mut events: Vec<_> = events
-        .map(|event| (event.occurred_us(), event.status()))
-        .collect();
-    events.sort_unstable();
-    let mut last: Option<(i64, AgeStatus)> = None;
-    for (at, status) in events {
-        let follows = match last {
-            Some((before, _)) if before == at => true,
-            Some((_, Revoked)) => status == Revoked,
-            Some((_, Verified)) => status != Pending,
-            Some((_, Rejected)) => status != Expired,
-            Some((_, Pending | Expired)) | None => true,
-        };
-        if follows {
-            last = Some((at, status));
-        }
-    }
-    last
-}
-
-/// Up to six events about three references of one user.
-fn history() -> impl Strategy<Value = Vec<SignedEvent>> {
-    let one = (
-        prop::sample::select(&AgeStatus::ALL),
-        0..3_usize,
-        0..5_u8,
-        prop::option::of(1..3_u8),
-    );
-    prop::collection::vec(one, 1..7).prop_map(|events| {
-        let mut signed_events = Vec::new();
-        for (id, (status, number, second, end)) in events.into_iter().enumerate() {
-            let mut event = bare(status.name());
-            if status == AgeStatus::Verified {
-                event = verified();
-                event["expires_at"] = json!(end.map(|end: u8| format!("2026-03-01T12:00:0{end}Z")));
-            }
-            event["event_id"] = json!(format!("evt_{id}"));
-            event["subject_ref"] = json!(reference(number));
-            event["occurred_at"] = json!(format!("2026-03-01T11:59:5{second}Z"));
-            signed_events.push(signed(event.to_string()).unwrap());
-        }
-        signed_events
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    /// In every order of arrival, with repeats, all references and the user end as if the events
-    /// had arrived one after another as they occurred. An event that is applied has an effect.
-    #[test]
-    fn the_order_of_arrival_never_matters(events in history(), repeat in 0..6_usize) {
-        let ends: Vec<_> = (0..3).map(|number| {
-            let of = events.iter().filter(|event| event.subject_ref() == reference(number));
-            in_sequence(of)
-        }).collect();
-        let mut first: Option<Tables> = None;
-        let places: Vec<usize> = (0..events.len()).collect();
-        for order in orders(&places) {
-            let mut tables = Tables::default();
-            for (at, place) in order.iter().enumerate() {
-                let outcome = tables.deliver(&events[*place]);
-                let new = !matches!(outcome, EventOutcome::Duplicate { .. });
-                prop_assert!(new, "{:?}", outcome);
-                let again = &events[order[repeat.min(at)]];
-                let before = (tables.reports.clone(), tables.user.clone());
-                let outcome = tables.deliver(again);
-                let is_repeat = matches!(outcome, EventOutcome::Duplicate { .. });
-                prop_assert!(is_repeat, "{:?}", outcome);
-                prop_assert_eq!(before, (tables.reports.clone(), tables.user.clone()));
-            }
-            let found = tables.reports.iter().map(|report| {
-                report.as_ref().map(|report| (report.occurred_us, report.status))
-            });
-            prop_assert_eq!(found.collect::<Vec<_>>(), ends.clone(), "{:?}", order);
-            let expected = first.get_or_insert_with(|| tables.clone());
-            prop_assert_eq!(&tables.reports, &expected.reports, "{:?}", order);
-            prop_assert_eq!(&tables.user, &expected.user, "{:?}", order);
         }
     }
 }
