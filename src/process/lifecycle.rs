@@ -98,7 +98,6 @@ impl Lifecycle {
         }
         log::info!("serving");
         systemd::ready(&self.status("serving"));
-        tokio::spawn(systemd::run_watchdog(Arc::clone(&self.runtimes)));
         loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload(),

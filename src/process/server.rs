@@ -17,6 +17,7 @@ use crate::process::parts::{self, Part};
 use crate::process::reload::{Reload, Reloadable};
 use crate::process::signals::StopSignals;
 pub use crate::process::start_error::StartError;
+use crate::process::systemd::Watchdog;
 use crate::proxy::Surfaces;
 use crate::secrets::hardening;
 use crate::telemetry::{Log, Surface, Task};
@@ -56,10 +57,15 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
 
     // the order is that of the log lines, and decides which error is reported
     let (shared, shared_part) = Shared::new(config, log, &identities, credentials, fleet)?;
+    let metrics = Arc::clone(&shared.process.metrics);
     let certificates_part = parts::certificates::build(config, acme, &shared, &mut inherited)?;
     let (gateway, gateway_part) = parts::gateway::build(config, &shared, &mut inherited)?;
     let open = |store| StoreWorkers::open(store, store_password.as_ref(), &shared.runtimes);
     let store_workers = config.store.as_ref().map(open).transpose()?;
+    let preparation = store_workers
+        .as_ref()
+        .map(|workers| workers.preparation(&metrics));
+    let preparation = preparation.unwrap_or_default();
     let storage = store_workers.as_ref().map(|workers| &workers.storage);
     let (relay, relay_part) =
         parts::relay::build(&config.node, relay, keys, storage, &shared, &mut inherited)?;
@@ -78,7 +84,9 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         .and(gateway_part)
         .and(relay_part)
         .and(sidecar_part)
-        .and(health(&shared, &surfaces, storage));
+        .and(preparation)
+        .and(health(&shared, &surfaces, storage))
+        .and(watchdog(&shared));
     let (access, admin_part) = parts::admin::build(
         config,
         admin,
@@ -103,7 +111,6 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         runtimes,
         ..
     } = shared;
-    let metrics = Arc::clone(&process.metrics);
     let lifecycle = Lifecycle {
         draining: metrics.draining.clone(),
         drain: process.drain,
@@ -139,6 +146,14 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
 fn health(shared: &Shared, surfaces: &Surfaces, storage: Option<&Storage>) -> Part {
     let health = Health::new(shared, surfaces, storage);
     Part::task(Task::Health, health, &shared.process.metrics)
+}
+
+/// Pings the watchdog of the service manager, if it has one.
+fn watchdog(shared: &Shared) -> Part {
+    let watchdog = Watchdog::new(&shared.runtimes);
+    watchdog.map_or_else(Part::default, |watchdog| {
+        Part::task(Task::Watchdog, watchdog, &shared.process.metrics)
+    })
 }
 
 /// Loads the files, and logs warnings about suspicious values.

@@ -13,16 +13,18 @@ use super::replica::Replica;
 use super::{Store, StoreError};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
+use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
 
 /// Time between two attempts to prepare the store, so that its return is noticed within seconds.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Opens the store as [`Store::open`] does. If PostgreSQL is unavailable, retries on the
-    /// current runtime until it can be used.
+    /// Opens the store as [`Store::open`] does. If PostgreSQL is unavailable, the store is not
+    /// [prepared](Self::is_prepared) yet: see [`Self::prepare_when_possible`].
     ///
     /// # Errors
     /// The store cannot be used, and waiting does not help.
@@ -58,7 +60,6 @@ impl Store {
             replica,
             ..Self::on(db, location, config)
         });
-        tokio::spawn(prepare_later(Arc::clone(&store)));
         Ok(store)
     }
 
@@ -79,8 +80,23 @@ impl Store {
         prepared
     }
 
-    fn is_closed(&self) -> bool {
-        matches!(&self.db, Db::Postgres(pool, _) if pool.is_closed())
+    /// Whether calls are admitted.
+    pub fn is_prepared(&self) -> bool {
+        !matches!(&self.db, Db::Postgres(_, breaker) if !breaker.is_prepared())
+    }
+
+    /// Tries to prepare the store until that succeeds. Runs on `runtime`: a migration's future is
+    /// not `Send`, so it takes a thread of it.
+    pub async fn prepare_when_possible(self: &Arc<Self>, runtime: &Handle) {
+        while !self.is_prepared() {
+            tokio::time::sleep(RETRY).await;
+            let store = Arc::clone(self);
+            let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
+            let prepared = runtime.spawn_blocking(prepare).await;
+            if let Err(Ok(panic)) = prepared.map_err(JoinError::try_into_panic) {
+                panic::resume_unwind(panic);
+            }
+        }
     }
 }
 
@@ -91,19 +107,4 @@ fn is_away(error: &StoreError) -> bool {
         error,
         StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. })
     )
-}
-
-async fn prepare_later(store: Arc<Store>) {
-    loop {
-        tokio::time::sleep(RETRY).await;
-        if store.is_closed() {
-            return;
-        }
-        let store = Arc::clone(&store);
-        // a thread of its own: a migration's future is not `Send`
-        let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
-        if tokio::task::spawn_blocking(prepare).await.unwrap_or(true) {
-            return;
-        }
-    }
 }

@@ -72,6 +72,7 @@ mod store;
 mod store_tls;
 mod supervised;
 mod support;
+mod tasks;
 mod tls;
 mod traces;
 mod verdict;
