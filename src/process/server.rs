@@ -20,6 +20,7 @@ pub use crate::process::start_error::StartError;
 use crate::process::systemd::Watchdog;
 use crate::proxy::Surfaces;
 use crate::secrets::hardening;
+use crate::store::Awaited;
 use crate::telemetry::{Log, Surface, Task};
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
@@ -60,7 +61,13 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let metrics = Arc::clone(&shared.process.metrics);
     let certificates_part = parts::certificates::build(config, acme, &shared, &mut inherited)?;
     let (gateway, gateway_part) = parts::gateway::build(config, &shared, &mut inherited)?;
-    let open = |store| StoreWorkers::open(store, store_password.as_ref(), &shared.runtimes);
+    let awaited = if inherited.is_handover() {
+        Awaited::Outages
+    } else {
+        Awaited::AllStates
+    };
+    let (password, runtimes) = (store_password.as_ref(), &shared.runtimes);
+    let open = |store| StoreWorkers::open(store, password, awaited, runtimes);
     let store_workers = config.store.as_ref().map(open).transpose()?;
     let preparation = store_workers
         .as_ref()

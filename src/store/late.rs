@@ -1,9 +1,10 @@
 //! Starts without the store: everything that does not need it serves, and every call to the store
 //! fails with the cause until the store is prepared.
 //!
-//! Waits only for a PostgreSQL that is unavailable. Anything that a person must correct still stops
-//! the start: the configuration, tables of another version, a certificate, a file that cannot be
-//! used.
+//! Waits for a PostgreSQL in any state, also one that a person must correct: a standby, a wrong
+//! password, an expired certificate, tables of another version. Only mistakes of the configuration
+//! and a SQLite file that cannot be used stop the start. A successor of a running process waits for
+//! an outage only, because its predecessor serves better than a process without its store.
 
 use super::breaker::ConnectBreaker;
 use super::db::Db;
@@ -22,24 +23,45 @@ use tokio::task::JoinError;
 /// Time between two attempts to prepare the store, so that its return is noticed within seconds.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The states of PostgreSQL that a start waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// It may become available without intervention.
+    Outages,
+    /// Any state that the configuration does not cause.
+    AllStates,
+}
+
+impl Awaited {
+    fn covers(self, error: &StoreError) -> bool {
+        use Cause::{Busy, Io, Outage, Timeout};
+        match error {
+            StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. }) => true,
+            StoreError::Url(_) | StoreError::ReadUrl(_) | StoreError::CaFile(_) => false,
+            _ => self == Self::AllStates,
+        }
+    }
+}
+
 impl Store {
-    /// Opens the store as [`Store::open`] does. If PostgreSQL is unavailable, the store is not
-    /// [prepared](Self::is_prepared) yet: see [`Self::prepare_when_possible`].
+    /// Opens the store as [`Store::open`] does. If PostgreSQL is in a state that `awaited` covers,
+    /// the store is not [prepared](Self::is_prepared) yet: see [`Self::prepare_when_possible`].
     ///
     /// # Errors
-    /// The store cannot be used, and waiting does not help.
+    /// The store cannot be used, and is not waited for.
     pub async fn open_or_wait(
         config: &StoreConfig,
         password: Option<&Secret>,
+        awaited: Awaited,
     ) -> Result<Arc<Self>, StoreError> {
         match Self::open(config, password).await {
-            Err(error) if is_away(&error) => Self::open_later(config, password, error),
+            Err(error) if awaited.covers(&error) => Self::open_later(config, password, error),
             opened => opened.map(Arc::new),
         }
     }
 
-    /// Creates a store whose calls fail with the cause of `error` until it is prepared. Only
-    /// PostgreSQL can become available by itself.
+    /// Creates a store whose calls fail with the cause of `error` until it is prepared. A SQLite file
+    /// is not waited for.
     fn open_later(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -98,13 +120,4 @@ impl Store {
             }
         }
     }
-}
-
-/// Whether the database may become available without intervention.
-fn is_away(error: &StoreError) -> bool {
-    use Cause::{Busy, Io, Outage, Timeout};
-    matches!(
-        error,
-        StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. })
-    )
 }

@@ -83,6 +83,7 @@ pub use forget::Forgotten;
 pub use idempotency::Keys;
 pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
+pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};

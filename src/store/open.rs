@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use sqlx::migrate::Migrate as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _, SqliteConnection, SqlitePool};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -358,6 +358,21 @@ pub(super) async fn prepare_postgres(server: &Server) -> Result<(), StoreError> 
     bounded(connection.close()).await
 }
 
+/// Checks that transactions of PostgreSQL may write; fails as a write does if not.
+pub(super) async fn check_writable(server: &Server) -> Result<(), StoreError> {
+    let mut connection = server.connect().await?;
+    let row = bounded(sqlx::raw_sql(sql::READ_ONLY).fetch_one(&mut connection)).await?;
+    let is_read_only: bool = row.try_get("is_read_only")?;
+    bounded(connection.close()).await?;
+    if is_read_only {
+        return Err(StoreError::Failed {
+            code: "25006".to_owned(),
+            message: "its transactions are read-only".to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// Connects to PostgreSQL for reading.
 pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError> {
     let db = postgres_to_read(server).await?;
@@ -454,7 +469,6 @@ pub(super) async fn version(db: &Db) -> Result<Option<i64>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sqlx::Row as _;
 
     #[tokio::test]
     async fn a_commit_to_sqlite_waits_for_the_disk() {

@@ -5,7 +5,7 @@ use crate::config::StoreConfig;
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::secrets::Secret;
-use crate::store::{Journal, Store};
+use crate::store::{Awaited, Journal, Store};
 use crate::telemetry::{Metrics, Task};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
@@ -79,6 +79,7 @@ impl StoreWorkers {
     pub(crate) fn open(
         config: &StoreConfig,
         password: Option<&Secret>,
+        awaited: Awaited,
         runtimes: &Runtimes,
     ) -> Result<Self, StartError> {
         let runtime = Builder::new_multi_thread()
@@ -88,7 +89,7 @@ impl StoreWorkers {
             .build()
             .map_err(StartError::Runtime)?;
         let store = runtime
-            .block_on(Store::open_or_wait(config, password))
+            .block_on(Store::open_or_wait(config, password, awaited))
             .map_err(|error| StartError::Store(config.url.clone(), error))?;
         let handle = runtime.handle().clone();
         runtimes.add(handle.clone());
