@@ -2,9 +2,10 @@
 //!
 //! SIGHUP reloads. SIGUSR2 starts a successor, and stops this process once that is ready. Both wait
 //! until the process serves. SIGTERM and SIGINT stop it: readiness fails, requests are still served
-//! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those
-//! in flight have `grace_period` to finish. If another process has the sockets, this one stops
-//! accepting at once, and serves its connections until they close. `signals` ends the process at a
+//! for `drain_delay`, so that load balancers notice; then the listeners close, so that one slow
+//! client delays nobody else, new calls on open connections get 503 `draining`, and those in flight
+//! have `grace_period` to finish. If another process has the sockets, this one stops accepting at
+//! once, and serves its connections until they close. `signals` ends the process at a
 //! second signal.
 //! Pingora's own graceful stop would sleep through its whole grace period.
 
@@ -191,11 +192,12 @@ impl Lifecycle {
             log::info!("stopping: another process has the sockets");
         }
         let finished = async {
+            self.drain.close_listeners();
             if owner == SocketOwner::Nobody {
-                // new requests still get an answer: 503
+                // the operator sees what is still in flight
                 self.drain.nothing_in_flight().await;
             }
-            self.drain.close_listeners();
+            self.drain.close_operator();
             self.drain.nothing_open().await;
         };
         match tokio::time::timeout(self.config.grace_period, finished).await {

@@ -18,7 +18,9 @@ use sha2::{Digest as _, Sha256};
 use sqlx::migrate::Migrate as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Row as _, SqliteConnection, SqlitePool};
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, Row as _, SqliteConnection, SqlitePool,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
