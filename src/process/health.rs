@@ -161,6 +161,9 @@ impl Health {
                 .store_refusals()
                 .saturating_add(storage.store.failures());
             let failed = probe_store(storage, watch.next(failures, Instant::now())).await;
+            if failed.is_some() && matches!(storage.store.renew_password(), Ok(true)) {
+                log::warn!("store.password_file: its content changed, and is used from now on");
+            }
             let cause = watch.after(failed, Instant::now());
             self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
             tokio::time::sleep(watch.interval()).await;

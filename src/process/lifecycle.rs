@@ -122,8 +122,8 @@ impl Lifecycle {
         systemd::reloading();
         let status = match reload.run() {
             Ok(0) => "serving; the last reload changed nothing".to_owned(),
-            Ok(1) => "serving; the last reload changed 1 key".to_owned(),
-            Ok(changes) => format!("serving; the last reload changed {changes} keys"),
+            Ok(1) => "serving; the last reload changed 1 key or file".to_owned(),
+            Ok(changes) => format!("serving; the last reload changed {changes} keys and files"),
             Err(_) => "serving with the old configuration: the last reload FAILED".to_owned(),
         };
         systemd::ready(&self.status(&status));

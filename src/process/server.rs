@@ -115,6 +115,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         exporter,
         in_force,
         node,
+        fleet,
         runtimes,
         ..
     } = shared;
@@ -137,6 +138,10 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let parts = Reloadable {
         surfaces,
         access,
+        store: store_workers
+            .as_ref()
+            .map(|workers| Arc::clone(&workers.storage.store)),
+        fleet,
         node,
         in_force,
         metrics,
@@ -244,12 +249,7 @@ impl Bound {
 
     /// Reloads `path` on SIGHUP; `config` was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        let (current, parts) = (Mutex::new(config), self.parts.clone());
-        self.lifecycle.reload = Some(Reload {
-            path,
-            current,
-            parts,
-        });
+        self.lifecycle.reload = Some(Reload::new(path, config, self.parts.clone()));
     }
 
     /// Hands over to another process of this `program` on SIGUSR2.

@@ -91,6 +91,8 @@ impl Store {
         else {
             return Ok(());
         };
+        // an unusable file is reported by the failure of its password
+        let _renewed = self.renew_password();
         let prepare = async {
             open::prepare_postgres(server).await?;
             // bypasses the breaker, which refuses all calls until then

@@ -59,6 +59,7 @@ mod refusals;
 mod relay;
 mod reload;
 mod repeats;
+mod rotation;
 mod secret_modes;
 mod shown;
 mod sidecar;
