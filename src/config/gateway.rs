@@ -141,7 +141,7 @@ section! {
         /// Why: a wallet polls every few seconds; a client that left makes room.
         idle_timeout: Duration = Default("75s"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// The same for a trusted proxy: longer than the proxy keeps an idle connection.
-        /// Why: a proxy that is closed on while it sends loses the request; Google's keeps them 10m.
+        /// Why: a proxy loses the requests that it sends just then; Google's keeps one for 10m.
         proxy_idle_timeout: Duration = Default("11m"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// A connection of this age is closed after the request in progress; at most 24h.
         /// Why: clients then resolve the name again and are balanced anew.

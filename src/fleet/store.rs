@@ -121,8 +121,7 @@ impl Credentials {
 fn read_secrets(path: &Path) -> Result<Vec<Secret>, SecretError> {
     let secret = secrets::read(path)?;
     let lines = secrets::lines(&secret);
-    let are_long = |lines: &[Secret]| lines.iter().all(|line| line.expose().len() >= MIN_SECRET);
-    if lines.len() == 2 && are_long(&lines) {
+    if lines.len() == 2 && lines.iter().all(|line| line.expose().len() >= MIN_SECRET) {
         return Ok(lines);
     }
     if secret.expose().trim_ascii().len() < MIN_SECRET {
@@ -316,9 +315,9 @@ impl Store {
     /// Reads the files again; an open connection keeps its password.
     pub(super) fn renew(&self) -> Result<(), Vec<CredentialsError>> {
         let credentials = Credentials::load(&self.config)?;
-        let unusable =
-            |error: FleetError| vec![CredentialsError("fleet.ca_file", error.to_string())];
-        *self.client.lock() = client(&self.config, &credentials).map_err(unusable)?;
+        let client = client(&self.config, &credentials)
+            .map_err(|error| vec![CredentialsError("fleet.ca_file", error.to_string())])?;
+        *self.client.lock() = client;
         self.keys.store(Arc::new(Keys::of(credentials.secrets)));
         Ok(())
     }

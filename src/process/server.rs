@@ -12,14 +12,14 @@ use crate::process::inherited::Inherited;
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::loaded::{FileErrors, Loaded, StartSecrets};
 use crate::process::parts::shared::Shared;
-use crate::process::parts::store::{Storage, StoreWorkers};
+use crate::process::parts::store::StoreWorkers;
 use crate::process::parts::{self, Part};
 use crate::process::reload::{Reload, Reloadable};
 use crate::process::signals::StopSignals;
 pub use crate::process::start_error::StartError;
 use crate::process::systemd::Watchdog;
 use crate::proxy::Surfaces;
-use crate::secrets::hardening;
+use crate::secrets::{Secret, hardening};
 use crate::store::Awaited;
 use crate::telemetry::{Log, Surface, Task};
 use parking_lot::Mutex;
@@ -61,18 +61,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let metrics = Arc::clone(&shared.process.metrics);
     let certificates_part = parts::certificates::build(config, acme, &shared, &mut inherited)?;
     let (gateway, gateway_part) = parts::gateway::build(config, &shared, &mut inherited)?;
-    let awaited = if inherited.is_handover() {
-        Awaited::Outages
-    } else {
-        Awaited::AllStates
-    };
-    let (password, runtimes) = (store_password.as_ref(), &shared.runtimes);
-    let open = |store| StoreWorkers::open(store, password, awaited, runtimes);
-    let store_workers = config.store.as_ref().map(open).transpose()?;
-    let preparation = store_workers
-        .as_ref()
-        .map(|workers| workers.preparation(&metrics));
-    let preparation = preparation.unwrap_or_default();
+    let store_workers = open_store(config, store_password.as_ref(), &inherited, &shared)?;
     let storage = store_workers.as_ref().map(|workers| &workers.storage);
     let (relay, relay_part) =
         parts::relay::build(&config.node, relay, keys, storage, &shared, &mut inherited)?;
@@ -91,9 +80,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         .and(gateway_part)
         .and(relay_part)
         .and(sidecar_part)
-        .and(preparation)
-        .and(health(&shared, &surfaces, storage))
-        .and(watchdog(&shared));
+        .and(own_tasks(&shared, &surfaces, store_workers.as_ref()));
     let (access, admin_part) = parts::admin::build(
         config,
         admin,
@@ -154,18 +141,37 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     })
 }
 
-/// Looks for conditions.
-fn health(shared: &Shared, surfaces: &Surfaces, storage: Option<&Storage>) -> Part {
-    let health = Health::new(shared, surfaces, storage);
-    Part::task(Task::Health, health, &shared.process.metrics)
+/// Opens the configured store, or waits for it.
+fn open_store(
+    config: &Config,
+    password: Option<&Secret>,
+    inherited: &Inherited,
+    shared: &Shared,
+) -> Result<Option<StoreWorkers>, StartError> {
+    let Some(config) = &config.store else {
+        return Ok(None);
+    };
+    let awaited = if inherited.is_handover() {
+        Awaited::Outages
+    } else {
+        Awaited::AllStates
+    };
+    StoreWorkers::open(config, password, awaited, &shared.runtimes).map(Some)
 }
 
-/// Pings the watchdog of the service manager, if it has one.
-fn watchdog(shared: &Shared) -> Part {
-    let watchdog = Watchdog::new(&shared.runtimes);
-    watchdog.map_or_else(Part::default, |watchdog| {
-        Part::task(Task::Watchdog, watchdog, &shared.process.metrics)
-    })
+/// The tasks of the process itself: they prepare the store, look for conditions, and ping the
+/// watchdog.
+fn own_tasks(shared: &Shared, surfaces: &Surfaces, workers: Option<&StoreWorkers>) -> Part {
+    let metrics = &shared.process.metrics;
+    let health = Health::new(shared, surfaces, workers.map(|workers| &workers.storage));
+    let mut tasks = Part::task(Task::Health, health, metrics);
+    if let Some(workers) = workers {
+        tasks = tasks.and(workers.preparation(metrics));
+    }
+    if let Some(watchdog) = Watchdog::new(&shared.runtimes) {
+        tasks = tasks.and(Part::task(Task::Watchdog, watchdog, metrics));
+    }
+    tasks
 }
 
 /// Loads the files, and logs warnings about suspicious values.

@@ -189,13 +189,14 @@ fn folder_mode(path: &Path) -> io::Result<u32> {
     Ok(folder.metadata()?.permissions().mode() & 0o7777)
 }
 
-/// Reads bearer tokens from the files of `key`: one in each, or while it is replaced the new and the
-/// old one on two lines.
+/// Reads bearer tokens from the files of `key`: one in each, or while it is replaced the new and
+/// the old one on two lines.
 ///
 /// # Errors
 /// Fails as [`read`] does for each file, or if a file holds no token, or that of another file.
 pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErrors> {
-    let (mut tokens, mut errors) = (Vec::with_capacity(files.len()), Vec::new());
+    let mut tokens = Vec::with_capacity(files.len());
+    let mut errors = Vec::new();
     for file in files {
         // parsed one by one, so that an error names the file
         let of_file =

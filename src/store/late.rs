@@ -60,8 +60,8 @@ impl Store {
         }
     }
 
-    /// Creates a store whose calls fail with the cause of `error` until it is prepared. A SQLite file
-    /// is not waited for.
+    /// Creates a store whose calls fail with the cause of `error` until it is prepared. A SQLite
+    /// file is not waited for.
     fn open_later(
         config: &StoreConfig,
         password: Option<&Secret>,

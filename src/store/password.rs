@@ -1,5 +1,5 @@
-//! Replaces the password of PostgreSQL while the store is in use: new connections are opened with the
-//! one that its file holds. Open connections are not affected by a change at the server.
+//! Replaces the password of PostgreSQL while the store is in use: new connections are opened with
+//! the one that its file holds. Open connections are not affected by a change at the server.
 
 use super::db::Db;
 use super::open::{Location, text_of};

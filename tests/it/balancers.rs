@@ -318,7 +318,7 @@ fn a_restart_behind_nginx_loses_no_read() {
         let _status = stage.edges[0].wait();
         stage.edges[0] = stage.setups[0].start();
     });
-    assert_eq!(lost, [String::new(); 0], "of {all}");
+    assert_eq!(lost.first(), None, "{} of {all}", lost.len());
     assert!(all > 300, "{all}");
 }
 
@@ -341,7 +341,7 @@ fn a_restart_behind_haproxy_loses_no_read() {
         let mut slow = pair.client(listen);
         stage.restart(first, &mut slow);
     });
-    assert_eq!(lost, [String::new(); 0], "of {all}");
+    assert_eq!(lost.first(), None, "{} of {all}", lost.len());
     assert!(all > 100, "{all}");
 }
 

@@ -70,8 +70,8 @@ pub fn string_in(text: &[u8]) -> Option<Cow<'_, str>> {
         .ok()
 }
 
-/// The end of the value that starts at `at`, of at most this many levels. `open` has the closing byte
-/// of each array and object that is open; it must be empty, and is empty again after a value.
+/// The end of the value that starts at `at`, of at most this many levels. `open` has the closing
+/// byte of each array and object that is open; it must be empty, and is empty again after a value.
 fn value_end(text: &[u8], mut at: usize, levels: u8, open: &mut Vec<u8>) -> Option<usize> {
     loop {
         at = match text.get(at)? {

@@ -102,8 +102,10 @@ fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value)).ok()?;
         header.append_header(name, value).ok()?;
     }
-    let has_one_host = header.headers.get_all(HOST).iter().count() == 1;
-    if let Some(host) = target.host.filter(|_| has_one_host) {
+    // without a valid Host the head is refused
+    if let Some(host) = target.host
+        && header.headers.get_all(HOST).iter().count() == 1
+    {
         header.insert_header(HOST, host).ok()?;
     }
     Some(header)
@@ -118,19 +120,19 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
+    fn in_origin_form(target: &'a str) -> Self {
+        let path = Cow::Borrowed(target);
+        Self { path, host: None }
+    }
+
     /// Parses a target; `None` if its authority is malformed, has no host, or names a user.
     fn parse(target: &'a str) -> Option<Self> {
-        let scheme = target.find("://").map(|end| target.split_at(end));
-        let is_http = |scheme: &str| {
-            ["http", "https"]
-                .iter()
-                .any(|own| scheme.eq_ignore_ascii_case(own))
+        let Some((scheme, rest)) = target.split_once("://") else {
+            return Some(Self::in_origin_form(target));
         };
-        let Some((_, rest)) = scheme.filter(|(scheme, _)| is_http(scheme)) else {
-            let path = Cow::Borrowed(target);
-            return Some(Self { path, host: None });
-        };
-        let rest = rest.strip_prefix("://")?;
+        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+            return Some(Self::in_origin_form(target));
+        }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         let parsed: Authority = authority.parse().ok()?;
