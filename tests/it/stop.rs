@@ -93,6 +93,8 @@ fn draining_answers_in_flight_and_refuses_new() {
     let mut halfway = edge.client();
     let head = ask_about(2, "\"halfway\"").bytes();
     halfway.send(&head[..20]);
+    // connections are accepted in turn
+    assert_eq!(edge.ask(&Request::new("GET", "/healthz")).status, 200);
     edge.signal("TERM");
     wait_until_closed(edge.gateway());
     halfway.send(&head[20..]);

@@ -220,6 +220,8 @@ fn a_stopping_relay_finishes_its_writes() {
         client.send(&request[..20]);
         (request, client)
     });
+    // connections are accepted in turn
+    assert_eq!(stage.ask(&Request::new("GET", "/healthz")).status, 200);
     stage.edge.signal("TERM");
     wait_until_closed(stage.edge.relay());
     let [mint, rpc] = [mint, rpc].map(|(request, mut client)| {

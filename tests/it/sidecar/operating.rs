@@ -203,6 +203,8 @@ fn draining_answers_in_flight_and_refuses_new() {
     let robots = Request::new("GET", "/functions/seo-robots").bytes();
     let mut crawler = stage.client();
     crawler.send(&robots[..20]);
+    // connections are accepted in turn
+    assert_eq!(stage.get("/robots.txt").status, 200);
     stage.edge.signal("TERM");
     wait_until_closed(stage.edge.sidecar());
     crawler.send(&robots[20..]);

@@ -63,6 +63,8 @@ fn only_crawler_paths_are_served_while_draining() {
         client.send(&request[..20]);
         (path, request, client)
     });
+    // connections are accepted in turn
+    assert_eq!(stage.get("/robots.txt").status, 200);
     stage.edge.signal("TERM");
     wait_until_closed(stage.edge.sidecar());
     for (path, request, mut client) in halfway {
