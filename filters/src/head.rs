@@ -206,7 +206,10 @@ pub(crate) fn no_coding(head: &Head<'_>) -> Result<(), Refusal> {
 
 /// Refuses two framings at once: parsers may disagree on where the next request begins. Refuses
 /// transfer codings other than chunked. RFC 9112, sections 6.1 and 11.2.
-pub(crate) fn framing(head: &Head<'_>) -> Result<(), Refusal> {
+///
+/// # Errors
+/// Returns `conflicting_framing`.
+pub fn framing(head: &Head<'_>) -> Result<(), Refusal> {
     let Some(coding) = head.single(header::TRANSFER_ENCODING) else {
         return Ok(());
     };

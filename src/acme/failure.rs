@@ -4,6 +4,7 @@
 //! (RFC 8555, section 6.7) as one bounded line without control characters.
 
 use super::schedule::Class;
+use crate::io::is_plain;
 use instant_acme::{Error, Problem};
 use std::time::Duration;
 
@@ -144,21 +145,12 @@ pub(super) fn words(problem: &Problem) -> String {
 
 /// Returns the text on one line of bounded length, without control characters.
 fn clean(text: &str) -> String {
-    let is_plain = |c: char| !c.is_control() && !is_format(c);
     let mut plain = text.chars().map(|c| if is_plain(c) { c } else { ' ' });
     let mut line: String = plain.by_ref().take(LONGEST).collect();
     if plain.next().is_some() {
         line.push('…');
     }
     line
-}
-
-/// Whether a character is invisible, but changes how a terminal shows others.
-fn is_format(c: char) -> bool {
-    matches!(
-        c,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    )
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use portcullis_filters::head::framing;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,10 @@ impl HttpServerApp for ChallengeServer {
         // authorities and browsers send one request per connection
         request.stop_keepalive();
         let mut reply = match header.method {
+            _ if framing(&request.head(header)).is_err() => Reply::text(
+                400,
+                "send Content-Length or Transfer-Encoding: chunked, not both\n",
+            ),
             Method::GET | Method::HEAD => self.reply(request.head(header).target, &header.headers),
             _ => Reply {
                 allow: Some("GET, HEAD"),

@@ -56,14 +56,11 @@ impl Access {
         }
     }
 
-    /// Replaces the tokens, and returns whether there are new ones. A listener that is not local
-    /// never loses its tokens.
-    pub fn change(&self, tokens: Option<Tokens>) -> bool {
-        let is_some = tokens.is_some();
-        if is_some || self.listen.is_local() {
+    /// Replaces the tokens. A listener that is not local never loses its tokens.
+    pub fn change(&self, tokens: Option<Tokens>) {
+        if tokens.is_some() || self.listen.is_local() {
             self.tokens.store(tokens.map(Arc::new));
         }
-        is_some
     }
 
     /// Whether the request has the token, if one is required.

@@ -6,8 +6,9 @@
 
 use crate::reply::{BodyStream, Reply, StreamAborted};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{FutureExt as _, Stream, StreamExt as _, stream};
 use parking_lot::Mutex;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -58,7 +59,13 @@ impl Events {
             subscriber.mark_changed();
         } else {
             *is_running = true;
-            tokio::spawn(Arc::clone(self).run(snapshot));
+            let events = Arc::clone(self);
+            tokio::spawn(async move {
+                let run = AssertUnwindSafe(Arc::clone(&events).run(snapshot));
+                if run.catch_unwind().await.is_err() {
+                    events.end();
+                }
+            });
         }
         drop(is_running);
         let rest = stream::unfold(subscriber, |mut subscriber| async {
@@ -93,6 +100,13 @@ impl Events {
                 return;
             }
         }
+    }
+
+    /// Ends the streams after a panic: their pages connect again, and the first starts a new task.
+    fn end(&self) {
+        let mut is_running = self.is_running.lock();
+        *is_running = false;
+        self.newest.send_replace(Some(Bytes::new()));
     }
 
     /// Whether there are subscribers; if not, the task has to end.
@@ -158,5 +172,20 @@ mod tests {
             Some(&b"data: 3\n\n"[..]),
             "nothing old is given"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_the_streams() {
+        let events = Arc::new(Events::new());
+        let fails = || panic!("a defect");
+        let mut first = events.subscribe(fails).expect("there is room");
+        assert_eq!(next(&mut first).await, Some(RETRY));
+        assert_eq!(next(&mut first).await, None, "the page connects again");
+        let mut second = events
+            .subscribe(|| Some("1".to_owned()))
+            .expect("there is room");
+        assert_eq!(next(&mut second).await, Some(RETRY));
+        let piece = next(&mut second).await;
+        assert_eq!(piece.as_deref(), Some(&b"data: 1\n\n"[..]));
     }
 }

@@ -43,6 +43,7 @@ use pingora::apps::{HttpServerApp, ReusedHttpStream};
 use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use portcullis_filters::head::framing;
 use serde_json::{Value, json};
 use snapshot::millis;
 use std::sync::Arc;
@@ -248,6 +249,10 @@ impl Operator {
     /// Routes and authorizes a request.
     fn route(&self, request: &Request, header: &RequestHeader) -> Response {
         let head = request.head(header);
+        if framing(&head).is_err() {
+            let text = "send Content-Length or Transfer-Encoding: chunked, not both\n";
+            return Response::Reply(Reply::text(400, text));
+        }
         let (path, query) = split(head.target);
         let is_verbose = path == b"/readyz" && query == Some(b"verbose");
         let is_probe = matches!(path, b"/livez" | b"/readyz") && !is_verbose;

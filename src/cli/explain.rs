@@ -8,6 +8,7 @@ use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open, written};
 use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::io::clock;
+use crate::io::is_plain;
 use crate::relay::settings::policy;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operation::OperationKind;
@@ -98,7 +99,10 @@ impl Explanation {
     }
 
     fn print(self) -> Outcome {
-        written("explain", io::stdout().write_all(self.text.as_bytes()))?;
+        written(
+            "explain",
+            io::stdout().write_all(shown(&self.text).as_bytes()),
+        )?;
         Ok(self.code)
     }
 
@@ -194,6 +198,19 @@ impl Explanation {
         let args: Vec<_> = call.call().args.iter().map(ToString::to_string).collect();
         self.detail(&format!("{contract}.{entrypoint}({})", args.join(", ")));
     }
+}
+
+/// The text with an escape in place of each character that changes how a terminal shows others.
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) || c == '\n' {
+            shown.push(c);
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+    }
+    shown
 }
 
 fn gateway(policy: &GatewayPolicy, body: &[u8]) -> Explanation {

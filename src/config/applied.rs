@@ -2,9 +2,11 @@
 //! differences, key by key.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use serde_json::Value as Json;
 
 use super::key::Key;
 
@@ -47,6 +49,25 @@ pub struct Change<'a> {
 }
 
 impl Values {
+    /// The files that keys name, each with the key's path.
+    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut files = Vec::new();
+        for (key, text) in &self.0 {
+            if !key.path.ends_with("_file") && !key.path.ends_with("_files") {
+                continue;
+            }
+            let names = match serde_json::from_str(&text.written) {
+                Ok(Json::String(name)) => vec![Json::String(name)],
+                Ok(Json::Array(names)) => names,
+                _ => Vec::new(),
+            };
+            let names = names.iter().filter_map(Json::as_str);
+            let named = names.filter(|name| !name.is_empty());
+            files.extend(named.map(|name| (key.path, PathBuf::from(name))));
+        }
+        files
+    }
+
     /// The changes from these values to `new`, in the order of the example file.
     pub fn changes<'a>(&'a self, new: &'a Self) -> Vec<Change<'a>> {
         let pairs = self

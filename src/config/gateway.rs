@@ -139,7 +139,10 @@ section! {
         write_timeout: Duration = Default("60s"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// Time between two requests of a connection.
         /// Why: a wallet polls every few seconds; a client that left makes room.
-        idle_timeout: Duration = Default("60s"), duration(TIMEOUTS, WHY_TIMEOUTS);
+        idle_timeout: Duration = Default("75s"), duration(TIMEOUTS, WHY_TIMEOUTS);
+        /// The same for a trusted proxy: longer than the proxy keeps an idle connection.
+        /// Why: a proxy loses the requests that it sends just then; Google's keeps one for 10m.
+        proxy_idle_timeout: Duration = Default("11m"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// A connection of this age is closed after the request in progress; at most 24h.
         /// Why: clients then resolve the name again and are balanced anew.
         lifetime: Duration = Default("1h"), duration(SHORTEST..=DAY, WHY_TIMEOUTS);
@@ -178,7 +181,8 @@ impl ConnectionsConfig {
         header_timeout: Duration::from_secs(10),
         body_timeout: Duration::from_secs(10),
         write_timeout: Duration::from_secs(10),
-        idle_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(75),
+        proxy_idle_timeout: Duration::from_secs(11 * 60),
         lifetime: HOUR,
     };
 }

@@ -44,7 +44,7 @@ section! {
         /// After SIGTERM, /readyz fails while requests are still served for this long; at most 1h.
         /// Why: one machine has no load balancer; behind one, set it longer than its probes.
         drain_delay: Duration = Default("0s"), duration(Duration::ZERO..=HOUR, WHY_DRAIN);
-        /// Then new requests get 503, and requests in flight have this long to finish; at most 1h.
+        /// Then listeners close, and requests in flight have this long to finish; at most 1h.
         /// Why: the node may take 8s and a receipt 10s, and the response has to be sent.
         grace_period: Duration = Default("15s"), duration(Duration::ZERO..=HOUR, WHY_DRAIN);
         /// Memory for the node's answers, in flight and cached; 4 MiB (one answer) to 1024 GiB.

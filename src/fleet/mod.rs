@@ -74,6 +74,15 @@ impl Fleet {
         }))
     }
 
+    /// Reads the files again and uses them from now on. An open connection to the store keeps its
+    /// password.
+    ///
+    /// # Errors
+    /// Returns every file that is unusable: none is used then.
+    pub fn renew(&self) -> Result<(), Vec<CredentialsError>> {
+        self.store.renew()
+    }
+
     /// Creates the shared limit of a surface's clients. `clients` counts the admissions of this
     /// instance, by the time since `started`.
     pub fn limit(

@@ -11,6 +11,7 @@ use crate::io::clock::millis;
 use crate::secrets::seal::Seal;
 use crate::secrets::{self, Secret, SecretError, certificates};
 use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::hmac;
@@ -81,7 +82,8 @@ impl From<SecretError> for CredentialsError {
 #[derive(Debug)]
 pub struct Credentials {
     password: Option<Secret>,
-    secret: Secret,
+    /// The secret that is used, and while it is replaced the other one.
+    secrets: Vec<Secret>,
     /// Root certificates in PEM.
     roots: Option<Vec<u8>>,
 }
@@ -94,33 +96,39 @@ impl Credentials {
     pub fn load(config: &FleetConfig) -> Result<Self, Vec<CredentialsError>> {
         let password =
             secrets::read_optional("fleet.password_file", config.password_file.as_deref());
-        let secret = read_secret(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
+        let secrets = read_secrets(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
         let roots = config
             .ca_file
             .as_deref()
             .map(certificates::read_roots_text)
             .transpose();
         let roots = roots.map_err(|error| CredentialsError("fleet.ca_file", error.to_string()));
-        match (password, secret, roots) {
-            (Ok(password), Ok(secret), Ok(roots)) => Ok(Self {
+        match (password, secrets, roots) {
+            (Ok(password), Ok(secrets), Ok(roots)) => Ok(Self {
                 password,
-                secret,
+                secrets,
                 roots,
             }),
-            (password, secret, roots) => {
-                let secrets = [password.err(), secret.err()].into_iter().flatten();
-                Err(secrets.map(Into::into).chain(roots.err()).collect())
+            (password, secrets, roots) => {
+                let errors = [password.err(), secrets.err()].into_iter().flatten();
+                Err(errors.map(Into::into).chain(roots.err()).collect())
             }
         }
     }
 }
 
-fn read_secret(path: &Path) -> Result<Secret, SecretError> {
+/// The secret of the file, or the one that is used and the other one on two lines.
+fn read_secrets(path: &Path) -> Result<Vec<Secret>, SecretError> {
     let secret = secrets::read(path)?;
+    let lines = secrets::lines(&secret);
+    if lines.len() == 2 && lines.iter().all(|line| line.expose().len() >= MIN_SECRET) {
+        return Ok(lines);
+    }
     if secret.expose().trim_ascii().len() < MIN_SECRET {
         return Err(SecretError::not(path, "a secret of 32 bytes or more"));
     }
-    Ok(secret)
+    // as it is, with its white space
+    Ok(vec![secret])
 }
 
 /// Checks that the store can be used: connects and loads the scripts. Returns how long that took.
@@ -184,12 +192,46 @@ async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, Fl
         .map_err(|_| FleetError::Timeout)??)
 }
 
-/// This instance's client of the store.
-pub(super) struct Store {
-    client: Client,
-    pub(super) name: String,
+/// A key by one of the fleet's secrets.
+pub(super) struct Key {
     secret: Secret,
     pub(super) seal: Seal,
+}
+
+/// The key that is used, and while the secret is replaced the one that others may use.
+pub(super) struct Keys {
+    pub(super) used: Key,
+    pub(super) other: Option<Key>,
+}
+
+impl Key {
+    fn of(secret: Secret) -> Self {
+        let seal = Seal::new(&hmac::sign(&secret, SEALING));
+        Self { secret, seal }
+    }
+
+    fn digest(&self, text: &str) -> String {
+        let digest = hmac::sign(&self.secret, text.as_bytes());
+        hex::encode(&digest[..16])
+    }
+}
+
+impl Keys {
+    fn of(secrets: Vec<Secret>) -> Self {
+        let mut keys = secrets.into_iter().map(Key::of);
+        let used = keys.next().expect("a file of secrets holds one at least");
+        let other = keys.next();
+        Self { used, other }
+    }
+}
+
+/// This instance's client of the store.
+pub(super) struct Store {
+    config: FleetConfig,
+    /// By the files as they were when they were last usable.
+    client: Mutex<Client>,
+    pub(super) name: String,
+    keys: ArcSwap<Keys>,
     /// The name of this instance, random at each start.
     instance: String,
     lease: Script,
@@ -223,10 +265,10 @@ impl Store {
             .fill(&mut instance)
             .map_err(|_| FleetError::Random)?;
         Ok(Self {
-            client: client(config, &credentials)?,
+            config: config.clone(),
+            client: Mutex::new(client(config, &credentials)?),
             name: config.name.clone(),
-            seal: Seal::new(&hmac::sign(&credentials.secret, SEALING)),
-            secret: credentials.secret,
+            keys: ArcSwap::from_pointee(Keys::of(credentials.secrets)),
             instance: hex::encode(instance),
             lease: Script::new(LEASE),
             heartbeat: Script::new(HEARTBEAT),
@@ -257,13 +299,39 @@ impl Store {
 
     /// A keyed digest of the text: 128 bits in hexadecimal.
     pub(super) fn digest(&self, text: &str) -> String {
-        let digest = hmac::sign(&self.secret, text.as_bytes());
-        hex::encode(&digest[..16])
+        self.keys.load().used.digest(text)
+    }
+
+    /// The keys by the fleet's secrets.
+    pub(super) fn keys(&self) -> Arc<Keys> {
+        self.keys.load_full()
     }
 
     /// The key of a shared value; it depends on the fleet's secret.
-    pub(super) fn key_of(&self, name: &str) -> String {
-        format!("pc:{}:value:{}", self.name, self.digest(name))
+    pub(super) fn key_of(&self, name: &str, key: &Key) -> String {
+        format!("pc:{}:value:{}", self.name, key.digest(name))
+    }
+
+    /// Reads the files again; an open connection keeps its password.
+    pub(super) fn renew(&self) -> Result<(), Vec<CredentialsError>> {
+        let credentials = Credentials::load(&self.config)?;
+        let client = client(&self.config, &credentials)
+            .map_err(|error| vec![CredentialsError("fleet.ca_file", error.to_string())])?;
+        *self.client.lock() = client;
+        self.keys.store(Arc::new(Keys::of(credentials.secrets)));
+        Ok(())
+    }
+
+    /// The client by the password and the certificates as they are in their files now.
+    fn renewed_client(&self) -> Client {
+        let mut known = self.client.lock();
+        // files that are unusable now are reported by the next reload
+        if let Ok(credentials) = Credentials::load(&self.config)
+            && let Ok(renewed) = client(&self.config, &credentials)
+        {
+            *known = renewed;
+        }
+        known.clone()
     }
 
     /// Whether nothing is sent until a heartbeat is answered.
@@ -438,7 +506,7 @@ impl Store {
             }
             Ok::<_, FleetError>(())
         });
-        let mut connection = connect(&self.client, config).await?;
+        let mut connection = connect(&self.renewed_client(), config).await?;
         let subscribed = timeout(PATIENCE, connection.subscribe(channel)).await;
         if let Err(error) = subscribed.map_err(|_| FleetError::Timeout)? {
             log::debug!(error:%; "fleet: no pushes: updates arrive with the next heartbeat");
@@ -473,7 +541,7 @@ impl Credentials {
     pub(super) fn of(secret: Secret) -> Self {
         Self {
             password: None,
-            secret,
+            secrets: vec![secret],
             roots: None,
         }
     }

@@ -8,17 +8,24 @@ use crate::io::clock::millis;
 use std::time::Duration;
 
 impl Fleet {
-    /// Returns the value that the instances share under this name.
+    /// Returns the value that the instances share under this name, also by the other secret.
     ///
     /// # Errors
     /// The store does not answer, or the value is not sealed with this fleet's secret.
     pub async fn value(&self, name: &str) -> Result<Option<Vec<u8>>, FleetError> {
-        let key = self.store.key_of(name);
-        let sealed: Option<Vec<u8>> = self.store.call(redis::cmd("GET").arg(key)).await?;
-        let open = |sealed: Vec<u8>| self.store.seal.open(name.as_bytes(), &sealed);
-        sealed
-            .map(|sealed| open(sealed).ok_or(FleetError::Sealed))
-            .transpose()
+        let keys = self.store.keys();
+        for key in [Some(&keys.used), keys.other.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            let stored = self.store.key_of(name, key);
+            let sealed: Option<Vec<u8>> = self.store.call(redis::cmd("GET").arg(stored)).await?;
+            if let Some(sealed) = sealed {
+                let opened = key.seal.open(name.as_bytes(), &sealed);
+                return opened.map(Some).ok_or(FleetError::Sealed);
+            }
+        }
+        Ok(None)
     }
 
     /// Sets the value that the instances share under this name; it expires after `life`, if that
@@ -33,12 +40,13 @@ impl Fleet {
         life: Option<Duration>,
     ) -> Result<(), FleetError> {
         let mut call = redis::cmd("SET");
-        let sealed = self
-            .store
+        let keys = self.store.keys();
+        let sealed = keys
+            .used
             .seal
             .seal(name.as_bytes(), value)
             .ok_or(FleetError::Random)?;
-        call.arg(self.store.key_of(name)).arg(sealed);
+        call.arg(self.store.key_of(name, &keys.used)).arg(sealed);
         if let Some(life) = life {
             call.arg("PX").arg(millis(life));
         }
@@ -51,7 +59,7 @@ impl Fleet {
     /// The store does not answer.
     pub async fn remove_value(&self, name: &str) -> Result<(), FleetError> {
         self.store
-            .call(redis::cmd("DEL").arg(self.store.key_of(name)))
+            .call(redis::cmd("DEL").arg(self.store.key_of(name, &self.store.keys().used)))
             .await
     }
 

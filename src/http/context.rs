@@ -77,6 +77,8 @@ pub struct Drain {
     /// Ends the listeners. Each of them and each connection holds a receiver: when the last is
     /// dropped, all have ended.
     listeners: watch::Sender<bool>,
+    /// Ends the operator's listener, which is open for as long as requests are in flight.
+    operator: watch::Sender<bool>,
     open: Mutex<Open>,
 }
 
@@ -110,6 +112,7 @@ impl Drain {
             held: AtomicUsize::new(0),
             gauge,
             listeners: watch::Sender::new(false),
+            operator: watch::Sender::new(false),
             open: Mutex::default(),
         })
     }
@@ -141,9 +144,12 @@ impl Drain {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns a watch that becomes true when listeners have to end.
-    pub fn listener(&self) -> ShutdownWatch {
-        self.listeners.subscribe()
+    /// Returns a watch that becomes true when the listener of a surface has to end.
+    pub fn listener(&self, surface: Surface) -> ShutdownWatch {
+        match surface {
+            Surface::Admin => self.operator.subscribe(),
+            _ => self.listeners.subscribe(),
+        }
     }
 
     /// Registers the task of a connection, to be woken when the drain begins: it may wait for a
@@ -178,9 +184,14 @@ impl Drain {
         *self.listeners.borrow()
     }
 
-    /// Ends the listeners.
+    /// Ends all listeners but the operator's.
     pub(crate) fn close_listeners(&self) {
         self.listeners.send_replace(true);
+    }
+
+    /// Ends the operator's listener.
+    pub(crate) fn close_operator(&self) {
+        self.operator.send_replace(true);
     }
 
     /// Waits until no request is in flight.
@@ -193,6 +204,7 @@ impl Drain {
     /// Waits until the last listener and the last connection have ended.
     pub(crate) async fn nothing_open(&self) {
         self.listeners.closed().await;
+        self.operator.closed().await;
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -138,6 +138,7 @@ impl<A> Gate<A> {
                 header_timeout: config.header_timeout,
                 write_timeout: config.write_timeout,
                 idle_timeout: config.idle_timeout,
+                proxy_idle_timeout: config.proxy_idle_timeout,
                 lifetime: config.lifetime,
             }),
             max: config.max,

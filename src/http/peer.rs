@@ -90,6 +90,11 @@ impl Peer {
         }
     }
 
+    /// Whether many clients share this connection: a trusted proxy, or a Unix socket.
+    pub(super) fn is_proxy(&self) -> bool {
+        self.memory.is_none()
+    }
+
     /// Counts a request, for the debug log.
     pub(super) fn count_request(&mut self) {
         if let Some(trace) = &mut self.trace {

@@ -161,6 +161,9 @@ impl Health {
                 .store_refusals()
                 .saturating_add(storage.store.failures());
             let failed = probe_store(storage, watch.next(failures, Instant::now())).await;
+            if failed.is_some() && matches!(storage.store.renew_password(), Ok(true)) {
+                log::warn!("store.password_file: its content changed, and is used from now on");
+            }
             let cause = watch.after(failed, Instant::now());
             self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
             tokio::time::sleep(watch.interval()).await;
@@ -169,17 +172,13 @@ impl Health {
 
     /// Checks how far the replica of the store is behind.
     async fn compare_replica(&self) {
-        let Some(Storage { store, runtime }) = &self.storage else {
-            return;
-        };
+        let Some(storage) = &self.storage else { return };
         let mut ticks = tokio::time::interval(INTERVAL);
         loop {
             ticks.tick().await;
-            let store = Arc::clone(store);
-            let checked = runtime
-                .spawn(async move { store.check_replica().await })
-                .await;
-            let Ok(Some(ReplicaStatus { lag, cause })) = checked else {
+            let store = Arc::clone(&storage.store);
+            let checked = storage.run(async move { store.check_replica().await });
+            let Some(Some(ReplicaStatus { lag, cause })) = checked.await else {
                 return;
             };
             self.metrics.sidecar.replica(lag, cause.as_deref());
@@ -189,15 +188,13 @@ impl Health {
 
     /// Reads when old rows were last deleted. The metric keeps its value while that cannot be read.
     async fn read_pruned(&self) {
-        let Some(Storage { store, runtime }) = &self.storage else {
-            return;
-        };
+        let Some(storage) = &self.storage else { return };
         let mut ticks = tokio::time::interval(PRUNED_INTERVAL);
         loop {
             ticks.tick().await;
-            let store = Arc::clone(store);
-            let read = runtime.spawn(async move { store.pruned_us().await }).await;
-            if let Ok(Ok(pruned_us)) = read {
+            let store = Arc::clone(&storage.store);
+            let read = storage.run(async move { store.pruned_us().await });
+            if let Some(Ok(pruned_us)) = read.await {
                 self.metrics.store_pruned.set(pruned_us / 1_000_000);
             }
         }
@@ -475,9 +472,9 @@ fn open_files() -> Option<Finding> {
 }
 
 /// Probes the store on its own runtime. Returns why it fails, if it does.
-async fn probe_store(Storage { store, runtime }: &Storage, probe: Probe) -> Option<String> {
-    let store = Arc::clone(store);
-    let answer = runtime.spawn(async move {
+async fn probe_store(storage: &Storage, probe: Probe) -> Option<String> {
+    let store = Arc::clone(&storage.store);
+    let answer = storage.run(async move {
         let answer = match (store.ping().await, probe) {
             (Ok(()), Probe::Write) => store.ping_write().await,
             (answer, _) => answer,
@@ -488,7 +485,7 @@ async fn probe_store(Storage { store, runtime }: &Storage, probe: Probe) -> Opti
         }
     });
     match tokio::time::timeout(MAX_NODE_TIMEOUT, answer).await {
-        Ok(Ok(failure)) => failure,
+        Ok(Some(failure)) => failure,
         _ => Some("timeout".to_owned()),
     }
 }

@@ -168,7 +168,7 @@ impl Inherited {
     /// A socket that the service manager holds belongs to the surface of its name, whatever its
     /// address. One that the predecessor bound is used only if its address is still configured.
     pub(crate) fn claim(&mut self, name: &str, listen: &Listen) -> Option<BoundSocket> {
-        let is_handover = self.predecessor.is_some();
+        let is_handover = self.is_handover();
         let named = self.sockets.iter().position(|(own, socket)| {
             let is_usable = !is_handover || socket.is_held || matches(&socket.listen, listen);
             own == name && is_usable
@@ -179,6 +179,11 @@ impl Inherited {
         };
         let at = named.or_else(by_address)?;
         Some(self.sockets.swap_remove(at).1)
+    }
+
+    /// Whether another process serves until this one is ready.
+    pub(crate) fn is_handover(&self) -> bool {
+        self.predecessor.is_some()
     }
 
     /// Ends the claims, and returns the predecessor if there is one.

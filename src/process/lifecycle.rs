@@ -2,9 +2,10 @@
 //!
 //! SIGHUP reloads. SIGUSR2 starts a successor, and stops this process once that is ready. Both wait
 //! until the process serves. SIGTERM and SIGINT stop it: readiness fails, requests are still served
-//! for `drain_delay`, so that load balancers notice; then new calls get 503 `draining`, and those
-//! in flight have `grace_period` to finish. If another process has the sockets, this one stops
-//! accepting at once, and serves its connections until they close. `signals` ends the process at a
+//! for `drain_delay`, so that load balancers notice; then the listeners close, so that one slow
+//! client delays nobody else, new calls on open connections get 503 `draining`, and those in flight
+//! have `grace_period` to finish. If another process has the sockets, this one stops accepting at
+//! once, and serves its connections until they close. `signals` ends the process at a
 //! second signal.
 //! Pingora's own graceful stop would sleep through its whole grace period.
 
@@ -98,7 +99,6 @@ impl Lifecycle {
         }
         log::info!("serving");
         systemd::ready(&self.status("serving"));
-        tokio::spawn(systemd::run_watchdog(Arc::clone(&self.runtimes)));
         loop {
             tokio::select! {
                 _ = hangup.recv() => self.reload(),
@@ -122,8 +122,8 @@ impl Lifecycle {
         systemd::reloading();
         let status = match reload.run() {
             Ok(0) => "serving; the last reload changed nothing".to_owned(),
-            Ok(1) => "serving; the last reload changed 1 key".to_owned(),
-            Ok(changes) => format!("serving; the last reload changed {changes} keys"),
+            Ok(1) => "serving; the last reload changed 1 key or file".to_owned(),
+            Ok(changes) => format!("serving; the last reload changed {changes} keys and files"),
             Err(_) => "serving with the old configuration: the last reload FAILED".to_owned(),
         };
         systemd::ready(&self.status(&status));
@@ -192,11 +192,12 @@ impl Lifecycle {
             log::info!("stopping: another process has the sockets");
         }
         let finished = async {
+            self.drain.close_listeners();
             if owner == SocketOwner::Nobody {
-                // new requests still get an answer: 503
+                // the operator sees what is still in flight
                 self.drain.nothing_in_flight().await;
             }
-            self.drain.close_listeners();
+            self.drain.close_operator();
             self.drain.nothing_open().await;
         };
         match tokio::time::timeout(self.config.grace_period, finished).await {

@@ -155,7 +155,7 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
             Socket::Unix(listener) => Acceptor::Unix { app, listener },
         };
         let runtimes = Arc::clone(runtimes);
-        let shutdown = drain.listener();
+        let shutdown = drain.listener(surface);
         Ok(Self {
             name: surface.name(),
             threads,

@@ -15,6 +15,7 @@ pub mod inherited;
 pub mod lifecycle;
 pub mod listen;
 pub(crate) mod loaded;
+mod named_files;
 mod parts;
 pub(crate) mod port_owner;
 pub mod reload;

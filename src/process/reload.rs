@@ -5,12 +5,15 @@
 
 use crate::admin::Access;
 use crate::config::{AppliedConfig, Change, Config, LoadError};
+use crate::fleet::Fleet;
 use crate::gateway;
 use crate::http::tls::Identities;
 use crate::node::Node;
-use crate::process::loaded::{FileErrors, Loaded};
+use crate::process::loaded::{FileError, FileErrors, Loaded};
+use crate::process::named_files::{self, NamedFiles};
 use crate::proxy::Surfaces;
 use crate::secrets;
+use crate::store::Store;
 use crate::telemetry::Metrics;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -22,8 +25,10 @@ use thiserror::Error;
 pub(crate) struct Reload {
     pub(crate) path: PathBuf,
     /// The configuration in force.
-    pub(crate) current: Mutex<Config>,
-    pub(crate) parts: Reloadable,
+    current: Mutex<Config>,
+    /// The files that it names, as they were last read.
+    files: Mutex<NamedFiles>,
+    parts: Reloadable,
 }
 
 /// The parts that a reload changes, and those that report it.
@@ -31,13 +36,28 @@ pub(crate) struct Reload {
 pub(crate) struct Reloadable {
     pub(crate) surfaces: Surfaces,
     pub(crate) access: Option<Arc<Access>>,
+    pub(crate) store: Option<Arc<Store>>,
+    pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) node: Arc<Node>,
     pub(crate) in_force: Arc<AppliedConfig>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Reload {
-    /// Reads the files again, applies what can change, and returns the number of changed keys.
+    /// Reloads `path`, from which `current` was read at the start.
+    pub(crate) fn new(path: PathBuf, current: Config, parts: Reloadable) -> Self {
+        let files = Mutex::new(NamedFiles::read(&current.values));
+        let current = Mutex::new(current);
+        Self {
+            path,
+            current,
+            files,
+            parts,
+        }
+    }
+
+    /// Reads the files again, applies what can change, and returns the number of changed keys and
+    /// files.
     ///
     /// # Errors
     /// Fails if a file is invalid; then nothing has changed. The error is logged.
@@ -69,14 +89,42 @@ impl Reload {
             let when = if *live { "now" } else { "after a restart" };
             log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
         }
-        if changes.is_empty() {
+        let count = changes.len() + self.report_files(&new);
+        if count == 0 {
             log::info!("configuration reloaded: nothing changed");
         }
-        let count = changes.len();
         drop(changes);
         self.parts.in_force.record(Some(&new.values));
         *current = new;
         Ok(count)
+    }
+
+    /// Logs the named files whose content changed, and returns their number.
+    fn report_files(&self, config: &Config) -> usize {
+        let new = NamedFiles::read(&config.values);
+        let mut known = self.files.lock();
+        let mut count = 0;
+        for (key, file) in known.changed(&new) {
+            let (file, when) = (file.display().to_string(), named_files::effective(key));
+            log::warn!(key = key, file = file, effective = when; "content of a file changed");
+            count += 1;
+        }
+        *known = new;
+        count
+    }
+
+    /// Reads the passwords of the stores and the fleet's secret again.
+    fn renew_secrets(&self) {
+        if let Some(store) = &self.parts.store
+            && let Err(error) = store.renew_password()
+        {
+            log::error!("store.password_file: {error}");
+        }
+        if let Some(fleet) = &self.parts.fleet {
+            for error in fleet.renew().err().into_iter().flatten() {
+                log::error!("{}", FileError::from(error));
+            }
+        }
     }
 
     /// Applies what can change, and returns the configuration.
@@ -95,17 +143,14 @@ impl Reload {
             relay
                 .running
                 .change(settings.applied_to(&relay.running.settings()));
-            log::info!("the relay's tokens were reloaded");
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {
             sidecar.change(settings);
-            log::info!("the sidecar's secrets were reloaded");
         }
-        if let (Some(access), Some(tokens)) = (&self.parts.access, loaded.admin)
-            && access.change(tokens)
-        {
-            log::info!("the operator's token was reloaded");
+        if let (Some(access), Some(tokens)) = (&self.parts.access, loaded.admin) {
+            access.change(tokens);
         }
+        self.renew_secrets();
         self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
         self.parts.surfaces.trusted.change(&config);

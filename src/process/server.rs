@@ -12,13 +12,15 @@ use crate::process::inherited::Inherited;
 use crate::process::lifecycle::{Lifecycle, ShutdownSignal};
 use crate::process::loaded::{FileErrors, Loaded, StartSecrets};
 use crate::process::parts::shared::Shared;
-use crate::process::parts::store::{Storage, StoreWorkers};
+use crate::process::parts::store::StoreWorkers;
 use crate::process::parts::{self, Part};
 use crate::process::reload::{Reload, Reloadable};
 use crate::process::signals::StopSignals;
 pub use crate::process::start_error::StartError;
+use crate::process::systemd::Watchdog;
 use crate::proxy::Surfaces;
-use crate::secrets::hardening;
+use crate::secrets::{Secret, hardening};
+use crate::store::Awaited;
 use crate::telemetry::{Log, Surface, Task};
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
@@ -56,10 +58,10 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
 
     // the order is that of the log lines, and decides which error is reported
     let (shared, shared_part) = Shared::new(config, log, &identities, credentials, fleet)?;
+    let metrics = Arc::clone(&shared.process.metrics);
     let certificates_part = parts::certificates::build(config, acme, &shared, &mut inherited)?;
     let (gateway, gateway_part) = parts::gateway::build(config, &shared, &mut inherited)?;
-    let open = |store| StoreWorkers::open(store, store_password.as_ref(), &shared.runtimes);
-    let store_workers = config.store.as_ref().map(open).transpose()?;
+    let store_workers = open_store(config, store_password.as_ref(), &inherited, &shared)?;
     let storage = store_workers.as_ref().map(|workers| &workers.storage);
     let (relay, relay_part) =
         parts::relay::build(&config.node, relay, keys, storage, &shared, &mut inherited)?;
@@ -78,7 +80,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         .and(gateway_part)
         .and(relay_part)
         .and(sidecar_part)
-        .and(health(&shared, &surfaces, storage));
+        .and(own_tasks(&shared, &surfaces, store_workers.as_ref()));
     let (access, admin_part) = parts::admin::build(
         config,
         admin,
@@ -100,10 +102,10 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         exporter,
         in_force,
         node,
+        fleet,
         runtimes,
         ..
     } = shared;
-    let metrics = Arc::clone(&process.metrics);
     let lifecycle = Lifecycle {
         draining: metrics.draining.clone(),
         drain: process.drain,
@@ -123,6 +125,10 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let parts = Reloadable {
         surfaces,
         access,
+        store: store_workers
+            .as_ref()
+            .map(|workers| Arc::clone(&workers.storage.store)),
+        fleet,
         node,
         in_force,
         metrics,
@@ -135,10 +141,37 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     })
 }
 
-/// Looks for conditions.
-fn health(shared: &Shared, surfaces: &Surfaces, storage: Option<&Storage>) -> Part {
-    let health = Health::new(shared, surfaces, storage);
-    Part::task(Task::Health, health, &shared.process.metrics)
+/// Opens the configured store, or waits for it.
+fn open_store(
+    config: &Config,
+    password: Option<&Secret>,
+    inherited: &Inherited,
+    shared: &Shared,
+) -> Result<Option<StoreWorkers>, StartError> {
+    let Some(config) = &config.store else {
+        return Ok(None);
+    };
+    let awaited = if inherited.is_handover() {
+        Awaited::Outages
+    } else {
+        Awaited::AllStates
+    };
+    StoreWorkers::open(config, password, awaited, &shared.runtimes).map(Some)
+}
+
+/// The tasks of the process itself: they prepare the store, look for conditions, and ping the
+/// watchdog.
+fn own_tasks(shared: &Shared, surfaces: &Surfaces, workers: Option<&StoreWorkers>) -> Part {
+    let metrics = &shared.process.metrics;
+    let health = Health::new(shared, surfaces, workers.map(|workers| &workers.storage));
+    let mut tasks = Part::task(Task::Health, health, metrics);
+    if let Some(workers) = workers {
+        tasks = tasks.and(workers.preparation(metrics));
+    }
+    if let Some(watchdog) = Watchdog::new(&shared.runtimes) {
+        tasks = tasks.and(Part::task(Task::Watchdog, watchdog, metrics));
+    }
+    tasks
 }
 
 /// Loads the files, and logs warnings about suspicious values.
@@ -222,12 +255,7 @@ impl Bound {
 
     /// Reloads `path` on SIGHUP; `config` was read from it.
     pub fn reload_from(&mut self, path: PathBuf, config: Config) {
-        let (current, parts) = (Mutex::new(config), self.parts.clone());
-        self.lifecycle.reload = Some(Reload {
-            path,
-            current,
-            parts,
-        });
+        self.lifecycle.reload = Some(Reload::new(path, config, self.parts.clone()));
     }
 
     /// Hands over to another process of this `program` on SIGUSR2.

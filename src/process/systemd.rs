@@ -3,7 +3,10 @@
 //! The watchdog's `WATCHDOG=1` is sent only if every runtime runs a task and fires a timer. A
 //! thread of its own would report health while everything else hangs.
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
 use sd_notify::NotifyState;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,17 +92,42 @@ impl Runtimes {
     }
 }
 
-/// Pings the watchdog of the service manager, twice per its interval, while all runtimes respond.
-/// Returns at once if the service manager set no watchdog.
-pub(crate) async fn run_watchdog(runtimes: Arc<Runtimes>) {
-    let interval = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero());
-    let Some(interval) = interval else { return };
-    let mut ticks = tokio::time::interval(interval / 2);
-    loop {
-        ticks.tick().await;
-        match tokio::time::timeout(interval / 2, runtimes.respond()).await {
-            Ok(true) => notify(&[NotifyState::Watchdog]),
-            _ => log::error!("a runtime is stuck: not pinging the watchdog of the service manager"),
+/// The task that pings the watchdog of the service manager, twice per its interval, while all
+/// runtimes respond. The manager expects no ping before the process is ready.
+pub(crate) struct Watchdog {
+    interval: Duration,
+    runtimes: Arc<Runtimes>,
+}
+
+impl Watchdog {
+    /// Returns `None` if the service manager set no watchdog.
+    pub(crate) fn new(runtimes: &Arc<Runtimes>) -> Option<Self> {
+        let interval = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero())?;
+        let runtimes = Arc::clone(runtimes);
+        Some(Self { interval, runtimes })
+    }
+
+    async fn run(&self) {
+        let half = self.interval / 2;
+        let mut ticks = tokio::time::interval(half);
+        loop {
+            ticks.tick().await;
+            match tokio::time::timeout(half, self.runtimes.respond()).await {
+                Ok(true) => notify(&[NotifyState::Watchdog]),
+                _ => log::error!(
+                    "a runtime is stuck: not pinging the watchdog of the service manager"
+                ),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Watchdog {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = self.run() => {}
         }
     }
 }

@@ -6,16 +6,44 @@ use super::driver::Driver;
 use crate::io::cold;
 use crate::store::{Chore, ChoreLock, IntentState};
 use crate::telemetry::UNPLACED;
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
 use portcullis_filters::txm::settings::Required;
 use portcullis_filters::txm::{reconcile, round};
+use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 /// Time between two runs while no open intent is signalled.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// The task that settles open intents.
+pub(crate) struct Reconciliation {
+    pub(super) driver: Arc<Driver>,
+    /// The threads that work on the store, as for requests.
+    pub(super) runtime: Handle,
+}
+
+#[async_trait]
+impl BackgroundService for Reconciliation {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        // dropping the set ends the task
+        let mut running = JoinSet::new();
+        running.spawn_on(run(Arc::clone(&self.driver)), &self.runtime);
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            Some(Err(error)) = running.join_next() => if let Ok(panic) = error.try_into_panic() {
+                panic::resume_unwind(panic);
+            },
+        }
+    }
+}
+
 /// Settles open intents until the process ends.
-pub(super) async fn run(driver: Arc<Driver>) {
+async fn run(driver: Arc<Driver>) {
     let store = &driver.store;
     let mut chore = ChoreLock::of(Chore::Reconciliation);
     loop {

@@ -28,6 +28,7 @@ use crate::node::chain::Chain;
 use crate::reply::Reply;
 use crate::store::Store;
 use crate::telemetry::Metrics;
+use background::Reconciliation;
 use driver::Driver;
 use handler::Handler;
 use pins::{Proof, Prover};
@@ -55,8 +56,8 @@ pub(crate) struct Parts {
 }
 
 impl Relay {
-    /// Builds the parts, and starts to settle the open intents of earlier processes.
-    pub(crate) fn start(config: &RelayConfig, parts: Parts) -> Arc<Self> {
+    /// Builds the parts. [`Self::reconciliation`] settles the open intents of earlier processes.
+    pub(crate) fn new(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts {
             settings,
             keys,
@@ -83,7 +84,6 @@ impl Relay {
         let driver = Arc::new(Driver::new(
             pins, &chain, store, &prover, signers, &running, &metrics,
         ));
-        runtime.spawn(background::run(Arc::clone(&driver)));
         let handler = Arc::new(Handler(Arc::clone(&driver)));
         Arc::new(Self {
             running,
@@ -91,6 +91,14 @@ impl Relay {
             handler,
             runtime,
         })
+    }
+
+    /// The task that settles open intents.
+    pub(crate) fn reconciliation(&self) -> Reconciliation {
+        Reconciliation {
+            driver: Arc::clone(&self.driver),
+            runtime: self.runtime.clone(),
+        }
     }
 
     /// Responds to a request, in a task that does not end with the caller. Also returns the name

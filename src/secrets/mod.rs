@@ -17,7 +17,6 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 
@@ -190,23 +189,29 @@ fn folder_mode(path: &Path) -> io::Result<u32> {
     Ok(folder.metadata()?.permissions().mode() & 0o7777)
 }
 
-/// Reads bearer tokens, one in each file of `key`.
+/// Reads bearer tokens from the files of `key`: one in each, or while it is replaced the new and
+/// the old one on two lines.
 ///
 /// # Errors
 /// Fails as [`read`] does for each file, or if a file holds no token, or that of another file.
 pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErrors> {
-    let (mut tokens, mut errors) = (Vec::with_capacity(files.len()), Vec::new());
+    let mut tokens = Vec::with_capacity(files.len());
+    let mut errors = Vec::new();
     for file in files {
         // parsed one by one, so that an error names the file
-        let token = read(file).and_then(|token| match Tokens::new(slice::from_ref(&token)) {
-            Some(_) => Ok(token),
-            None => {
-                let what = "a token: at least 32 visible ASCII characters on one line";
-                Err(SecretError::not(file, what))
-            }
-        });
-        match token {
-            Ok(token) => tokens.push(token),
+        let of_file =
+            read(file)
+                .map(|secret| lines(&secret))
+                .and_then(|found| match Tokens::new(&found) {
+                    Some(_) => Ok(found),
+                    None => {
+                        let what =
+                            "a token of at least 32 visible ASCII characters on one line, or two";
+                        Err(SecretError::not(file, what))
+                    }
+                });
+        match of_file {
+            Ok(found) => tokens.extend(found),
             Err(error) => errors.push(error.of(key)),
         }
     }
@@ -215,10 +220,20 @@ pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErro
     }
     Tokens::new(&tokens).ok_or_else(|| {
         let first = files.first().map_or(Path::new(""), PathBuf::as_path);
-        SecretError::not(first, "a token that no other file holds")
+        SecretError::not(first, "a token that no other file holds, of two in all")
             .of(key)
             .into()
     })
+}
+
+/// The lines of a secret that are not empty, without white space around them.
+pub(crate) fn lines(secret: &Secret) -> Vec<Secret> {
+    let lines = secret.expose().split(|byte| *byte == b'\n');
+    lines
+        .map(<[u8]>::trim_ascii)
+        .filter(|line| !line.is_empty())
+        .map(|line| Secret::new(line.to_vec()))
+        .collect()
 }
 
 /// Reads a secret that is optional.

@@ -145,6 +145,11 @@ impl ConnectBreaker {
         };
     }
 
+    /// Whether the tables are known to be there.
+    pub(super) fn is_prepared(&self) -> bool {
+        !matches!(&*self.state.lock(), State::Unprepared(_))
+    }
+
     /// Takes a connection from the pool.
     pub(super) async fn acquire(
         &self,

@@ -59,8 +59,9 @@ pub enum StoreError {
     /// The database has no tables.
     #[error("the database has no tables of this program")]
     NoTables,
-    /// The database refused a statement: full, read-only, damaged, or permission denied.
-    #[error("the database refused a statement: {message} ({code})")]
+    /// The database refused a statement or a session: full, read-only, damaged, permission denied,
+    /// or a wrong password.
+    #[error("the database refused a statement: {message} ({code}){}", remedy(.code))]
     Failed {
         /// The database's error code.
         code: String,
@@ -288,6 +289,19 @@ impl StoreError {
             5 => code.starts_with("23"),
             _ => code.parse().is_ok_and(|code: u32| code & 0xff == 19),
         }
+    }
+}
+
+/// What to do about an error of PostgreSQL that a person has to correct ("Appendix A. Error
+/// Codes"): 25006 read_only_sql_transaction, 28 authorization, 3D000 invalid_catalog_name, 42501
+/// insufficient_privilege.
+fn remedy(code: &str) -> &'static str {
+    match code {
+        "25006" => "; it is a standby, or read-only: name the primary in store.url",
+        "28000" | "28P01" => "; correct store.password_file, or the role at PostgreSQL",
+        "3D000" => "; create the database, or correct store.url",
+        "42501" => "; grant the role of store.url its rights on the database",
+        _ => "",
     }
 }
 

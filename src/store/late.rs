@@ -1,9 +1,10 @@
 //! Starts without the store: everything that does not need it serves, and every call to the store
 //! fails with the cause until the store is prepared.
 //!
-//! Waits only for a PostgreSQL that is unavailable. Anything that a person must correct still stops
-//! the start: the configuration, tables of another version, a certificate, a file that cannot be
-//! used.
+//! Waits for a PostgreSQL in any state, also one that a person must correct: a standby, a wrong
+//! password, an expired certificate, tables of another version. Only mistakes of the configuration
+//! and a SQLite file that cannot be used stop the start. A successor of a running process waits for
+//! an outage only, because its predecessor serves better than a process without its store.
 
 use super::breaker::ConnectBreaker;
 use super::db::Db;
@@ -13,31 +14,54 @@ use super::replica::Replica;
 use super::{Store, StoreError};
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
+use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
 
 /// Time between two attempts to prepare the store, so that its return is noticed within seconds.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The states of PostgreSQL that a start waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// It may become available without intervention.
+    Outages,
+    /// Any state that the configuration does not cause.
+    AllStates,
+}
+
+impl Awaited {
+    fn covers(self, error: &StoreError) -> bool {
+        use Cause::{Busy, Io, Outage, Timeout};
+        match error {
+            StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. }) => true,
+            StoreError::Url(_) | StoreError::ReadUrl(_) | StoreError::CaFile(_) => false,
+            _ => self == Self::AllStates,
+        }
+    }
+}
+
 impl Store {
-    /// Opens the store as [`Store::open`] does. If PostgreSQL is unavailable, retries on the
-    /// current runtime until it can be used.
+    /// Opens the store as [`Store::open`] does. If PostgreSQL is in a state that `awaited` covers,
+    /// the store is not [prepared](Self::is_prepared) yet: see [`Self::prepare_when_possible`].
     ///
     /// # Errors
-    /// The store cannot be used, and waiting does not help.
+    /// The store cannot be used, and is not waited for.
     pub async fn open_or_wait(
         config: &StoreConfig,
         password: Option<&Secret>,
+        awaited: Awaited,
     ) -> Result<Arc<Self>, StoreError> {
         match Self::open(config, password).await {
-            Err(error) if is_away(&error) => Self::open_later(config, password, error),
+            Err(error) if awaited.covers(&error) => Self::open_later(config, password, error),
             opened => opened.map(Arc::new),
         }
     }
 
-    /// Creates a store whose calls fail with the cause of `error` until it is prepared. Only
-    /// PostgreSQL can become available by itself.
+    /// Creates a store whose calls fail with the cause of `error` until it is prepared. A SQLite
+    /// file is not waited for.
     fn open_later(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -58,7 +82,6 @@ impl Store {
             replica,
             ..Self::on(db, location, config)
         });
-        tokio::spawn(prepare_later(Arc::clone(&store)));
         Ok(store)
     }
 
@@ -68,6 +91,8 @@ impl Store {
         else {
             return Ok(());
         };
+        // an unusable file is reported by the failure of its password
+        let _renewed = self.renew_password();
         let prepare = async {
             open::prepare_postgres(server).await?;
             // bypasses the breaker, which refuses all calls until then
@@ -79,31 +104,22 @@ impl Store {
         prepared
     }
 
-    fn is_closed(&self) -> bool {
-        matches!(&self.db, Db::Postgres(pool, _) if pool.is_closed())
+    /// Whether calls are admitted.
+    pub fn is_prepared(&self) -> bool {
+        !matches!(&self.db, Db::Postgres(_, breaker) if !breaker.is_prepared())
     }
-}
 
-/// Whether the database may become available without intervention.
-fn is_away(error: &StoreError) -> bool {
-    use Cause::{Busy, Io, Outage, Timeout};
-    matches!(
-        error,
-        StoreError::Unavailable(Timeout | Io(_) | Outage(_) | Busy { .. })
-    )
-}
-
-async fn prepare_later(store: Arc<Store>) {
-    loop {
-        tokio::time::sleep(RETRY).await;
-        if store.is_closed() {
-            return;
-        }
-        let store = Arc::clone(&store);
-        // a thread of its own: a migration's future is not `Send`
-        let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
-        if tokio::task::spawn_blocking(prepare).await.unwrap_or(true) {
-            return;
+    /// Tries to prepare the store until that succeeds. Runs on `runtime`: a migration's future is
+    /// not `Send`, so it takes a thread of it.
+    pub async fn prepare_when_possible(self: &Arc<Self>, runtime: &Handle) {
+        while !self.is_prepared() {
+            tokio::time::sleep(RETRY).await;
+            let store = Arc::clone(self);
+            let prepare = move || Handle::current().block_on(store.prepare()).is_ok();
+            let prepared = runtime.spawn_blocking(prepare).await;
+            if let Err(Ok(panic)) = prepared.map_err(JoinError::try_into_panic) {
+                panic::resume_unwind(panic);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
-//! `row.rs`, `connection.rs`, `open.rs`, `versions.rs`, `examine.rs`, `error.rs`.
+//! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
 /// with this method of [`row::Row`]; the braces hold the other fields.
@@ -43,6 +43,7 @@ mod journal;
 mod late;
 mod locks;
 mod open;
+mod password;
 mod podcast;
 mod prune;
 mod replica;
@@ -62,6 +63,7 @@ use crate::secrets::Secret;
 use clock::Clock;
 use db::Db;
 use open::{FileLock, Location};
+use password::Password;
 use replica::Replica;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +85,7 @@ pub use forget::Forgotten;
 pub use idempotency::Keys;
 pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
+pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
@@ -116,6 +119,7 @@ pub struct Store {
     /// The database that documents are read from.
     replica: Option<Replica>,
     is_replica: bool,
+    password: Password,
     /// Number of failed statements that callers reported.
     failures: AtomicU64,
 }
@@ -185,6 +189,7 @@ impl Store {
             snapshots: snapshots(config),
             replica: None,
             is_replica: false,
+            password: Password::of(config),
             failures: AtomicU64::default(),
         }
     }

@@ -14,11 +14,14 @@ use crate::config::{StoreConfig, StoreTls};
 use crate::io::cold;
 use crate::secrets::certificates::{self, MAX_ROOTS};
 use crate::secrets::{self, Secret};
+use parking_lot::RwLock;
 use sha2::{Digest as _, Sha256};
 use sqlx::migrate::Migrate as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, SqliteConnection, SqlitePool};
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, Row as _, SqliteConnection, SqlitePool,
+};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -51,7 +54,8 @@ pub(super) enum Location {
 
 /// A PostgreSQL server.
 pub(super) struct Server {
-    options: PgConnectOptions,
+    /// The password in them can be replaced.
+    options: RwLock<PgConnectOptions>,
     /// Maximum number of connections in the pool.
     connections: u32,
     /// After this time a connection is replaced.
@@ -98,9 +102,7 @@ impl Server {
         let mut options: PgConnectOptions = url.parse()?;
         options = with_tls(options, config)?;
         if let Some(password) = password {
-            let text = str::from_utf8(password.expose())
-                .map_err(|_| StoreError::Url("the password is not UTF-8"))?;
-            options = options.password(text.trim_end_matches(['\r', '\n']));
+            options = options.password(text_of(password)?);
         }
         let options = options
             .application_name("portcullis")
@@ -114,11 +116,26 @@ impl Server {
             .disable_statement_logging();
         let (connections, lifetime) = (config.max_connections, config.connection_lifetime);
         Ok(Self {
-            options,
+            options: RwLock::new(options),
             connections,
             lifetime,
         })
     }
+
+    /// Uses this password for new connections from now on.
+    pub(super) fn set_password(&self, password: &Secret) -> Result<(), StoreError> {
+        let text = text_of(password)?;
+        let mut options = self.options.write();
+        *options = options.clone().password(text);
+        Ok(())
+    }
+}
+
+/// The text of a password, without the end of its line.
+pub(super) fn text_of(password: &Secret) -> Result<&str, StoreError> {
+    let text = str::from_utf8(password.expose());
+    let text = text.map_err(|_| StoreError::Url("the password is not UTF-8"))?;
+    Ok(text.trim_end_matches(['\r', '\n']))
 }
 
 /// Applies `store.tls` to every connection; sqlx alone would accept any certificate, or none.
@@ -358,6 +375,21 @@ pub(super) async fn prepare_postgres(server: &Server) -> Result<(), StoreError> 
     bounded(connection.close()).await
 }
 
+/// Checks that transactions of PostgreSQL may write; fails as a write does if not.
+pub(super) async fn check_writable(server: &Server) -> Result<(), StoreError> {
+    let mut connection = server.connect().await?;
+    let row = bounded(sqlx::raw_sql(sql::READ_ONLY).fetch_one(&mut connection)).await?;
+    let is_read_only: bool = row.try_get("is_read_only")?;
+    bounded(connection.close()).await?;
+    if is_read_only {
+        return Err(StoreError::Failed {
+            code: "25006".to_owned(),
+            message: "its transactions are read-only".to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// Connects to PostgreSQL for reading.
 pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError> {
     let db = postgres_to_read(server).await?;
@@ -379,7 +411,8 @@ pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
 impl Server {
     /// A connection outside the pool.
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
-        bounded(cold(PgConnection::connect_with(&self.options))).await
+        let options = self.options.read().clone();
+        bounded(cold(PgConnection::connect_with(&options))).await
     }
 
     /// The server of `store.read_url`.
@@ -396,12 +429,10 @@ impl Server {
 
     /// This server for reading, with this many connections.
     pub(super) fn to_read(&self, connections: u32) -> Self {
-        let options = self
-            .options
-            .clone()
-            .options([("default_transaction_read_only", "on")]);
+        let options = self.options.read().clone();
+        let options = options.options([("default_transaction_read_only", "on")]);
         Self {
-            options,
+            options: RwLock::new(options),
             connections,
             lifetime: self.lifetime,
         }
@@ -414,7 +445,7 @@ impl Server {
 
     pub(super) fn pool(&self) -> sqlx::PgPool {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
-        let options = self.options.clone().options(
+        let options = self.options.read().clone().options(
             [
                 "statement_timeout",
                 "lock_timeout",
@@ -454,7 +485,6 @@ pub(super) async fn version(db: &Db) -> Result<Option<i64>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sqlx::Row as _;
 
     #[tokio::test]
     async fn a_commit_to_sqlite_waits_for_the_disk() {

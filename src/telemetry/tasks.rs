@@ -22,10 +22,28 @@ named! {
         Health = "health",
         /// Samples the metrics for the operator's page.
         History = "history",
+        /// Writes log lines.
+        Log = "log",
         /// Polls the URLs of the node.
         NodePoller = "node_poller",
+        /// Settles open intents of the relay.
+        Reconciliation = "reconciliation",
+        /// Prepares a store that could not be used at the start.
+        StorePreparation = "store_preparation",
         /// Exports spans.
         Trace = "trace",
+        /// Pings the watchdog of the service manager.
+        Watchdog = "watchdog",
+    }
+}
+
+/// In builds with debug assertions, makes each task panic once.
+const REHEARSAL: &str = "PORTCULLIS_TEST_PANICS";
+
+impl Task {
+    /// Whether a test wants this task to panic once, to see that it is started again.
+    pub fn rehearses_panic(self) -> bool {
+        cfg!(debug_assertions) && std::env::var_os(REHEARSAL).is_some()
     }
 }
 
@@ -48,6 +66,11 @@ impl TaskMetrics {
         let mut failing = self.failing.lock();
         failing[task as usize] = true;
         conditions.update(Condition::Task, findings(&*failing), now);
+    }
+
+    /// Whether the task has failed since the start.
+    pub fn has_failed(&self, task: Task) -> bool {
+        self.failures[task as usize].get() > 0
     }
 
     /// Ends the condition of a task.

@@ -273,7 +273,7 @@ fn a_public_listener_needs_its_token() {
     folder.secret("operator.token", OTHER);
     edge.signal("HUP");
     edge.line("the reload", |line| {
-        line["message"] == "the operator's token was reloaded"
+        line["key"] == "admin.token_file" && line["effective"] == "now"
     });
     assert_eq!(
         ask(&edge, &with("/", &format!("Bearer {TOKEN}"))).status,

@@ -243,6 +243,13 @@ fn port_80_redirects_to_the_domains_only() {
             let location = response.header("Location").map(str::to_owned);
             (response.status, location)
         };
+        let framings = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let two = ask(&format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\n{framings}"));
+        assert_eq!(two, (400, None), "two framings");
+        let absolute = ask(&format!(
+            "GET http://{NAME}/a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
+        ));
+        assert_eq!(absolute.0, status, "an absolute target");
         let there = format!("https://{NAME}/a?b=c");
         let there = Some(there).filter(|_| status == 308);
         for host in [NAME, "EDGE.test:8080"] {

@@ -6,12 +6,14 @@
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::admin::{eventually, metrics, series};
 use crate::support::check::request_id;
-use crate::support::client::{Client, PATIENCE};
+use crate::support::client::{Broken, Client, PATIENCE};
 use crate::support::client2::Client2;
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
@@ -40,6 +42,7 @@ struct Stage {
     listen: SocketAddr,
     net: u8,
     folder: Folder,
+    setups: Vec<Setup>,
 }
 
 impl Stage {
@@ -50,11 +53,17 @@ impl Stage {
         let (node, folder) = (Node::start(good), Folder::new());
         let (listen, own) = (SocketAddr::new(address(net, 1), 8080), address(net, 2));
         let trusted = format!("[\"{own}\"]");
-        let instance = || {
-            let common = Setup::before(node.address()).set("gateway.trusted_proxies", &trusted);
-            setup(common, &folder).start()
+        let common = Setup::before(node.address()).set("gateway.trusted_proxies", &trusted);
+        let common = setup(common, &folder);
+        let edges = vec![common.start(), common.start()];
+        let at = |edge: &Edge| {
+            let listen = |address: SocketAddr| format!("\"{address}\"");
+            common
+                .clone()
+                .set("gateway.listen", &listen(edge.gateway()))
+                .set("admin.listen", &listen(edge.admin()))
         };
-        let edges = vec![instance(), instance()];
+        let setups = edges.iter().map(at).collect();
         let mut text =
             std::fs::read_to_string(format!("conf/balancers/{file}")).expect("it is there");
         for (place, edge) in [("10.0.0.11", &edges[0]), ("10.0.0.12", &edges[1])] {
@@ -100,7 +109,51 @@ impl Stage {
             listen,
             net,
             folder,
+            setups,
         }
+    }
+
+    /// Reads without a pause while `work` changes the instances; returns how many answers were not
+    /// 200, and how many reads there were. `ask` sends one for the client at a place.
+    fn lost_during(
+        &mut self,
+        ask: impl Fn(u8) -> Result<Response, Broken> + Sync,
+        work: impl FnOnce(&mut Self),
+    ) -> (Vec<String>, usize) {
+        let (is_over, all) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let lost = Mutex::new(Vec::new());
+        let read = |first: u8| {
+            for last in (first..).take(20).cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                all.fetch_add(1, Ordering::Relaxed);
+                match ask(last) {
+                    Ok(response) if response.status == 200 => {}
+                    other => lost.lock().push(format!("{other:?}")),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for first in [40, 60] {
+                scope.spawn(move || read(first));
+            }
+            work(self);
+            is_over.store(true, Ordering::Relaxed);
+        });
+        (lost.into_inner(), all.into_inner())
+    }
+
+    /// Stops an instance, whose exit waits for a client that sends its body slowly, and starts it
+    /// again.
+    fn restart(&mut self, instance: usize, slow: &mut Client) {
+        slow.send(slow_head());
+        slow.silent_for(Duration::from_millis(200));
+        self.edges[instance].signal("TERM");
+        let body = vec![b' '; 30];
+        slow.drip(&body, Duration::from_millis(200));
+        assert_eq!(self.edges[instance].wait().code(), Some(0));
+        self.edges[instance] = self.setups[instance].start();
     }
 
     /// The instance that logged this response, and the client in its line.
@@ -121,25 +174,33 @@ impl Stage {
                 }
             }
             assert!(Instant::now() < deadline, "neither has logged {id}");
-            let _silence = pause.silent_for(std::time::Duration::from_millis(10));
+            let _silence = pause.silent_for(Duration::from_millis(10));
         }
     }
 
     /// A connection of the client at place `last`.
     fn client(&self, last: u8) -> (Client, String) {
-        let (from, to) = (address(self.net, last), self.listen);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let stream = runtime.block_on(async {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.bind(SocketAddr::new(from, 0)).unwrap();
-            socket.connect(to).await.unwrap().into_std().unwrap()
-        });
-        stream.set_nonblocking(false).unwrap();
-        (Client::over(stream), from.to_string())
+        let from = address(self.net, last);
+        (
+            Client::over(stream_from(from, self.listen)),
+            from.to_string(),
+        )
     }
+}
+
+/// A connection from this address.
+fn stream_from(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::new(from, 0)).unwrap();
+        socket.connect(to).await.unwrap().into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    stream
 }
 
 impl Drop for Stage {
@@ -223,6 +284,65 @@ fn haproxy_names_the_client_and_keeps_its_instance() {
     let line = stage.edges[1 - first].request_line(request_id(&moved));
     assert_eq!(line["client"], "127.0.0.1");
     stage.edges.clear();
+}
+
+/// A head whose body does not arrive in time.
+fn slow_head() -> Vec<u8> {
+    let whole = Request::post("x".repeat(60)).bytes();
+    whole[..whole.len() - 60].to_vec()
+}
+
+/// Long enough for the checks of HAProxy in these tests; a short wait for slow bodies.
+fn restarting(setup: Setup) -> Setup {
+    setup
+        .set("server.drain_delay", "\"2s\"")
+        .set("gateway.connections.body_timeout", "\"4s\"")
+}
+
+#[test]
+fn a_restart_behind_nginx_loses_no_read() {
+    let mut stage = Stage::new("nginx", "nginx.conf", 8080, |setup, _| restarting(setup));
+    let (net, listen) = (stage.net, stage.listen);
+    let ask = |last| {
+        let mut client = Client::over(stream_from(address(net, last), listen));
+        client.send(Request::post(QUESTION).bytes());
+        client.try_response()
+    };
+    let (lost, all) = stage.lost_during(ask, |stage| {
+        for instance in [0, 1] {
+            let mut slow = stage.edges[instance].client();
+            stage.restart(instance, &mut slow);
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        stage.edges[0].signal("KILL");
+        let _status = stage.edges[0].wait();
+        stage.edges[0] = stage.setups[0].start();
+    });
+    assert_eq!(lost.first(), None, "{} of {all}", lost.len());
+    assert!(all > 300, "{all}");
+}
+
+#[test]
+fn a_restart_behind_haproxy_loses_no_read() {
+    let pair = Pair::new();
+    let mut stage = Stage::new("haproxy", "haproxy.cfg", 8443, |setup, folder| {
+        pair.write(folder);
+        restarting(secured(setup, "gateway", folder)).set("gateway.proxy_protocol", "true")
+    });
+    let listen = stage.listen;
+    let question = Request::post(QUESTION);
+    let (first, _) = stage.served_by(&pair.client(listen).ask(&question));
+    let ask = |_| {
+        let mut client = pair.client(listen);
+        client.send(question.bytes());
+        client.try_response()
+    };
+    let (lost, all) = stage.lost_during(ask, |stage| {
+        let mut slow = pair.client(listen);
+        stage.restart(first, &mut slow);
+    });
+    assert_eq!(lost.first(), None, "{} of {all}", lost.len());
+    assert!(all > 100, "{all}");
 }
 
 #[test]

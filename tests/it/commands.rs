@@ -35,6 +35,16 @@ fn explain_shows_the_forwarded_call_without_sending() {
 }
 
 #[test]
+fn explain_prints_no_control_characters() {
+    let setup = Setup::before(Node::nowhere());
+    let request = rpc("\"a\u{202e}\u{9b}31m\"", "starknet_chainId", "[]");
+    let output = setup.run_with("explain", &["-"], &request);
+    let text = printed(&output);
+    assert!(!text.contains(['\u{202e}', '\u{9b}', '\u{1b}']), "{text:?}");
+    assert!(text.contains(r"a\u{202e}\u{9b}31m"), "{text:?}");
+}
+
+#[test]
 fn explain_names_the_check_that_refuses() {
     let setup = Setup::before(Node::nowhere());
     for (request, reason, passed) in [

@@ -15,7 +15,7 @@ use crate::support::script::{RESULT, good};
 const BRISK: [(&str, &str); 3] = [
     ("gateway.connections.header_timeout", "\"1s\""),
     ("gateway.connections.body_timeout", "\"1s\""),
-    ("gateway.connections.idle_timeout", "\"1s\""),
+    ("gateway.connections.proxy_idle_timeout", "\"1s\""),
 ];
 
 const FRAMING: &[&str] = &["conflicting_framing"];

@@ -56,6 +56,55 @@ fn any_path_but_the_two_is_not_found() {
 }
 
 #[test]
+fn an_absolute_target_is_served_by_its_path() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for target in ["http://edge.test/rpc", "HTTPS://other.test:8443/rpc"] {
+        let line = format!("POST {target} HTTP/1.1");
+        let response = edge.ask(&Request::post(QUESTION).line(&line));
+        assert_result(&response, "7", RESULT, target);
+    }
+    let health = Request::new("GET", "http://edge.test/healthz");
+    assert_eq!(edge.ask(&health).status, 200);
+    for (target, reason) in [
+        ("http://edge.test", "not_found"),
+        ("http://edge.test?/rpc", "not_found"),
+        ("http://user@edge.test/rpc", "invalid_request"),
+        ("http:///rpc", "invalid_request"),
+        ("http://:80/rpc", "invalid_request"),
+        ("http://edge test/rpc", "invalid_request"),
+    ] {
+        let line = format!("POST {target} HTTP/1.1");
+        let response = edge.ask(&Request::post(QUESTION).line(&line));
+        assert_error(&response, reason, "null", target);
+    }
+    // the authority of the target counts, whatever Host says
+    for (host, status) in [("localhost", 200), ("other.test", 421)] {
+        let request = Request::new("GET", &format!("http://{host}/config"))
+            .without("Host")
+            .with("Host", "localhost");
+        assert_eq!(Client::connect(edge.admin()).ask(&request).status, status);
+    }
+}
+
+#[test]
+fn two_framings_are_refused_on_every_listener() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for (listener, path) in [(edge.gateway(), "/healthz"), (edge.admin(), "/livez")] {
+        let request = Request::new("GET", path)
+            .without("Host")
+            .with("Host", "localhost")
+            .with("Content-Length", "5")
+            .with("Transfer-Encoding", "chunked");
+        let mut client = Client::connect(listener);
+        client.send(request.bytes());
+        client.send("0\r\n\r\n");
+        assert_eq!(client.response().status, 400, "{path}");
+    }
+}
+
+#[test]
 fn a_target_with_a_fragment_is_refused() {
     let node = Node::start(good);
     let edge = Edge::start(&node);

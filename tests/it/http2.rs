@@ -287,7 +287,7 @@ fn a_reset_cancels_one_request_and_no_other() {
 
 #[test]
 fn rapid_resets_end_the_connection() {
-    let (stage, _latch) = Stage::held(&[("gateway.connections.idle_timeout", "\"1h\"")]);
+    let (stage, _latch) = Stage::held(&[("gateway.connections.proxy_idle_timeout", "\"1h\"")]);
     let mut client = stage.client();
     for round in 0.. {
         // on a busy machine the client is far ahead of the server
@@ -517,7 +517,7 @@ fn a_slow_head_ends_the_connection() {
 
 #[test]
 fn an_idle_connection_is_closed() {
-    let stage = Stage::new(&[("gateway.connections.idle_timeout", "\"1s\"")]);
+    let stage = Stage::new(&[("gateway.connections.proxy_idle_timeout", "\"1s\"")]);
     let mut client = stage.client();
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
     let start = Instant::now();

@@ -1,18 +1,23 @@
 //! PostgreSQL that is away: when the service starts, and while it runs.
 
+use std::net::SocketAddr;
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use crate::admin::eventually;
 use crate::support::away::Way;
 use crate::support::client::Client;
-use crate::support::edge::Edge;
-use crate::support::node::Call;
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::{Call, Node};
+use crate::support::postgres::Database;
 use crate::support::relay::chain::{self, USER_KEY, honest, is_add};
 use crate::support::relay::expect::rpc_refused;
 use crate::support::relay::stage::Stage;
 use crate::support::relay::user::{ID, User};
 use crate::support::request::{QUESTION, Request};
 use crate::support::response::Response;
+use crate::support::script::good;
 
 /// Far less than six waits of a pool for a connection, 3 s each, on a busy machine, too.
 const AT_ONCE: Duration = Duration::from_secs(6);
@@ -82,6 +87,134 @@ fn a_start_without_postgresql_serves_and_catches_up() {
     eventually(edge, "the sidecar serves", |_| sitemap(edge).status == 200);
     eventually(edge, "nothing is wrong", |_| !is_refused(edge));
     stage.assert_passes(&fine);
+}
+
+/// A state of PostgreSQL at the start.
+struct State {
+    what: &'static str,
+    database: Database,
+    url: String,
+    cause: &'static str,
+    /// Statements that end it.
+    remedy: String,
+}
+
+fn states(folder: &Folder) -> Vec<State> {
+    let state = |what, cause, begin: fn(&str) -> String, remedy: fn(&str) -> String| {
+        let database = Database::new();
+        let (url, name) = (database.url(), database.name().to_owned());
+        database.run(&begin(&name));
+        State {
+            what,
+            database,
+            url,
+            cause,
+            remedy: remedy(&name),
+        }
+    };
+    let read_only = state(
+        "read-only, as a standby is",
+        "name the primary in store.url",
+        |name| format!("ALTER DATABASE {name} SET default_transaction_read_only = on"),
+        |name| {
+            format!(
+                "BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; \
+                 COMMIT"
+            )
+        },
+    );
+    let mut missing = state(
+        "without the database",
+        "create the database, or correct store.url",
+        |_| "SELECT 1".to_owned(),
+        |name| format!("CREATE DATABASE {name}_later"),
+    );
+    missing.url = missing.url.replace(
+        missing.database.name(),
+        &format!("{}_later", missing.database.name()),
+    );
+    let mut locked = state(
+        "with another password",
+        "correct store.password_file",
+        |name| {
+            format!(
+                "CREATE ROLE late LOGIN PASSWORD 'another'; ALTER DATABASE {name} OWNER TO late"
+            )
+        },
+        |_| "ALTER ROLE late PASSWORD 'right'".to_owned(),
+    );
+    locked.url = locked.url.replace("portcullis@", "late@");
+    let newer = state(
+        "with tables of a later version",
+        "the tables belong to another version",
+        |_| "SELECT 1".to_owned(),
+        |_| "DELETE FROM _sqlx_migrations WHERE version = 99".to_owned(),
+    );
+    succeeds(&beside(Node::nowhere(), &newer.url, folder).run("store migrate"));
+    newer.database.run(
+        "INSERT INTO _sqlx_migrations SELECT 99, 'later', installed_on, success, checksum, \
+         execution_time FROM _sqlx_migrations WHERE version = 1",
+    );
+    vec![read_only, missing, locked, newer]
+}
+
+/// A gateway and a sidecar with this store.
+fn beside(node: SocketAddr, url: &str, folder: &Folder) -> Setup {
+    let password = folder.secret("password", "right\n");
+    Setup::before(node)
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set("store.url", url)
+        .set("store.password_file", &format!("{password:?}"))
+}
+
+fn succeeds(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn no_state_of_postgresql_closes_other_surfaces() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    for state in states(&folder) {
+        let what = state.what;
+        let setup = beside(node.address(), &state.url, &folder);
+        assert_eq!(setup.run("check").status.code(), Some(1), "{what}");
+        let edge = setup.start();
+        assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "{what}");
+        assert_eq!(sitemap(&edge).status, 503, "{what}");
+        eventually(&edge, "the cause is named", |_| {
+            let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+            shown.contains("store unreachable") && shown.contains(state.cause)
+        });
+        state.database.run(&state.remedy);
+        eventually(&edge, what, |_| sitemap(&edge).status == 200);
+        eventually(&edge, "nothing is wrong", |_| {
+            edge.admin_get("/readyz?verbose")
+                .text()
+                .contains("verdict: ok")
+        });
+        drop(edge);
+        let name = state.database.name();
+        state
+            .database
+            .run(&format!("DROP DATABASE IF EXISTS {name}_later"));
+    }
+}
+
+#[test]
+fn a_successor_needs_the_store_of_its_predecessor() {
+    let (node, folder, database) = (Node::start(good), Folder::new(), Database::new());
+    let edge = beside(node.address(), &database.url(), &folder).start();
+    let name = database.name();
+    database.run(&format!(
+        "ALTER DATABASE {name} SET default_transaction_read_only = on"
+    ));
+    edge.signal("USR2");
+    edge.line("the refusal", |line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        message.starts_with("not handed over, still serving")
+    });
+    assert_eq!(sitemap(&edge).status, 200, "over its open connections");
 }
 
 #[test]

@@ -9,9 +9,10 @@ use crate::node_head::{Fault, ask_about, assert_faults, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result, each};
 use crate::support::edge::Edge;
 use crate::support::node::{Act, Call, Latch, Node};
-use crate::support::request::chunked;
+use crate::support::request::{QUESTION, Request, chunked};
 use crate::support::script::{
-    ANSWER_CAP, SECRET, echo, envelope, http, json, padded_envelope, send, send_and_close, sized,
+    ANSWER_CAP, SECRET, echo, envelope, http, json, padded_envelope, result, send, send_and_close,
+    sized,
 };
 
 const INVALID: &[&str] = &["upstream_invalid"];
@@ -451,6 +452,22 @@ const NO_RESPONSES: &[Fault] = &[
 #[test]
 fn anything_but_one_json_rpc_response_is_invalid() {
     assert_faults(NO_RESPONSES, &[]);
+}
+
+#[test]
+fn answers_deeper_than_64_levels_are_invalid() {
+    // the response itself is a level
+    for (levels, status) in [(63, 200), (64, 502)] {
+        let node = Node::start(move |call| {
+            let nested = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+            vec![Act::Send(result(call, &nested))]
+        });
+        let response = Edge::start(&node).ask(&Request::post(QUESTION));
+        assert_eq!(response.status, status, "{levels}");
+        if status == 502 {
+            assert_error(&response, "upstream_invalid", "7", "too deep");
+        }
+    }
 }
 
 #[test]

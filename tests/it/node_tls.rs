@@ -184,7 +184,7 @@ fn a_header_reaches_the_node_and_no_log() {
     folder.secret("node.header", "X-Api-Key: another-hunter2");
     edge.signal("HUP");
     edge.line("the reload", |line| {
-        line["message"] == "configuration reloaded: nothing changed"
+        line["key"] == "node.header_file" && line["effective"] == "now"
     });
     assert!(
         ask().contains(&header("another-hunter2")),

@@ -231,24 +231,33 @@ fn a_slow_reader_gets_the_whole_answer() {
 #[test]
 fn idle_connections_close_at_their_timeout() {
     let node = Node::start(good);
-    let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
-    let edge = Edge::with(&node, &keys);
-    let mut client = edge.client();
-    assert_result(
-        &client.ask(&Request::post(QUESTION)),
-        "7",
-        RESULT,
-        "an answer first",
-    );
-    let start = Instant::now();
-    client.ends("an idle connection is closed without a word");
-    assert_took(start, ABOUT_A_SECOND, "idle after an answer");
+    for (trusted, key) in [
+        ("[]", "gateway.connections.idle_timeout"),
+        ("[\"127.0.0.1\"]", "gateway.connections.proxy_idle_timeout"),
+    ] {
+        let keys = [
+            ("gateway.trusted_proxies", trusted),
+            (key, "\"1s\""),
+            SECOND,
+        ];
+        let edge = Edge::with(&node, &keys);
+        let mut client = edge.client();
+        assert_result(
+            &client.ask(&Request::post(QUESTION)),
+            "7",
+            RESULT,
+            "an answer first",
+        );
+        let start = Instant::now();
+        client.ends("an idle connection is closed without a word");
+        assert_took(start, ABOUT_A_SECOND, key);
+    }
 }
 
 #[test]
 fn a_connection_that_never_says_anything_is_closed() {
     let node = Node::start(good);
-    let keys = [("gateway.connections.idle_timeout", "\"1s\""), SECOND];
+    let keys = [("gateway.connections.proxy_idle_timeout", "\"1s\""), SECOND];
     let edge = Edge::with(&node, &keys);
     let mut client = edge.client();
     let start = Instant::now();

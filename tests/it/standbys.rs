@@ -13,7 +13,8 @@ use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::relay::stage;
-use crate::support::request::Request;
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::good;
 
 struct Cluster {
     shell: Child,
@@ -187,6 +188,30 @@ fn documents_are_read_from_a_recent_replica_only() {
         sitemap(&edge).contains("page-2"),
         "a promoted one is another database"
     );
+}
+
+#[test]
+fn a_start_beside_a_standby_waits_for_its_promotion() {
+    let (mut cluster, node) = (Cluster::start(), Node::start(good));
+    let edge = Setup::before(node.address())
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("store.url", &format!("{:?}", cluster.standby()))
+        .start();
+    assert_eq!(
+        edge.ask(&Request::post(QUESTION)).status,
+        200,
+        "the gateway"
+    );
+    eventually(&edge, "the cause is named", |_| {
+        let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+        shown.contains("it is a standby, or read-only: name the primary in store.url")
+    });
+    cluster.order("promote");
+    eventually(&edge, "the sidecar serves", |_| {
+        let request = Request::new("GET", "/functions/seo-sitemap");
+        Client::connect(edge.sidecar()).ask(&request).status == 200
+    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! are not to be trusted. Nothing ever falls back to the clear.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,14 +11,17 @@ use portcullis::store::{SessionLock, Store};
 use portcullis_filters::felt::Felt;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
+use crate::admin::eventually;
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::Setup;
 use crate::support::folder::Folder;
 use crate::support::node::Node;
-use crate::support::request::Request;
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::good;
 
-/// An authority in `<name>.pem`, and a certificate of it for `host` in `<name>-host.pem`.
-fn authority(folder: &Folder, name: &str, host: &str) {
+/// An authority in `<name>.pem`, and a certificate of it for `host` in `<name>-host.pem`, which
+/// expires in this year.
+fn authority(folder: &Folder, name: &str, host: &str, expires: i32) {
     let params = |names: Vec<String>| {
         let mut params = CertificateParams::new(names).expect("names");
         params.not_before = date_time_ymd(1975, 1, 1);
@@ -34,9 +37,9 @@ fn authority(folder: &Folder, name: &str, host: &str) {
         &own.self_signed(&key).unwrap().pem(),
     );
     let issuer = Issuer::new(own, key);
-    let certificate = params(vec![host.to_owned()])
-        .signed_by(&host_key, &issuer)
-        .unwrap();
+    let mut of_host = params(vec![host.to_owned()]);
+    of_host.not_after = date_time_ymd(expires, 1, 1);
+    let certificate = of_host.signed_by(&host_key, &issuer).unwrap();
     folder.secret(&format!("{name}-host.pem"), &certificate.pem());
     folder.secret(&format!("{name}-host.key"), &host_key.serialize_pem());
 }
@@ -66,13 +69,23 @@ cat >/dev/null
 impl Server {
     /// A server whose certificate is for its address, or for another host.
     fn start(host: Option<&str>) -> Self {
+        Self::start_until(host, 4096)
+    }
+
+    /// A server whose certificate expires in this year.
+    fn start_until(host: Option<&str>, expires: i32) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let last = NEXT.fetch_add(1, Ordering::Relaxed);
         // no other test listens there
         let address = IpAddr::V4(Ipv4Addr::new(127, 192 | (high & 0x3f), low, last));
         let folder = Folder::new();
-        authority(&folder, "own", host.unwrap_or(&address.to_string()));
+        authority(
+            &folder,
+            "own",
+            host.unwrap_or(&address.to_string()),
+            expires,
+        );
         let mut shell = Command::new("bash")
             .args(["-c", SCRIPT, "postgres", &address.to_string()])
             .args([folder.file("own-host.pem"), folder.file("own-host.key")])
@@ -129,9 +142,19 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Asserts that neither `check` nor `serve` nor `store` accepts the store, all for this reason.
+/// Asserts that neither `check` nor `store` accepts the store, and that `serve` serves without it,
+/// all for this reason.
 fn assert_refused(setup: &Setup, expected: &str) {
-    for (subcommand, code) in [("check", 1), ("serve", 2), ("store migrate", 2)] {
+    let node = Node::start(good);
+    let url = format!("\"http://{}/rpc\"", node.address());
+    let edge = setup.clone().set("node.url", &url).start();
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "{expected}");
+    eventually(&edge, expected, |_| {
+        let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+        shown.contains("store unreachable") && shown.contains(expected)
+    });
+    drop(edge);
+    for (subcommand, code) in [("check", 1), ("store migrate", 2)] {
         let output = setup.run(subcommand);
         let found = words(&output);
         assert_ne!(
@@ -193,7 +216,7 @@ fn every_connection_to_postgresql_is_encrypted() {
 #[test]
 fn an_untrusted_postgresql_is_refused_with_the_remedy() {
     let server = Server::start(Some("db.test"));
-    authority(&server.folder, "other", "db.test");
+    authority(&server.folder, "other", "db.test", 4096);
     let (own, other) = (server.file("own.pem"), server.file("other.pem"));
     for (keys, expected) in [
         (vec![VERIFIED], "unknown issuer; set store.ca_file"),
@@ -211,19 +234,33 @@ fn an_untrusted_postgresql_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn an_expired_certificate_of_postgresql_closes_nothing_else() {
+    let server = Server::start_until(None, 1976);
+    let ca = server.file("own.pem");
+    let setup = server.setup(&[VERIFIED, ("store.ca_file", &ca)]);
+    assert_refused(&setup, "certificate of PostgreSQL: expired");
+}
+
+#[test]
 fn nothing_is_sent_in_the_clear_to_a_server_without_tls() {
+    /// Ends the server.
+    const LAST: [u8; 8] = [0; 8];
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let url = format!(
-        "postgres://portcullis@{}/postgres",
-        listener.local_addr().unwrap()
-    );
+    let address = listener.local_addr().unwrap();
+    let url = format!("postgres://portcullis@{address}/postgres");
     let server = std::thread::spawn(move || {
         let mut after = Vec::new();
-        for _ in 0..3 {
-            let (mut stream, _) = listener.accept().unwrap();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             let mut request = [0; 8];
-            stream.read_exact(&mut request).unwrap();
+            // the process may end at any time
+            if stream.read_exact(&mut request).is_err() {
+                continue;
+            }
+            if request == LAST {
+                return after;
+            }
             // an SSLRequest: its length, and 1234 and 5679
             assert_eq!(request, [0, 0, 0, 8, 4, 210, 22, 47]);
             stream.write_all(b"N").unwrap();
@@ -232,6 +269,8 @@ fn nothing_is_sent_in_the_clear_to_a_server_without_tls() {
         after
     });
     assert_refused(&sidecar(&url, &[VERIFIED]), "set ssl = on at PostgreSQL");
+    let mut last = TcpStream::connect(address).unwrap();
+    last.write_all(&LAST).unwrap();
     let after = server.join().expect("each asks for TLS");
     assert!(after.is_empty(), "{:?}", String::from_utf8_lossy(&after));
 }

@@ -118,7 +118,7 @@ fn reloads_are_reported_and_counted() {
     );
     let ready = manager.hear_of("READY=1");
     assert!(
-        value(&ready, "STATUS").contains("changed 1 key"),
+        value(&ready, "STATUS").contains("changed 1 key or file"),
         "the outcome: {ready}"
     );
     assert_eq!(outcomes(), [1.0, 0.0]);

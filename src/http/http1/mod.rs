@@ -56,8 +56,21 @@ pub(super) struct Limits {
     pub(super) write_timeout: Duration,
     /// For a client that is silent, after it connected or between two requests.
     pub(super) idle_timeout: Duration,
+    /// The same for a trusted proxy.
+    pub(super) proxy_idle_timeout: Duration,
     /// The age at which a connection serves its last request.
     pub(super) lifetime: Duration,
+}
+
+impl Limits {
+    /// How long this peer may be silent.
+    pub(super) fn idle_timeout(&self, peer: &Peer) -> Duration {
+        if peer.is_proxy() {
+            self.proxy_idle_timeout
+        } else {
+            self.idle_timeout
+        }
+    }
 }
 
 /// A client's connection over HTTP/1, and the request that is read from it.
@@ -223,7 +236,7 @@ impl Connection {
         }
         let until = wait
             .until
-            .get_or_insert_with(|| Instant::now() + self.limits.idle_timeout);
+            .get_or_insert_with(|| Instant::now() + self.limits.idle_timeout(&self.peer));
         if !wait.drains && self.drain.has_begun() {
             wait.drains = true;
             *until = (*until).min(Instant::now() + DRAIN_KEEPALIVE);

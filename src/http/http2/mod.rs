@@ -267,7 +267,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             ),
             None if is_quiet => Some(
                 self.ends
-                    .min(self.quiet_since + self.gate.limits.idle_timeout),
+                    .min(self.quiet_since + self.gate.limits.idle_timeout(&self.peer)),
             ),
             None => Some(self.ends),
             Some(sent) if is_quiet => Some(sent.max(self.quiet_since) + GOAWAY_GRACE),

@@ -10,9 +10,10 @@ use crate::node::chain::Chain;
 use crate::process::inherited::Inherited;
 use crate::relay::settings::{Keys, Settings};
 use crate::relay::{Parts, Relay};
+use crate::telemetry::Task;
 use std::sync::Arc;
 
-/// Serves writes, if there are settings and keys for it, and a store.
+/// Serves writes and settles open intents, if there are settings and keys for it, and a store.
 pub(crate) fn build(
     config: &NodeConfig,
     settings: Option<Settings>,
@@ -33,7 +34,7 @@ pub(crate) fn build(
     ));
     let metrics = Arc::clone(&shared.process.metrics);
     let config = &settings.config.clone();
-    let relay = Relay::start(
+    let relay = Relay::new(
         config,
         Parts {
             settings,
@@ -53,5 +54,8 @@ pub(crate) fn build(
         shared,
         inherited,
     )?;
-    Ok((Some(relay), listener))
+    let reconciliation = relay.reconciliation();
+    let metrics = &shared.process.metrics;
+    let reconciliation = Part::task(Task::Reconciliation, reconciliation, metrics);
+    Ok((Some(relay), listener.and(reconciliation)))
 }

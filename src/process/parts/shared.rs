@@ -94,6 +94,7 @@ fn context(config: &Config, log: Log) -> ServerContext {
         cache_causes: &PurgeCause::ALL.map(PurgeCause::name),
         intent_states: &intent_states,
     }));
+    log.report_panics_to(&metrics);
     ServerContext {
         request_ids: Arc::new(RequestIds::new()),
         drain: Drain::new(metrics.in_flight.clone()),

@@ -1,10 +1,16 @@
 //! The store, and the threads for work on it, which may outlive its request until the process ends.
 
+use super::Part;
 use crate::config::StoreConfig;
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::secrets::Secret;
-use crate::store::{Journal, Store};
+use crate::store::{Awaited, Journal, Store};
+use crate::telemetry::{Metrics, Task};
+use async_trait::async_trait;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
+use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -27,9 +33,38 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// Runs `work` on the threads for the store; a panic there becomes one of the caller. Returns
+    /// `None` while the process stops.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        match self.runtime.spawn(work).await {
+            Ok(done) => Some(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => panic::resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    }
+
     /// The journal, and the runtime that reads it.
     pub(crate) fn journal(&self) -> (Journal, Handle) {
         (self.store.journal(), self.runtime.clone())
+    }
+}
+
+/// The task that prepares a store that could not be used at the start.
+struct Preparation(Storage);
+
+#[async_trait]
+impl BackgroundService for Preparation {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let Storage { store, runtime } = &self.0;
+        tokio::select! {
+            _ = shutdown.changed() => {}
+            () = store.prepare_when_possible(runtime) => {}
+        }
     }
 }
 
@@ -44,6 +79,7 @@ impl StoreWorkers {
     pub(crate) fn open(
         config: &StoreConfig,
         password: Option<&Secret>,
+        awaited: Awaited,
         runtimes: &Runtimes,
     ) -> Result<Self, StartError> {
         let runtime = Builder::new_multi_thread()
@@ -53,7 +89,7 @@ impl StoreWorkers {
             .build()
             .map_err(StartError::Runtime)?;
         let store = runtime
-            .block_on(Store::open_or_wait(config, password))
+            .block_on(Store::open_or_wait(config, password, awaited))
             .map_err(|error| StartError::Store(config.url.clone(), error))?;
         let handle = runtime.handle().clone();
         runtimes.add(handle.clone());
@@ -64,6 +100,19 @@ impl StoreWorkers {
             },
             runtime,
         })
+    }
+
+    /// The task that prepares the store, if it is not prepared yet.
+    pub(crate) fn preparation(&self, metrics: &Arc<Metrics>) -> Part {
+        let storage = &self.storage;
+        if storage.store.is_prepared() {
+            return Part::default();
+        }
+        Part::task(
+            Task::StorePreparation,
+            Preparation(storage.clone()),
+            metrics,
+        )
     }
 
     /// Closes the store and ends the threads; work that takes too long ends with the process.

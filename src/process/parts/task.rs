@@ -34,8 +34,10 @@ where
     async fn start(&self, mut shutdown: ShutdownWatch) {
         let (tasks, conditions) = (&self.metrics.tasks, &self.metrics.conditions);
         let mut failed = 0;
+        let mut rehearsal = Rehearsal(self.name.rehearses_panic());
         loop {
-            let run = AssertUnwindSafe(self.task.start(shutdown.clone())).catch_unwind();
+            let run = self.task.start(shutdown.clone());
+            let run = AssertUnwindSafe(rehearsal.during(run)).catch_unwind();
             let mut run = pin!(run);
             let ended = match timeout(STEADY, &mut run).await {
                 Ok(ended) => ended,
@@ -57,6 +59,22 @@ where
                 () = sleep(delay(failed)) => {}
             }
         }
+    }
+}
+
+/// Whether the first run panics, so that a test sees the next one.
+struct Rehearsal(bool);
+
+impl Rehearsal {
+    /// How far the first run gets.
+    const AFTER: Duration = Duration::from_millis(200);
+
+    async fn during(&mut self, run: impl Future<Output = ()>) {
+        if !std::mem::take(&mut self.0) {
+            return run.await;
+        }
+        let _in_time = timeout(Self::AFTER, run).await;
+        panic!("a rehearsal");
     }
 }
 

@@ -320,6 +320,9 @@ pub const SESSION_IDLE: &str = "SELECT set_config(name, $1, false) FROM pg_setti
     WHERE name = 'idle_session_timeout'";
 /// PostgreSQL only: the process that serves this session.
 pub const SESSION: &str = "SELECT pg_backend_pid() AS session";
+/// PostgreSQL only: whether a transaction of this session may not write.
+pub const READ_ONLY: &str =
+    "SELECT current_setting('transaction_read_only') = 'on' AS is_read_only";
 /// PostgreSQL only: the standbys of this server. Every user may count them, but not see more.
 pub const TOPOLOGY: &str = "SELECT pg_is_in_recovery() AS is_standby, \
     (SELECT count(*) FROM pg_stat_replication) AS standbys, \

@@ -9,6 +9,7 @@
 pub(super) mod fields;
 mod line;
 mod output;
+mod panics;
 
 pub use line::{HttpLine, RequestLine};
 
@@ -22,6 +23,7 @@ use crate::io::clock;
 use ::log::{Level, LevelFilter, Metadata, Record};
 use fields::{Fields, json_string};
 use line::push_thousandths;
+use panics::Panics;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
@@ -76,6 +78,7 @@ struct Sink {
     /// Lines that could not be written.
     lost: AtomicU64,
     recent: Recent,
+    panics: Panics,
     refusals: Refusals,
 }
 
@@ -104,6 +107,7 @@ impl Log {
             dropped: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             recent: Recent::default(),
+            panics: Panics::default(),
             refusals: Refusals::default(),
         });
         let (format, shown) = (config.format, config.clients.into());
@@ -117,7 +121,7 @@ impl Log {
         };
         let writer = log.clone();
         let thread = std::thread::Builder::new().name(WRITER.into());
-        if let Err(error) = thread.spawn(move || writer.write_out(Output::new(Stderr))) {
+        if let Err(error) = thread.spawn(move || writer.keep_writing()) {
             // requests are served without a log
             let _ = writeln!(
                 Stderr,
@@ -275,6 +279,7 @@ impl Log {
                 swept = now;
                 self.summarise(now);
                 self.report_dropped(&mut reported);
+                self.sink.panics.review();
             }
         }
     }

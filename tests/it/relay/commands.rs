@@ -85,7 +85,7 @@ fn a_new_token_opens_a_relay() {
     let deadline = Instant::now() + PATIENCE;
     // wait for the reload: each earlier request is a failed attempt, which leads to a refusal
     stage.edge.line("the tokens", |line| {
-        line["message"].to_string().contains("tokens")
+        line["message"] == "content of a file changed" && line["key"] == "relay.token_files"
     });
     while stage.ask(&request).status != 200 {
         assert!(Instant::now() < deadline, "the new token does not open");

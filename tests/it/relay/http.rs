@@ -1,8 +1,6 @@
 //! The relay as an HTTP server: paths, methods, sizes, media types, quotas, and graceful shutdown.
 
-use std::time::Instant;
-
-use crate::support::client::PATIENCE;
+use crate::stop::wait_until_closed;
 use crate::support::node::{Act, Latch};
 use crate::support::relay::chain::{honest, method};
 use crate::support::relay::expect::{common, refused, rpc_refused};
@@ -217,25 +215,21 @@ fn a_stopping_relay_finishes_its_writes() {
     let mut early = stage.client();
     early.send(authorised(Request::new("GET", "/readyz")).bytes());
     stage.node.wait_for_calls(1);
+    let [mint, rpc] = [("/mint-card", JUDGED), ("/rpc", "[]")].map(|(path, body)| {
+        let (request, mut client) = (post(path, body).bytes(), stage.client());
+        client.send(&request[..20]);
+        (request, client)
+    });
+    // connections are accepted in turn
+    assert_eq!(stage.ask(&Request::new("GET", "/healthz")).status, 200);
     stage.edge.signal("TERM");
-    let deadline = Instant::now() + PATIENCE;
-    while stage.post("/mint-card", "[]").status != 503 {
-        assert!(
-            Instant::now() < deadline,
-            "a stopping relay still takes requests"
-        );
-    }
-    refused(
-        &stage.post("/mint-card", JUDGED),
-        "draining",
-        "a request after the signal",
-    );
-    rpc_refused(
-        &stage.post("/rpc", "[]"),
-        "draining",
-        "null",
-        "the same in JSON-RPC's words",
-    );
+    wait_until_closed(stage.edge.relay());
+    let [mint, rpc] = [mint, rpc].map(|(request, mut client)| {
+        client.send(&request[20..]);
+        client.response()
+    });
+    refused(&mint, "draining", "a request after the signal");
+    rpc_refused(&rpc, "draining", "null", "the same in JSON-RPC's words");
     assert!(stage.edge.runs(), "something is in flight");
     latch.open();
     let answer = early.response();

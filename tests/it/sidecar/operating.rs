@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::skeleton::{PATH, feed};
 use crate::admin::eventually;
+use crate::stop::wait_until_closed;
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{AMPLE, Setup};
 use crate::support::folder::Folder;
@@ -199,17 +200,17 @@ fn draining_answers_in_flight_and_refuses_new() {
     assert_eq!(early.response().status, 100, "it is in flight");
     let mut late = stage.client();
     late.send(&event.head()[..20]);
+    let robots = Request::new("GET", "/functions/seo-robots").bytes();
+    let mut crawler = stage.client();
+    crawler.send(&robots[..20]);
+    // connections are accepted in turn
+    assert_eq!(stage.get("/robots.txt").status, 200);
     stage.edge.signal("TERM");
-    let deadline = Instant::now() + PATIENCE;
-    while stage.get("/functions/describeFeedGenerator").status != 503 {
-        assert!(
-            Instant::now() < deadline,
-            "a stopping edge still takes requests"
-        );
-    }
-    let robots = stage.get("/functions/seo-robots");
+    wait_until_closed(stage.edge.sidecar());
+    crawler.send(&robots[20..]);
     assert_eq!(
-        robots.status, 200,
+        crawler.response().status,
+        200,
         "a crawler would take an error for a whole site forbidden"
     );
     late.send(&event.bytes()[20..]);

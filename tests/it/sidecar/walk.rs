@@ -1,12 +1,10 @@
 //! Each path with the statuses that the other tests produce on one of its aliases only; `documents`
 //! checks every response.
 
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::skeleton::feed;
-use crate::support::client::PATIENCE;
+use crate::stop::wait_until_closed;
 use crate::support::request::Request;
 use crate::support::sidecar::content::ALICE;
 use crate::support::sidecar::event::{Event, SESSION, WEBHOOK};
@@ -60,18 +58,20 @@ fn only_crawler_paths_are_served_while_draining() {
     let mut early = stage.client();
     early.send(event.clone().with("Expect", "100-continue").head());
     assert_eq!(early.response().status, 100, "it is in flight");
+    let halfway = READ.map(|path| {
+        let (request, mut client) = (Request::new("GET", path).bytes(), stage.client());
+        client.send(&request[..20]);
+        (path, request, client)
+    });
+    // connections are accepted in turn
+    assert_eq!(stage.get("/robots.txt").status, 200);
     stage.edge.signal("TERM");
-    let deadline = Instant::now() + PATIENCE;
-    while stage.get(READ[0]).status != 503 {
-        assert!(
-            Instant::now() < deadline,
-            "a stopping edge still takes requests"
-        );
-    }
-    for path in READ {
+    wait_until_closed(stage.edge.sidecar());
+    for (path, request, mut client) in halfway {
         let crawled = ["/functions/seo-robots", "/robots.txt"].contains(&path);
         let expected = if crawled { 200 } else { 503 };
-        assert_eq!(stage.get(path).status, expected, "{path}");
+        client.send(&request[20..]);
+        assert_eq!(client.response().status, expected, "{path}");
     }
     early.send(event.body());
     assert_eq!(

@@ -49,11 +49,22 @@ impl SentRequest {
         let words: Vec<_> = line.split(' ').collect();
         match words.as_slice() {
             [method, target, "HTTP/1.1" | "HTTP/1.0"] if text.matches(" HTTP/1.").count() == 1 => {
-                Self::Operation((*method).to_owned(), (*target).to_owned())
+                Self::Operation((*method).to_owned(), origin_form(target).to_owned())
             }
             _ => Self::Unclear,
         }
     }
+}
+
+/// A target without the scheme and the authority of its absolute form.
+fn origin_form(target: &str) -> &str {
+    let lower = target.to_ascii_lowercase();
+    if !lower.starts_with("http://") && !lower.starts_with("https://") {
+        return target;
+    }
+    let authority = target.find("://").map_or(0, |at| at + 3);
+    let path = target[authority..].find('/');
+    path.map_or("/", |at| &target[authority + at..])
 }
 
 /// Registers a surface of this process at this address.

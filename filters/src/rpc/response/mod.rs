@@ -18,6 +18,9 @@ use core::fmt;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+/// Levels of a payload: an answer has as many as a request. Parsers of wallets stop at 128 or more.
+const PAYLOAD_LEVELS: u8 = MAX_DEPTH - 1;
+
 /// The payload of a verified answer: a slice of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
@@ -30,8 +33,8 @@ pub enum Outcome<'a> {
 impl<'a> Outcome<'a> {
     /// Verifies `answer` as the response to the request of this id.
     ///
-    /// `None` for anything but one JSON text, an object of version 2.0 with this id and either a
-    /// result or an error.
+    /// `None` for anything but one JSON text of at most [`MAX_DEPTH`] levels, an object of version
+    /// 2.0 with this id and either a result or an error.
     pub fn verify(answer: &'a [u8], id: u64) -> Option<Self> {
         if let Some(result) = usual_result(answer, id) {
             return Some(Self::Result(result));
@@ -44,9 +47,11 @@ impl<'a> Outcome<'a> {
             return None;
         }
         match (response.result, response.error) {
-            (Some(result), None) => Some(Self::Result(result.get().as_bytes())),
-            (None, Some(error)) => {
-                is_error_object(error.get()).then(|| Self::Error(error.get().as_bytes()))
+            (Some(result), None) if is_shallow(result) => {
+                Some(Self::Result(result.get().as_bytes()))
+            }
+            (None, Some(error)) if is_shallow(error) && is_error_object(error.get()) => {
+                Some(Self::Error(error.get().as_bytes()))
             }
             _ => None,
         }
@@ -67,7 +72,11 @@ fn usual_result(answer: &[u8], id: u64) -> Option<&[u8]> {
             members.strip_suffix(id)?.strip_suffix(br#","id":"#)?
         }
     };
-    scanned(result)
+    scanned(result, PAYLOAD_LEVELS)
+}
+
+fn is_shallow(payload: &RawValue) -> bool {
+    scanned(payload.get().as_bytes(), PAYLOAD_LEVELS).is_some()
 }
 
 fn is_error_object(text: &str) -> bool {

@@ -10,11 +10,13 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TRANSFER_ENCODING};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version};
 use httparse::Status;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::authority::validate_request_authority;
 use portcullis_filters::verdict::Reason;
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
@@ -85,9 +87,11 @@ fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
     if parsed != Status::Complete(head.len()) {
         return None;
     }
-    let (method, path) = (request.method?, request.path?.as_bytes());
+    let method = request.method?;
+    let target = Target::parse(request.path?)?;
     let size = Some(request.headers.len());
-    let mut header = Box::new(RequestHeader::build_no_case(method, path, size).ok()?);
+    let header = RequestHeader::build_no_case(method, target.path.as_bytes(), size);
+    let mut header = Box::new(header.ok()?);
     header.set_version(if request.version? == 1 {
         Version::HTTP_11
     } else {
@@ -98,7 +102,51 @@ fn header_of(head: &Bytes) -> Option<Box<RequestHeader>> {
         let value = HeaderValue::from_maybe_shared(head.slice_ref(field.value)).ok()?;
         header.append_header(name, value).ok()?;
     }
+    // without a valid Host the head is refused
+    if let Some(host) = target.host
+        && header.headers.get_all(HOST).iter().count() == 1
+    {
+        header.insert_header(HOST, host).ok()?;
+    }
     Some(header)
+}
+
+/// A target in origin form. RFC 9112, section 3.2.2: a server accepts the absolute form, too, and
+/// then uses its authority instead of `Host`.
+struct Target<'a> {
+    path: Cow<'a, str>,
+    /// The authority of a target in absolute form.
+    host: Option<&'a str>,
+}
+
+impl<'a> Target<'a> {
+    fn in_origin_form(target: &'a str) -> Self {
+        let path = Cow::Borrowed(target);
+        Self { path, host: None }
+    }
+
+    /// Parses a target; `None` if its authority is malformed, has no host, or names a user.
+    fn parse(target: &'a str) -> Option<Self> {
+        let Some((scheme, rest)) = target.split_once("://") else {
+            return Some(Self::in_origin_form(target));
+        };
+        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+            return Some(Self::in_origin_form(target));
+        }
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let parsed: Authority = authority.parse().ok()?;
+        if parsed.host().is_empty() || authority.contains('@') {
+            return None;
+        }
+        let path = if path.starts_with('/') {
+            Cow::Borrowed(path)
+        } else {
+            Cow::Owned(format!("/{path}"))
+        };
+        let host = Some(authority);
+        Some(Self { path, host })
+    }
 }
 
 /// The framing of the body (RFC 9112, section 6.3); `None` if it is ambiguous. A head with both a

@@ -55,6 +55,24 @@ fn framing_and_persistence_are_read_strictly() {
 }
 
 #[test]
+fn absolute_targets_have_a_path_and_a_host() {
+    for (target, expected) in [
+        ("http://a/b?c", Some(("/b?c", Some("a")))),
+        ("HTTPS://a:80", Some(("/", Some("a:80")))),
+        ("http://[::1]?b", Some(("/?b", Some("[::1]")))),
+        ("/http://a/b", Some(("/http://a/b", None))),
+        ("ftp://a/b", Some(("ftp://a/b", None))),
+        ("http://a@b/c", None),
+        ("http:///a", None),
+        ("http://:80/a", None),
+    ] {
+        let found = Target::parse(target);
+        let found = found.as_ref().map(|found| (&*found.path, found.host));
+        assert_eq!(found, expected, "{target}");
+    }
+}
+
+#[test]
 fn malformed_heads_are_refused_with_their_reason() {
     let many = format!("GET / HTTP/1.1{}", "\nX: y".repeat(MAX_FIELDS + 1));
     for (lines, reason) in [

@@ -1,0 +1,65 @@
+//! Replaces the password of PostgreSQL while the store is in use: new connections are opened with
+//! the one that its file holds. Open connections are not affected by a change at the server.
+
+use super::db::Db;
+use super::open::{Location, text_of};
+use super::{Store, StoreError};
+use crate::config::StoreConfig;
+use crate::secrets::{self, Secret, SecretError};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+use std::path::PathBuf;
+
+/// The file of the password, and which content of it is in use.
+pub(super) struct Password {
+    file: Option<PathBuf>,
+    /// `None` before the file was read here.
+    digest: Mutex<Option<[u8; 32]>>,
+}
+
+impl Password {
+    pub(super) fn of(config: &StoreConfig) -> Self {
+        Self {
+            file: config.password_file.clone(),
+            digest: Mutex::default(),
+        }
+    }
+}
+
+impl Store {
+    /// Reads the file of the password again, for new connections. Returns whether it has another
+    /// content than when it was last read here.
+    ///
+    /// # Errors
+    /// The file is unusable: the password does not change.
+    pub fn renew_password(&self) -> Result<bool, SecretError> {
+        let Some(file) = &self.password.file else {
+            return Ok(false);
+        };
+        let password = secrets::read(file).map_err(|error| error.of("store.password_file"))?;
+        let digest = Sha256::digest(password.expose()).into();
+        let before = self.password.digest.lock().replace(digest);
+        if before == Some(digest) {
+            return Ok(false);
+        }
+        self.set_password(&password)
+            .map_err(|_| SecretError::not(file, "a password in UTF-8"))?;
+        if let Some(replica) = &self.replica {
+            replica
+                .store
+                .set_password(&password)
+                .map_err(|_| SecretError::not(file, "a password in UTF-8"))?;
+        }
+        Ok(before.is_some())
+    }
+
+    fn set_password(&self, password: &Secret) -> Result<(), StoreError> {
+        let (Location::Postgres(server), Db::Postgres(pool, _)) = (&self.location, &self.db) else {
+            return Ok(());
+        };
+        server.set_password(password)?;
+        let options = pool.connect_options().as_ref().clone();
+        pool.set_connect_options(options.password(text_of(password)?));
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! Secrets that are replaced while requests come in: no restart, no lost request.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::admin::{eventually, metrics};
+use crate::support::client::Client;
+use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
+use crate::support::node::Node;
+use crate::support::postgres::Database;
+use crate::support::request::{QUESTION, Request};
+use crate::support::script::good;
+
+const OLD: &str = "old-0123456789abcdef0123456789abcdef";
+const NEW: &str = "new-0123456789abcdef0123456789abcdef";
+
+/// Sends this request over and over while `work` runs; returns how many got another status than
+/// 200, and how many were sent.
+fn lost_during(ask: impl Fn() -> u16 + Sync, work: impl FnOnce()) -> (usize, usize) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let (mut lost, mut all) = (0, 0);
+            while !is_over.load(Ordering::Relaxed) {
+                lost += usize::from(ask() != 200);
+                all += 1;
+            }
+            (lost, all)
+        });
+        work();
+        is_over.store(true, Ordering::Relaxed);
+        reading.join().expect("it does not panic")
+    })
+}
+
+/// Reloads, and waits for the line about the file of a key.
+fn reload(edge: &Edge, key: &str, effective: &str) {
+    edge.signal("HUP");
+    let line = edge.line(key, |line| {
+        line["message"] == "content of a file changed" && line["key"] == key
+    });
+    assert_eq!(line["effective"], effective, "{line}");
+}
+
+#[test]
+fn a_new_password_of_postgresql_needs_no_restart() {
+    let (database, folder) = (Database::new(), Folder::new());
+    let name = database.name();
+    database.run(&format!(
+        "CREATE ROLE rotated LOGIN PASSWORD 'first'; ALTER DATABASE {name} OWNER TO rotated"
+    ));
+    let file = folder.secret("password", "first\n");
+    let edge = Setup::before(Node::nowhere())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set("sidecar.requests_per_minute", "1000000")
+        .set(
+            "store.url",
+            &database.url().replace("portcullis@", "rotated@"),
+        )
+        .set("store.password_file", &format!("{file:?}"))
+        .start();
+    let ask = || {
+        let request = Request::new("GET", "/functions/seo-sitemap");
+        Client::connect(edge.sidecar()).ask(&request).status
+    };
+    assert_eq!(ask(), 200);
+    let (lost, all) = lost_during(ask, || {
+        folder.secret("password", "second\n");
+        reload(&edge, "store.password_file", "with the next connection");
+        database.run("ALTER ROLE rotated PASSWORD 'second'");
+    });
+    assert_eq!(lost, 0, "of {all}");
+    const END: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE usename = 'rotated'";
+    assert!(database.number(END) > 0);
+    eventually(&edge, "new connections have it", |_| ask() == 200);
+
+    // without a reload: the failure makes it read the file
+    folder.secret("password", "third\n");
+    database.run("ALTER ROLE rotated PASSWORD 'third'");
+    assert!(database.number(END) > 0);
+    eventually(&edge, "the file is read after a failure", |_| ask() == 200);
+}
+
+/// A Redis of a test's own, at a socket, with a password.
+struct Redis {
+    shell: Child,
+    stdin: Option<ChildStdin>,
+    socket: String,
+}
+
+/// Starts it, then sets the passwords of its input; ends it with the standard input.
+const SCRIPT: &str = r#"
+set -euo pipefail
+source tests/lib/redis.sh
+trap stop_redis EXIT
+start_redis
+cli() { redis-cli -s "$REDIS_FOLDER/socket" "$@" >/dev/null; }
+cli ACL SETUSER default resetpass ">$1"
+echo "$REDIS_FOLDER/socket"
+while read -r password; do
+  redis-cli -s "$REDIS_FOLDER/socket" -a "$1" --no-auth-warning \
+    ACL SETUSER default resetpass ">$password" >/dev/null
+  set -- "$password"
+  redis-cli -s "$REDIS_FOLDER/socket" -a "$1" --no-auth-warning \
+    CLIENT KILL TYPE normal SKIPME yes >/dev/null
+  echo "$password"
+done
+"#;
+
+impl Redis {
+    fn start(password: &str) -> (Self, BufReader<std::process::ChildStdout>) {
+        let mut shell = Command::new("bash")
+            .args(["-c", SCRIPT, "redis", password])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let stdin = shell.stdin.take();
+        let mut said = BufReader::new(shell.stdout.take().expect("it is piped"));
+        let mut socket = String::new();
+        said.read_line(&mut socket).expect("it is open");
+        let socket = socket.trim_end().to_owned();
+        assert!(socket.ends_with("/socket"), "Redis is installed");
+        let redis = Self {
+            shell,
+            stdin,
+            socket,
+        };
+        (redis, said)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _status = self.shell.wait();
+    }
+}
+
+#[test]
+fn secrets_of_a_fleet_need_no_restart() {
+    use std::io::Write as _;
+    let (mut redis, mut said) = Redis::start("first");
+    let (node, folder) = (Node::start(good), Folder::new());
+    let password = folder.secret("fleet.password", "first\n");
+    let secret = folder.secret("fleet.secret", OLD);
+    let edge = Setup::before(node.address())
+        .set("gateway.requests_per_minute", "1000000")
+        .set("fleet.url", &format!("\"unix:{}\"", redis.socket))
+        .set("fleet.password_file", &format!("{password:?}"))
+        .set("fleet.secret_file", &format!("{secret:?}"))
+        .start();
+    let is_up = |what: &str| {
+        eventually(&edge, what, |now| {
+            now["portcullis_fleet_up"] == 1.0 && now["portcullis_fleet_instances"] >= 1.0
+        });
+    };
+    is_up("it is reached");
+    let ask = || edge.ask(&Request::post(QUESTION)).status;
+    let (lost, all) = lost_during(ask, || {
+        folder.secret("fleet.password", "second\n");
+        reload(&edge, "fleet.password_file", "with the next connection");
+        let stdin = redis.stdin.as_mut().expect("it is open");
+        stdin.write_all(b"second\n").expect("the shell reads");
+        let mut done = String::new();
+        said.read_line(&mut done).expect("it is open");
+        assert_eq!(done, "second\n", "its connections are closed");
+        is_up("the new password is used");
+        folder.secret("fleet.secret", &format!("{NEW}\n{OLD}\n"));
+        reload(&edge, "fleet.secret_file", "now");
+        is_up("the new secret is used");
+    });
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!(metrics(&edge)["portcullis_fleet_up"], 1.0);
+}
+
+#[test]
+fn a_token_and_its_successor_are_both_accepted() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let file = folder.secret("admin.token", OLD);
+    let edge = Setup::before(node.address())
+        .set("admin.token_file", &format!("{file:?}"))
+        .start();
+    let ask = |token: &str| {
+        let request = Request::new("GET", "/metrics");
+        let request = request.with("Authorization", &format!("Bearer {token}"));
+        Client::connect(edge.admin()).ask(&request).status
+    };
+    assert_eq!([ask(OLD), ask(NEW)], [200, 401]);
+    let reload = || {
+        edge.signal("HUP");
+        let count = |line: &serde_json::Value| line["key"] == "admin.token_file";
+        edge.line("the reload", count);
+    };
+    folder.secret("admin.token", &format!("{NEW}\n{OLD}\n"));
+    let (lost, all) = lost_during(|| ask(OLD), reload);
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!([ask(OLD), ask(NEW)], [200, 200], "while both are in use");
+    folder.secret("admin.token", NEW);
+    let (lost, all) = lost_during(
+        || ask(NEW),
+        || {
+            edge.signal("HUP");
+            let deadline = std::time::Instant::now() + crate::support::client::PATIENCE;
+            while ask(OLD) != 401 {
+                assert!(std::time::Instant::now() < deadline, "the old one ends");
+            }
+        },
+    );
+    assert_eq!(lost, 0, "of {all}");
+}
+
+#[test]
+fn a_reload_names_only_changed_files() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let header = folder.secret("node.header", "X-Api-Key: first");
+    let token = folder.secret("admin.token", OLD);
+    let edge = Setup::before(node.address())
+        .set("node.header_file", &format!("{header:?}"))
+        .set("admin.token_file", &format!("{token:?}"))
+        .start();
+    folder.secret("node.header", "X-Api-Key: second");
+    reload(&edge, "node.header_file", "now");
+    let named = |key: &str| {
+        let lines = edge.lines();
+        lines.iter().filter(|line| line.contains(key)).count()
+    };
+    assert_eq!(
+        [named("node.header_file"), named("admin.token_file")],
+        [1, 0]
+    );
+    edge.signal("HUP");
+    edge.line("the end", |line| {
+        line["message"] == "configuration reloaded: nothing changed"
+    });
+    assert_eq!(named("node.header_file"), 1, "it is the same");
+}
