@@ -10,7 +10,7 @@ use crate::gateway::Settings;
 use crate::io::clock;
 use crate::relay::settings::policy;
 use portcullis_filters::bearer::Tokens;
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{
     Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY, ReadPermit,
 };

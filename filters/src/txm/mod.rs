@@ -4,7 +4,7 @@
 //! Each flow is an `async` function over [`io::Io`], and every decision is made here: which intent
 //! a request is about, what is signed with which nonce, what an answer of the node proves. An
 //! implementation of `Io` calls the node, stores and signs. Reading order: `operation` and
-//! `transaction` (a request), with `claim`, `operations`, `sign` and `store_intent`; `submit`,
+//! `transaction` (a request), with `claim`, `sign` and `store_intent`; `submit`,
 //! `fate` and `doubt` (the node's answer, and a transaction in doubt); `rollbacks` with `sightings`
 //! and `evidence` (after a receipt); `reconcile` and `round` (what is left open); `not_sent` and
 //! `outcome` (the answer); `lock_share` (an account among several processes).
@@ -21,7 +21,6 @@ pub mod memory;
 pub mod node;
 pub mod not_sent;
 pub mod operation;
-pub mod operations;
 pub mod outcome;
 mod pins;
 pub mod reconcile;
