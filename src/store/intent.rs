@@ -22,6 +22,7 @@ use portcullis_filters::ledger::{
     self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri, minutes,
 };
 use portcullis_filters::window::Window;
+use std::cmp::Reverse;
 
 impl FromRow for Intent {
     fn read(row: &Row) -> Result<Self, StoreError> {
@@ -128,6 +129,10 @@ impl Intents<'_> {
         let Some(steps) = ledger::change(id, change, &intents, now_us) else {
             return Ok(false);
         };
+        debug_assert!(
+            steps.steps.iter().any(|step| step.intent.id == id),
+            "a change that is allowed changes its intent"
+        );
         for step in &steps.steps {
             write(&mut tx, step).await?;
         }
@@ -198,7 +203,9 @@ impl Intents<'_> {
         let mut found = Requested::default();
         for row in self.db.rows(sql::REQUESTED, &args).await? {
             let intent = Intent::read(&row)?;
+            debug_assert_eq!(intent.epoch, epoch, "a request is about its own chain");
             if row.get::<Option<i64>>("key_intent")? == Some(intent.id.0) {
+                debug_assert_eq!(intent.digest, *digest, "a key names its own request");
                 found.linked = Some(intent.clone());
             }
             if intent.digest == *digest && intent.state.holds() {
@@ -214,14 +221,20 @@ impl Intents<'_> {
         epoch: &str,
         signer: Option<Felt>,
     ) -> Result<Vec<Intent>, StoreError> {
-        match signer {
-            None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await,
+        let open: Vec<Intent> = match signer {
+            None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await?,
             Some(signer) => {
                 self.db
                     .all(sql::UNRESOLVED_OF_SIGNER, &[epoch.into(), signer.into()])
-                    .await
+                    .await?
             }
-        }
+        };
+        debug_assert!(open.is_sorted_by_key(|intent| intent.id), "oldest first");
+        debug_assert!(
+            open.iter().all(|intent| intent.state.is_unresolved()),
+            "each intent is open"
+        );
+        Ok(open)
     }
 
     /// The displaced intents of an epoch below an id, newest first; at most `limit`.
@@ -242,12 +255,19 @@ impl Intents<'_> {
         nonce: u64,
     ) -> Result<Vec<Intent>, StoreError> {
         let nonce = stored("nonce", nonce)?;
-        self.db
+        let slot: Vec<Intent> = self
+            .db
             .all(
                 sql::INTENTS_OF_SLOT,
                 &[epoch.into(), signer.into(), nonce.into()],
             )
-            .await
+            .await?;
+        debug_assert!(slot.is_sorted_by_key(|intent| intent.id), "oldest first");
+        debug_assert!(
+            slot.iter().filter(|intent| intent.state.occupies()).count() <= 1,
+            "a chain has one transaction of a slot"
+        );
+        Ok(slot)
     }
 
     /// At most `limit` intents that succeeded or reverted in a known block, by its number and id,
@@ -257,9 +277,13 @@ impl Intents<'_> {
         epoch: &str,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        self.db
-            .all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()])
-            .await
+        let args = [epoch.into(), i64::from(limit).into()];
+        let newest: Vec<Intent> = self.db.all(sql::INCLUDED, &args).await?;
+        debug_assert!(
+            newest.is_sorted_by_key(|intent| Reverse(intent.included.map(|block| block.number))),
+            "the highest block comes first"
+        );
+        Ok(newest)
     }
 
     /// At most `limit` intents below `below` that succeeded or reverted in an unknown block, as an
@@ -283,7 +307,16 @@ impl Intents<'_> {
     ) -> Result<Vec<Intent>, StoreError> {
         let below = below.map_or(i64::MAX, |below| below.0);
         let args = [epoch.into(), below.into(), i64::from(limit).into()];
-        self.db.all(sql, &args).await
+        let found: Vec<Intent> = self.db.all(sql, &args).await?;
+        debug_assert!(
+            found.is_sorted_by(|newer, older| newer.id > older.id),
+            "newest first"
+        );
+        debug_assert!(
+            found.first().is_none_or(|newest| newest.id.0 < below),
+            "a page begins below the one before"
+        );
+        Ok(found)
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.
@@ -310,7 +343,14 @@ impl Intents<'_> {
             cooldown.after_us().into(),
             cooldown.until_us().into(),
         ];
-        self.db.one(sql::LAST_OF, &args).await
+        let last: Option<Intent> = self.db.one(sql::LAST_OF, &args).await?;
+        debug_assert!(
+            last.as_ref().is_none_or(|intent| {
+                cooldown.counts(intent.created_us) && intent.state.holds()
+            }),
+            "only what counts starts a cooldown"
+        );
+        Ok(last)
     }
 
     /// The number of intents per state, without empty states.
@@ -392,6 +432,16 @@ async fn facts(
         }
         None => Vec::new(),
     };
+    debug_assert!(
+        intents.iter().all(|it| {
+            it.transaction_hash == new.transaction_hash
+                || it.slot() == (new.epoch, new.signer, new.nonce)
+                || it.digest == new.digest
+                || Some(it.id) == key.as_ref().and_then(|key| key.intent)
+                || Some(it.id.0) == last
+        }),
+        "each intent may conflict with the new one"
+    );
     let mut facts = Facts {
         epoch: row.get("epoch")?,
         key,
@@ -405,6 +455,13 @@ async fn facts(
         fees_gfri: row.get::<Option<i64>>("fees_gfri")?.unwrap_or(0),
         minutes: Vec::new(),
     };
+    debug_assert!(
+        facts
+            .last
+            .as_ref()
+            .is_none_or(|last| { last.operation == new.operation && last.subject == new.subject }),
+        "a cooldown is of one operation and one subject"
+    );
     if facts.need_minutes(new, now_us) {
         let rows = tx
             .rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day))

@@ -44,7 +44,8 @@ pub struct Facts {
     pub epoch: Option<String>,
     /// The new intent's key.
     pub key: Option<Key>,
-    /// The intents with its hash, its slot or its digest, and the one that its key is linked to.
+    /// The intents with its hash, its slot or its digest, the one that its key is linked to, and
+    /// `last`.
     pub intents: Vec<Intent>,
     /// The newest intent within the cooldown that has its operation and its subject, leaving out
     /// rejected, lost and reverted ones.
@@ -182,6 +183,11 @@ fn too_soon(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<Intended>
         i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX),
     );
     let last = facts.last.as_ref()?;
+    debug_assert!(
+        last.state.holds() && last.state != IntentState::Reverted,
+        "{:?} starts no cooldown",
+        last.state
+    );
     let until_us = cooldown.forbids_until_us(last.created_us)?;
     Some(Intended::TooSoon {
         last: Box::new(last.clone()),
