@@ -12,7 +12,13 @@ pub const LAST_SECOND: u64 = 253_402_300_799;
 pub(crate) fn rfc3339(seconds: u64) -> String {
     let seconds = i64::try_from(seconds.min(LAST_SECOND)).unwrap_or_default();
     let time = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    let (year, month, day) = (time.year(), u8::from(time.month()), time.day());
-    let (hour, minute, second) = time.to_hms();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        time.year(),
+        u8::from(time.month()),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    )
 }

@@ -22,7 +22,6 @@ use portcullis_filters::ledger::{
     self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri, minutes,
 };
 use portcullis_filters::window::Window;
-use std::cmp::Reverse;
 
 impl FromRow for Intent {
     fn read(row: &Row) -> Result<Self, StoreError> {
@@ -85,6 +84,7 @@ impl Intents<'_> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
         let facts = facts(&mut tx, new, nonce, now_us).await?;
+        debug_assert!(facts.are_of(new), "they are read for this intent");
         match ledger::intention(new, &facts, now_us) {
             Intention::Refuse { reply, link: None } => Ok(reply),
             Intention::Refuse {
@@ -262,7 +262,6 @@ impl Intents<'_> {
                 &[epoch.into(), signer.into(), nonce.into()],
             )
             .await?;
-        debug_assert!(slot.is_sorted_by_key(|intent| intent.id), "oldest first");
         debug_assert!(
             slot.iter().filter(|intent| intent.state.occupies()).count() <= 1,
             "a chain has one transaction of a slot"
@@ -277,13 +276,9 @@ impl Intents<'_> {
         epoch: &str,
         limit: u32,
     ) -> Result<Vec<Intent>, StoreError> {
-        let args = [epoch.into(), i64::from(limit).into()];
-        let newest: Vec<Intent> = self.db.all(sql::INCLUDED, &args).await?;
-        debug_assert!(
-            newest.is_sorted_by_key(|intent| Reverse(intent.included.map(|block| block.number))),
-            "the highest block comes first"
-        );
-        Ok(newest)
+        self.db
+            .all(sql::INCLUDED, &[epoch.into(), i64::from(limit).into()])
+            .await
     }
 
     /// At most `limit` intents below `below` that succeeded or reverted in an unknown block, as an
@@ -312,10 +307,6 @@ impl Intents<'_> {
             found.is_sorted_by(|newer, older| newer.id > older.id),
             "newest first"
         );
-        debug_assert!(
-            found.first().is_none_or(|newest| newest.id.0 < below),
-            "a page begins below the one before"
-        );
         Ok(found)
     }
 
@@ -343,14 +334,7 @@ impl Intents<'_> {
             cooldown.after_us().into(),
             cooldown.until_us().into(),
         ];
-        let last: Option<Intent> = self.db.one(sql::LAST_OF, &args).await?;
-        debug_assert!(
-            last.as_ref().is_none_or(|intent| {
-                cooldown.counts(intent.created_us) && intent.state.holds()
-            }),
-            "only what counts starts a cooldown"
-        );
-        Ok(last)
+        self.db.one(sql::LAST_OF, &args).await
     }
 
     /// The number of intents per state, without empty states.
@@ -432,16 +416,6 @@ async fn facts(
         }
         None => Vec::new(),
     };
-    debug_assert!(
-        intents.iter().all(|it| {
-            it.transaction_hash == new.transaction_hash
-                || it.slot() == (new.epoch, new.signer, new.nonce)
-                || it.digest == new.digest
-                || Some(it.id) == key.as_ref().and_then(|key| key.intent)
-                || Some(it.id.0) == last
-        }),
-        "each intent may conflict with the new one"
-    );
     let mut facts = Facts {
         epoch: row.get("epoch")?,
         key,
@@ -455,13 +429,6 @@ async fn facts(
         fees_gfri: row.get::<Option<i64>>("fees_gfri")?.unwrap_or(0),
         minutes: Vec::new(),
     };
-    debug_assert!(
-        facts
-            .last
-            .as_ref()
-            .is_none_or(|last| { last.operation == new.operation && last.subject == new.subject }),
-        "a cooldown is of one operation and one subject"
-    );
     if facts.need_minutes(new, now_us) {
         let rows = tx
             .rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day))

@@ -62,6 +62,23 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Whether they are about this intent: each of the others has its hash, its slot, its digest or
+    /// its key, or started its cooldown, which is of one operation and one subject.
+    #[must_use]
+    pub fn are_of(&self, new: &NewIntent<'_>) -> bool {
+        let linked = self.key.as_ref().and_then(|key| key.intent);
+        let last = self.last.as_ref();
+        let are_related = self.intents.iter().all(|it| {
+            it.transaction_hash == new.transaction_hash
+                || it.slot() == new.slot()
+                || it.digest == new.digest
+                || linked == Some(it.id)
+                || last.is_some_and(|last| last.id == it.id)
+        });
+        are_related
+            && last.is_none_or(|it| it.operation == new.operation && it.subject == new.subject)
+    }
+
     /// Whether the fees by minute are needed.
     #[must_use]
     pub fn need_minutes(&self, new: &NewIntent<'_>, now_us: i64) -> bool {

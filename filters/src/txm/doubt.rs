@@ -160,7 +160,7 @@ async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: u
 }
 
 /// The role whose account sent an intent; `None` for a user's.
-fn role_of(io: &impl Io, intent: &Intent) -> Option<Role> {
+pub(super) fn role_of(io: &impl Io, intent: &Intent) -> Option<Role> {
     let accounts = &io.pins().accounts;
     accounts
         .roles()

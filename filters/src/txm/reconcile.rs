@@ -12,7 +12,7 @@ use super::fate::{next_nonce, of_undeployed};
 use super::io::{Io, LockError};
 use super::not_sent::NotSent;
 use super::outcome::Known;
-use super::resend::{self, Resent};
+use super::resend::{self, ABANDONED, Resent};
 use super::rollbacks::{self, Still};
 use super::settings::{Required, Role};
 use super::submit::{self, Submitted};
@@ -26,8 +26,6 @@ use futures_util::future::{join, join_all};
 /// How long an answer may still be on its way: before that, nothing is sent again. Nothing is sent
 /// again unasked more often than that, either.
 pub(super) const GRACE: Duration = resend::SHORTEST;
-/// How long no URL shows a sent transaction before its nonce may be used for another.
-const ABANDONED: Duration = Duration::from_secs(30);
 /// The interval at which a write of another process is read again.
 const FOLLOW: Duration = Duration::from_millis(100);
 

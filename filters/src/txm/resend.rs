@@ -9,6 +9,18 @@ use core::time::Duration;
 /// The shortest pause, and the longest.
 pub(super) const SHORTEST: Duration = Duration::from_secs(10);
 pub(super) const LONGEST: Duration = Duration::from_secs(300);
+/// How long no URL shows a sent transaction before its nonce may be used for another.
+pub(super) const ABANDONED: Duration = Duration::from_secs(30);
+
+/// How long a write about which the node decides nothing has the same transaction, if this many of
+/// its nonce are in doubt: 30 s for the first, then twice as long each time, up to the longest
+/// pause. Otherwise a node that answers nothing to anyone would fill the journal.
+pub(super) fn until_anew(in_doubt: usize) -> Duration {
+    let times = u32::try_from(in_doubt.saturating_sub(1)).unwrap_or(u32::MAX);
+    ABANDONED
+        .saturating_mul(2_u32.saturating_pow(times))
+        .min(LONGEST)
+}
 
 /// The last time that an open transaction was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +116,12 @@ mod tests {
     fn each_answer_without_a_decision_doubles_the_pause() {
         let found = times(1_600, |_| true, |_| 0);
         assert_eq!(found, [0, 10, 30, 70, 150, 310, 610, 910, 1_210, 1_510]);
+    }
+
+    #[test]
+    fn a_write_without_a_decision_is_signed_anew_ever_less_often() {
+        let seconds = [0, 1, 2, 3, 4, 5, usize::MAX].map(|it| until_anew(it).as_secs());
+        assert_eq!(seconds, [30, 30, 60, 120, 240, 300, 300]);
     }
 
     #[test]

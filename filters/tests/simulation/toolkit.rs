@@ -10,11 +10,16 @@
 //! draw the same number of choices in each step, so that whole steps can be left out.
 
 use std::collections::VecDeque;
+use std::env;
 use std::fmt;
 use std::ops::Range;
+use std::sync::LazyLock;
 
-/// The most lines that a failure prints.
-const MAX_LINES: usize = 60;
+/// How many of its last events a failure prints: `PORTCULLIS_SIMULATION_LINES`.
+pub(crate) static LINES: LazyLock<usize> = LazyLock::new(|| {
+    let lines = env::var("PORTCULLIS_SIMULATION_LINES").ok();
+    lines.map_or(57, |lines| lines.parse().expect("a number of lines"))
+});
 
 /// In a list: the last way, however many there are.
 const LAST: u32 = u32::MAX;
@@ -201,7 +206,7 @@ impl fmt::Display for Failure {
             .unwrap_or("it passes when it is run again");
         writeln!(f, "seed {seed}: {violation}")?;
         writeln!(f, "choices: {choices:?}")?;
-        let from = outcome.trace.len().saturating_sub(MAX_LINES - 3);
+        let from = outcome.trace.len().saturating_sub(*LINES);
         if from > 0 {
             writeln!(f, "({from} events before)")?;
         }
@@ -225,7 +230,7 @@ fn a_failure_shrinks_to_what_it_needs() {
     let failure = explore_within(MAX_RUNS, 0..9, run).unwrap_err();
     assert_eq!(failure.choices.len(), 2, "{failure}");
     assert!(
-        failure.to_string().lines().count() <= MAX_LINES,
+        failure.to_string().lines().count() <= *LINES + 3,
         "it is short"
     );
 }

@@ -216,14 +216,15 @@ async fn await_effect<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: 
 }
 
 /// Whether no URL shows an included intent any more. It was sent: a journal or a node that is
-/// unavailable does not change that.
+/// unavailable does not change that. Pins that do not hold are no reason to report what seems to be
+/// gone as written.
 async fn is_gone(io: &impl Io, id: IntentId) -> bool {
     let Ok(Some(intent)) = io.intent(id).await else {
         return false;
     };
     match rollbacks::confirm(io, &intent).await {
-        Ok(Confirmed::Displaced | Confirmed::Unknown | Confirmed::Pending) => true,
-        Ok(Confirmed::Shown | Confirmed::Unavailable) | Err(_) => false,
+        Ok(Confirmed::Shown | Confirmed::Unavailable) | Err(NotSent::Store) => false,
+        Ok(Confirmed::Displaced | Confirmed::Unknown | Confirmed::Pending) | Err(_) => true,
     }
 }
 

@@ -9,7 +9,7 @@ use super::repeat::done_before;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::operations::{Decision, State};
-use crate::txm::doubt::send_again;
+use crate::txm::doubt::{role_of, send_again};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::{ErrorObject, code};
 use crate::txm::not_sent::NotSent;
@@ -19,7 +19,7 @@ use crate::txm::settings::{Required, Settings};
 use crate::txm::sign::{Signing, sign};
 use crate::txm::store_intent::{Storing, store_intent};
 use crate::txm::submit::{Submitted, accepted, submit};
-use crate::txm::{DEADLINE, reconcile, request};
+use crate::txm::{DEADLINE, reconcile, request, resend};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -225,15 +225,16 @@ impl<I: Io> Writing<'_, I> {
             match earlier.state {
                 IntentState::Intended => {}
                 IntentState::Displaced => {
-                    io.check_lock(guard).await?;
-                    io.require(task.required()).await?;
-                    match send_again(io, &earlier).await {
+                    match self.repeat(guard, &earlier).await? {
                         // a node that is behind, or ahead, would refuse another signature as well
                         Submitted::Refused(error) if error.code == code::INVALID_NONCE => {
                             return Err(NotSent::InProgress);
                         }
                         // it may be signed anew, with the same nonce
-                        Submitted::Refused(_) | Submitted::Undecided | Submitted::Unanswered => {
+                        Submitted::Refused(_) => replaces = Some(earlier),
+                        Submitted::Undecided | Submitted::Unanswered
+                            if self.is_due_anew(&earlier).await? =>
+                        {
                             replaces = Some(earlier);
                         }
                         submitted => {
@@ -259,6 +260,36 @@ impl<I: Io> Writing<'_, I> {
         self.send(&prepared).await
     }
 
+    /// Sends an earlier intent of the request again, which is in doubt. Another account of ours may
+    /// have signed it, under a former configuration: that one is locked as well, since a lower
+    /// nonce of it may be filled.
+    async fn repeat(&self, guard: &mut I::Guard, earlier: &Intent) -> Result<Submitted, NotSent> {
+        let io = self.io;
+        io.check_lock(guard).await?;
+        let mut other = None;
+        if let Some(role) = role_of(io, earlier)
+            && earlier.signer != self.account()
+        {
+            other = Some(io.lock(role, self.deadline).await?);
+        }
+        io.require(self.task.required()).await?;
+        let submitted = send_again(io, earlier).await;
+        if let Some(other) = other {
+            io.unlock(other).await;
+        }
+        Ok(submitted)
+    }
+
+    /// Whether an intent in doubt, about which the node decides nothing, is signed anew now. The
+    /// node may say that of each transaction: in between, a repeat has the outcome of this one.
+    async fn is_due_anew(&self, earlier: &Intent) -> Result<bool, NotSent> {
+        let (epoch, signer, nonce) = earlier.slot();
+        let slot = self.io.of_slot(epoch, signer, nonce).await?;
+        let in_doubt = slot.iter().filter(|it| it.state == IntentState::Displaced);
+        let age = self.io.clock_us().abs_diff(earlier.created_us);
+        Ok(Duration::from_micros(age) >= resend::until_anew(in_doubt.count()))
+    }
+
     /// Decides and signs. Nothing is stored or sent yet, so that it can be cancelled.
     async fn prepare(&self, replaces: Option<&Intent>) -> Result<Preparation, NotSent> {
         let Self {
@@ -277,7 +308,7 @@ impl<I: Io> Writing<'_, I> {
                 io.nonce(self.account()).await?
             }
         };
-        if replaces.is_some_and(|replaced| replaced.nonce != nonce) {
+        if replaces.is_some_and(|replaced| replaced.slot() != (epoch, self.account(), nonce)) {
             return Err(NotSent::InProgress);
         }
         // the state is read after the nonce: it shows all transactions that the nonce counts

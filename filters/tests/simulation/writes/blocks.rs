@@ -12,8 +12,6 @@ impl World {
         let time = self.chain_time();
         self.chain.close_block(time);
         self.other.close_block(time);
-        self.note_states();
-        self.note_conflicts();
         self.note_heads();
         if self.fires(Fault::Rollback, self.regime.rollback_one_in()) {
             let depth = 1 + self.chance.choose(self.regime.deepest()) as usize;

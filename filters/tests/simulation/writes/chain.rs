@@ -201,10 +201,6 @@ impl Chain {
         self.initial.v2 = true;
     }
 
-    pub(super) fn has(&self, action: Action) -> bool {
-        self.state.has(action)
-    }
-
     /// Executes a transaction, or leaves it in the mempool.
     pub(super) fn add(&mut self, tx: Tx, taking: Taking) -> Result<(), Refused> {
         match self.view().find(tx.hash) {

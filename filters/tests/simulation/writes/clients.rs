@@ -3,7 +3,7 @@
 
 use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
-use super::requests::{CATALOG, FRESH, PINS, Reply, ReplyKind, Request, Wanted};
+use super::requests::{CATALOG, FRESH, PINS, RIVALS, Reply, ReplyKind, Request, Wanted};
 use super::world::World;
 use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Io as _;
@@ -103,14 +103,15 @@ async fn client(world: Shared<World>) {
                 let relays = world.relays.len() as u32;
                 let relay = world.chance.choose(relays) as usize;
                 // some ask two relays at once, also under two keys
-                let twice = world.chance.choose(7);
-                if twice >= 5 {
+                let twice = world.chance.choose(8);
+                let second = match twice {
+                    5 => Some(request.clone()),
+                    6 => Some(request.under_second_key()),
+                    7 => world.rival(&request),
+                    _ => None,
+                };
+                if let Some(second) = second {
                     let other = (relay + 1) % world.relays.len();
-                    let second = if twice == 6 {
-                        request.under_second_key()
-                    } else {
-                        request.clone()
-                    };
                     let _unread = world.send(other, &second);
                     last = Some(second);
                 }
@@ -191,7 +192,7 @@ impl World {
             action: number,
         };
         let Some(last) = last else { return new(self) };
-        match self.chance.choose(12) {
+        match self.chance.choose(13) {
             // the same key with the same body, much later
             8 => last.clone(),
             // the same body without a key
@@ -211,8 +212,23 @@ impl World {
                 key: last.key.clone(),
                 ..new(self)
             },
+            12 => self.rival(last).unwrap_or_else(|| new(self)),
             _ => new(self),
         }
+    }
+
+    /// A request that excludes another one, if there is one.
+    fn rival(&mut self, request: &Request) -> Option<Request> {
+        let rivals = &RIVALS[request.wanted];
+        if rivals.is_empty() {
+            return None;
+        }
+        let number = self.ticket();
+        Some(Request {
+            wanted: self.chance.pick(rivals),
+            key: Some(format!("k{number}")),
+            action: number,
+        })
     }
 }
 

@@ -73,9 +73,7 @@ impl World {
         }
         if self.fires(Fault::HoursPass, 200) {
             let hours = 1 + u64::from(self.chance.choose(30));
-            let before = self.now();
             self.agenda.skip(Duration::from_secs(hours * 3_600));
-            self.carry_conflicts_over(before);
             // what was under way may be for a former chain
             self.oracle.former_shown = Some(self.now());
             self.oracle.leapt = Some(self.now());
@@ -143,7 +141,7 @@ impl World {
         self.is_healed = true;
         let now = self.now();
         for url in &mut self.urls {
-            url.change(Mode::Fresh, now);
+            url.mode = Mode::Fresh;
             url.is_balancer = false;
         }
         for relay in &mut self.relays {

@@ -1,6 +1,7 @@
 //! How the node treats a transaction that is submitted: whether it takes it, and what it answers.
 //! The two are independent: a refusal of a second delivery says nothing about the first.
 
+use super::SETTLING;
 use super::chain::{Refused, Taking, Tx, felt};
 use super::config::is_own;
 use super::io::{no_answer, returned, unreachable};
@@ -9,6 +10,7 @@ use super::urls::Mode;
 use super::world::{Fault, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::Called;
 use portcullis_filters::txm::node::{CallError, code};
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -66,6 +68,9 @@ impl Said {
         }
     }
 }
+
+/// The longest pause between two background resends of a transaction, and a round.
+const RESENT: Duration = Duration::from_secs(310);
 
 pub(super) fn unanswered<T>(cause: &'static str) -> Called<T> {
     let refusal = Refusal::new(
@@ -165,7 +170,13 @@ impl World {
             return self.deliver_elsewhere(tx);
         }
         self.judge_add(&tx);
-        let overtaken = if self.is_repeat(&tx) { 8 } else { 60 };
+        let overtaken = if self.is_in_doubt(&tx) {
+            4
+        } else if self.is_repeat(&tx) {
+            8
+        } else {
+            60
+        };
         if is_own(tx.sender) && self.fires(Fault::Overtaken, overtaken) {
             self.use_nonce(tx.sender);
             // the node may not even say that the nonce is used
@@ -221,6 +232,12 @@ impl World {
         }
     }
 
+    /// Whether the relays have a transaction in doubt.
+    fn is_in_doubt(&self, tx: &Tx) -> bool {
+        let newest = self.newest_of(tx.hash);
+        newest.is_some_and(|it| it.state == IntentState::Displaced)
+    }
+
     /// Whether a transaction has reached the node before.
     fn is_repeat(&self, tx: &Tx) -> bool {
         let delivered = self.oracle.record.delivered.get(&tx.hash);
@@ -256,7 +273,6 @@ impl World {
         match self.chain.add(tx, taking) {
             Ok(()) => {
                 self.oracle.taken.insert(tx.hash);
-                self.note_conflicts();
                 if self.dialect.is_instant {
                     let soon = self.millis(0, 5);
                     self.agenda().after(soon, Self::close_block);
@@ -358,13 +374,21 @@ impl World {
         })
     }
 
-    /// Whether nothing may ever decide about a transaction: the node does not, or has it in its
-    /// mempool until a lower nonce is used.
+    /// Whether nothing may have decided about a transaction yet: the node never does, has it in its
+    /// mempool until a lower nonce is used, or has lost it since it was sent last.
     pub(super) fn may_stay_open(&self, hash: Felt) -> bool {
         let Some(tx) = self.signed.get(&hash) else {
             return false;
         };
         let has_gap_below = self.chain.nonce(tx.sender) < tx.nonce;
+        let sent = self.oracle.record.delivered.get(&hash);
+        let is_to_be_sent = sent.and_then(|times| times.last()).is_some_and(|last| {
+            let due = *last + RESENT;
+            *last + SETTLING < self.now() && self.now() < due
+        });
+        if is_to_be_sent && self.chain.view().find(hash).is_none() {
+            return true;
+        }
         match self.fates.get(&hash) {
             Some(Fate::Undecided { .. }) => true,
             Some(Fate::Held { .. }) => !is_own(tx.sender) || has_gap_below,

@@ -6,7 +6,7 @@ use super::machine::Process;
 use super::notes::Pace;
 use super::oracle::{LAG, LOOK, RECENT, TIMEOUT};
 use super::shown::{Fact, Failure, SERVING};
-use super::world::World;
+use super::world::{SKEW_US, World};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Intent, IntentId, IntentState};
 use std::collections::BTreeSet;
@@ -19,6 +19,8 @@ const TAKEN_OF_USER: Duration = Duration::from_secs(12);
 /// The shortest pause of a user's transaction that is sent again, and the longest.
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
+/// How long a request about which no node decides anything has its first transaction.
+const UNDECIDED: Duration = Duration::from_secs(30);
 /// By how much two sendings may be closer than the decisions to send.
 const DELAY: Duration = Duration::from_millis(5_600);
 
@@ -70,7 +72,6 @@ impl World {
         let Some(intent) = self.newest_of(tx.hash) else {
             return Ok(());
         };
-        // lower ones may have been sent before it, which takes long
         let is_after_others = self.since(last) <= 2 * LAG;
         let is_excused = self.acts_late(relay, RECENT) || self.since(self.oracle.locks_lost) <= LAG;
         if intent.state != IntentState::Displaced || is_after_others || is_excused {
@@ -145,6 +146,35 @@ impl World {
             && !self.acts_late(relay, self.now().saturating_sub(last.at))
             && !shown.any(|it| is_receipt(&it.fact))
             && !self.was_read_as_used(relay, tx.sender, tx.nonce, last.at)
+    }
+
+    /// Rule 5: a request about whose transaction no node decides anything is signed anew less and less
+    /// often.
+    pub(super) fn judge_anew_pace(&self, new: &Intent) -> Result<(), String> {
+        let of_epoch = self.journal.tables.of_epoch(&new.epoch);
+        let in_doubt: Vec<&Intent> = of_epoch
+            .filter(|it| it.state == IntentState::Displaced && it.slot() == new.slot())
+            .filter(|it| it.id != new.id)
+            .collect();
+        let own = in_doubt.iter().filter(|it| it.digest == new.digest);
+        let Some(last) = own.max_by_key(|it| it.id) else {
+            return Ok(());
+        };
+        let is_refused = self
+            .oracle
+            .record
+            .was_refused(last.transaction_hash, Duration::ZERO);
+        let times = u32::try_from(in_doubt.len() - 1).expect("they are few");
+        let pause = (UNDECIDED * 2_u32.saturating_pow(times.min(8))).min(LONGEST);
+        let age = Duration::from_micros(new.created_us.abs_diff(last.created_us));
+        let slack = Duration::from_micros(2 * SKEW_US.unsigned_abs());
+        if is_refused || age + slack >= pause || self.clock_was_set() {
+            return Ok(());
+        }
+        Err(format!(
+            "rule 5: intent {} is signed anew {age:?} after intent {}, which nobody refused",
+            new.id, last.id
+        ))
     }
 
     /// The node has answered a sending, and decided nothing.

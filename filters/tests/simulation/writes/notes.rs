@@ -53,8 +53,8 @@ pub(super) struct Notes {
     /// Until when each relay was paused last: what it does then may be late, also if nothing goes wrong
     /// any longer.
     pub(super) paused: BTreeMap<Process, Duration>,
-    /// When the registry last permitted each drip of the catalog.
-    pub(super) permitted: BTreeMap<usize, Duration>,
+    /// When a relay last read that the registry permits a drip, by its digest.
+    pub(super) permitted: BTreeMap<[u8; 32], Duration>,
 }
 
 impl Notes {

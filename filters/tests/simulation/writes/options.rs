@@ -1,8 +1,9 @@
 //! Which runs a test makes: all of them, or those that the environment selects.
 //!
 //! `PORTCULLIS_SIMULATION_SEED` is one seed, `_SEEDS` how many, `_STEPS` the steps of each, `_BUG` a
-//! planted bug of the world, `_SKIP` seeds that are left out, and `_WORLD` the faults that may happen: `none`, names with commas
-//! between them, or names that each begin with `-`, which are left out.
+//! planted bug of the world, `_SKIP` seeds that are left out, `_LINES` how many events a failure
+//! prints, and `_WORLD` the faults that may happen: `none`, names with commas between them, or names
+//! that each begin with `-`, which are left out.
 
 use super::bug::Bug;
 use super::world::Fault;

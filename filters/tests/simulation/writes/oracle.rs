@@ -19,13 +19,12 @@ use super::rules::Case;
 use super::shown::Record;
 use super::world::{Fault, World};
 use crate::tables::DRIP;
+use crate::toolkit::LINES;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Events that a failure shows.
-const LINES: usize = 55;
 /// For how long a node may go on to show what is gone.
 pub(super) const LAG: Duration = Duration::from_secs(15);
 /// How long one look at all URLs may take.
@@ -51,8 +50,6 @@ pub(super) struct Oracle {
     /// The store loses commits, so that nothing else can be demanded.
     pub(super) judges_progress_only: bool,
     pub(super) lines: VecDeque<String>,
-    /// When the requested state was last there.
-    pub(super) had: BTreeMap<usize, Duration>,
     /// The last final hash of a key, and the intent that had it.
     pub(super) finals: BTreeMap<String, (Felt, IntentId)>,
     /// The bodies that a key was used with.
@@ -93,8 +90,8 @@ pub(super) struct Oracle {
     pub(super) checked: BTreeMap<(Process, Felt), Duration>,
     /// When hours passed last.
     pub(super) leapt: Option<Duration>,
-    /// When each relay last sent something of each account.
-    pub(super) sends: BTreeMap<(Process, Felt), Duration>,
+    /// When each relay last sent something of each account, by nonce.
+    pub(super) sends: BTreeMap<(Process, Felt), BTreeMap<u64, Duration>>,
     /// How often each request got each reply.
     pub(super) replies: BTreeMap<(&'static str, String), u64>,
 }
@@ -129,7 +126,7 @@ impl Oracle {
 
     pub(super) fn trace(&mut self, now: Duration, line: impl FnOnce() -> String) {
         if self.violation.is_none() {
-            if self.lines.len() == LINES {
+            if self.lines.len() >= *LINES {
                 self.lines.pop_front();
             }
             self.lines
@@ -302,6 +299,7 @@ impl World {
     fn judge_intent(&mut self, id: IntentId) -> Result<(), String> {
         let new = self.journal.tables.intents[&id].clone();
         self.judge_born(&new)?;
+        self.judge_anew_pace(&new)?;
         let slot = self.journal.tables.intents.values();
         let slot = slot.filter(|it| it.id != id && it.slot() == new.slot());
         let displaced: Vec<_> = slot

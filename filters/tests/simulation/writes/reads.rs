@@ -136,7 +136,9 @@ impl NodeIo for SimIo {
 
     async fn call(&self, to: Felt, selector: Felt, args: &[Felt]) -> Called<Vec<Felt>> {
         let args = args.to_vec();
+        let relay = self.relay;
         self.ask(move |world, view| {
+            world.note_state(relay, view.state());
             if world.fires(Fault::ContractError, 300) {
                 return returned(code::CONTRACT_ERROR);
             }
@@ -153,7 +155,9 @@ impl NodeIo for SimIo {
     }
 
     async fn class_hash_at(&self, address: Felt) -> Called<Option<Felt>> {
+        let relay = self.relay;
         self.ask(move |world, view| {
+            world.note_state(relay, view.state());
             if view.state().is_deployed(address) {
                 Ok(world.class_of(address))
             } else {

@@ -1,6 +1,7 @@
 //! Every refusal has a reason in the model's own state: the chain, the journal, the locks, other
 //! requests, or a call that failed while the request was open.
 
+use super::chain::State;
 use super::config::is_own;
 use super::conflicts::conflicts;
 use super::machine::Process;
@@ -66,8 +67,10 @@ pub(super) struct Watch {
 pub(super) struct Watches {
     open: BTreeMap<u64, Watch>,
     next: u64,
-    /// When the chain last refused each request of the catalog, for this reason.
-    conflicts: HashMap<(usize, Reason), Duration>,
+    /// When a relay last read a state that forbids each of its requests, for this reason.
+    conflicts: HashMap<(Process, [u8; 32], Reason), Duration>,
+    /// When a relay last read a state that each of its requests wants.
+    had: HashMap<(Process, [u8; 32]), Duration>,
 }
 
 impl Watches {
@@ -139,7 +142,6 @@ impl World {
         watches.next += 1;
         let id = watches.next;
         watches.open.insert(id, watch);
-        self.note_conflicts();
         self.observe();
         id
     }
@@ -237,32 +239,29 @@ impl World {
         }
     }
 
-    /// Notes what the chain refuses now.
-    pub(super) fn note_conflicts(&mut self) {
+    /// A relay reads this state: notes what that says of each request that it has open.
+    pub(super) fn note_state(&mut self, relay: Process, state: &State) {
         let now = self.now();
-        let view = self.chain.view();
-        for (at, wanted) in CATALOG.iter().enumerate() {
-            let Wanted::Operation(permit) = wanted else {
+        let watches = &mut self.oracle.watches;
+        let of_relay = watches.open.values().filter(|it| it.relay == relay);
+        for wanted in of_relay.map(|it| it.wanted).collect::<BTreeSet<_>>() {
+            let digest = CATALOG[wanted].intent_digest();
+            if CATALOG[wanted]
+                .action()
+                .is_some_and(|action| state.has(action))
+            {
+                watches.had.insert((relay, digest), now);
+            }
+            let Wanted::Operation(permit) = &CATALOG[wanted] else {
                 continue;
             };
-            for reason in conflicts(permit.operation(), view.state()) {
-                self.oracle.watches.conflicts.insert((at, reason), now);
+            for reason in conflicts(permit.operation(), state) {
+                watches.conflicts.insert((relay, digest, reason), now);
             }
             if let Operation::FaucetDrip(drip) = permit.operation()
-                && registry_permits(drip, view.state())
+                && registry_permits(drip, state)
             {
-                self.oracle.notes.permitted.insert(at, now);
-            }
-        }
-    }
-
-    /// Hours pass: what the chain refused or had right before that, a URL may still show.
-    pub(super) fn carry_conflicts_over(&mut self, before: Duration) {
-        let now = self.now();
-        let conflicts = self.oracle.watches.conflicts.values_mut();
-        for at in conflicts.chain(self.oracle.had.values_mut()) {
-            if *at + LAG >= before {
-                *at = now;
+                self.oracle.notes.permitted.insert(digest, now);
             }
         }
     }
@@ -328,11 +327,10 @@ impl World {
         match reason {
             Reason::IdentityTaken | Reason::AccountTaken => {
                 let is_drip = wanted.name() == DRIP;
-                is_drip && has(Fact::BoundElsewhere)
-                    || self.conflicts(request.wanted, reason, watch)
+                is_drip && has(Fact::BoundElsewhere) || self.has_read_conflict(reason, watch)
             }
             Reason::AlreadyMinted | Reason::UsershipConflict => {
-                self.conflicts(request.wanted, reason, watch)
+                self.has_read_conflict(reason, watch)
             }
             Reason::FaucetCooldown => self.is_paid(wanted, reply.hash, watch),
             Reason::BudgetExceeded => {
@@ -400,9 +398,9 @@ impl World {
             | Reason::RecoveryPending
             | Reason::RecoveryNotPending
             | Reason::RecoveryNotReady
-            | Reason::RecoveryNotCancellable => self.conflicts(request.wanted, reason, watch),
+            | Reason::RecoveryNotCancellable => self.has_read_conflict(reason, watch),
             Reason::AccountNotDeployed | Reason::AccountAlreadyDeployed => {
-                self.conflicts(request.wanted, reason, watch) || wanted.name() != DRIP
+                self.has_read_conflict(reason, watch) || wanted.name() != DRIP
             }
             Reason::FaucetEmpty => self.was_faucet_empty(*since),
             Reason::ClassNotApproved => self.has_other_class(),
@@ -412,24 +410,21 @@ impl World {
         }
     }
 
-    /// Whether the chain has refused it lately, or a URL shows a chain that does.
-    fn conflicts(&self, wanted: usize, reason: Reason, watch: &Watch) -> bool {
-        let last = self.oracle.watches.conflicts.get(&(wanted, reason));
-        if last.is_some_and(|at| *at + LAG >= watch.since) {
-            return true;
-        }
-        let Wanted::Operation(permit) = &CATALOG[wanted] else {
-            return false;
-        };
-        let mut views = self
-            .urls
-            .iter()
-            .flat_map(|url| url.frozen_views(watch.since));
-        // the block that is being built may show it since the last look
-        let building = self.chain.view();
-        conflicts(permit.operation(), building.state()).contains(&reason)
-            || views.any(|view| conflicts(permit.operation(), view.state()).contains(&reason))
-            || self.shown_other_since(watch.since.saturating_sub(LAG))
+    /// Whether the relay has read a state that forbids it.
+    fn has_read_conflict(&self, reason: Reason, watch: &Watch) -> bool {
+        let digest = CATALOG[watch.wanted].intent_digest();
+        let conflicts = &self.oracle.watches.conflicts;
+        let last = conflicts.get(&(watch.relay, digest, reason));
+        last.is_some_and(|at| *at >= watch.since)
+    }
+
+    /// Whether the relay of a request has read the state that it wants.
+    pub(super) fn has_read(&self, id: u64) -> bool {
+        let watches = &self.oracle.watches;
+        let watch = &watches.open[&id];
+        let digest = CATALOG[watch.wanted].intent_digest();
+        let last = watches.had.get(&(watch.relay, digest));
+        last.is_some_and(|at| *at >= watch.since)
     }
 
     /// Whether this drip was paid to the recipient within the cooldown.

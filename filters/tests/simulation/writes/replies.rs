@@ -99,32 +99,12 @@ impl World {
         Err("answers: no URL has shown it lately".to_owned())
     }
 
-    /// The state was there.
-    fn judge_already(&mut self, wanted: usize, begun: Begun) -> Result<(), String> {
-        let Some(action) = CATALOG[wanted].action() else {
-            return Ok(());
-        };
-        let had = self.oracle.had.get(&wanted).copied();
-        // an equal request that it joined may have read the state long before
-        let begun = self.since_of(begun.watch).min(begun.at);
-        let is_there = self.chain.has(action) || had.is_some_and(|at| at + LAG >= begun);
-        let is_shown = || self.urls.iter().any(|url| url.has(action, begun));
-        // a URL may have had nodes of another chain, which has it
-        let since = begun.saturating_sub(LAG);
-        let is_elsewhere = || self.shown_other_since(since) && self.other.has(action);
-        if is_there || is_shown() || is_elsewhere() {
+    /// The state was there when its relay looked.
+    fn judge_already(&self, wanted: usize, begun: Begun) -> Result<(), String> {
+        if CATALOG[wanted].action().is_none() || self.has_read(begun.watch) {
             return Ok(());
         }
         Err("answers: the state is not there".to_owned())
-    }
-
-    /// Notes which states are there.
-    pub(super) fn note_states(&mut self) {
-        for (at, wanted) in CATALOG.iter().enumerate() {
-            if wanted.action().is_some_and(|action| self.chain.has(action)) {
-                self.oracle.had.insert(at, self.now());
-            }
-        }
     }
 
     /// If it says that nothing was sent, nothing is stored as sent.

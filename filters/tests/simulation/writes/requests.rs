@@ -192,7 +192,7 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
         let first = u64::from(number == USERS);
         all.extend((first..NONCES).map(|nonce| invoke(key, nonce, 0)));
         // another transaction with the same nonce
-        all.extend((1..3).map(|nonce| invoke(key, nonce, 1)));
+        all.extend((1..NONCES).map(|nonce| invoke(key, nonce, 1)));
         if number == USERS {
             all.push(deployment(key));
         }
@@ -205,6 +205,37 @@ pub(super) static CATALOG: LazyLock<Vec<Wanted>> = LazyLock::new(|| {
     all.push(operation(OperationKind::RequireV2, confirmed));
     all.extend(fresh(&accounts));
     all
+});
+
+impl Wanted {
+    /// Whether only one of the two can be carried out: transactions of one nonce, or drips that share
+    /// an identity or a recipient.
+    fn is_rival(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Transaction(one, _), Self::Transaction(other, _)) => {
+                let is_slot = (one.sender(), one.nonce()) == (other.sender(), other.nonce());
+                is_slot && one.hash() != other.hash()
+            }
+            (Self::Operation(one), Self::Operation(other)) => {
+                match (one.operation(), other.operation()) {
+                    (Operation::FaucetDrip(one), Operation::FaucetDrip(other)) => {
+                        (one.identity == other.identity) != (one.recipient == other.recipient)
+                    }
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The rivals of each request of the catalog.
+pub(super) static RIVALS: LazyLock<Vec<Vec<usize>>> = LazyLock::new(|| {
+    let of = |one: &Wanted| {
+        let is_rival = |(at, other): (usize, &Wanted)| one.is_rival(other).then_some(at);
+        CATALOG.iter().enumerate().filter_map(is_rival).collect()
+    };
+    CATALOG.iter().map(of).collect()
 });
 
 /// The last requests of the catalog, which clients make only in the end.

@@ -14,17 +14,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl World {
-    /// While an account is locked, no other relay sends for it; and the chain was checked.
+    /// A relay sends for an account while it has locked that; and the chain was checked.
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
-        let is_other = holder.is_some_and(|(holder, _)| holder != relay);
+        let is_other = holder.is_none_or(|(holder, _)| holder != relay);
         let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
         // one that was started with other pins repeats what is open as it does for users
         let process = self.relays[relay].io.as_ref();
         let signs = process.is_some_and(|io| io.pins.signs_with(tx.sender));
         if is_other && is_own(tx.sender) && signs && !is_lost {
             let broken = format!(
-                "locks: relay {relay} sends {}, and {holder:?} holds its account",
+                "locks: relay {relay} sends {}, and its account is locked by {holder:?}",
                 tx.hash
             );
             self.oracle.report(Err(broken));
@@ -33,8 +33,10 @@ impl World {
         self.oracle.report(broken);
         let broken = self.judge_resent(relay, tx.hash);
         self.oracle.report(broken);
-        let now = self.now();
-        let last = self.oracle.sends.insert((relay, tx.sender), now);
+        let sends = self.oracle.sends.entry((relay, tx.sender)).or_default();
+        // lower ones are sent before it, which takes long
+        let last = sends.range(..tx.nonce).map(|(_, at)| *at).max();
+        sends.insert(tx.nonce, self.agenda.now);
         for broken in [
             self.judge_doubtful(relay, tx, last),
             self.judge_open(relay, tx),
@@ -115,7 +117,6 @@ impl World {
         let intents = self.journal.tables.intents.values();
         let newest = intents.rev().find(|it| it.transaction_hash == tx.hash);
         let is_in_doubt = newest.is_some_and(|it| it.state == IntentState::Displaced);
-        // lower ones may have been sent before it, which takes long
         let is_after_others = self.since(last) <= RECENT + LOOK;
         if !is_in_doubt || is_after_others || self.acts_late(relay, RECENT) {
             return Ok(());

@@ -68,7 +68,7 @@ pub(super) struct Shown {
 pub(super) struct Record {
     shown: VecDeque<Shown>,
     failed: BTreeMap<(Process, Failure), Duration>,
-    /// When the node last refused a transaction, or may have.
+    /// When the node last refused a transaction.
     refused: BTreeMap<Felt, Duration>,
     /// When a node last said to each relay that it has a transaction.
     confirmed: BTreeMap<(Process, Felt), Duration>,
@@ -192,8 +192,10 @@ impl World {
             Err(CallError::Returned(error)) => {
                 let answer = error.code;
                 self.note(|| format!("{hash} is refused with {answer}"));
-                self.oracle.record.refused.insert(hash, now);
-                self.oracle.notes.refused.insert((relay, hash), now);
+                if error.is_definite() {
+                    self.oracle.record.refused.insert(hash, now);
+                    self.oracle.notes.refused.insert((relay, hash), now);
+                }
                 if answer == code::DUPLICATE || !error.is_definite() {
                     self.note_undecided(relay, hash);
                 }

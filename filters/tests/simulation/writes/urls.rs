@@ -1,6 +1,6 @@
 //! The node's URLs: how each shows the chain, and which of them a relay asks.
 
-use super::chain::{Action, Chain, View};
+use super::chain::{Chain, View};
 use super::machine::Process;
 use super::world::{Fault, World};
 use std::time::Duration;
@@ -23,37 +23,13 @@ pub(super) struct Url {
     pub(super) mode: Mode,
     /// Draws a view for each call.
     pub(super) is_balancer: bool,
-    /// The view that it was frozen at last, and until when.
-    thawed: Option<(Box<View>, Duration)>,
 }
 
 impl Url {
     pub(super) const FRESH: Self = Self {
         mode: Mode::Fresh,
         is_balancer: false,
-        thawed: None,
     };
-
-    /// Whether it has shown a state since then that the chain may no longer have.
-    pub(super) fn has(&self, action: Action, since: Duration) -> bool {
-        self.frozen_views(since)
-            .any(|view| view.state().has(action))
-    }
-
-    pub(super) fn frozen_views(&self, since: Duration) -> impl Iterator<Item = &View> {
-        let now = match &self.mode {
-            Mode::Frozen(view) => Some(&**view),
-            _ => None,
-        };
-        let thawed = self.thawed.as_ref().filter(|(_, until)| *until >= since);
-        now.into_iter().chain(thawed.map(|(view, _)| &**view))
-    }
-
-    pub(super) fn change(&mut self, mode: Mode, now: Duration) {
-        if let Mode::Frozen(view) = std::mem::replace(&mut self.mode, mode) {
-            self.thawed = Some((view, now));
-        }
-    }
 
     /// Whether it shows a chain from before the chain started over.
     pub(super) fn shows_former(&self, genesis: u64) -> bool {
@@ -148,7 +124,6 @@ impl World {
     }
 
     pub(super) fn set_mode(&mut self, url: usize, mode: Mode) {
-        let now = self.now();
-        self.urls[url].change(mode, now);
+        self.urls[url].mode = mode;
     }
 }

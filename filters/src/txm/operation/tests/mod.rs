@@ -511,8 +511,11 @@ fn what_takes_the_nonce_of_a_drip_in_doubt_is_not_bound_by_it() {
 fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
     const INTERNAL: i64 = -32603;
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
-    for (seconds, answer, expected, stores, why) in [
+    let first = || intent(1, 7, IntentState::Sent);
+    let in_doubt = |id| intent(id, 7, IntentState::Displaced);
+    for (intents, seconds, answer, expected, stores, why) in [
         (
+            &[first()][..],
             29,
             returned(INTERNAL),
             unknown,
@@ -520,6 +523,7 @@ fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
             "the node may still show it",
         ),
         (
+            &[first()],
             30,
             returned(INTERNAL),
             WRITTEN,
@@ -527,14 +531,31 @@ fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
             "no node has shown it for long",
         ),
         (
+            &[first()],
             30,
             no_answer(false),
             WRITTEN,
             1,
             "nor answers when it is sent again",
         ),
+        (
+            &[in_doubt(1), in_doubt(2)],
+            59,
+            no_answer(false),
+            unknown,
+            0,
+            "it was signed anew not long ago",
+        ),
+        (
+            &[in_doubt(1), in_doubt(2)],
+            60,
+            returned(INTERNAL),
+            WRITTEN,
+            1,
+            "the pause is over",
+        ),
     ] {
-        let script = reconciled(&[intent(1, 7, IntentState::Sent)]);
+        let script = reconciled(intents);
         script.state().later_us = seconds * 1_000_000;
         script.state().added = [answer].into();
         let (outcome, done) = registered(script, None);
@@ -608,6 +629,34 @@ fn one_in_doubt_is_sent_again_behind_a_newer_success() {
 }
 
 #[test]
+fn an_account_of_another_role_is_locked_for_a_repeat() {
+    let drip_of = |signer| Intent {
+        signer,
+        ..intent(1, 7, IntentState::Displaced)
+    };
+    let accounts = Chain::new().pins.accounts;
+    let faucet = *accounts.of(Role::Faucet);
+    for (signer, locked, why) in [
+        (faucet, &["faucet"][..], "it is the faucet's own"),
+        (
+            accounts.owner,
+            &["faucet", "owner"],
+            "the owner paid drips before",
+        ),
+        (felt(0xf0), &["faucet"], "no relay signs with it any longer"),
+    ] {
+        let script = reconciled(&[drip_of(signer)]);
+        reconcile::caught_up(&script, EPOCH, Role::Faucet);
+        let (_, done) = answer_to(script, drip(), None);
+        let is_lock = |it: &&str| it.starts_with("locks ") || it.starts_with("sends ");
+        let found: Vec<_> = done.iter().map(String::as_str).filter(is_lock).collect();
+        let locks = locked.iter().map(|role| format!("locks {role}"));
+        let expected: Vec<String> = locks.chain(["sends 0x1".to_owned()]).collect();
+        assert_eq!(found, expected, "{why}: {done:?}");
+    }
+}
+
+#[test]
 fn what_is_journaled_is_not_sent_to_another_chain() {
     use crate::txm::tests::intent as stored;
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
@@ -668,4 +717,28 @@ fn an_effect_that_is_not_read_back_is_undone_or_late() {
     let gone = script(&[]);
     gone.state().shown_once = true;
     assert_eq!(registered(gone, None).0, UNSETTLED);
+}
+
+#[test]
+fn what_seems_gone_is_not_written_without_pins() {
+    for (proven, apply_fails, expected, why) in [
+        (Ok(EPOCH.to_owned()), false, true, "its block is gone"),
+        (
+            Err(NotSent::PinsUnproven),
+            false,
+            true,
+            "as far as is known",
+        ),
+        (
+            Ok(EPOCH.to_owned()),
+            true,
+            false,
+            "the journal has the success",
+        ),
+    ] {
+        let script = script(&[intent(1, 7, IntentState::Succeeded)]);
+        script.state().proven = proven;
+        script.state().apply_fails = apply_fails;
+        assert_eq!(run(is_gone(&script, IntentId(1))), expected, "{why}");
+    }
 }
