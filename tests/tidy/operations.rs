@@ -24,6 +24,13 @@ struct Operation {
     name: String,
 }
 
+/// The part of an operation that a file has.
+#[derive(Clone, Copy)]
+enum Part {
+    Path,
+    Type,
+}
+
 fn operations() -> Vec<Operation> {
     let text = read(&root().join(FOLDER).join("mod.rs"));
     let (_, rows) = text
@@ -78,15 +85,13 @@ fn the_recipe_of_an_operation_names_its_files() {
         .split_once("- **An operation**")
         .expect("a recipe for an operation");
     let recipe = recipe.split("\n- **").next().unwrap_or_default();
-    let of_type = |operation: &Operation| format!("::{}", operation.kind);
-    let of_path = |operation: &Operation| format!("/{}", operation.name);
-    let parts: [(&str, &dyn Fn(&Operation) -> String); 6] = [
-        ("conf/openapi/relay.yaml", &of_path),
-        ("conf/README.md", &of_path),
-        ("filters/tests/relay/operations.rs", &of_type),
-        ("tests/it/relay/walk.rs", &of_type),
-        ("filters/tests/simulation/writes/requests.rs", &of_type),
-        ("filters/tests/simulation/writes/conflicts.rs", &of_type),
+    let parts = [
+        ("conf/openapi/relay.yaml", Part::Path),
+        ("conf/README.md", Part::Path),
+        ("filters/tests/relay/operations.rs", Part::Type),
+        ("tests/it/relay/walk.rs", Part::Type),
+        ("filters/tests/simulation/writes/requests.rs", Part::Type),
+        ("filters/tests/simulation/writes/conflicts.rs", Part::Type),
     ];
     let mut wrong = Vec::new();
     for (file, part) in parts {
@@ -95,7 +100,10 @@ fn the_recipe_of_an_operation_names_its_files() {
         }
         let text = read(&root().join(file));
         for operation in operations() {
-            let part = part(&operation);
+            let part = match part {
+                Part::Path => format!("/{}", operation.name),
+                Part::Type => format!("::{}", operation.kind),
+            };
             if !text.contains(&part) {
                 wrong.push(format!("{file} lacks {part}"));
             }
