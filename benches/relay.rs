@@ -8,7 +8,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Caps, Contracts, Endpoint, Inspected, RelayPolicy};
 use portcullis_filters::secret::{Secret, SecretKey};
 use portcullis_filters::tx::{Account, Bounds, Call, Invoke, Transaction, selector};

@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`head`] (a request before its body), [`policy`] (the order of all checks),
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
-//! sign), [`operation`] (what the relay signs), [`txm`] (a write, from request to outcome) with
+//! sign), [`operations`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served), [`verdict`]
 //! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
@@ -37,7 +37,7 @@ pub mod limit;
 mod named;
 pub mod nearest;
 pub mod node_headers;
-pub mod operation;
+pub mod operations;
 pub mod policy;
 pub mod position;
 pub mod proxy_header;
@@ -45,6 +45,7 @@ mod reason;
 pub mod rpc;
 pub mod secret;
 mod stark;
+pub mod timestamp;
 pub mod tx;
 pub mod txm;
 pub mod verdict;

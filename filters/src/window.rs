@@ -16,6 +16,7 @@ impl Window {
     /// The window of this length that ends at `now_us`.
     #[must_use]
     pub const fn new(now_us: i64, length_us: i64) -> Self {
+        debug_assert!(length_us >= 0, "a window ends no earlier than it begins");
         Self { now_us, length_us }
     }
 
@@ -54,7 +55,12 @@ impl Window {
     /// Until when a row dated `at_us` forbids another one; `None` if it does not.
     #[must_use]
     pub fn forbids_until_us(self, at_us: i64) -> Option<i64> {
-        self.counts(at_us).then(|| self.end_us(at_us))
+        if !self.counts(at_us) {
+            return None;
+        }
+        let end_us = self.end_us(at_us);
+        debug_assert!(end_us > self.now_us, "what counts now forbids for a while");
+        Some(end_us)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::io::clock;
 use crate::io::is_plain;
 use crate::relay::settings::policy;
 use portcullis_filters::bearer::Tokens;
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{
     Endpoint, Finding, GatewayPolicy, Inspected, MAX_BODY, ReadPermit,
 };

@@ -227,13 +227,15 @@ impl Drop for InFlight {
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
-        self.0.held.fetch_sub(1, Ordering::Relaxed);
+        let held = self.0.held.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(held > 0, "each request in flight is counted");
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.drain.open().tasks.remove(&self.key);
+        let task = self.drain.open().tasks.remove(&self.key);
+        debug_assert!(task.is_some(), "an open connection is registered");
     }
 }
 

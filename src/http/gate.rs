@@ -105,6 +105,7 @@ impl Connections {
     }
 
     fn remove(&mut self, client: Option<ClientKey>) {
+        debug_assert!(self.all > 0, "each connection is counted");
         self.all = self.all.saturating_sub(1);
         if let Some(client) = client
             && let Some(of_client) = self.by_client.get_mut(&client)

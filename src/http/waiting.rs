@@ -169,7 +169,8 @@ impl ClientPermit {
     /// Returns [`Exhausted`] if the pool or the client's share has less; the permit is unchanged.
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Exhausted> {
         if let Some(less) = self.bytes.checked_sub(bytes) {
-            self.memory.held.fetch_sub(less, Ordering::Relaxed);
+            let held = self.memory.held.fetch_sub(less, Ordering::Relaxed);
+            debug_assert!(held >= less, "a client gives back what it holds");
             self.memory.pool.give_back(less);
         } else {
             self.memory.take(bytes - self.bytes)?;

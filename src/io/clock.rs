@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
-pub use portcullis_filters::operation::LAST_SECOND;
+pub use portcullis_filters::timestamp::LAST_SECOND;
 
 /// The first second of year 0.
 const FIRST_SECOND: i64 = -62_167_219_200;

@@ -47,6 +47,11 @@ impl Entry {
             operation,
             detail,
         } = event;
+        debug_assert!(seq > 0, "entries are counted from 1");
+        debug_assert!(
+            detail.starts_with('{') && detail.ends_with('}'),
+            "details are an object"
+        );
         let (operation, hash) = (operation.to_owned(), String::new());
         let entry = Self {
             seq,

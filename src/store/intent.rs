@@ -84,6 +84,7 @@ impl Intents<'_> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
         let facts = facts(&mut tx, new, nonce, now_us).await?;
+        debug_assert!(facts.are_of(new), "they are read for this intent");
         match ledger::intention(new, &facts, now_us) {
             Intention::Refuse { reply, link: None } => Ok(reply),
             Intention::Refuse {
@@ -128,6 +129,10 @@ impl Intents<'_> {
         let Some(steps) = ledger::change(id, change, &intents, now_us) else {
             return Ok(false);
         };
+        debug_assert!(
+            steps.steps.iter().any(|step| step.intent.id == id),
+            "a change that is allowed changes its intent"
+        );
         for step in &steps.steps {
             write(&mut tx, step).await?;
         }
@@ -198,7 +203,9 @@ impl Intents<'_> {
         let mut found = Requested::default();
         for row in self.db.rows(sql::REQUESTED, &args).await? {
             let intent = Intent::read(&row)?;
+            debug_assert_eq!(intent.epoch, epoch, "a request is about its own chain");
             if row.get::<Option<i64>>("key_intent")? == Some(intent.id.0) {
+                debug_assert_eq!(intent.digest, *digest, "a key names its own request");
                 found.linked = Some(intent.clone());
             }
             if intent.digest == *digest && intent.state.holds() {
@@ -214,14 +221,20 @@ impl Intents<'_> {
         epoch: &str,
         signer: Option<Felt>,
     ) -> Result<Vec<Intent>, StoreError> {
-        match signer {
-            None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await,
+        let open: Vec<Intent> = match signer {
+            None => self.db.all(sql::UNRESOLVED, &[epoch.into()]).await?,
             Some(signer) => {
                 self.db
                     .all(sql::UNRESOLVED_OF_SIGNER, &[epoch.into(), signer.into()])
-                    .await
+                    .await?
             }
-        }
+        };
+        debug_assert!(open.is_sorted_by_key(|intent| intent.id), "oldest first");
+        debug_assert!(
+            open.iter().all(|intent| intent.state.is_unresolved()),
+            "each intent is open"
+        );
+        Ok(open)
     }
 
     /// The displaced intents of an epoch below an id, newest first; at most `limit`.
@@ -242,12 +255,18 @@ impl Intents<'_> {
         nonce: u64,
     ) -> Result<Vec<Intent>, StoreError> {
         let nonce = stored("nonce", nonce)?;
-        self.db
+        let slot: Vec<Intent> = self
+            .db
             .all(
                 sql::INTENTS_OF_SLOT,
                 &[epoch.into(), signer.into(), nonce.into()],
             )
-            .await
+            .await?;
+        debug_assert!(
+            slot.iter().filter(|intent| intent.state.occupies()).count() <= 1,
+            "a chain has one transaction of a slot"
+        );
+        Ok(slot)
     }
 
     /// At most `limit` intents that succeeded or reverted in a known block, by its number and id,
@@ -283,7 +302,12 @@ impl Intents<'_> {
     ) -> Result<Vec<Intent>, StoreError> {
         let below = below.map_or(i64::MAX, |below| below.0);
         let args = [epoch.into(), below.into(), i64::from(limit).into()];
-        self.db.all(sql, &args).await
+        let found: Vec<Intent> = self.db.all(sql, &args).await?;
+        debug_assert!(
+            found.is_sorted_by(|newer, older| newer.id > older.id),
+            "newest first"
+        );
+        Ok(found)
     }
 
     /// The highest block that is known to list an intent that succeeded or reverted.

@@ -74,8 +74,10 @@ pub(super) async fn append(
         };
         tx.run(add, &args).await?;
     }
-    tx.run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()])
+    let moved = tx
+        .run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()])
         .await?;
+    debug_assert_eq!(moved, 1, "the chain has one end");
     Ok(())
 }
 
@@ -310,6 +312,10 @@ impl Verifier {
 
 /// A JSON object of the members with a value; the caller sorts them.
 pub(super) fn object(members: &[(&str, Option<&str>)]) -> String {
+    debug_assert!(
+        members.is_sorted_by(|(one, _), (next, _)| one < next),
+        "the members are sorted"
+    );
     let member = |(key, value): &(&str, Option<&str>)| Some(((*key).into(), (*value)?.into()));
     serde_json::Value::Object(members.iter().filter_map(member).collect()).to_string()
 }

@@ -146,6 +146,7 @@ impl SessionLock {
             (self.session, self.is_held) = (Some(open), true);
             return Ok(None);
         }
+        debug_assert!(!self.is_held, "a session holds the lock");
         Ok(Some(Session {
             connection: server.connect().await?,
             since: Instant::now(),

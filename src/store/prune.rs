@@ -131,10 +131,15 @@ impl Store {
     async fn in_steps(&self, sql: &'static str, before_us: i64) -> Result<u64, StoreError> {
         let mut deleted = 0;
         loop {
-            match self.db.run(sql, &[before_us.into(), STEP.into()]).await? {
-                0 => return Ok(deleted),
-                rows => deleted += rows,
+            let rows = self.db.run(sql, &[before_us.into(), STEP.into()]).await?;
+            debug_assert!(
+                rows <= STEP.unsigned_abs(),
+                "a step deletes a bounded number"
+            );
+            if rows == 0 {
+                return Ok(deleted);
             }
+            deleted += rows;
         }
     }
 

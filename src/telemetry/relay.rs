@@ -2,7 +2,7 @@
 
 use super::registry::{Registry, as_gauge, metrics};
 use super::requests::{Calls, Requests};
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;

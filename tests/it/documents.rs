@@ -6,7 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use portcullis::admin::documents::{DOCUMENTS, Documents};
 use portcullis::reply::Reply;
 use portcullis::telemetry::Surface;
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Endpoint, Function};
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::{Api, Reason};

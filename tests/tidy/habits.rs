@@ -9,7 +9,7 @@ const NAMED_CLOSURES: usize = 292;
 /// `let (a, b) = (x, y)`, also in `if let`.
 const TUPLE_LETS: usize = 151;
 /// `let (a, b, c) = …`: more than two names at once.
-const WIDE_LETS: usize = 15;
+const WIDE_LETS: usize = 14;
 /// `.then(…)` and `.then_some(…)`, which are an `if`.
 const THENS: usize = 143;
 /// `.filter(|_| …)`, which is an `if`, too.

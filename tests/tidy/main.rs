@@ -1,9 +1,11 @@
 //! Repository rules, enforced: module layers, the dependencies of the policy crate, what a build
 //! needs, module docs, and that every metric, file, link and key named in a document exists. `code`
-//! divides sources into tokens; `sizes`, `signatures` and `habits` are the rules of style.
+//! divides sources into tokens; `sizes`, `signatures` and `habits` are the rules of style;
+//! `operations` are those of the relay's operations.
 
 mod code;
 mod habits;
+mod operations;
 mod signatures;
 mod sizes;
 

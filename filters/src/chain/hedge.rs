@@ -67,6 +67,7 @@ impl HedgeBudget {
 
     /// Pays for a second call. Returns false if there is no credit.
     pub fn pay(&mut self) -> bool {
+        debug_assert!(self.0 <= MAX_CREDIT, "credit is bounded");
         let left = self.0.checked_sub(PRICE);
         self.0 = left.unwrap_or(self.0);
         left.is_some()

@@ -122,6 +122,7 @@ impl Routing {
     }
 
     fn mark(&mut self, url: usize) {
+        debug_assert!(!self.was_asked(url), "each URL is asked once");
         self.asked |= bit(url);
     }
 

@@ -151,6 +151,11 @@ impl ShownTransactions {
             },
         );
         self.order.push_back(hash);
+        debug_assert_eq!(
+            self.order.len(),
+            self.by_hash.len(),
+            "each transaction has its place in the order"
+        );
         block
     }
 
@@ -206,6 +211,11 @@ impl ShownTransactions {
         self.by_hash
             .retain(|_, known| known.is_shown || known.disproved.is_some());
         self.order.retain(|hash| self.by_hash.contains_key(hash));
+        debug_assert_eq!(
+            self.order.len(),
+            self.by_hash.len(),
+            "each transaction has its place in the order"
+        );
     }
 }
 

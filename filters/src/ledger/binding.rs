@@ -121,6 +121,11 @@ pub(super) fn of_slot(slot: &[Intent], bound: &[Bound]) -> Vec<Rebinding> {
             kept.push(pair);
         }
     }
+    debug_assert!(
+        kept.iter()
+            .all(|pair| !kept.iter().any(|other| other.excludes(*pair))),
+        "an identity has one recipient, and a recipient one identity"
+    );
     let mut changes = released(bound, |pair| !kept.contains(&pair));
     let is_new = |pair: &Pair| !in_force(bound).any(|bound| bound == *pair);
     changes.extend(kept.into_iter().filter(is_new).map(Rebinding::Bind));

@@ -61,7 +61,9 @@ impl Budgets {
 /// A fee as it is stored: in gfri, rounded up, at most 10^16.
 #[must_use]
 pub fn gfri(fri: u128) -> i64 {
-    i64::try_from(fri.div_ceil(GFRI)).map_or(MAX_FEE_GFRI, |fee| fee.min(MAX_FEE_GFRI))
+    let fee = i64::try_from(fri.div_ceil(GFRI)).map_or(MAX_FEE_GFRI, |fee| fee.min(MAX_FEE_GFRI));
+    debug_assert!(fee >= 0, "a fee takes nothing from a sum");
+    fee
 }
 
 /// The first and the last minute of a window, counted from 1970.

@@ -177,11 +177,21 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
         .iter()
         .map(|it| last(it).map_or(it, |step| &step.intent).clone())
         .collect();
-    Some(Steps {
+    Some(of_slot(steps, before, after))
+}
+
+/// The changes of a slot, with its intents before and after them.
+fn of_slot(steps: Vec<Step>, before: Vec<Intent>, after: Vec<Intent>) -> Steps {
+    let occupants = |slot: &[Intent]| slot.iter().filter(|it| it.state.occupies()).count();
+    debug_assert!(
+        occupants(&after) <= occupants(&before).max(1),
+        "a chain has one transaction of a slot"
+    );
+    Steps {
         steps,
         before,
         after,
-    })
+    }
 }
 
 impl Step {
@@ -193,6 +203,13 @@ impl Step {
     }
 
     fn of(before: &Intent, intent: Intent) -> Self {
+        debug_assert_eq!(before.slot(), intent.slot(), "a change moves no intent");
+        debug_assert!(
+            before.state.may_become(intent.state),
+            "{:?} becomes {:?}",
+            before.state,
+            intent.state
+        );
         // an answer outlives a doubt, which may end as it began, but no other end
         let is_doubt = matches!(intent.state, IntentState::Displaced);
         let is_other = !before.state.is_unresolved() && before.state != intent.state;

@@ -25,6 +25,12 @@ impl Agreement {
         let Some(last) = last.filter(|last| last.epoch != reported) else {
             return new;
         };
+        debug_assert!(
+            last.candidate
+                .as_ref()
+                .is_none_or(|(candidate, _)| *candidate != last.epoch),
+            "the epoch in force is no candidate"
+        );
         let patience = Window::new(now_us, patience_us);
         let known = last.candidate.filter(|(candidate, since)| {
             // a candidate that is dated further ahead was dated by a wrong clock

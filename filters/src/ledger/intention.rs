@@ -44,7 +44,8 @@ pub struct Facts {
     pub epoch: Option<String>,
     /// The new intent's key.
     pub key: Option<Key>,
-    /// The intents with its hash, its slot or its digest, and the one that its key is linked to.
+    /// The intents with its hash, its slot or its digest, the one that its key is linked to, and
+    /// `last`.
     pub intents: Vec<Intent>,
     /// The newest intent within the cooldown that has its operation and its subject, leaving out
     /// rejected, lost and reverted ones.
@@ -61,6 +62,23 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// Whether they are about this intent: each of the others has its hash, its slot, its digest or
+    /// its key, or started its cooldown, which is of one operation and one subject.
+    #[must_use]
+    pub fn are_of(&self, new: &NewIntent<'_>) -> bool {
+        let linked = self.key.as_ref().and_then(|key| key.intent);
+        let last = self.last.as_ref();
+        let are_related = self.intents.iter().all(|it| {
+            it.transaction_hash == new.transaction_hash
+                || it.slot() == new.slot()
+                || it.digest == new.digest
+                || linked == Some(it.id)
+                || last.is_some_and(|last| last.id == it.id)
+        });
+        are_related
+            && last.is_none_or(|it| it.operation == new.operation && it.subject == new.subject)
+    }
+
     /// Whether the fees by minute are needed.
     #[must_use]
     pub fn need_minutes(&self, new: &NewIntent<'_>, now_us: i64) -> bool {
@@ -182,6 +200,11 @@ fn too_soon(new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Option<Intended>
         i64::try_from(cooldown.as_micros()).unwrap_or(i64::MAX),
     );
     let last = facts.last.as_ref()?;
+    debug_assert!(
+        last.state.holds() && last.state != IntentState::Reverted,
+        "{:?} starts no cooldown",
+        last.state
+    );
     let until_us = cooldown.forbids_until_us(last.created_us)?;
     Some(Intended::TooSoon {
         last: Box::new(last.clone()),

@@ -97,6 +97,10 @@ impl Key {
         if is_stale {
             return Claim::Open { intent: None };
         }
+        debug_assert!(
+            linked.as_ref().is_none_or(|it| self.intent == Some(it.id)),
+            "the linked intent is the one that the key names"
+        );
         // an answer is no longer true once its intent is rejected or lost
         let answer = self
             .answer

@@ -31,7 +31,7 @@ pub use intention::{Facts, Intended, Intention, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use state::IntentState;
 
-use crate::operation::OperationKind;
+use crate::operations::OperationKind;
 
 /// The operation that binds, and that the faucet's budget counts.
 const FAUCET_DRIP: &str = OperationKind::FaucetDrip.name();

@@ -372,6 +372,10 @@ impl<T> Shard<T> {
         let age = counted.map_or(0, |counted| now.since(counted.oldest));
         let seconds = WINDOW_MILLIS.saturating_sub(age).div_ceil(1000);
         let reset_seconds = u32::try_from(seconds).unwrap_or(WINDOW_SECONDS).max(1);
+        debug_assert!(
+            reset_seconds <= WINDOW_SECONDS,
+            "no wait exceeds the window"
+        );
         RateLimitStatus {
             admitted: remaining > 0,
             remaining,

@@ -141,6 +141,11 @@ impl<T> Recent<T> {
             slot.map_or(0, |slot| slot.hash)
         };
         self.index.insert_unique(hash(&number), number, hash);
+        debug_assert_eq!(
+            self.index.len(),
+            self.slots.len(),
+            "each slot is indexed once"
+        );
         self.link_newest(number);
     }
 
@@ -175,6 +180,7 @@ impl<T> Recent<T> {
 
     fn link_newest(&mut self, number: u32) {
         let second = core::mem::replace(&mut self.newest, number);
+        debug_assert_ne!(second, number, "a slot is linked once");
         match self.slot_mut(second) {
             Some(slot) => slot.newer = number,
             None => self.oldest = number,

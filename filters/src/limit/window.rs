@@ -66,8 +66,13 @@ impl Window {
             self.earlier
                 .reserve_exact(self.earlier.len().max(FIRST_ROOM).min(room));
         }
+        debug_assert!(now >= self.newest, "admissions are in the order of time");
         self.earlier.push_back(lowest_bits(self.newest));
         self.newest = now;
+        debug_assert!(
+            self.len() <= quota.requests(),
+            "no more than the quota is admitted"
+        );
         true
     }
 
@@ -94,10 +99,12 @@ impl Window {
             .get(over)
             .map_or(self.newest, |time| self.restored(*time));
         let over = u32::try_from(over).unwrap_or(u32::MAX);
-        Some(Counted {
-            oldest,
-            count: self.len().saturating_sub(over),
-        })
+        let count = self.len().saturating_sub(over);
+        debug_assert!(
+            (1..=quota.requests().max(1)).contains(&count),
+            "{count} count"
+        );
+        Some(Counted { oldest, count })
     }
 
     /// Drops admissions that no longer count at `now`, and memory beyond the quota.

@@ -27,7 +27,7 @@ pub use transactions::{
 };
 
 use crate::felt::Felt;
-use crate::operation::Operation;
+use crate::operations::Operation;
 use crate::tx::{AllowedCall, Transaction};
 
 /// A check of a body that passed, reported to the observer of an inspection.

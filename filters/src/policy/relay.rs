@@ -16,13 +16,11 @@ use crate::head::{
     too_many_in_flight, within_failed_tokens, within_rate, within_size,
 };
 use crate::limit::{Limiter, Millis, RateCheck};
-use crate::operation::{Operation, OperationKind, VerificationAttest};
-use crate::stark::account_address;
+use crate::operations::{Operation, OperationKind, OperationPolicy};
 use crate::tx::Contracts;
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -239,7 +237,8 @@ impl RelayPolicy {
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
-                let admission = self.admits(&operation, now).map_err(Box::new);
+                let admission = operation.admits(&self.operation_policy(), now);
+                let admission = admission.map_err(Box::new);
                 Ok(Inspected::Operation(OperationPermit {
                     operation,
                     admission,
@@ -252,67 +251,15 @@ impl RelayPolicy {
         }
     }
 
-    /// Judges a well-formed operation by the configuration, at `now` in seconds since 1970.
-    fn admits(&self, operation: &Operation, now: u64) -> Result<(), Refusal> {
-        match operation {
-            Operation::Register(register) => {
-                self.belongs("account", register.account, register.public_key)
-            }
-            Operation::FaucetDrip(drip) => {
-                self.belongs("recipient", drip.recipient, drip.public_key)
-            }
-            Operation::RecoveryPropose(propose) => {
-                self.belongs("new_account", propose.new_account, propose.new_public_key)
-            }
-            Operation::VerificationAttest(attest) => self.assures(attest, now),
-            Operation::MintCard(mint) if self.contracts.at(mint.recipient).is_some() => {
-                let message = "recipient must not be one of the product's own contracts";
-                Err(Refusal::new(Reason::ArgumentNotAllowed, message))
-            }
-            Operation::SubmitUsership(submit) if !self.usership_epochs.contains(&submit.epoch) => {
-                let message = "epoch is outside of the configured range";
-                Err(Refusal::new(Reason::EpochOutOfRange, message))
-            }
-            Operation::MintCard(_)
-            | Operation::SubmitUsership(_)
-            | Operation::VerificationRevoke(_)
-            | Operation::RecoveryExecute(_)
-            | Operation::RecoveryCancel(_)
-            | Operation::RequireV2(_) => Ok(()),
+    /// The parameters by which an operation is admitted.
+    fn operation_policy(&self) -> OperationPolicy<'_> {
+        OperationPolicy {
+            account_class: self.account_class,
+            contracts: &self.contracts,
+            assurance_types: &self.assurance_types,
+            assurance_levels: &self.assurance_levels,
+            usership_epochs: &self.usership_epochs,
         }
-    }
-
-    /// Checks that an account's address follows from its key and the approved class.
-    fn belongs(&self, name: &str, address: Felt, public_key: Felt) -> Result<(), Refusal> {
-        if account_address(public_key, self.account_class) == address {
-            return Ok(());
-        }
-        let message =
-            format!("{name} must be the address of the approved account class for this key");
-        Err(Refusal::new(Reason::AddressMismatch, message))
-    }
-
-    fn assures(&self, attest: &VerificationAttest, now: u64) -> Result<(), Refusal> {
-        let VerificationAttest {
-            assurance_type,
-            assurance_level,
-            expires_at,
-            ..
-        } = attest;
-        let is_listed = self
-            .assurance_types
-            .iter()
-            .any(|known| known == assurance_type.as_str())
-            && self.assurance_levels.contains(assurance_level);
-        if !is_listed {
-            let message = "this assurance_type and assurance_level are not on the configured list";
-            return Err(Refusal::new(Reason::AssuranceNotAllowed, message));
-        }
-        if *expires_at <= now {
-            let message = "expires_at must be in the future";
-            return Err(Refusal::new(Reason::ArgumentNotAllowed, message));
-        }
-        Ok(())
     }
 }
 

@@ -99,6 +99,12 @@ struct Slot {
 /// The slot of another nonce of an intent's account.
 async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotSent> {
     let mut intents = io.of_slot(&intent.epoch, intent.signer, nonce).await?;
+    debug_assert!(
+        intents
+            .iter()
+            .all(|it| it.slot() == (&intent.epoch, intent.signer, nonce)),
+        "each intent is of the slot"
+    );
     let is_occupied = intents.iter().any(|other| other.state.occupies());
     let included = intents.iter().find(|it| it.state.is_included()).cloned();
     intents.retain(|other| other.state == IntentState::Displaced);

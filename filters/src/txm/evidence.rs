@@ -32,6 +32,7 @@ pub struct Polled {
 impl Polled {
     /// Whether it began `time` or more after an earlier one had ended.
     fn is_after(self, ended: Duration, time: Duration) -> bool {
+        debug_assert!(self.begun <= self.ended, "a poll ends after it began");
         self.begun >= ended.saturating_add(time)
     }
 }
@@ -140,6 +141,10 @@ impl Below {
                 last: polled.ended,
             };
         }
+        debug_assert!(
+            self.polls <= POLLS,
+            "a block that is gone is no longer counted"
+        );
         if self.polls < POLLS {
             return Presence::Unknown;
         }

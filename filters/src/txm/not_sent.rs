@@ -7,7 +7,7 @@ use super::io::{JournalError, LockError};
 use super::node::CallError;
 use super::outcome::{Details, Outcome, contract_message};
 use crate::ledger::{Budget, Intent, OverBudget};
-use crate::operation::rfc3339;
+use crate::timestamp::rfc3339;
 use crate::verdict::{Reason, Refusal};
 use crate::window::seconds_until;
 use alloc::boxed::Box;
@@ -70,7 +70,7 @@ pub enum NotSent {
 }
 
 /// Refuses what the state of the chain forbids.
-pub(super) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, NotSent> {
+pub(crate) fn refuse<T>(reason: Reason, message: &'static str) -> Result<T, NotSent> {
     Err(NotSent::Denied {
         reason,
         message,

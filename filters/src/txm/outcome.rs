@@ -73,7 +73,7 @@ pub enum Details {
 }
 
 impl Details {
-    pub(super) const V2_ACTIVE: Self = Self::V2 {
+    pub(crate) const V2_ACTIVE: Self = Self::V2 {
         verification_v2_required: true,
     };
 }

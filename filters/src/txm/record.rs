@@ -8,6 +8,7 @@ use crate::ledger::{Change, Intent, IntentId, Returning};
 /// journal has newer evidence by now.
 pub(super) async fn displace(io: &impl Io, intent: &Intent, why: &str) -> Stored<bool> {
     let from = intent.included;
+    debug_assert!(from.is_some(), "the block is known that it is gone from");
     let is_new = io
         .apply(intent.id, &Change::Displaced { from, why })
         .await?;
@@ -27,6 +28,7 @@ pub(super) async fn lose(io: &impl Io, intent: &Intent, why: &str) -> Stored<()>
 
 /// Records an accepted receipt; `false` if the journal has it already.
 pub(super) async fn include(io: &impl Io, id: IntentId, receipt: &Receipt) -> Stored<bool> {
+    debug_assert!(receipt.accepted, "a pending receipt proves no inclusion");
     let outcome = match &receipt.outcome {
         Ok(()) => Ok(()),
         Err(reason) => Err(reason.as_deref()),

@@ -64,6 +64,7 @@ impl Resent {
 
     /// It was sent, or could not be.
     pub(super) fn sent(&mut self, now: Duration) {
+        debug_assert!(now >= self.at, "the clock is monotonic");
         self.at = now;
     }
 

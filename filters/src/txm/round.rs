@@ -14,6 +14,7 @@ use super::sightings;
 use crate::ledger::{Intent, IntentId, IntentState};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::mem::replace;
 use core::ops::Range;
 use core::time::Duration;
@@ -42,6 +43,19 @@ pub async fn pass_all<I: Io>(io: &Arc<I>, epoch: &str) -> Stored<()> {
     let below = io.memory(|memory| memory.displaced);
     let displaced = io.displaced(epoch, below, u32::from(ROUND)).await?;
     let open = io.unresolved(epoch, None).await?;
+    debug_assert!(
+        displaced.is_sorted_by(|newer, older| newer.id > older.id),
+        "displaced intents are listed newest first"
+    );
+    debug_assert!(
+        below.is_none_or(|below| displaced.iter().all(|it| it.id < below)),
+        "the page begins below the last one"
+    );
+    debug_assert!(
+        open.iter()
+            .all(|it| it.state.is_unresolved() && it.epoch == epoch),
+        "only open intents of the epoch are unresolved"
+    );
     // after the oldest ones, the next round begins with the newest again
     let mut oldest = None;
     if displaced.len() == usize::from(ROUND) {
@@ -159,6 +173,10 @@ async fn included(io: &impl Io, epoch: &str) {
         let Ok(mut newest) = io.included_newest(epoch, limit).await else {
             return;
         };
+        debug_assert!(
+            newest.is_sorted_by_key(|it| Reverse(it.included.map(|block| block.number))),
+            "the newest blocks come first"
+        );
         newest.retain(|intent| !moved.contains(&intent.id));
         let mut is_over = newest.is_empty();
         for intent in &newest {

@@ -3,7 +3,6 @@
 use crate::felt::Felt;
 use crate::ledger::Budgets;
 use crate::named::named;
-use crate::operation::{Operation, OperationKind};
 use crate::tx::Contracts;
 use core::time::Duration;
 
@@ -16,25 +15,6 @@ named! {
         Verifier = "verifier",
         /// Pays drips.
         Faucet = "faucet",
-    }
-}
-
-impl Role {
-    /// The role that signs an operation.
-    #[must_use]
-    pub const fn of(kind: OperationKind) -> Self {
-        match kind {
-            OperationKind::VerificationAttest
-            | OperationKind::VerificationRevoke
-            | OperationKind::SubmitUsership => Self::Verifier,
-            OperationKind::FaucetDrip => Self::Faucet,
-            OperationKind::Register
-            | OperationKind::MintCard
-            | OperationKind::RecoveryPropose
-            | OperationKind::RecoveryExecute
-            | OperationKind::RecoveryCancel
-            | OperationKind::RequireV2 => Self::Owner,
-        }
     }
 }
 
@@ -134,24 +114,9 @@ pub enum Required {
     Drip,
 }
 
-impl Required {
-    /// The pins that an operation requires. `/require-v2` makes the V2 pin true, so that pin need
-    /// not hold before.
-    #[must_use]
-    pub const fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::RequireV2(_) => Self::AllButV2,
-            Operation::FaucetDrip(_) => Self::Drip,
-            _ => Self::All,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::FaucetDrip;
-    use crate::operation::{RecoveryCancel, RequireV2};
     use alloc::vec::Vec;
 
     fn accounts(faucet: Option<u64>) -> Accounts<Felt> {
@@ -218,20 +183,5 @@ mod tests {
             budgets: Budgets::default(),
         };
         assert_eq!(settings.drip_cost(), 120);
-    }
-
-    #[test]
-    fn an_operation_requires_the_pins_that_it_does_not_make_true() {
-        let [identity, recipient, public_key] = [Felt::ZERO; 3];
-        let drip = Operation::FaucetDrip(FaucetDrip {
-            identity,
-            recipient,
-            public_key,
-        });
-        let v2 = Operation::RequireV2(RequireV2 { confirmed: true });
-        let cancel = Operation::RecoveryCancel(RecoveryCancel { identity });
-        assert_eq!(Required::of(&drip), Required::Drip);
-        assert_eq!(Required::of(&v2), Required::AllButV2);
-        assert_eq!(Required::of(&cancel), Required::All);
     }
 }

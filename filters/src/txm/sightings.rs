@@ -181,6 +181,7 @@ async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     if walk.found.is_some() {
         return walk.found;
     }
+    debug_assert!(walk.first <= walk.next, "the search goes up");
     let urls = urls_by_head(io).await;
     let (head, _) = *urls.first()?;
     for _ in 0..BLOCKS {

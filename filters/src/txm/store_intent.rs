@@ -2,12 +2,12 @@
 
 use super::io::{Io, JournalError};
 use super::not_sent::NotSent;
-use super::operations::check_binding;
 use super::outcome::Known;
 use super::rollbacks::{self, Confirmed};
 use super::submit::{self, Unsent};
 use super::{pins, reconcile};
 use crate::ledger::{Intended, Intent, IntentId, IntentState, NewIntent};
+use crate::operations::check_binding;
 use alloc::boxed::Box;
 
 /// The result of [`store_intent`], unless it was refused.

@@ -340,7 +340,7 @@ impl<T> Approved<T> {
 mod tests {
     use super::*;
     use crate::ledger::Intended;
-    use crate::txm::operations::tests::chain::{Chain, felt};
+    use crate::operations::tests::chain::{Chain, felt};
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{EPOCH, hash, intent, receipt, returned, run};
 

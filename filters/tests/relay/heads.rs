@@ -4,7 +4,7 @@ use crate::request_heads::{head, headers, limiter};
 use crate::support::{TOKEN, policy};
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::limit::{Limiter, Millis, RateCheck, RateLimitStatus};
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Admission, Admitted, Endpoint, RelayCall};
 use portcullis_filters::verdict::Reason::{self, *};
 

@@ -2,7 +2,7 @@
 
 use crate::support::{CLASS, NOW, contracts, hex, key, policy, sender};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{Operation, OperationKind, PHRASE};
+use portcullis_filters::operations::{Operation, OperationKind, PHRASE};
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy};
 use portcullis_filters::tx::account_address;
 use portcullis_filters::verdict::Reason::{self, *};

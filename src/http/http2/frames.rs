@@ -103,10 +103,15 @@ impl Frames {
                 };
                 let before = self.heads.requests;
                 self.are_broken = self.heads.follow(block, malformed).is_none();
+                debug_assert!(
+                    self.heads.requests - before <= 1,
+                    "a block starts one request at most"
+                );
                 *room -= (self.heads.requests - before).min(*room);
             }
             whole = at;
         }
+        debug_assert!(joined <= whole && whole <= at, "whole frames come first");
         let mut earlier = Vec::new();
         if joined > 0 {
             earlier = mem::take(&mut self.waiting);
@@ -121,6 +126,10 @@ impl Frames {
             }
             earlier.append(&mut self.waiting);
         }
+        debug_assert!(
+            self.waiting.len() <= self.max_block,
+            "no more waits than a block may have"
+        );
         Passed {
             length: at,
             whole,

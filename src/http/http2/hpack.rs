@@ -87,6 +87,7 @@ impl Hpack {
                     let field = self.literal(&mut rest, 6)?;
                     self.0.truncate(MAX_ENTRIES - 1);
                     self.0.push_front(field);
+                    debug_assert!(self.0.len() <= MAX_ENTRIES, "older fields are dropped");
                     field
                 }
                 0x20.. => {

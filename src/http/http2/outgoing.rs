@@ -132,9 +132,11 @@ impl AsRef<[u8]> for Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.unwritten
+        let unwritten = self
+            .unwritten
             .bytes
             .fetch_sub(self.bytes.len(), Ordering::Release);
+        debug_assert!(unwritten >= self.bytes.len(), "what is held is counted");
         self.unwritten.sender.wake();
     }
 }

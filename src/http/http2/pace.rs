@@ -101,6 +101,7 @@ impl Pace {
     }
 
     fn add(&mut self, bytes: i64) {
+        debug_assert!(bytes >= 0, "nothing is taken back");
         self.left = self
             .left
             .saturating_add(bytes)

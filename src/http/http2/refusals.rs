@@ -31,6 +31,7 @@ impl Refusals {
             }
             let is_reset = self.passed >= FRAME_HEAD;
             let until = if is_reset { RESET } else { FRAME_HEAD };
+            debug_assert!(self.passed < until, "a frame is processed once it is whole");
             let length = (until - self.passed).min(bytes.len());
             self.frame[self.passed..self.passed + length].copy_from_slice(&bytes[..length]);
             self.passed += length;

@@ -146,6 +146,7 @@ impl H2Responder {
                 None => return Poll::Ready(Err(Gone)),
             };
         }
+        debug_assert_eq!(body.left(), 0, "all of it is handed over");
         if body.is_last() {
             ready!(body.poll_written(cx));
             *stage = Stage::Ended;

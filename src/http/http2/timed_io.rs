@@ -310,6 +310,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
         } else {
             before
         });
+        debug_assert!(self.ready.is_empty(), "what is ready is passed on first");
         self.ready = Bytes::from(earlier);
         self.timer.room.store(room, Ordering::Relaxed);
         self.count(length);

@@ -40,7 +40,12 @@ impl Batch {
 
     /// Adds the record of a line of this many bytes.
     pub(super) fn push(&mut self, line: u64, bytes: usize, record: Record) {
-        self.keys.insert(record.key());
+        let is_new = self.keys.insert(record.key());
+        debug_assert!(is_new, "the records of a batch have distinct keys");
+        debug_assert!(
+            self.records.len() < MAX_ROWS,
+            "a full batch is applied first"
+        );
         self.bytes += bytes;
         self.records.push((line, record));
     }

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_filters::operation::OperationKind;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy};
 use portcullis_filters::verdict::Reason;
 use portcullis_fuzz::reference::{depth, felt, unique};

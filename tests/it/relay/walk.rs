@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portcullis_filters::operation::{OperationKind, PHRASE};
+use portcullis_filters::operations::{OperationKind, PHRASE};
 use portcullis_filters::tx::selector;
 
 use crate::support::check::each;

@@ -245,6 +245,12 @@ impl Watch {
         if let Ok(poll) = poll {
             self.advance(&poll, now);
         }
+        debug_assert_ne!(self.state.generation, 0, "the cache belongs to an epoch");
+        debug_assert_eq!(
+            self.is_blind,
+            self.state.head.is_none(),
+            "a chain that is seen has a head"
+        );
         self.result(broke)
     }
 
@@ -257,6 +263,10 @@ impl Watch {
     }
 
     fn begin_epoch(&mut self, unix_ms: u64) {
+        debug_assert!(
+            self.state.epoch <= self.newest,
+            "the epoch in force is known"
+        );
         self.newest = self.newest.saturating_add(1).max(unix_ms);
         self.state.epoch = self.newest;
     }
@@ -312,6 +322,16 @@ impl Watch {
         if state.candidate.is_none() && settled < Some(poll.head.number) {
             (state.candidate, self.since) = (Some(poll.head), Some(now));
         }
+        debug_assert!(
+            settled <= Some(poll.head.number),
+            "no block above the head is settled"
+        );
+        debug_assert!(
+            state
+                .candidate
+                .is_none_or(|candidate| settled < Some(candidate.number)),
+            "a candidate is above the settled block"
+        );
     }
 
     fn forget(&mut self) {

@@ -211,6 +211,7 @@ impl GroupState {
         now: Duration,
     ) -> bool {
         let Evidence { source, shows, .. } = answer;
+        let before = self.floor();
         let is_behind = self.is_behind(answer, floor, now);
         let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else {
@@ -236,6 +237,7 @@ impl GroupState {
         };
         url.head = url.head.max(number);
         url.reached = url.reached.max(number);
+        debug_assert!(url.reached >= url.head, "a URL has reached its head");
         let head = url.head;
         // otherwise repeated receipts with a wrong number would never let the doubt settle
         if number.is_some() && !matches!(shows, Shows::Accepted(..)) {
@@ -251,6 +253,7 @@ impl GroupState {
             // the request was sent before `latest` was pinned
             self.head = self.head.max(head);
         }
+        debug_assert!(self.floor() >= before, "no answer takes a block back");
         true
     }
 
@@ -350,6 +353,8 @@ impl GroupState {
     /// Processes a round of polls, with a result for each URL, `None` without an answer. Returns
     /// whether the chain went back.
     pub fn end_round(&mut self, results: &[Option<PollResult>]) -> bool {
+        debug_assert_eq!(results.len(), self.members.len(), "a result for each URL");
+        let floor = self.floor();
         let was_pinned = self.pinned().is_some();
         self.count(results);
         let voters: Vec<_> = self.voters(results).collect();
@@ -383,6 +388,10 @@ impl GroupState {
         }
         // until now, `latest` was the primary's
         self.pin(if was_pinned { self.head } else { self.floor() });
+        debug_assert!(
+            went_back || self.floor() >= floor,
+            "what was shown stays unless the chain went back"
+        );
         went_back
     }
 

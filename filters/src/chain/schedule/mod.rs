@@ -178,6 +178,7 @@ impl Schedule {
 
     /// Decides what an event changes, and what the watcher does after that.
     pub fn step(&mut self, event: Event, facts: Facts) -> (Vec<Effect>, Task) {
+        debug_assert!(self.effects.is_empty(), "the last step's effects are taken");
         let task = match event {
             Event::Due => self.begin(facts),
             Event::Polled(None) => {

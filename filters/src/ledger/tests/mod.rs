@@ -454,6 +454,68 @@ fn an_identity_has_one_recipient() {
 }
 
 #[test]
+fn facts_are_of_one_intent() {
+    let it = new(1);
+    let other = stored(9, &new(2), Succeeded);
+    let key = |intent| Key {
+        epoch: "a".into(),
+        operation: FAUCET_DRIP.into(),
+        digest: it.digest,
+        token: None,
+        intent: Some(IntentId(intent)),
+        answer: None,
+    };
+    let last = |subject| Intent {
+        subject,
+        ..other.clone()
+    };
+    let with = |intent: Intent, key: Option<Key>, last: Option<Intent>| Facts {
+        key,
+        last,
+        ..facts(&[intent])
+    };
+    let alike = |change: fn(&mut Intent)| {
+        let mut intent = other.clone();
+        change(&mut intent);
+        with(intent, None, None)
+    };
+    let another = Intent {
+        operation: "register".into(),
+        ..last(it.subject)
+    };
+    for (facts, expected, why) in [
+        (facts(&[]), true, "there is no other"),
+        (with(other.clone(), None, None), false, "nothing is alike"),
+        (alike(|it| it.transaction_hash = felt(0xf01)), true, "hash"),
+        (alike(|it| it.nonce = 1), true, "slot"),
+        (alike(|it| it.digest = [1; 32]), true, "digest"),
+        (with(other.clone(), Some(key(9)), None), true, "key"),
+        (
+            with(other.clone(), Some(key(8)), None),
+            false,
+            "another's key",
+        ),
+        (
+            with(last(it.subject), None, Some(last(it.subject))),
+            true,
+            "cooldown",
+        ),
+        (
+            with(other.clone(), None, Some(other.clone())),
+            false,
+            "another's cooldown",
+        ),
+        (
+            with(another.clone(), None, Some(another)),
+            false,
+            "another operation's",
+        ),
+    ] {
+        assert_eq!(facts.are_of(&it), expected, "{why}");
+    }
+}
+
+#[test]
 fn a_cooldown_ends() {
     let last = stored(9, &new(2), Succeeded);
     let facts = Facts {

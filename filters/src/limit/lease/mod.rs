@@ -166,6 +166,10 @@ impl Lease {
     /// Takes a request from the lease, if it still permits one.
     pub fn take_held(&mut self, now: Duration, terms: &Terms) -> bool {
         self.expire(now);
+        debug_assert!(
+            self.tokens <= self.granted,
+            "a lease permits what was granted"
+        );
         let Some(tokens) = self.tokens.checked_sub(1) else {
             return false;
         };
@@ -294,6 +298,7 @@ impl Lease {
 
     /// Applies the answer to a message.
     pub fn answer(&mut self, message: &Message, answer: Granted, now: Duration, life: Duration) {
+        debug_assert!(message.number <= self.number, "the message was sent");
         let used = message.hold.saturating_sub(self.tokens);
         self.uses
             .retain(|used| used.number == 0 || used.number > message.number);

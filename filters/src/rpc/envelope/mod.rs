@@ -209,6 +209,10 @@ impl<'a> BodyWithoutId<'a> {
         let is_plain = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && length <= MAX_DIGITS;
         let ends = matches!(after.first(), Some(b',' | b'}'));
         let id = str::from_utf8(digits).ok().filter(|_| is_plain && ends)?;
+        debug_assert!(
+            body.starts_with(before) && body.ends_with(after),
+            "the parts are of the body"
+        );
         Some(Self { before, id, after })
     }
 

@@ -73,6 +73,7 @@ pub fn string_in(text: &[u8]) -> Option<Cow<'_, str>> {
 /// The end of the value that starts at `at`, of at most this many levels. `open` has the closing
 /// byte of each array and object that is open; it must be empty, and is empty again after a value.
 fn value_end(text: &[u8], mut at: usize, levels: u8, open: &mut Vec<u8>) -> Option<usize> {
+    debug_assert!(open.is_empty(), "values are read one after the other");
     loop {
         at = match text.get(at)? {
             b'"' => string(text, at)?,
@@ -170,6 +171,10 @@ fn stop(text: &[u8], at: usize) -> usize {
 
 /// The position after an escape whose backslash is right before `at`.
 fn escape(text: &[u8], at: usize) -> Option<usize> {
+    debug_assert!(
+        text.get(..at).is_some_and(|to| to.ends_with(b"\\")),
+        "an escape begins with a backslash"
+    );
     match text.get(at)? {
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(at + 1),
         b'u' => text

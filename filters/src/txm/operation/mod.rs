@@ -11,14 +11,13 @@ use super::claim::{Claimed, Claiming, claim, end_claim};
 use super::io::{Flight, Io, KeyOf, Note};
 use super::node::CallError;
 use super::not_sent::NotSent;
-use super::operations::{self, State};
 use super::outcome::Outcome;
 use super::rollbacks::{self, Confirmed};
 use super::settings::{Required, Role};
 use super::{pins, request, submit};
 use crate::felt::Felt;
 use crate::ledger::IntentId;
-use crate::operation::Operation;
+use crate::operations::{Operation, State};
 use crate::policy::OperationPermit;
 use crate::verdict::Refusal;
 use alloc::borrow::ToOwned;
@@ -204,7 +203,7 @@ async fn await_effect<I: Io>(io: &I, task: &Task<I::Trace>, id: IntentId, hash: 
     if task.required() == Required::AllButV2 {
         io.forget_proof();
     }
-    let read_back = operations::read_back(&task.operation, &State::of(io, "")).await;
+    let read_back = task.operation.read_back(&State::of(io, "")).await;
     let details = read_back.ok().flatten();
     if details.is_none() {
         if is_gone(io, id).await {
@@ -280,11 +279,11 @@ impl<T> Task<T> {
     }
 
     fn role(&self) -> Role {
-        Role::of(self.operation.kind())
+        self.operation.kind().role()
     }
 
     fn required(&self) -> Required {
-        Required::of(&self.operation)
+        self.operation.kind().required()
     }
 }
 

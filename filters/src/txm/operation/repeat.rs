@@ -3,10 +3,9 @@
 use super::Task;
 use super::write::Step;
 use crate::ledger::Intent;
-use crate::operation::OperationKind;
+use crate::operations::{OperationKind, State};
 use crate::txm::io::{Io, Stored};
 use crate::txm::not_sent::NotSent;
-use crate::txm::operations::{self, State};
 use crate::txm::outcome::{End, Known};
 use crate::txm::{reconcile, request};
 use crate::window::Window;
@@ -38,7 +37,7 @@ pub(super) async fn done_before<I: Io>(
     }
     match reconcile::known(io, &newest).await? {
         Some(known) if matches!(known.end, End::Succeeded(_)) => {
-            let read_back = operations::read_back(&task.operation, &State::of(io, epoch)).await;
+            let read_back = task.operation.read_back(&State::of(io, epoch)).await;
             let end = End::Succeeded(read_back.ok().flatten().unwrap_or_default());
             Ok(Step::Known(Known { end, ..known }))
         }
@@ -53,7 +52,7 @@ async fn newest_proposal<I: Io>(
     task: &Task<I::Trace>,
     epoch: &str,
 ) -> Stored<Option<Intent>> {
-    let Some(identity) = operations::recovered(&task.operation) else {
+    let Some(identity) = task.operation.recovered() else {
         return Ok(None);
     };
     let propose = OperationKind::RecoveryPropose.name();

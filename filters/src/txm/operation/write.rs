@@ -8,12 +8,11 @@ use super::Task;
 use super::repeat::done_before;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
-use crate::operation::Operation;
+use crate::operations::{Decision, State};
 use crate::txm::doubt::{role_of, send_again};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::{ErrorObject, code};
 use crate::txm::not_sent::NotSent;
-use crate::txm::operations::{self, Decision, State, subject, verification};
 use crate::txm::outcome::{Details, Known, Unknown};
 use crate::txm::rollbacks::PATIENCE;
 use crate::txm::settings::{Required, Settings};
@@ -106,7 +105,7 @@ pub(super) async fn write<I: Io>(
 ) -> Result<Step, NotSent> {
     let required = task.required();
     let deadline = io.now().saturating_add(DEADLINE);
-    if required == Required::AllButV2 && verification::is_v2_active(&State::of(io, "")).await? {
+    if required == Required::AllButV2 && State::of(io, "").is_v2_active().await? {
         // true with unproven pins, too
         return Ok(Step::Already(Details::V2_ACTIVE));
     }
@@ -322,7 +321,7 @@ impl<I: Io> Writing<'_, I> {
             ..State::of(io, epoch)
         };
         let mut identity = None;
-        let calls = match Box::pin(operations::decide(&task.operation, &state)).await? {
+        let calls = match Box::pin(task.operation.decide(&state)).await? {
             Decision::Already(details) => return Ok(Preparation::Already(details)),
             Decision::Write(calls) => calls,
             Decision::Bind(bound, calls) => {
@@ -407,12 +406,12 @@ impl<I: Io> Writing<'_, I> {
             key,
             ..
         } = self.task;
-        let is_drip = matches!(operation, Operation::FaucetDrip(_));
+        let is_drip = operation.kind().is_drip();
         let budgets = settings.budgets;
         NewIntent {
             operation: self.task.name(),
             digest: *digest,
-            subject: subject(operation),
+            subject: operation.subject(),
             identity: *identity,
             request,
             epoch: self.epoch,
@@ -437,7 +436,7 @@ impl<I: Io> Writing<'_, I> {
 mod tests {
     use super::super::tests::{drip, register, task};
     use super::*;
-    use crate::txm::operations::tests::chain::felt;
+    use crate::operations::tests::chain::felt;
     use crate::txm::tests::EPOCH;
     use crate::txm::tests::script::Script;
 

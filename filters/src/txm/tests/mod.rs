@@ -14,11 +14,11 @@ mod submit;
 use self::script::Script;
 use super::io::{Called, JournalIo as _};
 use super::node::{CallError, ErrorObject, Receipt};
-use super::operations::tests::chain::Chain;
 use super::rollbacks::PATIENCE;
 use super::submit::Submitted;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Inclusion, Intent, IntentId, IntentState, NewIntent};
+use crate::operations::tests::chain::Chain;
 use crate::verdict::{Reason, Refusal};
 use futures_util::FutureExt as _;
 

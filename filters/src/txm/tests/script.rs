@@ -6,6 +6,7 @@ use crate::ledger::{
     Binding, Change, Claim, ClaimToken, Intended, Intent, IntentId, IntentState, NewIntent,
     Requested,
 };
+use crate::operations::tests::chain::Chain;
 use crate::tx::{Bounds, Invoke};
 use crate::txm::io::{
     Called, Flight, Io, JournalError, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose,
@@ -14,7 +15,6 @@ use crate::txm::io::{
 use crate::txm::memory::Memory;
 use crate::txm::node::{Block, ListedBlock, Receipt, Sender};
 use crate::txm::not_sent::NotSent;
-use crate::txm::operations::tests::chain::Chain;
 use crate::txm::outcome::Outcome;
 use crate::txm::settings::{Pins, Required, Role, Settings};
 use crate::window::Window;

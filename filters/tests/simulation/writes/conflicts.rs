@@ -2,7 +2,7 @@
 
 use super::chain::{SELECTORS, State};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::Operation;
+use portcullis_filters::operations::Operation;
 use portcullis_filters::verdict::Reason;
 
 fn is(holds: bool, reason: Reason) -> Option<Reason> {

@@ -8,7 +8,7 @@ use super::world::World;
 use crate::tables::{DRIP, pair_of};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{DAY_US, Intent, IntentState, MINUTE_US, Pair, gfri, minutes};
-use portcullis_filters::operation::FaucetDrip;
+use portcullis_filters::operations::FaucetDrip;
 use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

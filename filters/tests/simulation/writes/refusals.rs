@@ -12,8 +12,7 @@ use super::world::{SKEW_US, World};
 use crate::tables::{DRIP, Named, pair_of, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{DAY_US, Intent, IntentId, IntentState, MINUTE_US, Pair, gfri};
-use portcullis_filters::operation::Operation;
-use portcullis_filters::txm::settings::Role;
+use portcullis_filters::operations::Operation;
 use portcullis_filters::verdict::Reason;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -91,7 +90,7 @@ impl Wanted {
     /// The account that sends it.
     pub(super) fn sender(&self) -> Felt {
         match self {
-            Self::Operation(permit) => *PINS.accounts.of(Role::of(permit.operation().kind())),
+            Self::Operation(permit) => *PINS.accounts.of(permit.operation().kind().role()),
             Self::Transaction(permit, _) => permit.sender(),
         }
     }
@@ -238,7 +237,7 @@ impl World {
     fn sender_of(&self, relay: Process, wanted: &Wanted) -> Felt {
         match (wanted, &self.relays[relay].io) {
             (Wanted::Operation(permit), Some(io)) => {
-                *io.pins.accounts.of(Role::of(permit.operation().kind()))
+                *io.pins.accounts.of(permit.operation().kind().role())
             }
             _ => wanted.sender(),
         }

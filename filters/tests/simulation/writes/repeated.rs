@@ -8,7 +8,7 @@ use super::world::{Fault, SKEW_US, World};
 use crate::tables::{DRIP, Named, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{Intent, IntentState};
-use portcullis_filters::operation::{Operation, OperationKind};
+use portcullis_filters::operations::{Operation, OperationKind};
 use portcullis_filters::txm::node::Receipt;
 use portcullis_filters::verdict::Reason;
 use std::collections::BTreeSet;

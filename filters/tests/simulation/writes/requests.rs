@@ -7,7 +7,7 @@ use super::world::World;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::operation::{Operation, OperationKind};
+use portcullis_filters::operations::{Operation, OperationKind};
 use portcullis_filters::policy::{
     Caps, Contracts, Endpoint, Inspected, OperationPermit, RelayPolicy, TransactionPermit,
     Unverified,

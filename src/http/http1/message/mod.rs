@@ -292,6 +292,7 @@ impl BodyReader {
                     Some(size) => Self::Chunk(size),
                 },
                 Self::Chunk(left) => {
+                    debug_assert!(left > 0, "an empty chunk is the last one");
                     let Some(piece) = split(buffer, left) else {
                         return Ok(Decoded::Incomplete);
                     };
@@ -355,6 +356,7 @@ fn chunk_size(buffer: &mut BytesMut) -> Result<Option<u64>, Malformed> {
 /// Drops one trailer line and returns its length, 2 for the empty last one; `None` if the line is
 /// incomplete.
 fn trailer(buffer: &mut BytesMut, passed: usize) -> Result<Option<usize>, Malformed> {
+    debug_assert!(passed <= MAX_LINE, "trailers are bounded");
     let end = memchr::memchr(b'\n', buffer).map(|at| at + 1);
     if passed + end.unwrap_or(buffer.len()) > MAX_LINE {
         return Err(Malformed);

@@ -3,10 +3,10 @@
 use super::*;
 use crate::ledger::{Claim, Intended};
 use crate::ledger::{Intent, IntentState};
-use crate::operation::{FaucetDrip, RecoveryExecute, Register, RequireV2};
+use crate::operations::tests::chain::{Chain, FAUCET, TOKEN, felt};
+use crate::operations::{FaucetDrip, RecoveryExecute, Register, RequireV2};
 use crate::txm::io::JournalError;
 use crate::txm::node::code;
-use crate::txm::operations::tests::chain::{Chain, FAUCET, TOKEN, felt};
 use crate::txm::outcome::Details;
 use crate::txm::reconcile;
 use crate::txm::tests::script::Script;

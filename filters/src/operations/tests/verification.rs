@@ -3,8 +3,8 @@
 use super::chain::{Chain, REGISTRY, felt};
 use super::{ALREADY, decided, read, writes};
 use crate::felt::ShortString;
-use crate::operation::{Operation, RequireV2, VerificationAttest, VerificationRevoke};
-use crate::txm::operations::Decision;
+use crate::operations::Decision;
+use crate::operations::{Operation, RequireV2, VerificationAttest, VerificationRevoke};
 use crate::txm::outcome::Details;
 use crate::verdict::Reason;
 

@@ -1,82 +1,27 @@
-//! Operations that give something to an account: cards, usership results, drips.
+//! `POST /faucet-drip`.
 
+use super::body::required_members;
+use super::canonical::Value;
+use super::policy::OperationPolicy;
 use super::state::{Decision, State};
+use super::{Definition, Operation, OperationKind, Required, Role};
 use crate::felt::Felt;
 use crate::ledger::{Binding, Intent, IntentState};
-use crate::operation::{FaucetDrip, MintCard, Operation, OperationKind, SubmitUsership};
+use crate::rpc::json::Json;
 use crate::tx::{Call, selector};
 use crate::txm::io::{Called, Io, Stored};
 use crate::txm::node::{CallError, token_balance};
 use crate::txm::not_sent::{NotSent, refuse};
 use crate::txm::outcome::Details;
-use crate::txm::settings::Role;
-use crate::verdict::Reason;
+use crate::verdict::{Reason, Refusal};
 use crate::window::Window;
 use alloc::boxed::Box;
 use alloc::vec;
-use futures_util::future::{join3, try_join, try_join3};
+use alloc::vec::Vec;
+use futures_util::future::{join3, try_join3};
 
 /// The most proposals of an identity that are read for one drip: more within a cooldown are no use.
 const MAX_PROPOSALS: usize = 16;
-
-/// `POST /mint-card`: mints a card, only once, to a verified account.
-pub(super) async fn mint_card(
-    mint: &MintCard,
-    state: &State<'_, impl Io>,
-) -> Result<Decision, NotSent> {
-    let MintCard { recipient, card_id } = *mint;
-    let card = state.io.pins().contracts.card;
-    let id = card_id.felts();
-    let ([first], [owner]) = try_join(
-        state.view(card, "minted_to", &id),
-        state.view(card, "owner_of", &id),
-    )
-    .await?;
-    // true also of the first owner of a card that changed hands
-    if recipient == first || recipient == owner {
-        return Ok(Decision::Already(Details::None));
-    }
-    if first != Felt::ZERO {
-        return refuse(
-            Reason::AlreadyMinted,
-            "the card was minted to another account",
-        );
-    }
-    let [verified] = state.registry("is_verified", &[recipient]).await?;
-    if verified == Felt::ZERO {
-        return refuse(Reason::NotVerified, "the recipient is not verified");
-    }
-    let [low, high] = id;
-    Ok(Decision::call(card, "mint", vec![recipient, low, high]))
-}
-
-/// `POST /submit-usership`: submits an account's result of an epoch, once.
-pub(super) async fn submit_usership(
-    submit: &SubmitUsership,
-    state: &State<'_, impl Io>,
-) -> Result<Decision, NotSent> {
-    let usership = state.io.pins().contracts.usership;
-    let of = [submit.account, Felt::from(submit.epoch)];
-    let result = [Felt::from(submit.units), submit.evidence];
-    let found: [Felt; 2] = state.view(usership, "usership_of", &of).await?;
-    if found == result {
-        return Ok(Decision::Already(Details::None));
-    }
-    if found != [Felt::ZERO; 2] {
-        return refuse(
-            Reason::UsershipConflict,
-            "another result was submitted for the epoch",
-        );
-    }
-    if state.identity_of(submit.account).await? == Felt::ZERO {
-        return refuse(Reason::NotRegistered, "the account is bound to no identity");
-    }
-    Ok(Decision::call(
-        usership,
-        "submit_usership",
-        [of, result].concat(),
-    ))
-}
 
 /// `POST /faucet-drip`: pays a fixed amount to an identity's account, which may not exist yet.
 ///
@@ -84,65 +29,110 @@ pub(super) async fn submit_usership(
 /// them finally when the intent is stored. For an identity that the registry binds, the registry
 /// decides. It also pays the new account of the identity's pending recovery, which has to be
 /// deployed before the recovery is executed.
-pub(super) async fn faucet_drip(
-    drip: &FaucetDrip,
-    state: &State<'_, impl Io>,
-) -> Result<Decision, NotSent> {
-    let FaucetDrip {
-        identity,
-        recipient,
-        ..
-    } = *drip;
-    let (io, settings) = (state.io, state.io.settings());
-    let cooldown = i64::try_from(settings.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
-    let cooldown = Window::new(state.now_us, cooldown);
-    let last = last_drip(state, recipient, cooldown);
-    let chain = try_join3(
-        state.account_of(identity),
-        state.identity_of(recipient),
-        balance(state, *io.pins().accounts.of(Role::Faucet)),
-    );
-    let stored = io.binding(state.epoch, identity, recipient);
-    let (chain, stored, last) = join3(chain, stored, last).await;
-    let (registered, bound, balance) = chain?;
-    let is_elsewhere = registered != Felt::ZERO && registered != recipient;
-    let is_recovery = is_elsewhere && is_recovered_to(drip, state).await?;
-    let registry = Registry {
-        account: registered,
-        identity: bound,
-        is_recovery,
-    };
-    // the store decides again when the intent is stored, where it is known whose nonce it takes
-    match registry.binding(drip) {
-        Some(binding) => check_binding(binding)?,
-        None if state.is_in_doubt => {}
-        None => check_binding(stored?)?,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaucetDrip {
+    /// The opaque identity; not zero.
+    pub identity: Felt,
+    /// The identity's account, deployed or not.
+    pub recipient: Felt,
+    /// The key that the recipient's address follows from.
+    pub public_key: Felt,
+}
+
+impl Definition for FaucetDrip {
+    const ROLE: Role = Role::Faucet;
+    const REQUIRED: Required = Required::Drip;
+    const IS_DRIP: bool = true;
+
+    fn parse(body: Json<'_>) -> Result<Self, Refusal> {
+        let [identity, recipient, public_key] =
+            required_members(body, ["identity", "recipient", "public_key"])?;
+        Ok(Self {
+            identity: identity.not_zero()?,
+            recipient: recipient.address()?,
+            public_key: public_key.public_key()?,
+        })
     }
-    if !state.is_in_doubt {
-        check_cooldown(last?, cooldown, state.now_us)?;
+
+    fn members(&self) -> Vec<(&'static str, Value<'_>)> {
+        vec![
+            ("identity", Value::Felt(&self.identity)),
+            ("recipient", Value::Felt(&self.recipient)),
+            ("public_key", Value::Felt(&self.public_key)),
+        ]
     }
-    if is_recovery {
-        let last = last_recovery_drip(identity, state, cooldown).await?;
-        check_cooldown(last, cooldown, state.now_us)?;
+
+    fn admits(&self, policy: &OperationPolicy<'_>, _now: u64) -> Result<(), Refusal> {
+        policy.belongs("recipient", self.recipient, self.public_key)
     }
-    if balance < settings.drip_cost() {
-        return Err(NotSent::FaucetEmpty);
+
+    /// The recipient, which the cooldown is of.
+    fn subject(&self) -> Option<Felt> {
+        Some(self.recipient)
     }
-    let amount = [Felt::from(settings.faucet_amount), Felt::ZERO];
-    let args = [[recipient].as_slice(), &amount].concat();
-    let call = Call {
-        to: state.io.pins().contracts.token,
-        selector: selector("transfer"),
-        args,
-    };
-    // if the registry has bound them for good, the store need not; a recovery binds them later
-    let is_registered = registered == recipient || is_recovery;
-    let calls = vec![call];
-    Ok(if is_registered {
-        Decision::Write(calls)
-    } else {
-        Decision::Bind(identity, calls)
-    })
+
+    async fn decide(&self, state: &State<'_, impl Io>) -> Result<Decision, NotSent> {
+        let Self {
+            identity,
+            recipient,
+            ..
+        } = *self;
+        let (io, settings) = (state.io, state.io.settings());
+        let cooldown = i64::try_from(settings.faucet_cooldown.as_micros()).unwrap_or(i64::MAX);
+        let cooldown = Window::new(state.now_us, cooldown);
+        let last = last_drip(state, recipient, cooldown);
+        let chain = try_join3(
+            state.account_of(identity),
+            state.identity_of(recipient),
+            balance(state, *io.pins().accounts.of(Role::Faucet)),
+        );
+        let stored = io.binding(state.epoch, identity, recipient);
+        let (chain, stored, last) = join3(chain, stored, last).await;
+        let (registered, bound, balance) = chain?;
+        let is_elsewhere = registered != Felt::ZERO && registered != recipient;
+        let is_recovery = is_elsewhere && is_recovered_to(self, state).await?;
+        let registry = Registry {
+            account: registered,
+            identity: bound,
+            is_recovery,
+        };
+        // the store decides again when the intent is stored, where it is known whose nonce it takes
+        match registry.binding(self) {
+            Some(binding) => check_binding(binding)?,
+            None if state.is_in_doubt => {}
+            None => check_binding(stored?)?,
+        }
+        if !state.is_in_doubt {
+            check_cooldown(last?, cooldown, state.now_us)?;
+        }
+        if is_recovery {
+            let last = last_recovery_drip(identity, state, cooldown).await?;
+            check_cooldown(last, cooldown, state.now_us)?;
+        }
+        if balance < settings.drip_cost() {
+            return Err(NotSent::FaucetEmpty);
+        }
+        let amount = [Felt::from(settings.faucet_amount), Felt::ZERO];
+        let args = [[recipient].as_slice(), &amount].concat();
+        let call = Call {
+            to: state.io.pins().contracts.token,
+            selector: selector("transfer"),
+            args,
+        };
+        // if the registry has bound them for good, the store need not; a recovery binds them later
+        let is_registered = registered == recipient || is_recovery;
+        let calls = vec![call];
+        Ok(if is_registered {
+            Decision::Write(calls)
+        } else {
+            Decision::Bind(identity, calls)
+        })
+    }
+
+    /// Reads nothing: a drip changes a balance only, which may be spent by now.
+    async fn read_back(&self, _state: &State<'_, impl Io>) -> Result<Option<Details>, NotSent> {
+        Ok(Some(Details::None))
+    }
 }
 
 /// The entries of the registry for a drip.
@@ -262,7 +252,7 @@ async fn balance(state: &State<'_, impl Io>, account: Felt) -> Result<u128, Call
 }
 
 /// Refuses a drip whose identity or recipient is bound elsewhere.
-pub(in crate::txm) fn check_binding(binding: Binding) -> Result<(), NotSent> {
+pub(crate) fn check_binding(binding: Binding) -> Result<(), NotSent> {
     match binding {
         Binding::Bound => Ok(()),
         Binding::IdentityElsewhere => refuse(

@@ -4,7 +4,7 @@ use crate::felt::Felt;
 use crate::ledger::{
     Binding, Budgets, Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent, Requested,
 };
-use crate::operation::OperationKind;
+use crate::operations::OperationKind;
 use crate::tx::{Bounds, Contracts, Invoke, selector};
 use crate::txm::io::{
     Called, Flight, Io, JournalIo, KeyOf, LockError, NodeIo, Note, Purpose, SignedText, Stored,
@@ -18,11 +18,11 @@ use crate::window::Window;
 use core::time::Duration;
 use std::collections::HashMap;
 
-pub(in crate::txm) const TOKEN: u64 = 0xb1;
-pub(in crate::txm) const CARD: u64 = 0xb4;
-pub(in crate::txm) const REGISTRY: u64 = 0xb5;
-pub(in crate::txm) const USERSHIP: u64 = 0xb6;
-pub(in crate::txm) const FAUCET: u64 = 0xa3;
+pub(crate) const TOKEN: u64 = 0xb1;
+pub(crate) const CARD: u64 = 0xb4;
+pub(crate) const REGISTRY: u64 = 0xb5;
+pub(crate) const USERSHIP: u64 = 0xb6;
+pub(crate) const FAUCET: u64 = 0xa3;
 const CLASS: u64 = 0xc1;
 
 /// Each view of the contracts, with the number of felts that it returns.
@@ -42,31 +42,31 @@ const VIEWS: [(&str, usize); 13] = [
     ("verification_v2_required", 1),
 ];
 
-pub(in crate::txm) fn felt(number: u64) -> Felt {
+pub(crate) fn felt(number: u64) -> Felt {
     Felt::from(number)
 }
 
-pub(in crate::txm) fn felts(numbers: &[u64]) -> Vec<Felt> {
+pub(crate) fn felts(numbers: &[u64]) -> Vec<Felt> {
     numbers.iter().copied().map(Felt::from).collect()
 }
 
 /// The state of the chain and of the journal. A view that is in no table returns zeros.
-pub(in crate::txm) struct Chain {
-    pub(in crate::txm) pins: Pins,
-    pub(in crate::txm) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,
-    pub(in crate::txm) classes: HashMap<Felt, Felt>,
+pub(crate) struct Chain {
+    pub(crate) pins: Pins,
+    pub(crate) views: HashMap<(Felt, Felt, Vec<Felt>), Vec<Felt>>,
+    pub(crate) classes: HashMap<Felt, Felt>,
     /// The time of the newest block, in seconds.
-    pub(in crate::txm) block_time: u64,
+    pub(crate) block_time: u64,
     /// The local time, in microseconds.
-    pub(in crate::txm) time_us: i64,
-    pub(in crate::txm) binding: Binding,
-    pub(in crate::txm) last: Option<Intent>,
+    pub(crate) time_us: i64,
+    pub(crate) binding: Binding,
+    pub(crate) last: Option<Intent>,
     /// Journaled proposals and drips, by their subject.
-    pub(in crate::txm) journaled: Vec<Intent>,
+    pub(crate) journaled: Vec<Intent>,
 }
 
 impl Chain {
-    pub(in crate::txm) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let contracts = Contracts {
             token: felt(TOKEN),
             staking: felt(0xb2),
@@ -98,31 +98,25 @@ impl Chain {
     }
 
     /// Sets the result of a contract's view for these arguments.
-    pub(in crate::txm) fn shows(
-        mut self,
-        to: u64,
-        view: &str,
-        args: &[u64],
-        result: &[u64],
-    ) -> Self {
+    pub(crate) fn shows(mut self, to: u64, view: &str, args: &[u64], result: &[u64]) -> Self {
         self.views
             .insert((felt(to), selector(view), felts(args)), felts(result));
         self
     }
 
     /// Sets the result of a view of the registry.
-    pub(in crate::txm) fn registry(self, view: &str, args: &[u64], result: &[u64]) -> Self {
+    pub(crate) fn registry(self, view: &str, args: &[u64], result: &[u64]) -> Self {
         self.shows(REGISTRY, view, args, result)
     }
 
     /// Deploys an account of the approved class at this address.
-    pub(in crate::txm) fn deployed(mut self, address: u64) -> Self {
+    pub(crate) fn deployed(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(CLASS));
         self
     }
 
     /// Deploys a contract of another class at this address.
-    pub(in crate::txm) fn foreign(mut self, address: u64) -> Self {
+    pub(crate) fn foreign(mut self, address: u64) -> Self {
         self.classes.insert(felt(address), felt(1));
         self
     }

@@ -4,8 +4,8 @@ use super::chain::{CARD, Chain, FAUCET, TOKEN, USERSHIP, felt};
 use super::{ALREADY, call, decided, is_known_by, read, refused, writes};
 use crate::felt::U256;
 use crate::ledger::{Binding, Intent, IntentId, IntentState};
-use crate::operation::{FaucetDrip, MintCard, Operation, RecoveryPropose, SubmitUsership};
-use crate::txm::operations::{Decision, State, decide};
+use crate::operations::{Decision, State};
+use crate::operations::{FaucetDrip, MintCard, Operation, RecoveryPropose, SubmitUsership};
 use crate::txm::outcome::{Details, Outcome};
 use crate::verdict::Reason;
 use futures_util::FutureExt as _;
@@ -277,9 +277,7 @@ fn what_is_in_doubt_does_not_bind_the_drip_in_its_place() {
         is_in_doubt: true,
         ..State::of(&chain, "epoch")
     };
-    let decision = decide(&drip(), &state)
-        .now_or_never()
-        .expect("nothing waits");
+    let decision = drip().decide(&state).now_or_never().expect("nothing waits");
     assert_eq!(decision, Ok(pays()));
 }
 
@@ -295,9 +293,7 @@ fn the_registry_binds_a_drip_in_anothers_place() {
             is_in_doubt: true,
             ..State::of(&chain, "epoch")
         };
-        let decision = decide(&drip(), &state)
-            .now_or_never()
-            .expect("nothing waits");
+        let decision = drip().decide(&state).now_or_never().expect("nothing waits");
         let refused = decision.map_err(|why| Outcome::from(why).reason());
         assert_eq!(refused, Err(Some(expected)));
     }

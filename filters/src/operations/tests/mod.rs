@@ -2,23 +2,24 @@
 //! chance or not at all.
 
 mod assets;
-pub(in crate::txm) mod chain;
+pub(crate) mod chain;
 mod identity;
 mod verification;
 
 use self::chain::{Chain, felt, felts};
-use super::{Decision, State, decide, read_back, subject};
+use super::{Decision, Operation, OperationKind, State};
 use crate::felt::Felt;
-use crate::operation::Operation;
 use crate::tx::{Call, selector};
 use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::{Details, Outcome};
+use crate::txm::settings::Required;
 use crate::verdict::Reason;
 use futures_util::FutureExt as _;
 
 fn decision(operation: &Operation, chain: &Chain) -> Result<Decision, NotSent> {
     let state = State::of(chain, "epoch");
-    decide(operation, &state)
+    operation
+        .decide(&state)
         .now_or_never()
         .expect("nothing waits")
 }
@@ -38,7 +39,8 @@ fn refused(operation: &Operation, chain: &Chain) -> Outcome {
 /// The effect of an operation, as it is read back.
 fn read(operation: &Operation, chain: &Chain) -> Option<Details> {
     let state = State::of(chain, "epoch");
-    let details = read_back(operation, &state)
+    let details = operation
+        .read_back(&state)
         .now_or_never()
         .expect("nothing waits");
     details.expect("the node answers")
@@ -59,5 +61,36 @@ fn writes(to: u64, entrypoint: &str, args: &[u64]) -> Result<Decision, Reason> {
 }
 
 fn is_known_by(operation: &Operation) -> Option<Felt> {
-    subject(operation)
+    operation.subject()
+}
+
+#[test]
+fn an_operation_has_exactly_one_path() {
+    for kind in OperationKind::ALL {
+        assert_eq!(
+            OperationKind::parse_path(kind.path().as_bytes()),
+            Some(kind)
+        );
+    }
+    for path in [
+        &b"/"[..],
+        b"",
+        b"register",
+        b"/Register",
+        b"/register/",
+        b"/register?a=1",
+    ] {
+        assert_eq!(OperationKind::parse_path(path), None, "{path:?}");
+    }
+}
+
+#[test]
+fn an_operation_requires_the_pins_that_it_does_not_make_true() {
+    for (kind, expected) in [
+        (OperationKind::FaucetDrip, Required::Drip),
+        (OperationKind::RequireV2, Required::AllButV2),
+        (OperationKind::RecoveryCancel, Required::All),
+    ] {
+        assert_eq!(kind.required(), expected);
+    }
 }

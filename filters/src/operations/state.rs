@@ -1,7 +1,7 @@
 //! The chain's state as the operations read it, and their decision on it.
 
 use crate::felt::Felt;
-use crate::operation::rfc3339;
+use crate::timestamp::rfc3339;
 use crate::tx::{Call, selector};
 use crate::txm::io::{Called, Io};
 use crate::txm::node::CallError;
@@ -12,20 +12,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// The state that an operation reads.
-pub(in crate::txm) struct State<'a, I> {
-    pub(in crate::txm) io: &'a I,
+pub(crate) struct State<'a, I> {
+    pub(crate) io: &'a I,
     /// Whether the journal has a transaction with the nonce that the chain says is free. Its
     /// binding and cooldown do not bind the transaction that takes its nonce.
-    pub(in crate::txm) is_in_doubt: bool,
+    pub(crate) is_in_doubt: bool,
     /// The chain's epoch.
-    pub(in crate::txm) epoch: &'a str,
+    pub(crate) epoch: &'a str,
     /// Microseconds since 1970.
-    pub(in crate::txm) now_us: i64,
+    pub(crate) now_us: i64,
 }
 
 /// The decision on an operation in the present state.
 #[cfg_attr(test, derive(Debug, PartialEq, Eq))]
-pub(in crate::txm) enum Decision {
+pub(crate) enum Decision {
     /// The chain is already in the requested state.
     Already(Details),
     /// These calls make the change.
@@ -64,7 +64,7 @@ impl Recovery {
 
 impl<'a, I: Io> State<'a, I> {
     /// The state now, with no transaction in doubt.
-    pub(in crate::txm) fn of(io: &'a I, epoch: &'a str) -> Self {
+    pub(crate) fn of(io: &'a I, epoch: &'a str) -> Self {
         Self {
             io,
             is_in_doubt: false,
@@ -122,6 +122,12 @@ impl<'a, I: Io> State<'a, I> {
     pub(super) async fn pending_recovery(&self, identity: Felt) -> Result<Recovery, NotSent> {
         let pending = self.recovery_of(identity).await?;
         pending.ok_or(NotSent::RecoveryNotPending)
+    }
+
+    /// Whether V2 verification is permanent.
+    pub(crate) async fn is_v2_active(&self) -> Called<bool> {
+        let [required] = self.registry("verification_v2_required", &[]).await?;
+        Ok(required != Felt::ZERO)
     }
 
     /// Checks that an account can be bound: it must be deployed, with the pinned class.

@@ -2,10 +2,9 @@
 
 use super::chain::{Chain, REGISTRY, felt};
 use super::{ALREADY, decided, read, refused, writes};
-use crate::operation::{
-    Operation, RecoveryCancel, RecoveryExecute, RecoveryPropose, Register, rfc3339,
-};
-use crate::txm::operations::Decision;
+use crate::operations::Decision;
+use crate::operations::{Operation, RecoveryCancel, RecoveryExecute, RecoveryPropose, Register};
+use crate::timestamp::rfc3339;
 use crate::txm::outcome::Details;
 use crate::verdict::Reason;
 
