@@ -18,7 +18,9 @@ impl World {
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_none_or(|(holder, _)| holder != relay);
-        let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG;
+        // one that was paused does not know that it has lost the lock, which it checked before
+        let lost = self.since(self.oracle.locks_lost);
+        let is_lost = lost <= 2 * LAG || lost < Duration::MAX && self.acts_late(relay, LAG);
         // one that was started with other pins repeats what is open as it does for users
         let process = self.relays[relay].io.as_ref();
         let signs = process.is_some_and(|io| io.pins.signs_with(tx.sender));
