@@ -4,7 +4,7 @@
 //! (RFC 8555, section 6.7) as one bounded line without control characters.
 
 use super::schedule::Class;
-use crate::io::is_plain;
+use crate::io::plain::is_plain;
 use instant_acme::{Error, Problem};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open, written};
 use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::io::clock;
-use crate::io::is_plain;
+use crate::io::plain::is_plain;
 use crate::relay::settings::policy;
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operations::OperationKind;

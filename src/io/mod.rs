@@ -13,11 +13,10 @@ pub mod clock;
 pub mod cores;
 pub mod gzip;
 pub mod monotonic;
-mod plain;
+pub mod plain;
 mod retry_after;
 pub mod shared;
 
-pub use plain::is_plain;
 pub use retry_after::parse_retry_after;
 
 use bytes::BytesMut;

@@ -1,8 +1,8 @@
 //! The ten operations that the relay signs: one file and one row each.
 //!
-//! A file has everything that is true of its operation, as a [`Definition`]: the members of its
+//! A file has everything that is true of its operation, as a `Definition`: the members of its
 //! body, its canonical form, the account that signs it, its policy, the state that it reads, its
-//! decision and its calls. The rows of [`operations!`] name the files; parser, policy, transaction
+//! decision and its calls. The rows of `operations!` name the files; parser, policy, transaction
 //! manager, metrics and commands use [`OperationKind`] and [`Operation`], which follow from the
 //! rows. A decision depends on the chain's state alone, so that it can be made again after the
 //! write: then it must be "already".

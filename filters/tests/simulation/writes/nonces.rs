@@ -108,10 +108,13 @@ impl World {
         };
         let (id, updated_us) = (intent.id, intent.updated_us);
         let is_open = intent.state.is_unresolved() && !self.is_first_sending(relay, id);
-        if is_own(tx.sender) || !is_open {
+        let now = self.now();
+        // a request decided to send it while it was in doubt
+        let occupied = self.oracle.notes.occupied.get(&id);
+        let was_in_doubt = occupied.is_some_and(|at| now < *at + SHORTEST);
+        if is_own(tx.sender) || !is_open || was_in_doubt {
             return Ok(());
         }
-        let now = self.now();
         let last = self.oracle.notes.paces.get(&(relay, id)).copied();
         let last = last.filter(|last| self.grows(relay, tx, last, updated_us));
         let is_new = self.oracle.notes.again.remove(&(relay, id));

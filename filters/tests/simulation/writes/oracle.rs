@@ -39,7 +39,7 @@ pub(super) const CHECK: Duration = Duration::from_secs(10);
 pub(super) const RESENT: Duration = Duration::from_millis(9_900);
 /// How long after a check of its lock an intent may be stored: what is in the journal may be followed,
 /// and lower nonces filled, in between.
-const CHECKED: Duration = Duration::from_secs(60);
+pub(super) const CHECKED: Duration = Duration::from_secs(60);
 /// How old the evidence for a response may be, beyond its request.
 pub(super) const RECENT: Duration = Duration::from_secs(15);
 

@@ -4,7 +4,7 @@
 use super::chain::Tx;
 use super::config::is_own;
 use super::machine::Process;
-use super::oracle::{CHECK, LAG, LOOK, RECENT, RESENT, TIMEOUT};
+use super::oracle::{CHECK, CHECKED, LAG, LOOK, RECENT, RESENT, TIMEOUT};
 use super::rules::Case;
 use super::shown::{Fact, Failure};
 use super::world::World;
@@ -18,7 +18,9 @@ impl World {
     pub(super) fn judge_send(&mut self, relay: Process, tx: &Tx) {
         let holder = self.locks.get(&tx.sender).and_then(|lock| lock.holder);
         let is_other = holder.is_none_or(|(holder, _)| holder != relay);
-        let is_lost = self.since(self.oracle.locks_lost) <= 2 * LAG || self.has_leapt(2 * LAG);
+        // one that was paused does not know that it has lost the lock, which it checked before
+        let lost = self.since(self.oracle.locks_lost);
+        let is_lost = lost <= 2 * LAG || lost < Duration::MAX && self.acts_late(relay, CHECKED);
         // one that was started with other pins repeats what is open as it does for users
         let process = self.relays[relay].io.as_ref();
         let signs = process.is_some_and(|io| io.pins.signs_with(tx.sender));
