@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
@@ -128,11 +128,7 @@ fn a_second_signal_waits_for_nothing() {
     node.wait_for_calls(1);
     stalled.signal("TERM");
     let deadline = Instant::now() + PATIENCE;
-    while Client::connect(stalled.gateway.unwrap())
-        .ask(&Request::post("[]"))
-        .status
-        != 503
-    {
+    while TcpStream::connect(stalled.gateway.unwrap()).is_ok() {
         assert!(Instant::now() < deadline, "the first signal was received");
     }
     assert!(

@@ -80,7 +80,7 @@ fn malformed_heads_are_refused_with_their_reason() {
         ("GET /#x HTTP/1.1\nHost: x", Reason::InvalidRequest),
         ("GET /a b HTTP/1.1\nHost: x", Reason::InvalidRequest),
         ("GET / HTTP/1.1\nHost: x\nHost: x", Reason::InvalidRequest),
-        ("GET http://y/ HTTP/1.1\nHost: x", Reason::InvalidRequest),
+        ("GET http://u@y/ HTTP/1.1\nHost: x", Reason::InvalidRequest),
         ("GET / HTTP/1.1\nX: a\n b", Reason::InvalidRequest),
         ("GET / HTTP/1.1\nX : a", Reason::InvalidRequest),
         ("GET / HTTP/2.0\nHost: x", Reason::InvalidRequest),
