@@ -230,13 +230,13 @@ fn few_calls_are_hedged() {
             return honest(call, "a");
         }
         let is_slow = reads.fetch_add(1, Ordering::SeqCst) >= READS / 2;
-        match is_slow {
-            true => vec![Act::Drip(
-                result(call, r#""a""#),
-                Duration::from_micros(700),
-            )],
-            false => honest(call, "a"),
+        if !is_slow {
+            return honest(call, "a");
         }
+        let mut first = result(call, r#""a""#);
+        let rest = first.split_off(1);
+        let pause = Duration::from_millis(80);
+        vec![Act::Drip(first, pause), Act::Send(rest)]
     });
     let second = Node::start(|call| honest(call, "b"));
     let edge = urls(&[&first, &second]).start();
