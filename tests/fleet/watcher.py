@@ -301,7 +301,7 @@ def play(folder, stack):
     together = way.per_second(5)
     print(f"node calls per second: {alone:.1f} with one instance, {together:.1f} with three")
     assert alone <= 6 and together <= 6, "one watches"
-    assert together >= 2, "one does"
+    assert together >= 1, "one does"
 
     positions(instances)
     mine(node, 2)
