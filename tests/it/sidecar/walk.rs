@@ -60,7 +60,7 @@ fn only_crawler_paths_are_served_while_draining() {
     assert_eq!(early.response().status, 100, "it is in flight");
     let halfway = READ.map(|path| {
         let (request, mut client) = (Request::new("GET", path).bytes(), stage.client());
-        client.send(&request[..20]);
+        client.send(&request[..request.len() - 2]);
         (path, request, client)
     });
     // connections are accepted in turn
@@ -70,7 +70,7 @@ fn only_crawler_paths_are_served_while_draining() {
     for (path, request, mut client) in halfway {
         let crawled = ["/functions/seo-robots", "/robots.txt"].contains(&path);
         let expected = if crawled { 200 } else { 503 };
-        client.send(&request[20..]);
+        client.send(&request[request.len() - 2..]);
         assert_eq!(client.response().status, expected, "{path}");
     }
     early.send(event.body());
