@@ -146,7 +146,10 @@ impl World {
             let is_elsewhere = it.signer != wanted.sender();
             let is_final = is_elsewhere || self.is_never_answered(it.transaction_hash);
             let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
-            is_its && is_final && is_open && self.may_stay_open(it.transaction_hash)
+            // nobody can use a free nonce below it
+            let has_gap = !PINS.signs_with(it.signer) && self.chain.nonce(it.signer) < it.nonce;
+            let may_stay = has_gap || self.may_stay_open(it.transaction_hash);
+            is_its && is_final && is_open && may_stay
         })
     }
 
