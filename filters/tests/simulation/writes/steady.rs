@@ -1,5 +1,5 @@
 //! Whether a relay saw that a block is settled: in two looks, two seconds or more apart, every URL that
-//! answered showed it deep enough, and no look in between showed another block (rule 3).
+//! answered showed it deep enough, and so it was in every look in between (rule 3).
 
 use super::machine::Process;
 use super::oracle::LOOK;
@@ -20,6 +20,8 @@ struct Look {
     is_other: bool,
     heads: BTreeMap<usize, u64>,
     blocks: BTreeMap<usize, Option<Felt>>,
+    /// The URLs that did not answer one of the calls.
+    silent: BTreeSet<usize>,
 }
 
 impl Look {
@@ -33,9 +35,13 @@ impl Look {
         hash.filter(|_| views.iter().all(is_shown))
     }
 
-    /// Whether no URL showed another block.
-    fn has_only(&self, hash: Felt) -> bool {
-        self.blocks.values().all(|block| *block == Some(hash))
+    /// Whether each URL ended both of its calls: nothing follows from a look that was given up.
+    fn is_whole(&self) -> bool {
+        let is_ended = |url: &usize| {
+            let answers = [self.heads.contains_key(url), self.blocks.contains_key(url)];
+            answers == [true; 2] || self.silent.contains(url)
+        };
+        self.heads.keys().chain(self.blocks.keys()).all(is_ended)
     }
 
     fn is_answered(&self) -> bool {
@@ -59,9 +65,10 @@ impl World {
             let before = before.filter(|(other, it)| it.ended < look.ended || other < begun);
             let mut steady = before
                 .map(|(_, look)| look)
-                .filter(|it| it.has_only(hash) || !it.is_other)
-                .take_while(|it| it.has_only(hash));
-            steady.any(|it| it.settled(number) == Some(hash) && it.ended + SETTLING <= *begun)
+                .filter(|it| it.is_whole())
+                .filter(|it| it.settled(number) == Some(hash) || !it.is_other)
+                .take_while(|it| it.settled(number) == Some(hash));
+            steady.any(|it| it.ended + SETTLING <= *begun)
         };
         newest.any(settles)
     }
@@ -91,7 +98,10 @@ impl World {
                     let hash = block.as_ref().map(|block| block.hash);
                     look.blocks.insert(it.url, hash).is_none()
                 }
-                Fact::Silent => true,
+                Fact::Silent => {
+                    look.silent.insert(it.url);
+                    true
+                }
                 _ => continue,
             };
             // newest first: of looks that began at the same time, the first one to end counts
