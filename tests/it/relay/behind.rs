@@ -245,6 +245,9 @@ fn every_key_of_one_write_follows_it() {
     let mut first = begin("one");
     assert!(reached.wait(), "it is on its way to the node");
     let mut second = begin("two");
+    eventually(&stage.edge, "both are in flight", |now| {
+        now["portcullis_requests_in_flight"] >= 2.0
+    });
     gate.open();
     let hash = written(&network, &first.response(), "the first");
     assert_eq!(
