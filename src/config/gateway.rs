@@ -140,7 +140,7 @@ section! {
         /// Time between two requests of a connection.
         /// Why: a wallet polls every few seconds; a client that left makes room.
         idle_timeout: Duration = Default("75s"), duration(TIMEOUTS, WHY_TIMEOUTS);
-        /// The same for a trusted proxy: longer than the proxy keeps an idle connection.
+        /// The idle timeout of a trusted proxy: longer than the proxy keeps an idle connection.
         /// Why: a proxy loses the requests that it sends just then; Google's keeps one for 10m.
         proxy_idle_timeout: Duration = Default("11m"), duration(TIMEOUTS, WHY_TIMEOUTS);
         /// A connection of this age is closed after the request in progress; at most 24h.

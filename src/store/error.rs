@@ -292,7 +292,7 @@ impl StoreError {
     }
 }
 
-/// What to do about an error of PostgreSQL that a person has to correct ("Appendix A. Error
+/// The remedy for an error of PostgreSQL that a person has to correct ("Appendix A. Error
 /// Codes"): 25006 read_only_sql_transaction, 28 authorization, 3D000 invalid_catalog_name, 42501
 /// insufficient_privilege.
 fn remedy(code: &str) -> &'static str {

@@ -56,7 +56,7 @@ pub(super) struct Limits {
     pub(super) write_timeout: Duration,
     /// For a client that is silent, after it connected or between two requests.
     pub(super) idle_timeout: Duration,
-    /// The same for a trusted proxy.
+    /// The idle timeout of a trusted proxy.
     pub(super) proxy_idle_timeout: Duration,
     /// The age at which a connection serves its last request.
     pub(super) lifetime: Duration,

@@ -305,7 +305,11 @@ impl Watch {
                 (L1::Head(Some(_)), L1::Unknown) => false,
                 _ => true,
             };
-        (!continues).then_some(PurgeCause::Rollback)
+        if continues {
+            None
+        } else {
+            Some(PurgeCause::Rollback)
+        }
     }
 
     fn advance(&mut self, poll: &Poll, now: Duration) {

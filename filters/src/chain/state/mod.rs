@@ -62,7 +62,7 @@ pub enum Change {
     None,
     /// The chain of this URL, which is or was another one.
     Chain(usize, ChainChange),
-    /// The chain went back, so many times in all.
+    /// The chain went back; the number of times that it has.
     WentBack(u64),
     /// The transaction is gone from the block of this number: three connections have shown that.
     Displaced(u64),

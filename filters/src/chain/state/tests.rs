@@ -29,8 +29,8 @@ fn chain(id: &str, second: u64) -> ChainIdentity {
 fn fail(node: &mut NodeState, url: usize) {
     for second in 0..3 {
         let sent = NOW + Duration::from_secs(second);
-        let (asked, class) = (Asked::Poll, FailureClass::Status);
-        let failed = Observation::Failed(Request { url, asked, sent }, class);
+        let asked = Asked::Poll;
+        let failed = Observation::Failed(Request { url, asked, sent }, FailureClass::Status);
         assert_eq!(node.observe(failed, sent), Change::None);
     }
 }
@@ -199,7 +199,8 @@ fn a_block_proves_the_chain_that_it_was_seen_on() {
         let block = json!({"block_number": number, "timestamp": second});
         BlockIdentity::read(&block).expect("it has a number")
     };
-    let (first, other) = (chain("0x4f4e45", 1), chain("0x54574f", 1));
+    let first = chain("0x4f4e45", 1);
+    let other = chain("0x54574f", 1);
     let mut node = node(2);
     let mut observe = |url, found, head| {
         node.observe(Observation::Chain(url, found, head), NOW);

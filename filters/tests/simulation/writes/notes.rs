@@ -60,7 +60,7 @@ pub(super) struct Notes {
     /// Until when each relay was paused last: what it does then may be late, also if nothing goes wrong
     /// any longer.
     pub(super) paused: BTreeMap<Process, Duration>,
-    /// What a relay has just recorded, and must inform its operator of before anything else.
+    /// A change that a relay has just recorded, and must report to its operator before anything else.
     pub(super) expected: BTreeMap<Process, (IntentId, IntentState)>,
     /// Drips that are paid although their recipient was paid meanwhile, until a relay reports them.
     pub(super) doubles: BTreeMap<IntentId, (Process, Duration)>,
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// What is displaced or lost is reported at once.
+    /// A displaced or lost intent is reported at once.
     pub(super) fn judge_noted(&mut self) {
         if let Some((relay, (id, state))) = self.oracle.notes.expected.pop_first() {
             let state = state.name();

@@ -38,8 +38,8 @@ impl Look {
     /// Whether each URL ended both of its calls: nothing follows from a look that was given up.
     fn is_whole(&self) -> bool {
         let is_ended = |url: &usize| {
-            let answers = [self.heads.contains_key(url), self.blocks.contains_key(url)];
-            answers == [true; 2] || self.silent.contains(url)
+            let has_both = self.heads.contains_key(url) && self.blocks.contains_key(url);
+            has_both || self.silent.contains(url)
         };
         self.heads.keys().chain(self.blocks.keys()).all(is_ended)
     }
@@ -89,10 +89,11 @@ impl World {
             look.is_other = of_receipts.contains(&it.begun);
             let is_first = match &it.fact {
                 Fact::Head(head) => {
-                    let shown = look.heads.insert(it.url, *head);
-                    // which of them belongs to it is not known
-                    look.heads.insert(it.url, shown.unwrap_or(0).max(*head));
-                    shown.is_none()
+                    let is_first = !look.heads.contains_key(&it.url);
+                    // which of several belongs to it is not known
+                    let shown = look.heads.entry(it.url).or_default();
+                    *shown = (*shown).max(*head);
+                    is_first
                 }
                 Fact::Block(at, block) if *at == number => {
                     let hash = block.as_ref().map(|block| block.hash);
