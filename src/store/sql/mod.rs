@@ -1,7 +1,9 @@
 //! All statements, each for both databases: SQLite takes `$1` too.
 //!
 //! A condition on states repeats that of its partial index word for word, as SQLite would not use
-//! the index otherwise. Public, so that a test can check the query plans. This file has the
+//! the index otherwise. It prepares a statement again whenever a parameter is bound that it compares
+//! with a column of such a condition, as the value may select the index: hence `CAST($1 AS TEXT)`
+//! where a frequent statement compares an operation. Public, so that a test can check the query plans. This file has the
 //! statements of the relay and of pruning, `content` those of the service endpoints.
 
 mod content;
@@ -106,7 +108,7 @@ pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch,
     ORDER BY created_us DESC LIMIT 1 OFFSET $6) AS drip_us, \
     (SELECT CAST(sum(fee_gfri) AS BIGINT) FROM fee_sum \
     WHERE epoch = $9 AND minute >= $10 AND minute <= $11) AS fees_gfri, \
-    (SELECT id FROM intent WHERE epoch = $12 AND operation = $13 AND subject = $14 \
+    (SELECT id FROM intent WHERE epoch = $12 AND operation = CAST($13 AS TEXT) AND subject = $14 \
     AND created_us > $15 AND created_us <= $16 \
     AND state NOT IN ('rejected', 'lost', 'reverted') \
     AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
@@ -149,7 +151,7 @@ pub const REQUESTED: &str = intent!(
     ", (SELECT intent_id FROM idempotency WHERE epoch = $1 AND key = $3 AND operation = $4 \
     AND digest = $2) AS key_intent ",
     "id IN (SELECT intent.id FROM idempotency JOIN intent ON intent.id = idempotency.intent_id \
-    AND intent.epoch = $1 AND intent.operation = $4 AND intent.digest = $2 \
+    AND intent.epoch = $1 AND intent.operation = CAST($4 AS TEXT) AND intent.digest = $2 \
     WHERE idempotency.epoch = $1 AND idempotency.key = $3 AND idempotency.operation = $4 \
     AND idempotency.digest = $2 UNION ALL SELECT id FROM (SELECT id FROM intent WHERE epoch = $1 \
     AND digest = $2 AND state NOT IN ('rejected', 'lost') ORDER BY id DESC LIMIT 1) AS newest) \
@@ -186,7 +188,8 @@ pub const UNRESOLVED_OF_SIGNER: &str =
 /// The newest intent of an operation for a subject after `$4`, up to `$5`, that is not rejected,
 /// lost or reverted.
 pub const LAST_OF: &str = intent!(
-    "epoch = $1 AND operation = $2 AND subject = $3 AND created_us > $4 AND created_us <= $5 \
+    "epoch = $1 AND operation = CAST($2 AS TEXT) AND subject = $3 AND created_us > $4 \
+    AND created_us <= $5 \
     AND state NOT IN ('rejected', 'lost', 'reverted') ORDER BY created_us DESC, id DESC LIMIT 1"
 );
 /// The number of intents per state.
