@@ -75,6 +75,7 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn instances_share_values_and_one_holds_at_a_time() {
     let name = name();
     let [one, other] = [
@@ -182,6 +183,7 @@ impl Sender {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_repeated_message_counts_once() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
@@ -206,6 +208,7 @@ async fn a_repeated_message_counts_once() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn an_unanswered_use_is_reported_again() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
@@ -225,6 +228,7 @@ async fn an_unanswered_use_is_reported_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_store_that_forgot_is_told_a_whole_window() {
     let name = name();
     let mut one = Sender::new(&name).await;
@@ -251,6 +255,7 @@ async fn a_store_that_forgot_is_told_a_whole_window() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
     let mut one = Sender::new(&name()).await;
     assert_eq!(one.exchange().await.granted, 10);
@@ -269,6 +274,7 @@ async fn a_lease_used_while_it_is_renewed_is_not_used_twice() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn an_unused_lease_returns_with_the_next_message() {
     let name = name();
     let (mut one, mut other) = (Sender::new(&name).await, Sender::new(&name).await);
@@ -290,6 +296,7 @@ async fn an_unused_lease_returns_with_the_next_message() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn the_store_never_sees_an_address() {
     let name = name();
     let mut one = Sender::new(&name).await;
@@ -311,6 +318,7 @@ async fn the_store_never_sees_an_address() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_closed_connection_is_an_outage_that_reports_end() {
     let name = name();
     let one = instance(&name, terms()).await;
@@ -410,6 +418,7 @@ fn state(published: &Published) -> &str {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn the_first_leads_until_it_resigns() {
     let name = name();
     let (one, other) = (
@@ -445,6 +454,7 @@ async fn the_first_leads_until_it_resigns() {
 
 /// The store lets it lead again at once, by a new fence: it may have missed another leader.
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_lost_lead_is_a_new_one() {
     let one = instance(&name(), terms()).await;
     follows(&one).await;
@@ -455,6 +465,7 @@ async fn a_lost_lead_is_a_new_one() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn an_older_fence_publishes_nothing() {
     let name = name();
     let (sleeper, other) = (
@@ -485,6 +496,7 @@ async fn an_older_fence_publishes_nothing() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn a_lead_ends_here_without_an_answer() {
     let one = instance(&name(), terms()).await;
     follows(&one).await;
@@ -501,6 +513,7 @@ async fn a_lead_ends_here_without_an_answer() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn an_age_counts_from_the_poll() {
     let name = name();
     let (one, other) = (
@@ -519,6 +532,7 @@ async fn an_age_counts_from_the_poll() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn followers_are_told_what_is_new() {
     let name = name();
     let (one, other) = (
@@ -536,6 +550,7 @@ async fn followers_are_told_what_is_new() {
 }
 
 #[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
 async fn the_newest_epoch_of_all_is_known_to_all() {
     let name = name();
     let (one, other) = (
@@ -587,6 +602,7 @@ async fn flood(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Redis: run tests/run"]
 async fn no_window_holds_more_than_the_quota() {
     for (instances, quota) in [(1, 60), (3, 60), (5, 7), (3, 1)] {
         let name = name();

@@ -100,6 +100,7 @@ fn assert_restored(stage: &Stage, setup: &Setup, written: &[Signed]) {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_backup_of_a_writing_relay_is_whole() {
     let stage = Stage::on_devnet();
     let (elsewhere, mut last) = (Folder::new(), String::new());
@@ -124,6 +125,7 @@ fn a_backup_of_a_writing_relay_is_whole() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_dump_of_a_writing_relay_is_whole() {
     let stage = Stage::on_devnet();
     let (from, to, elsewhere) = (Database::new(), Database::new(), Folder::new());

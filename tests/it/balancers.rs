@@ -252,6 +252,7 @@ fn wait_for(listen: SocketAddr, balancer: &mut Child) {
 }
 
 #[test]
+#[ignore = "needs HAProxy: run tests/run"]
 fn haproxy_names_the_client_and_keeps_its_instance() {
     let pair = Pair::new();
     let mut stage = Stage::new("haproxy", "haproxy.cfg", 8443, |setup, folder| {
@@ -300,6 +301,7 @@ fn restarting(setup: Setup) -> Setup {
 }
 
 #[test]
+#[ignore = "needs nginx: run tests/run"]
 fn a_restart_behind_nginx_loses_no_read() {
     let mut stage = Stage::new("nginx", "nginx.conf", 8080, |setup, _| restarting(setup));
     let (net, listen) = (stage.net, stage.listen);
@@ -323,6 +325,7 @@ fn a_restart_behind_nginx_loses_no_read() {
 }
 
 #[test]
+#[ignore = "needs HAProxy: run tests/run"]
 fn a_restart_behind_haproxy_loses_no_read() {
     let pair = Pair::new();
     let mut stage = Stage::new("haproxy", "haproxy.cfg", 8443, |setup, folder| {
@@ -346,6 +349,7 @@ fn a_restart_behind_haproxy_loses_no_read() {
 }
 
 #[test]
+#[ignore = "needs HAProxy: run tests/run"]
 fn haproxy_checks_health_by_a_local_header() {
     let node = Node::start(good);
     let edge = Setup::before(node.address())
@@ -375,6 +379,7 @@ fn haproxy_checks_health_by_a_local_header() {
 }
 
 #[test]
+#[ignore = "needs nginx: run tests/run"]
 fn nginx_names_the_client_and_keeps_its_instance() {
     let stage = Stage::new("nginx", "nginx.conf", 8080, |setup, _| setup);
     let question = Request::post(QUESTION).with("X-Forwarded-For", "203.0.113.5");

@@ -20,6 +20,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_second_dev_changes_nothing() {
     let folder = Folder::new();
     let first = Dev::start(folder.path());
@@ -45,6 +46,7 @@ fn a_second_dev_changes_nothing() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn the_written_configuration_has_the_ports_in_use() {
     let folder = Folder::new();
     let dev = Dev::start(folder.path());
@@ -59,6 +61,7 @@ fn the_written_configuration_has_the_ports_in_use() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_node_that_dies_is_started_again() {
     let folder = Folder::new();
     let mut dev = Dev::start(folder.path());
@@ -75,6 +78,7 @@ fn a_node_that_dies_is_started_again() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn the_relay_of_a_second_start_waits_for_no_earlier_chain() {
     let folder = Folder::new();
     let dev = Dev::start(folder.path());
@@ -95,6 +99,7 @@ fn proves(dev: &Dev) {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn dev_starts_again_after_a_prune() {
     let folder = Folder::new();
     Dev::start(folder.path()).stop();
@@ -140,6 +145,7 @@ fn a_port_in_use_stops_dev_before_it_starts_anything() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_fresh_start_deletes_only_what_dev_wrote() {
     let folder = Folder::new();
     for (name, text) in [("thesis.txt", "mine"), ("src/main.c", "mine, too")] {

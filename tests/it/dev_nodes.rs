@@ -114,6 +114,7 @@ fn conditions(dev: &Dev) -> String {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn dev_starts_the_node_next_to_its_program() {
     let (workshop, unpacked) = (Workshop::new(), Unpacked::new());
     let command = workshop.command_of(program_by(&[&unpacked.0.join("portcullis")]), "state");
@@ -125,6 +126,7 @@ fn dev_starts_the_node_next_to_its_program() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn dev_names_faster_ways_than_a_build() {
     let workshop = Workshop::new();
     let mut dev = Dev::spawn(workshop.command("state"), &workshop.state("state"));
@@ -139,6 +141,7 @@ fn dev_names_faster_ways_than_a_build() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn dev_serves_while_its_node_is_built() {
     let workshop = Workshop::new();
     let mut dev = workshop.start("state");
@@ -178,6 +181,7 @@ fn dev_serves_while_its_node_is_built() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn ctrl_c_ends_a_build() {
     let workshop = Workshop::new();
     let dev = workshop.start("state");
@@ -189,6 +193,7 @@ fn ctrl_c_ends_a_build() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_failed_build_ends_dev() {
     let workshop = Workshop::new();
     let mut dev = workshop.start("state");
@@ -204,6 +209,7 @@ fn a_failed_build_ends_dev() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn two_devs_build_one_node() {
     let workshop = Workshop::new();
     let mut both = [workshop.start("one"), workshop.start("two")];
@@ -220,6 +226,7 @@ fn two_devs_build_one_node() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn without_cargo_dev_reports_what_is_missing() {
     let workshop = Workshop::new();
     let output = workshop
@@ -232,6 +239,7 @@ fn without_cargo_dev_reports_what_is_missing() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_killed_dev_leaves_no_node_running() {
     let folder = Folder::new();
     let dev = Dev::start(folder.path());

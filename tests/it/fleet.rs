@@ -99,6 +99,7 @@ fn while_the_store_answers<T>(scenario: impl Fn() -> (T, bool)) -> T {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn instances_share_a_quota_exactly() {
     let node = Node::start(good);
     let (admitted, calls, third, refused) = while_the_store_answers(|| {
@@ -159,6 +160,7 @@ fn admitted_of_clients(edge: &Edge, clients: u32, turns: u32, step: u32) -> Vec<
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn no_client_exceeds_its_quota_below_max_clients() {
     const QUOTA: u32 = 20;
     const CLIENTS: u32 = 900;
@@ -201,6 +203,7 @@ fn no_client_exceeds_its_quota_below_max_clients() {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn rate_limit_counts_what_others_admitted() {
     let node = Node::start(good);
     let fleet = Fleet::new(&node, &engine(), 100);
@@ -219,6 +222,7 @@ fn rate_limit_counts_what_others_admitted() {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn a_refused_client_sends_no_messages() {
     let node = Node::start(good);
     let (count, edge) = while_the_store_answers(|| {
@@ -247,6 +251,7 @@ fn a_refused_client_sends_no_messages() {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn the_store_holds_no_address() {
     let node = Node::start(good);
     let fleet = Fleet::new(&node, &engine(), 10);
@@ -355,6 +360,7 @@ fn emptied(edge: &Edge) -> f64 {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn followers_see_what_the_leader_sees() {
     let (node, _fleet, edges) = watchers(&engine(), 3);
     fill(&edges);
@@ -414,6 +420,7 @@ fn followers_see_what_the_leader_sees() {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn an_election_empties_no_cache() {
     let (node, _fleet, mut edges) = watchers(&engine(), 3);
     fill(&edges);
@@ -474,6 +481,7 @@ fn without_the_store_an_instance_watches_for_itself() {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn instances_share_the_count_of_wrong_tokens() {
     let node = Node::start(good);
     let guess = || Request::new("GET", "/readyz").with("Authorization", "Bearer guess");

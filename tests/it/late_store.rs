@@ -56,6 +56,7 @@ fn is_refused(edge: &Edge) -> bool {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_start_without_postgresql_serves_and_catches_up() {
     let mut way = Way::closed();
     let stage = start(&way);
@@ -173,6 +174,7 @@ fn succeeds(output: &Output) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn no_state_of_postgresql_closes_other_surfaces() {
     let (node, folder) = (Node::start(good), Folder::new());
     for state in states(&folder) {
@@ -202,6 +204,7 @@ fn no_state_of_postgresql_closes_other_surfaces() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_successor_needs_the_store_of_its_predecessor() {
     let (node, folder, database) = (Node::start(good), Folder::new(), Database::new());
     let edge = beside(node.address(), &database.url(), &folder).start();
@@ -218,6 +221,7 @@ fn a_successor_needs_the_store_of_its_predecessor() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_stopped_postgresql_refuses_at_once() {
     let mut way = Way::closed();
     way.open();

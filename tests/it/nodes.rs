@@ -90,6 +90,7 @@ fn heads(edge: &Edge, wanted: &[u64]) {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_failover_never_lowers_the_head() {
     let [a, b] = Replica::archives();
     a.mine_to(5);
@@ -147,6 +148,7 @@ fn a_failover_never_lowers_the_head() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_lagging_url_gets_no_request() {
     let [a, b] = Replica::archives();
     b.mine_to(9);
@@ -176,6 +178,7 @@ fn a_lagging_url_gets_no_request() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn the_bound_on_the_lag_is_configured() {
     let [a, b] = Replica::archives();
     b.mine_to(2);
@@ -184,6 +187,7 @@ fn the_bound_on_the_lag_is_configured() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_head_of_another_branch_is_ignored() {
     let [a, b] = Replica::archives();
     a.mine_to(2);
@@ -199,6 +203,7 @@ fn a_head_of_another_branch_is_ignored() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_rollback_is_followed() {
     let [a, b] = Replica::archives();
     [&a, &b].iter().for_each(|node| node.mine_to(5));
@@ -225,6 +230,7 @@ fn a_rollback_is_followed() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn replicas_answer_from_one_block() {
     let [a, b] = Replica::archives();
     a.mine_to(6);
@@ -278,6 +284,7 @@ fn replicas_answer_from_one_block() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_position_beyond_the_pin_is_the_primarys() {
     let [a, b] = Replica::archives();
     a.mine_to(6);
@@ -310,6 +317,7 @@ fn a_position_beyond_the_pin_is_the_primarys() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_frozen_replica_neither_votes_nor_serves() {
     let [a, b, c] = Replica::archives();
     [&a, &b, &c].iter().for_each(|node| node.mine_to(2));
@@ -340,6 +348,7 @@ fn a_frozen_replica_neither_votes_nor_serves() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn replicas_of_another_branch_are_left_out() {
     let [a, b, c] = Replica::archives();
     [&a, &c].iter().for_each(|node| node.mine_to(3));
@@ -359,6 +368,7 @@ fn replicas_of_another_branch_are_left_out() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn nodes_without_history_are_never_pinned() {
     let (a, b) = (Replica::start(&[]), Replica::start(&[]));
     a.mine_to(5);
@@ -391,6 +401,7 @@ fn nodes_without_history_are_never_pinned() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn one_archive_is_pinned_among_others() {
     let (a, b) = (Replica::start(&[]), Replica::start(&ARCHIVE));
     [&a, &b].iter().for_each(|node| node.mine_to(4));
@@ -414,6 +425,7 @@ fn one_archive_is_pinned_among_others() {
 
 /// Nodes come and go, mine in turns and stand still, while a client asks without a pause.
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn no_client_sees_the_head_fall() {
     for mode in ["failover", "replicas"] {
         let [a, b, c] = Replica::archives();
@@ -451,6 +463,7 @@ fn no_client_sees_the_head_fall() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_live_check_compares_heads() {
     let [a, b] = Replica::archives();
     a.mine_to(9);
@@ -472,6 +485,7 @@ fn a_live_check_compares_heads() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn one_url_is_not_polled_for_its_head() {
     let a = Replica::archive();
     let edge = before(&[&a]).set("node.mode", "\"replicas\"").start();

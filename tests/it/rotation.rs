@@ -45,6 +45,7 @@ fn reload(edge: &Edge, key: &str, effective: &str) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_new_password_of_postgresql_needs_no_restart() {
     let (database, folder) = (Database::new(), Folder::new());
     let name = database.name();
@@ -142,6 +143,7 @@ impl Drop for Redis {
 }
 
 #[test]
+#[ignore = "needs Redis: run tests/run"]
 fn secrets_of_a_fleet_need_no_restart() {
     use std::io::Write as _;
     let (mut redis, mut said) = Redis::start("first");

@@ -138,6 +138,7 @@ fn is_used(edge: &Edge, expected: f64) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn documents_are_read_from_a_recent_replica_only() {
     let mut cluster = Cluster::start();
     let edge = cluster.sidecar().start();
@@ -191,6 +192,7 @@ fn documents_are_read_from_a_recent_replica_only() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_start_beside_a_standby_waits_for_its_promotion() {
     let (mut cluster, node) = (Cluster::start(), Node::start(good));
     let edge = Setup::before(node.address())
@@ -215,6 +217,7 @@ fn a_start_beside_a_standby_waits_for_its_promotion() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_replica_that_is_none_is_never_read() {
     let cluster = Cluster::start();
     sql(&cluster.primary(), "CREATE DATABASE other");
@@ -261,6 +264,7 @@ fn relay(url: &str, folder: &Folder) -> Setup {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_live_check_reports_standbys() {
     let (cluster, folder) = (Cluster::start(), Folder::new());
     let (primary, standby) = (cluster.primary(), cluster.standby());
@@ -294,6 +298,7 @@ fn a_live_check_reports_standbys() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_live_check_finds_a_pooler() {
     let (mut cluster, folder) = (Cluster::start(), Folder::new());
     assert_eq!(

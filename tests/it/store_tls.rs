@@ -170,6 +170,7 @@ fn assert_refused(setup: &Setup, expected: &str) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn every_connection_to_postgresql_is_encrypted() {
     let server = Server::start(None);
     let ca = server.file("own.pem");
@@ -214,6 +215,7 @@ fn every_connection_to_postgresql_is_encrypted() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn an_untrusted_postgresql_is_refused_with_the_remedy() {
     let server = Server::start(Some("db.test"));
     authority(&server.folder, "other", "db.test", 4096);
@@ -234,6 +236,7 @@ fn an_untrusted_postgresql_is_refused_with_the_remedy() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn an_expired_certificate_of_postgresql_closes_nothing_else() {
     let server = Server::start_until(None, 1976);
     let ca = server.file("own.pem");

@@ -42,6 +42,7 @@ fn everything(folder: &Folder, way: &Way, node: &Node) -> Setup {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn each_background_task_survives_a_panic() {
     let (mut way, folder) = (Way::closed(), Folder::new());
     let node = Node::start(honest);

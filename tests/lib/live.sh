@@ -161,7 +161,7 @@ sidecar_crashes() {
 # Random streams, as many or for as long as the arguments say.
 framing() {
   env "PORTCULLIS_FRAMING_$1=$2" \
-    cargo test ${CI:+--locked} --test framing -- --nocapture every_judge
+    cargo test ${CI:+--locked} --test framing -- --include-ignored --nocapture every_judge
 }
 
 # The long variants are judged by the waits of a build with optimisation.

@@ -54,6 +54,7 @@ macro_rules! on_both {
         mod postgres {
             $($(
                 #[test]
+                #[ignore = "needs PostgreSQL: run tests/run"]
                 fn $test() {
                     crate::world::on_postgres(crate::$module::$test);
                 }

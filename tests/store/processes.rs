@@ -219,6 +219,7 @@ pub(crate) async fn a_chore_has_one_process_at_a_time(world: World) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_held_lock_is_handed_over_in_turn() {
     on_postgres(async |world: World| {
         let (one, two) = (world.open().await, world.open().await);
@@ -343,6 +344,7 @@ fn a_sqlite_file_belongs_to_one_process() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn two_relays_on_one_postgresql_share_one_chain() {
     on_postgres(async |world: World| {
         // whatever its administrator prefers
@@ -368,6 +370,7 @@ fn two_relays_on_one_postgresql_share_one_chain() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn cut_connections_are_reopened() {
     on_postgres(async |world: World| {
         let store = world.open().await;
@@ -382,6 +385,7 @@ fn cut_connections_are_reopened() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_postgresql_reader_needs_no_write_permission() {
     on_postgres(async |world: World| {
         let store = world.open().await;
@@ -408,6 +412,7 @@ fn a_postgresql_reader_needs_no_write_permission() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn the_password_file_is_used_and_never_shown() {
     on_postgres(async |world: World| {
         let database = world.url.rsplit('/').next().unwrap().to_owned();
@@ -447,6 +452,7 @@ fn the_password_file_is_used_and_never_shown() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn open_errors_give_the_cause_without_secrets() {
     on_sqlite(async |world: World| {
         let server = server();
@@ -499,6 +505,7 @@ fn open_errors_give_the_cause_without_secrets() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn an_old_connection_is_replaced() {
     const ON_SERVER: &str = "SELECT coalesce(max(pid), 0)::bigint FROM pg_stat_activity \
          WHERE application_name = 'portcullis' AND datname = current_database()";
@@ -550,6 +557,7 @@ fn on_silenced(test: impl AsyncFn(Store, u32)) {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_server_that_falls_silent_does_not_delay_the_end() {
     on_silenced(async |store: Store, number| {
         let closed = tokio::time::timeout(Duration::from_secs(9), store.close()).await;
@@ -558,6 +566,7 @@ fn a_server_that_falls_silent_does_not_delay_the_end() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_connection_that_falls_silent_leaves_its_slot_to_another() {
     on_silenced(async |store: Store, number| {
         let began = Instant::now();

@@ -39,6 +39,7 @@ macro_rules! on_sqlite {
     ($($module:ident: $($case:ident)*;)*) => {
         $($(
             #[test]
+            #[ignore = "needs starknet-devnet: run tests/run"]
             fn $case() {
                 super::run(super::Kind::Sqlite, super::suite::$module::$case);
             }
@@ -50,6 +51,7 @@ macro_rules! on_postgres {
     ($($module:ident: $($case:ident)*;)*) => {
         $($(
             #[test]
+            #[ignore = "needs starknet-devnet and PostgreSQL: run tests/run"]
             fn $case() {
                 super::run(super::Kind::Postgres, super::suite::$module::$case);
             }

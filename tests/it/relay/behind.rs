@@ -109,6 +109,7 @@ fn drips(network: &Network, user: &User) -> u64 {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
     let network = own_network();
     let (first, second) = (View::default(), View::default());
@@ -141,6 +142,7 @@ fn a_drip_is_paid_once_though_the_next_url_is_a_block_behind() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_drip_is_paid_once_though_a_balancer_goes_back_a_block_for_seconds() {
     let network = own_network();
     let view = View::default();
@@ -171,6 +173,7 @@ fn a_drip_is_paid_once_though_a_balancer_goes_back_a_block_for_seconds() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_drip_that_the_chain_includes_again_is_paid_once() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
@@ -200,6 +203,7 @@ fn method_of(call: &Value) -> String {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_registration_that_was_rolled_back_is_never_called_done() {
     let network = own_network();
     let (stage, user) = (Stage::on(&network, network.forward()), network.deployed());
@@ -221,6 +225,7 @@ fn a_registration_that_was_rolled_back_is_never_called_done() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn every_key_of_one_write_follows_it() {
     let network = own_network();
     let (forward, gate) = (network.forward(), crate::support::node::Latch::default());

@@ -62,6 +62,7 @@ fn written(answer: &Response, why: &str) -> serde_json::Value {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn drips_of_a_day_are_counted_over_a_crash() {
     let network = own_network();
     let mut stage = Stage::on(&network, network.forward());
@@ -92,6 +93,7 @@ fn drips_of_a_day_are_counted_over_a_crash() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn fees_of_a_day_are_those_of_receipts() {
     let network = own_network();
     let mut stage = Stage::on(&network, network.forward());
@@ -119,6 +121,7 @@ fn fees_of_a_day_are_those_of_receipts() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn parallel_relays_share_one_budget() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());

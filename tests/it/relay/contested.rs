@@ -126,6 +126,7 @@ fn a_nonce_is_replaced_only_before_anything_was_sent() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_key_used_elsewhere_and_a_restarted_chain() {
     // it is restarted, so no other test can have it afterwards
     let network = Arc::new(Network::make());

@@ -40,6 +40,7 @@ fn with_second(mut stage: Stage, second: &Node) -> Stage {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn writes_go_on_while_the_first_url_fails() {
     let network = own_network();
     let fault = Arc::new(AtomicUsize::new(0));

@@ -99,6 +99,7 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
     let network = own_network();
     for (round, key) in [(0, Some("joined")), (1, None)] {
@@ -129,6 +130,7 @@ fn the_same_drip_at_two_relays_of_a_busy_account_has_one_answer() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_refusal_at_one_relay_leaves_the_key_to_the_request_at_the_other() {
     let network = own_network();
     let pair = Pair::start(&network, "100ms");

@@ -60,6 +60,7 @@ fn forms(text: &str) -> [(&'static str, Vec<u8>); 3] {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn keys_are_in_their_locked_page_alone() {
     let (network, stage, user) = (devnet::network(), Stage::on_devnet(), devnet::funded());
     let (address, key) = (user.address, user.key.public_key());

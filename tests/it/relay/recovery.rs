@@ -39,6 +39,7 @@ fn anew(stage: &Stage, path: &str, body: &str, key: &str) -> Response {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_recovery_is_done_from_first_to_last() {
     // its time is moved, so that no other test has it
     let network = Network::make();
@@ -109,6 +110,7 @@ fn a_recovery_is_done_from_first_to_last() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_repeated_cancellation_gets_its_outcome() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
@@ -140,6 +142,7 @@ fn a_repeated_cancellation_gets_its_outcome() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn an_identity_is_paid_once_for_its_recoveries() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
@@ -172,6 +175,7 @@ fn attestation(account: Felt, id: &str, level: u8) -> String {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn only_the_attestation_in_force_is_done_already() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
@@ -195,6 +199,7 @@ fn only_the_attestation_in_force_is_done_already() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_key_is_answered_after_the_policy_changed() {
     let network = own_network();
     let stage = Stage::on(&network, network.forward());
@@ -232,6 +237,7 @@ fn a_key_is_answered_after_the_policy_changed() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_nonce_ahead_of_its_account_says_so() {
     let (stage, user) = (Stage::on_devnet(), deployed());
     let args = [stage.pin("staking"), felt("0x1"), Felt::ZERO];

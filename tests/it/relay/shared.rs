@@ -104,6 +104,7 @@ fn begin(edge: &Edge, request: &Request) -> Client {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn concurrent_equal_transactions_get_one_answer() {
     let pair = Pair::start();
     let approve = call(
@@ -127,6 +128,7 @@ fn concurrent_equal_transactions_get_one_answer() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn concurrent_equal_operations_get_one_answer() {
     for key in [None, Some("k")] {
         let pair = Pair::start();
@@ -156,6 +158,7 @@ fn concurrent_equal_operations_get_one_answer() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_relay_that_sees_another_chain_writes_nothing_and_loses_nothing() {
     let pair = Pair::start();
     let mut first = begin(&pair.one, &post("/mint-card", MINT));
@@ -237,6 +240,7 @@ fn card(add: &Call) -> u64 {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn an_account_is_held_for_a_burst_and_handed_over() {
     let (reached, accept) = (Latch::default(), Latch::default());
     let (database, folder) = (Database::new(), Folder::new());
@@ -282,6 +286,7 @@ fn an_account_is_held_for_a_burst_and_handed_over() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn one_relay_settles_for_all_and_another_takes_over() {
     let pair = Pair::start();
     eventually(&pair.one, "one of them does", |now| {
@@ -296,6 +301,7 @@ fn one_relay_settles_for_all_and_another_takes_over() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn a_suspended_relay_does_not_hang_the_other() {
     let pair = Pair::start();
     let request = post("/mint-card", MINT);

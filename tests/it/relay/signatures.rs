@@ -42,6 +42,7 @@ fn negated(number: &str) -> Felt {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_signature_variant_is_the_same_transaction() {
     let stage = Stage::on_devnet();
     let fine = stage.fine(&devnet::deployed(), 1);
@@ -78,6 +79,7 @@ fn a_signature_variant_is_the_same_transaction() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_mined_transaction_is_answered_without_resending() {
     let stage = Stage::on_devnet();
     let user = devnet::deployed();
@@ -108,6 +110,7 @@ fn a_mined_transaction_is_answered_without_resending() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_foreign_signature_is_refused() {
     let stage = Stage::on_devnet();
     let (user, other) = (devnet::deployed(), devnet::deployed());
@@ -189,6 +192,7 @@ fn a_foreign_signature_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_foreign_account_deployment_is_refused() {
     let stage = Stage::on_devnet();
     let user = devnet::funded();
@@ -269,6 +273,7 @@ fn a_foreign_account_deployment_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_deployment_answers_with_its_address() {
     let stage = Stage::on_devnet();
     let user = devnet::funded();
@@ -323,6 +328,7 @@ fn after_a_restart_a_repeat_is_new() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn signed_bodies_have_at_most_65536_bytes() {
     let stage = Stage::on_devnet();
     let fine = stage.fine(&devnet::deployed(), 1);

@@ -32,6 +32,7 @@ fn approve(stage: &Stage) -> Call {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_sender_of_another_class_is_refused() {
     let (stage, user) = scene();
     let calls = [approve(&stage)];
@@ -57,6 +58,7 @@ fn a_sender_of_another_class_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn calls_to_self_or_deployers_are_refused() {
     let (stage, user) = scene();
     let (own, other) = (user.address, devnet::deployed().address);
@@ -100,6 +102,7 @@ fn calls_to_self_or_deployers_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn an_entrypoint_on_the_wrong_contract_is_refused() {
     let (stage, user) = scene();
     let contracts = ["token", "staking", "bridge", "card", "registry", "usership"];
@@ -134,6 +137,7 @@ fn an_entrypoint_on_the_wrong_contract_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn an_unlisted_entrypoint_is_refused() {
     let (stage, user) = scene();
     let calls = [
@@ -168,6 +172,7 @@ fn an_unlisted_entrypoint_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn approve_allows_pool_and_bridge_only() {
     let (stage, user) = scene();
     let pins = ["token", "card", "registry", "usership", "owner", "verifier"];
@@ -190,6 +195,7 @@ fn approve_allows_pool_and_bridge_only() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn calldata_must_decode_exactly_to_calls() {
     let (stage, user) = scene();
     let fine = stage.fine(&user, 1);
@@ -260,6 +266,7 @@ fn calldata_must_decode_exactly_to_calls() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn calls_felts_and_gas_are_bounded() {
     let (stage, user) = scene();
     let eight = vec![approve(&stage); 8];
@@ -317,6 +324,7 @@ fn calls_felts_and_gas_are_bounded() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn every_call_of_a_transaction_is_judged() {
     let (stage, user) = scene();
     let bad = call(stage.pin("card"), "burn", &[small(1)]);

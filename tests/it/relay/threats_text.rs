@@ -28,6 +28,7 @@ fn assert_invalid(rows: &[(&str, &str, &str)]) {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn duplicate_transaction_members_are_refused() {
     let (stage, fine) = scene();
     let twice = format!(
@@ -78,6 +79,7 @@ fn duplicate_transaction_members_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn duplicate_request_members_are_refused() {
     let (stage, fine) = scene();
     for (what, from, to, id) in [
@@ -114,6 +116,7 @@ fn duplicate_request_members_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn names_are_compared_after_unescaping() {
     let (stage, fine) = scene();
     let tip = r#""tip":"0x0""#;
@@ -164,6 +167,7 @@ fn names_are_compared_after_unescaping() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn unknown_members_are_refused() {
     assert_invalid(&[
         ("of the request", r#""id":7"#, r#""id":7,"x":1"#),
@@ -197,6 +201,7 @@ fn unknown_members_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn unknown_resource_bounds_are_refused() {
     assert_invalid(&[
         ("a resource", r#""l1_gas""#, r#""l3_gas":{},"l1_gas""#),
@@ -211,6 +216,7 @@ fn unknown_resource_bounds_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn the_prime_is_not_a_felt() {
     let quoted = format!("\"{PRIME}\"");
     let of = |name: &str| format!(r#""{name}":{quoted}"#);
@@ -237,6 +243,7 @@ fn the_prime_is_not_a_felt() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn malformed_felts_are_refused() {
     let nonce = r#""nonce":"0x1""#;
     let too_long = format!(r#""nonce":"0x{:0>65}""#, "1");
@@ -279,6 +286,7 @@ fn malformed_felts_are_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_felt_with_two_prefixes_is_refused() {
     assert_invalid(&[
         (
@@ -302,6 +310,7 @@ fn a_felt_with_two_prefixes_is_refused() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn felt_spellings_are_normalised() {
     let (stage, fine) = scene();
     let digits = fine.text.split(r#""sender_address":"0x"#).nth(1).unwrap();
@@ -328,6 +337,7 @@ fn felt_spellings_are_normalised() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn gas_amounts_are_strict_numbers() {
     let (amount, price) = (
         r#""max_amount":"0x0""#,
@@ -355,6 +365,7 @@ fn gas_amounts_are_strict_numbers() {
 }
 
 #[test]
+#[ignore = "needs starknet-devnet: run tests/run"]
 fn a_tip_must_be_strictly_zero() {
     let tip = r#""tip":"0x0""#;
     assert_invalid(&[

@@ -304,6 +304,7 @@ fn histories_agree_on_sqlite() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
 fn histories_agree_on_postgres() {
     with_world(Kind::Postgres, histories_agree);
 }
