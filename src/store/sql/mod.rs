@@ -1,10 +1,12 @@
 //! All statements, each for both databases: SQLite takes `$1` too.
 //!
 //! A condition on states repeats that of its partial index word for word, as SQLite would not use
-//! the index otherwise. It prepares a statement again whenever a parameter is bound that it compares
-//! with a column of such a condition, as the value may select the index: hence `CAST($1 AS TEXT)`
-//! where a frequent statement compares an operation. Public, so that a test can check the query plans. This file has the
-//! statements of the relay and of pruning, `content` those of the service endpoints.
+//! the index otherwise. SQLite prepares a statement again whenever a parameter is bound that the
+//! statement compares with a column of such a condition, as the value may select the index: hence
+//! `CAST($1 AS TEXT)` where a frequent statement compares an operation.
+//!
+//! Public, so that a test can check the query plans. This file has the statements of the relay and
+//! of pruning, `content` those of the service endpoints.
 
 mod content;
 
