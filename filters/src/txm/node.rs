@@ -64,6 +64,17 @@ pub mod code {
 }
 
 impl ErrorObject {
+    /// Whether the chain refuses what was read, called or estimated: an execution that reverts, or a
+    /// transaction that it would not take. Anything else is a failure of the node, or of a read of
+    /// it: another URL, or the same one soon, may give a result.
+    #[must_use]
+    pub const fn is_of_chain(&self) -> bool {
+        matches!(
+            self.code,
+            code::CONTRACT_ERROR | code::EXECUTION_ERROR | 50..=62 | 64..=69 | code::DEVNET
+        )
+    }
+
     /// Whether a transaction with this error was certainly not accepted: true for the errors of the
     /// write methods and of a malformed request, false for an internal error.
     #[must_use]

@@ -169,9 +169,13 @@ impl From<NotSent> for Outcome {
 fn unread(error: CallError) -> Outcome {
     match error {
         CallError::NoAnswer { refusal, .. } => Outcome::forbidden(Box::new(refusal)),
-        CallError::Returned(error) => Outcome::refused(
+        CallError::Returned(error) if error.is_of_chain() => Outcome::refused(
             Reason::RefusedByChain,
             contract_message(error.short_reason.as_deref()),
+        ),
+        CallError::Returned(_) => Outcome::refused(
+            Reason::UpstreamInvalid,
+            "the node answered a read with an error of its own: nothing was sent, retry soon",
         ),
         CallError::MalformedAnswer => {
             Outcome::refused(Reason::UpstreamInvalid, "the node's answer is not valid")
@@ -206,6 +210,7 @@ fn over_budget(over: OverBudget, now_us: i64) -> Outcome {
 mod tests {
     use super::*;
     use crate::felt::Felt;
+    use crate::txm::node::ErrorObject;
 
     #[test]
     fn a_refusal_says_when_a_retry_can_succeed() {
@@ -237,6 +242,24 @@ mod tests {
         ] {
             let outcome = Outcome::from(why.clone());
             assert_eq!(outcome.retry_after, seconds, "{why:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_chain_refuses_what_its_node_could_read() {
+        let returned = |code| {
+            NotSent::Node(CallError::Returned(ErrorObject {
+                code,
+                short_reason: None,
+            }))
+        };
+        for code in [40, 41, 53, 54, 55, -1] {
+            let outcome = Outcome::from(returned(code));
+            assert_eq!(outcome.reason(), Some(Reason::RefusedByChain), "{code}");
+        }
+        for code in [-32_603, -32_005, -32_601, -32_000, 20, 24, 63] {
+            let outcome = Outcome::from(returned(code));
+            assert_eq!(outcome.reason(), Some(Reason::UpstreamInvalid), "{code}");
         }
     }
 

@@ -31,15 +31,21 @@ pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
 
 /// Whether a repeat without a key was `refused` because the newest equal request has done what it
 /// asks for: its drip started the cooldown, or it ended the recovery, and no other was `proposed`
-/// since. The outcome of that one is then the answer, as if the repeat had a key.
+/// since. The outcome of that one is then the answer, as if the repeat had a key. It may be in doubt
+/// since the refusal was decided. A request that is no longer admitted has done it, too, if it was
+/// admitted before.
 #[must_use]
 pub fn is_done(refused: &NotSent, newest: &Intent, proposed: Option<&Intent>) -> bool {
-    if newest.state != IntentState::Succeeded {
+    if !matches!(
+        newest.state,
+        IntentState::Succeeded | IntentState::Displaced
+    ) {
         return false;
     }
     match refused {
         NotSent::TooSoon { last, .. } => last.transaction_hash == newest.transaction_hash,
         NotSent::RecoveryNotPending => proposed.is_none_or(|proposed| proposed.id < newest.id),
+        NotSent::Forbidden(_) => true,
         _ => false,
     }
 }
@@ -111,7 +117,7 @@ mod tests {
         let cooldown = after(Felt::ZERO);
         let other_drip = after(Felt::from(1_u64));
         let not_pending = NotSent::RecoveryNotPending;
-        use IntentState::{Reverted, Succeeded};
+        use IntentState::{Displaced, Reverted, Succeeded};
         for (refused, state, proposed, expected, why) in [
             (&cooldown, Succeeded, None, true, "its own drip"),
             (
@@ -122,6 +128,7 @@ mod tests {
                 "the drip of another request",
             ),
             (&cooldown, Reverted, None, false, "nothing was paid"),
+            (&cooldown, Displaced, None, true, "in doubt meanwhile"),
             (
                 &not_pending,
                 Succeeded,

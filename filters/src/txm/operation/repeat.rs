@@ -13,18 +13,19 @@ use crate::window::Window;
 /// The outcome of the newest equal request, if that has done what this one is `refused` for.
 ///
 /// # Errors
-/// Returns the refusal if it has not, or if the request has a key; another error if the chain or
-/// the store is unavailable.
+/// Returns the refusal if it has not, or if the request has a key; that it is in progress if that
+/// one came in doubt meanwhile; another error if the chain or the store is unavailable.
 pub(super) async fn done_before<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
     epoch: &str,
     refused: NotSent,
 ) -> Result<Step, NotSent> {
-    let may_be_done = matches!(
-        refused,
-        NotSent::TooSoon { .. } | NotSent::RecoveryNotPending
-    );
+    let may_be_done = match &refused {
+        NotSent::TooSoon { .. } | NotSent::RecoveryNotPending => true,
+        NotSent::Forbidden(refusal) => task.refused.as_ref() == Some(&**refusal),
+        _ => false,
+    };
     if task.key.is_some() || !may_be_done {
         return Err(refused);
     }
@@ -42,8 +43,18 @@ pub(super) async fn done_before<I: Io>(
             Ok(Step::Known(Known { end, ..known }))
         }
         Some(known) if known.end == End::Unseen => Ok(Step::Known(known)),
-        _ => Err(refused),
+        // what the refusal was decided by is no longer so
+        _ => Err(NotSent::InProgress),
     }
+}
+
+/// Whether the journal has an equal request, so that one without a key may be its repeat.
+pub(super) async fn is_repeat<I: Io>(io: &I, task: &Task<I::Trace>) -> bool {
+    let Ok(epoch) = io.epoch().await else {
+        return false;
+    };
+    let found = io.requested(&epoch, &task.digest, None).await;
+    found.is_ok_and(|found| found.newest.is_some())
 }
 
 /// The newest recovery that was proposed for the identity whose recovery the operation ends.

@@ -132,7 +132,9 @@ impl World {
     pub(super) fn record_call<T>(&mut self, relay: Process, called: &Called<T>) {
         match called {
             Ok(_) => {}
-            Err(CallError::Returned(_)) => self.fail(relay, Failure::Returned),
+            Err(CallError::Returned(error)) if error.is_of_chain() => {
+                self.fail(relay, Failure::Returned);
+            }
             Err(_) => self.fail(relay, Failure::Node),
         }
     }
