@@ -236,7 +236,7 @@ fn is_allowed(intent: &Intent, change: &Change<'_>, intents: &[Intent]) -> bool 
         }
         Change::Displaced {
             from: Some(from), ..
-        } if intent.state.is_included() => intent.included == Some(*from),
+        } => intent.included == Some(*from),
         // a block that lists it outweighs any refusal
         Change::Doubted(_) => intent.state.is_unresolved(),
         // whichever of the two comes first is applied, and only once

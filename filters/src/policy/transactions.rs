@@ -112,6 +112,12 @@ impl Unverified<'static> {
             admission: Ok(()),
         })
     }
+
+    /// Makes it one that the policy does not admit.
+    pub(crate) fn refused(mut self, refusal: Refusal) -> Self {
+        self.0.admission = Err(Box::new(refusal));
+        self
+    }
 }
 
 /// A well-formed transaction that its user signed, and whether the policy admits it.

@@ -14,7 +14,7 @@ use super::settings::Role;
 use super::sign::{Signing, sign};
 use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted, submit};
-use crate::ledger::{Budgets, Intent, IntentState, NewIntent};
+use crate::ledger::{Intent, IntentState, NewIntent};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -140,10 +140,7 @@ async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: u
         idempotency_key: None,
         replaces: None,
         max_fee,
-        budgets: Budgets {
-            drips: None,
-            ..io.settings().budgets
-        },
+        budgets: io.settings().budgets,
         cooldown: None,
     };
     match store_intent(io, &new).await {

@@ -168,6 +168,7 @@ mod tests {
             64,
             69,
             code::DEVNET,
+            code::METHOD_NOT_FOUND,
             -32604,
             -32602,
             -32600,

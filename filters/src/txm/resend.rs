@@ -156,6 +156,14 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_begins_when_the_node_had_it() {
+        let mut sent = Resent::again(None, 0, Duration::ZERO).expect("it is the first time");
+        sent.sent(Duration::from_secs(5));
+        let again = [14, 15].map(|now| Resent::again(Some(sent), 0, Duration::from_secs(now)));
+        assert_eq!(again.map(|it| it.is_some()), [false, true]);
+    }
+
+    #[test]
     fn it_is_forgotten_after_twice_the_longest_pause() {
         let sent = Resent::again(None, 0, Duration::ZERO).expect("it is the first time");
         let due = [LONGEST, LONGEST * 2 - Duration::from_secs(1), LONGEST * 2];

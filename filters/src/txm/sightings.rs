@@ -331,4 +331,38 @@ mod tests {
         let walks: Vec<_> = script.memory(|it| it.sightings.walks.keys().copied().collect());
         assert_eq!(walks, [IntentId(2)]);
     }
+
+    #[test]
+    fn a_block_that_stays_unreadable_is_noted_once() {
+        let script = Script::new();
+        script.state().unreadable = [6].into();
+        script.state().unlisted = [6].into();
+        for _ in 0..2 {
+            let sent = intent(1, 7, IntentState::Sent);
+            let _open = run(nonce_use(&script, &sent, None));
+        }
+        let done = script.done();
+        let noted = done.iter().filter(|it| it.contains("unreadable")).count();
+        assert_eq!(noted, 1, "{done:?}");
+    }
+
+    #[test]
+    fn a_hash_is_of_the_account_and_the_nonce() {
+        for (signer, nonce, is_found) in [
+            (None, 7, true),
+            (None, 6, false),
+            (Some(Felt::from(0xdd_u64)), 7, false),
+        ] {
+            let script = Script::new();
+            script.state().unreadable = [10].into();
+            if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
+                listed.push((nonce, Felt::from(8_u64)));
+            }
+            let mut sent = intent(1, 7, IntentState::Sent);
+            sent.signer = signer.unwrap_or(sent.signer);
+            let _open = run(nonce_use(&script, &sent, None));
+            let found = script.memory(|it| it.sightings.walks[&sent.id].found);
+            assert_eq!(found.is_some(), is_found, "{signer:?} {nonce}");
+        }
+    }
 }

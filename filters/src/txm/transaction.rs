@@ -532,14 +532,68 @@ mod tests {
 
     #[test]
     fn a_nonce_conflict_names_the_pending_transaction() {
-        let script = Script::with(&[intent(9, 7, IntentState::Accepted)]);
-        script.state().nonces = [Ok(8)].into();
-        let (outcome, _) = submitted(script);
-        assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
-        assert_eq!(
-            (outcome.transaction_hash, outcome.retry_after),
-            (Some(hash(9)), Some(1))
-        );
+        for (state, named) in [
+            (IntentState::Accepted, (Some(hash(9)), Some(1))),
+            (IntentState::Rejected, (None, None)),
+        ] {
+            let script = Script::with(&[intent(9, 7, state)]);
+            script.state().nonces = [Ok(8)].into();
+            let (outcome, _) = submitted(script);
+            assert_eq!(outcome.reason(), Some(Reason::NonceConflict));
+            let found = (outcome.transaction_hash, outcome.retry_after);
+            assert_eq!(found, named, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_nonce_is_explained_as_a_conflict() {
+        for (answer, reason, says) in [
+            (
+                code::INVALID_NONCE,
+                Reason::NonceConflict,
+                "send the same transaction again",
+            ),
+            (code::VALIDATION_FAILURE, Reason::Rejected, REMEDY),
+        ] {
+            let script = Script::new();
+            script.state().added = [returned(answer)].into();
+            let (outcome, _) = submitted(script);
+            assert_eq!(outcome.reason(), Some(reason), "{answer}");
+            let text = format!("{:?}", outcome.status);
+            assert!(text.contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_node_took_is_recorded_before_its_receipt() {
+        let (outcome, script) = submitted(Script::new());
+        assert_eq!(outcome, Outcome::written(hash(1), Details::None));
+        assert_eq!(script.state_of(100), IntentState::Accepted);
+    }
+
+    #[test]
+    fn the_policy_refuses_nothing_that_is_journaled() {
+        use crate::tx::{Bounds, DeployAccount};
+        let deploys = DeployAccount {
+            class_hash: Felt::ZERO,
+            public_key: felt(5),
+            bounds: Bounds::ZERO,
+        };
+        let refused = Refusal::new(Reason::FeeBoundExceeded, "");
+        let unverified = Unverified::passed(deploys.into()).refused(refused);
+        for (state, is_refused) in [
+            (None, true),
+            (Some(IntentState::Rejected), true),
+            (Some(IntentState::Sent), false),
+        ] {
+            let stored = state.map(|state| Intent {
+                digest: unverified.hash().to_bytes_be(),
+                ..intent(1, 7, state)
+            });
+            let script = Script::with(stored.as_slice());
+            let found = run(refusal(&script, &unverified));
+            assert_eq!(found.is_some(), is_refused, "{state:?}");
+        }
     }
 
     #[test]

@@ -126,6 +126,34 @@ fn what_another_process_sends_again_is_not_rejected_by_the_first() {
 }
 
 #[test]
+fn only_sending_again_adds_no_journal_entry() {
+    let sent = stored(9, &new(1), Sent);
+    for (change, expected) in [
+        (Change::SentAgain, false),
+        (Change::Accepted, true),
+        (Change::Rejected("why"), true),
+        (included(Some(BLOCK)), true),
+    ] {
+        let steps = crate::ledger::change(sent.id, &change, from_ref(&sent), NOW).unwrap();
+        assert_eq!(steps.steps[0].has_entry(), expected, "{change:?}");
+    }
+}
+
+#[test]
+fn a_refusal_says_nothing_against_a_block() {
+    for (state, expected) in [
+        (Sent, Some(vec![(9, Displaced)])),
+        (Accepted, Some(vec![(9, Displaced)])),
+        (Succeeded, None),
+        (IntentState::Reverted, None),
+    ] {
+        let refused = Change::Doubted("refused");
+        let found = moved(9, &refused, &[stored(9, &new(1), state)]);
+        assert_eq!(found, expected, "{state:?}");
+    }
+}
+
+#[test]
 fn an_inclusion_is_recorded_once_per_block() {
     let known = Intent {
         included: Some(BLOCK),
@@ -144,13 +172,19 @@ fn evidence_against_a_former_block_displaces_nothing() {
         included: Some(OTHER_BLOCK),
         ..stored(9, &new(1), Succeeded)
     };
+    let sent_again = Intent {
+        state: Accepted,
+        ..moved_on.clone()
+    };
     for (from, expected, why) in [
-        (Some(BLOCK), None, "another block has it by now"),
+        (Some(BLOCK), None, "another block had it since"),
         (Some(OTHER_BLOCK), Some(vec![(9, Displaced)]), "it is gone"),
         (None, Some(vec![(9, Displaced)]), "wherever it was"),
     ] {
         let gone = Change::Displaced { from, why: "gone" };
-        assert_eq!(moved(9, &gone, from_ref(&moved_on)), expected, "{why}");
+        for intent in [&moved_on, &sent_again] {
+            assert_eq!(moved(9, &gone, from_ref(intent)), expected, "{why}");
+        }
     }
 }
 

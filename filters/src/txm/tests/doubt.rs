@@ -192,3 +192,12 @@ fn a_transaction_that_is_shown_is_not_sent_again() {
     assert_eq!(run(send_again(&script, &displaced)), Submitted::Taken);
     assert_eq!(script.state_of(1), Succeeded);
 }
+
+#[test]
+fn a_filler_that_the_node_took_is_accepted() {
+    let displaced = intent(1, 7, Displaced);
+    let script = Script::with(core::slice::from_ref(&displaced));
+    script.state().nonces = [Ok(6)].into();
+    assert_eq!(run(send_again(&script, &displaced)), Submitted::Taken);
+    assert_eq!(script.state_of(101), Accepted);
+}

@@ -9,7 +9,7 @@ use crate::txm::io::Io as _;
 use crate::txm::node::{Receipt, code};
 use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::{End, Outcome};
-use crate::txm::reconcile::{blocked_roles, catch_up, free_account, known, permit};
+use crate::txm::reconcile::{blocked_roles, catch_up, free_account, give_up, known, permit};
 use crate::txm::round::pass_all;
 use crate::txm::settings::{Required, Role};
 use IntentState::{Accepted, Displaced, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
@@ -316,5 +316,25 @@ fn nothing_is_signed_behind_an_intent_that_may_be_executed() {
         let found = run(free_account(&script, EPOCH, Role::Owner));
         let found = found.map(|()| script.state_of(1));
         assert_eq!(found, expected, "{why}");
+    }
+}
+
+#[test]
+fn a_known_block_or_an_end_is_not_given_up() {
+    let without_block = |state| Intent {
+        included: None,
+        ..intent(1, 7, state)
+    };
+    for (stored, expected, why) in [
+        (intent(1, 7, Sent), Displaced, "it is open"),
+        (without_block(Succeeded), Displaced, "no block can be gone"),
+        (intent(1, 7, Succeeded), Succeeded, "its block can be gone"),
+        (without_block(Lost), Lost, "it has its end"),
+    ] {
+        let script = Script::with(core::slice::from_ref(&stored));
+        script.state().later_us = 30_000_000;
+        let found = run(give_up(&script, &stored));
+        assert_eq!(found, Ok(expected == Displaced), "{why}");
+        assert_eq!(script.state_of(1), expected, "{why}");
     }
 }

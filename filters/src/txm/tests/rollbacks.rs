@@ -2,10 +2,10 @@
 
 use super::script::Script;
 use super::{hash, intent, receipt, run};
-use crate::ledger::{Intent, IntentState};
+use crate::ledger::{Inclusion, Intent, IntentState};
 use crate::txm::not_sent::NotSent;
-use crate::txm::rollbacks::{Confirmed, Still, confirm, still_included};
-use IntentState::{Displaced, Succeeded};
+use crate::txm::rollbacks::{Confirmed, Still, confirm, look_for, still_included};
+use IntentState::{Accepted, Displaced, Lost, Succeeded};
 
 /// A journal with these intents, of which the chain shows some.
 pub(super) fn shown(intents: &[Intent], shown: &[i64]) -> Script {
@@ -61,4 +61,27 @@ fn an_intent_of_another_chain_is_not_in_doubt() {
     let script = shown(core::slice::from_ref(&foreign), &[]);
     assert_eq!(run(confirm(&script, &foreign)), Err(NotSent::Restarted));
     assert_eq!(script.state_of(1), Succeeded);
+}
+
+#[test]
+fn newer_evidence_of_the_journal_stands() {
+    let read_before = intent(1, 7, Succeeded);
+    for (state, expected) in [
+        (Succeeded, Confirmed::Shown),
+        (Displaced, Confirmed::Displaced),
+        (Lost, Confirmed::Displaced),
+        (Accepted, Confirmed::Unknown),
+    ] {
+        let now = Intent {
+            included: Some(Inclusion {
+                number: 11,
+                fingerprint: [1; 32],
+            }),
+            ..intent(1, 7, state)
+        };
+        let script = shown(&[now], &[]);
+        let found = run(look_for(&script, &read_before));
+        assert_eq!(found, Ok(expected), "{state:?}");
+        assert_eq!(script.state_of(1), state);
+    }
 }

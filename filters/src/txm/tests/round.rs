@@ -4,10 +4,12 @@ use super::rollbacks::shown;
 use super::script::Script;
 use super::{EPOCH, hash, intent, receipt, returned, run};
 use crate::felt::Felt;
-use crate::ledger::{Intent, IntentState};
+use crate::ledger::{Intent, IntentId, IntentState};
+use crate::txm::fate::lose_if_settled;
 use crate::txm::io::Io as _;
 use crate::txm::node::Receipt;
 use crate::txm::round::pass_all;
+use crate::txm::sightings::nonce_use;
 use IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded};
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -231,6 +233,19 @@ fn an_intent_is_lost_to_one_of_ours_without_a_search() {
 }
 
 #[test]
+fn an_intent_is_no_witness_against_itself() {
+    let script = showing(&[intent(1, 7, Succeeded)], &[1]);
+    if let Some((_, listed)) = script.state().blocks.get_mut(&10) {
+        listed.push((7, hash(1)));
+    }
+    let read_before = intent(1, 7, Displaced);
+    run(lose_if_settled(&*script, &read_before)).expect("the node answers");
+    let done = script.done();
+    let is_search = |it: &String| it.starts_with("reads block");
+    assert!(done.iter().all(is_search), "others are sought: {done:?}");
+}
+
+#[test]
 fn a_transaction_that_is_rolled_back_takes_no_nonce() {
     let script = taken(&[intent(1, 7, Sent)]);
     pass(&script);
@@ -327,6 +342,48 @@ fn nothing_is_sent_again_within_ten_seconds() {
 }
 
 #[test]
+fn a_user_whom_the_node_answers_nothing_waits_longer() {
+    for (open, expected, why) in [
+        (of_user(1, Sent), [1, 1, 0, 1], "the pause doubles"),
+        (intent(1, 7, Sent), [1, 1, 1, 1], "our writes wait for it"),
+    ] {
+        let script = watching(&[open]);
+        script.state().later_us = 10_000_000;
+        let sent = expected.map(|_| {
+            script.state().added = [returned(INTERNAL)].into();
+            pass(&script);
+            script.state().now += Duration::from_secs(10);
+            sends(&script, [1, 2, 3])[0]
+        });
+        assert_eq!(sent, expected, "{why}");
+    }
+}
+
+#[test]
+fn searches_end_with_the_intents_that_a_round_passes() {
+    let page: Vec<Intent> = (40..=103).map(|id| intent(id, 7, Displaced)).collect();
+    let script = watching(&page);
+    script.memory(|memory| memory.displaced = Some(IntentId(105)));
+    let searched = |id| {
+        script.done();
+        let _open = run(nonce_use(&*script, &intent(id, 7, Displaced), None));
+        script.done().first().cloned()
+    };
+    let ids = [39, 40, 103, 104, 105, 110];
+    for id in ids {
+        assert_eq!(searched(id).as_deref(), Some("reads block 5"), "{id}");
+    }
+    pass(&script);
+    // one that goes on has reached the head, and begins further back
+    let goes_on = ids.map(|id| searched(id).as_deref() == Some("reads block 0"));
+    let expected = [true, true, true, false, true, true];
+    assert_eq!(
+        goes_on, expected,
+        "only 104 is on the page, and not in doubt"
+    );
+}
+
+#[test]
 fn users_are_passed_once_at_a_time() {
     let script = watching(&[1, 2, 3].map(|id| of_user(id, Sent)));
     script.state().later_us = 10_000_000;
@@ -419,13 +476,24 @@ fn a_reverted_drip_that_succeeds_is_reported_as_double() {
         subject: Some(hash(5)),
         ..intent(id, nonce, state)
     };
-    for (other, expected) in [(Some(drip(2, 8, Succeeded)), 1), (None, 0)] {
+    let other = || Some(drip(2, 8, Succeeded));
+    for (other, outcome, expected) in [
+        (other(), Ok(()), 1),
+        (other(), Err(None), 0),
+        (None, Ok(()), 0),
+    ] {
         for before in [Reverted, Displaced] {
-            let mut script = shown(&[drip(1, 7, before)], &[1]);
+            let mut script = shown(&[drip(1, 7, before)], &[]);
+            let outcome = outcome.clone();
+            let shown = Receipt {
+                outcome,
+                ..receipt()
+            };
+            script.state().receipts.insert(hash(1), shown.clone());
             script.chain.last = other.clone();
             let script = Arc::new(script);
             pass(&script);
-            assert_eq!(script.state_of(1), Succeeded);
+            assert_eq!(script.state_of(1) == Succeeded, shown.outcome.is_ok());
             let done = script.done();
             let noted = done
                 .iter()

@@ -319,7 +319,12 @@ impl JournalIo for Script {
             .find(|it| it.id == id)
             .expect("it is stored");
         let is_late = found.is_sent_again() && matches!(change, Change::Rejected(_));
-        let is_applied = !is_late && found.state.may_become(change.state());
+        // another block had it since
+        let is_outdated = matches!(
+            change,
+            Change::Displaced { from: Some(from), .. } if found.included != Some(*from)
+        );
+        let is_applied = !is_late && !is_outdated && found.state.may_become(change.state());
         if is_applied {
             found.state = change.state();
             if let Change::Included { block, .. } = change {

@@ -304,6 +304,17 @@ fn only_requests_of_one_epoch_are_joined() {
 }
 
 #[test]
+fn a_second_flight_is_of_one_key_only() {
+    let script = script(&[]);
+    script.state().flights = [Outcome::refused(Reason::IdentityTaken, "")].into();
+    let script = Arc::new(script);
+    let _answer = run(operate(&script, &task(register(), Some("key"))));
+    let flights = core::mem::take(&mut script.state().joined);
+    let keys: Vec<_> = flights.into_iter().map(|flight| flight.key).collect();
+    assert_eq!(keys, [None, Some("key".to_owned())]);
+}
+
+#[test]
 fn an_equal_request_gets_the_intent_of_the_first() {
     use IntentState::{Displaced, Intended, Sent, Succeeded};
     for (earlier, key, expected, locks, stores, why) in [
@@ -568,9 +579,13 @@ fn a_write_that_stays_undecided_is_signed_anew_with_its_nonce() {
 fn what_takes_the_place_of_a_refused_repeat_has_its_nonce() {
     let doubtful = intent(1, 7, IntentState::Displaced);
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
-    for (nonces, expected, stores) in [(&[7][..], WRITTEN, 1), (&[7, 8], unknown, 0)] {
+    for (answer, nonces, expected, stores) in [
+        (code::VALIDATION_FAILURE, &[7][..], WRITTEN, 1),
+        (code::VALIDATION_FAILURE, &[7, 8], unknown, 0),
+        (code::INVALID_NONCE, &[7], UNSETTLED, 0),
+    ] {
         let script = script(core::slice::from_ref(&doubtful));
-        script.state().added = [returned(code::VALIDATION_FAILURE)].into();
+        script.state().added = [returned(answer)].into();
         script.state().nonces = nonces.iter().copied().map(Ok).collect();
         let (outcome, done) = registered(script, None);
         assert_eq!(

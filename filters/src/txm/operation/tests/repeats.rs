@@ -1,6 +1,7 @@
 //! Repeats, which get the outcome of the first request.
 
 use super::*;
+use crate::txm::node::Receipt;
 
 /// A request that the policy refuses now.
 fn no_longer_admitted(key: Option<&str>) -> Arc<Task<()>> {
@@ -164,5 +165,45 @@ fn a_repeat_without_a_key_gets_the_outcome_of_its_recovery() {
             let account = felt(ACCOUNT).to_string();
             assert_eq!(outcome.details, Details::Binding { account }, "{why}");
         }
+    }
+}
+
+#[test]
+fn a_drip_that_the_chain_takes_back_answers_no_repeat() {
+    let cooldown = ("refused", Some(Reason::FaucetCooldown));
+    let unknown = ("failed", Some(Reason::OutcomeUnknown));
+    for (shown, expected, why) in [
+        (Some(Err(None)), cooldown, "it reverted after a rollback"),
+        (None, unknown, "no URL shows it, nor its block"),
+    ] {
+        let paid = Intent {
+            created_us: crate::txm::tests::START_US - 1,
+            ..intent(1, 6, IntentState::Succeeded)
+        };
+        let mut script = reconciled(core::slice::from_ref(&paid));
+        let chain = Chain::new().shows(TOKEN, "balance_of", &[FAUCET], &[120, 0]);
+        script.chain = Chain {
+            last: Some(paid),
+            ..chain
+        };
+        match shown {
+            Some(outcome) => {
+                let reverted = Receipt {
+                    outcome,
+                    ..receipt()
+                };
+                script.state().receipts.insert(hash(1), reverted);
+            }
+            None => {
+                script.state().blocks.remove(&10);
+            }
+        }
+        let (answer, done) = answer_to(script, drip(), None);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        let found = (outcome.name(), outcome.reason());
+        assert_eq!(found, expected, "{why}: {done:?}");
+        assert_eq!(count(&done, "stores"), 0, "{why}");
     }
 }
