@@ -170,10 +170,9 @@ fn a_repeat_without_a_key_gets_the_outcome_of_its_recovery() {
 
 #[test]
 fn a_drip_that_the_chain_takes_back_answers_no_repeat() {
-    let cooldown = ("refused", Some(Reason::FaucetCooldown));
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
     for (shown, expected, why) in [
-        (Some(Err(None)), cooldown, "it reverted after a rollback"),
+        (Some(Err(None)), UNSETTLED, "it reverted after a rollback"),
         (None, unknown, "no URL shows it, nor its block"),
     ] {
         let paid = Intent {
