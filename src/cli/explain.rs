@@ -153,6 +153,7 @@ impl Explanation {
         } else {
             String::new()
         };
+        self.line(&format!("           do: {}", refusal.reason.remedy()));
         self.line(&format!(
             "\nverdict: HTTP {status}{code}; nothing is sent to the node"
         ));
