@@ -162,7 +162,7 @@ impl Clients {
     }
 
     /// The peer's rate-limit status, read-only.
-    pub fn standing(&self, peer: Client) -> RateLimitStatus {
+    pub fn rate_limit(&self, peer: Client) -> RateLimitStatus {
         self.requests
             .peek(peer.key, self.requests.millis(Instant::now()))
     }

@@ -104,8 +104,8 @@ pub trait Surface: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
-    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
-        Some(self.running().clients().standing(peer))
+    fn rate_limit(&self, peer: Client) -> Option<RateLimitStatus> {
+        Some(self.running().clients().rate_limit(peer))
     }
 }
 
