@@ -22,8 +22,7 @@ pub use access::Access;
 pub use history::{History, Sampler};
 pub use seen::Seen;
 
-use crate::config::AppliedConfig;
-use crate::config::Listen;
+use crate::config::{AppliedConfig, Effect, Listen};
 use crate::http::context::ServerContext;
 use crate::http::{Handoff, Request, TextErrors, X_REQUEST_ID};
 use crate::io::MemoryPool;
@@ -211,7 +210,7 @@ impl Admin {
                 "key": change.key,
                 "from": change.from,
                 "to": change.to,
-                "live": change.live,
+                "live": change.effect == Effect::Live,
             })
         });
         let configuration = json!({

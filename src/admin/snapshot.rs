@@ -219,11 +219,11 @@ impl Admin {
             })
         });
         let settings = relay.running.settings();
-        let policy = &settings.config.policy;
+        let policy = &settings.live.policy;
         let used = counts(&metrics.budget_used, "budget");
         let set = [
-            settings.config.faucet_per_day.map(|_| Budget::Faucet),
-            settings.config.fees_per_day.map(|_| Budget::Fees),
+            settings.live.faucet_per_day.map(|_| Budget::Faucet),
+            settings.live.fees_per_day.map(|_| Budget::Fees),
         ];
         let budgets = set
             .into_iter()

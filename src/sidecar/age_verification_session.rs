@@ -42,7 +42,7 @@ pub(super) async fn answer(
 }
 
 async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, Refused> {
-    let age = &settings.config.age;
+    let age = &settings.live.age;
     let now = now_us();
     let expires = now.saturating_add(micros(age.session_lifetime));
     let reference = reference()?;

@@ -186,7 +186,9 @@ impl Addresses {
             Some((*surface, listen.clone()))
         });
         let surfaces = surfaces.collect();
-        let is_sidecar_secured = config.sidecar.is_some_and(|sidecar| sidecar.tls.is_some());
+        let is_sidecar_secured = config
+            .sidecar
+            .is_some_and(|sidecar| sidecar.live.tls.is_some());
         Ok(Self {
             surfaces,
             is_sidecar_secured,

@@ -117,7 +117,7 @@ impl Network {
     pub(super) fn of_our_own(config: &NodeConfig, accounts: Accounts) -> Self {
         let node = Node::new(
             config,
-            Credentials::load(config),
+            Credentials::load(&config.live, &config.url),
             Arc::new(Metrics::default()),
         );
         let client = NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER));
