@@ -106,19 +106,23 @@ reasons! {
         JwtExpired = "jwt_expired": refused(401, -32600, &[Sidecar]).named("JwtExpired")
             => "get a new token, and check the clocks",
         /// The token is for another service.
-        BadJwtAudience = "bad_jwt_audience": refused(401, -32600, &[Sidecar]).named("BadJwtAudience")
+        BadJwtAudience = "bad_jwt_audience":
+            refused(401, -32600, &[Sidecar]).named("BadJwtAudience")
             => "ask for a token for this service",
         /// The token is for another method.
-        BadJwtLexiconMethod = "bad_jwt_lexicon_method": refused(401, -32600, &[Sidecar]).named("BadJwtLexiconMethod")
+        BadJwtLexiconMethod = "bad_jwt_lexicon_method":
+            refused(401, -32600, &[Sidecar]).named("BadJwtLexiconMethod")
             => "ask for a token for this method",
         /// The issuer's keys cannot be resolved.
         BadJwtIss = "bad_jwt_iss": refused(401, -32600, &[Sidecar]).named("BadJwtIss")
             => "check the issuer's DID document and its keys",
         /// The token's signature is not its issuer's.
-        BadJwtSignature = "bad_jwt_signature": refused(401, -32600, &[Sidecar]).named("BadJwtSignature")
+        BadJwtSignature = "bad_jwt_signature":
+            refused(401, -32600, &[Sidecar]).named("BadJwtSignature")
             => "sign with the key in the issuer's DID document, or in the key set",
         /// The webhook's signature is not the verifier's over this body.
-        BadWebhookSignature = "bad_webhook_signature": refused(401, -32600, &[Sidecar]).named("InvalidSignature")
+        BadWebhookSignature = "bad_webhook_signature":
+            refused(401, -32600, &[Sidecar]).named("InvalidSignature")
             => "sign the exact bytes of the body with the shared secret",
         /// The user may not do this.
         Forbidden = "forbidden": refused(403, -32600, &[Sidecar])
@@ -181,10 +185,12 @@ reasons! {
         EventConflict = "event_conflict": refused(409, -32000, &[Sidecar]).named("EventConflict")
             => "give another event another id",
         /// The event is older than the recorded status.
-        StaleTransition = "stale_transition": refused(409, -32000, &[Sidecar]).named("StaleTransition")
+        StaleTransition = "stale_transition":
+            refused(409, -32000, &[Sidecar]).named("StaleTransition")
             => "send no event that is older than the last one",
         /// The status cannot follow the current one.
-        InvalidTransition = "invalid_transition": refused(409, -32000, &[Sidecar]).named("InvalidTransition")
+        InvalidTransition = "invalid_transition":
+            refused(409, -32000, &[Sidecar]).named("InvalidTransition")
             => "send a status that can follow the current one",
         /// A call goes to a contract that is not pinned.
         ContractNotAllowed = "contract_not_allowed": refused(403, -32602, &[Relay])
@@ -349,7 +355,8 @@ reasons! {
         FaucetEmpty = "faucet_empty": failed(503, -32603, &[Relay])
             => "fund the faucet's account",
         /// The store did not answer.
-        StoreUnavailable = "store_unavailable": failed(503, -32603, &[Relay, Sidecar]).named("StoreUnavailable")
+        StoreUnavailable = "store_unavailable":
+            failed(503, -32603, &[Relay, Sidecar]).named("StoreUnavailable")
             => "start the database, or correct its address",
         /// The store of the shared limits did not answer.
         FleetUnavailable = "fleet_unavailable": failed(503, -32603, &ALL)
@@ -364,7 +371,8 @@ reasons! {
         NotConfigured = "not_configured": failed(503, -32603, &[Sidecar]).named("NotConfigured")
             => "set the key that the log names",
         /// The keys that verify sessions cannot be fetched.
-        KeysUnavailable = "keys_unavailable": failed(503, -32603, &[Sidecar]).named("KeysUnavailable")
+        KeysUnavailable = "keys_unavailable":
+            failed(503, -32603, &[Sidecar]).named("KeysUnavailable")
             => "check the address of the keys",
         /// The transaction was sent, but no answer arrived.
         OutcomeUnknown = "outcome_unknown": failed(504, -32603, &[Relay])

@@ -51,13 +51,17 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         .sidecar
         .iter()
         .for_each(|sidecar| trusted_keys(sidecar, reader));
+    chain_id(&config, reader);
+    config
+}
+
+fn chain_id(config: &Config, reader: &mut Reader<'_>) {
     if let Some((relay, id)) = config.relay.as_ref().zip(config.node.chain_id)
         && id.to_short_string().as_deref() != Some(&*relay.pins.chain_id)
     {
         let message = format!("expected node.chain_id, found {:?}", relay.pins.chain_id);
         reader.conflict("relay.pins.chain_id", "node.chain_id", message);
     }
-    config
 }
 
 fn listeners(config: &Config, reader: &mut Reader<'_>) {

@@ -27,7 +27,9 @@ macro_rules! keys {
     (@ , $($row:tt)+) => { $crate::config::section::keys!(@ Restart, $($row)+) };
     (@ reread, $($row:tt)+) => { $crate::config::section::keys!(@ Reread, $($row)+) };
     (@ reconnect, $($row:tt)+) => { $crate::config::section::keys!(@ Reconnect, $($row)+) };
-    (@ $effect:ident, $section:literal, $key:ident, $kind:ident, $literal:tt, $($doc:literal),+) => {
+    (
+        @ $effect:ident, $section:literal, $key:ident, $kind:ident, $literal:tt, $($doc:literal),+
+    ) => {
         $crate::config::key::Key {
             path: concat!($section, ".", stringify!($key)),
             default: $crate::config::key::DefaultValue::$kind(stringify!($literal)),
