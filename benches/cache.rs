@@ -60,7 +60,7 @@ impl World {
         let gateway_config = config.gateway.expect("it has a gateway");
         let metrics = Arc::new(Metrics::default());
         let memory = MemoryPool::new(256 << 20);
-        let credentials = Credentials::load(&config.node);
+        let credentials = Credentials::load(&config.node.live, &config.node.url);
         let node = Node::new(&config.node, credentials, Arc::clone(&metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
         let gateway = Arc::new(Gateway::new(&gateway_config, Arc::new(client), memory));

@@ -1,4 +1,4 @@
-//! The closed list of reasons: one row for each.
+//! The closed list of reasons: one row for each, with its remedy.
 
 use Api::{Gateway, Relay, Sidecar};
 
@@ -56,7 +56,7 @@ macro_rules! reasons {
     (
         $(#[$about:meta])*
         pub enum $Set:ident {
-            $($(#[$doc:meta])* $value:ident = $name:literal: $row:expr,)*
+            $($(#[$doc:meta])* $value:ident = $name:literal: $row:expr => $remedy:literal,)*
         }
     ) => {
         $crate::named::named! {
@@ -70,6 +70,13 @@ macro_rules! reasons {
                     $(Self::$value => $row,)*
                 }
             }
+
+            /// What the client can do, or for a failure the operator.
+            pub const fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$value => $remedy,)*
+                }
+            }
         }
     };
 }
@@ -81,202 +88,295 @@ reasons! {
     /// EIP-1474.
     pub enum Reason {
         /// No endpoint has this path.
-        NotFound = "not_found": refused(404, -32600, &ALL),
+        NotFound = "not_found": refused(404, -32600, &ALL)
+            => "use a path of the surface's document",
         /// The path does not take this HTTP method.
-        WrongHttpMethod = "wrong_http_method": refused(405, -32600, &ALL),
+        WrongHttpMethod = "wrong_http_method": refused(405, -32600, &ALL)
+            => "use a method of the field Allow",
         /// The request has no valid bearer token.
-        Unauthorized = "unauthorized": refused(401, -32600, &[Relay, Sidecar]),
+        Unauthorized = "unauthorized": refused(401, -32600, &[Relay, Sidecar])
+            => "send `Authorization: Bearer` with the token of this surface",
         /// The token is malformed.
-        BadJwt = "bad_jwt": refused(401, -32600, &[Sidecar]).named("BadJwt"),
+        BadJwt = "bad_jwt": refused(401, -32600, &[Sidecar]).named("BadJwt")
+            => "send a whole JWT of three parts",
         /// The token is of the wrong type.
-        BadJwtType = "bad_jwt_type": refused(401, -32600, &[Sidecar]).named("BadJwtType"),
+        BadJwtType = "bad_jwt_type": refused(401, -32600, &[Sidecar]).named("BadJwtType")
+            => "send an access token, or a service token",
         /// The token has expired, or is not valid yet.
-        JwtExpired = "jwt_expired": refused(401, -32600, &[Sidecar]).named("JwtExpired"),
+        JwtExpired = "jwt_expired": refused(401, -32600, &[Sidecar]).named("JwtExpired")
+            => "get a new token, and check the clocks",
         /// The token is for another service.
         BadJwtAudience = "bad_jwt_audience":
-            refused(401, -32600, &[Sidecar]).named("BadJwtAudience"),
+            refused(401, -32600, &[Sidecar]).named("BadJwtAudience")
+            => "ask for a token for this service",
         /// The token is for another method.
         BadJwtLexiconMethod = "bad_jwt_lexicon_method":
-            refused(401, -32600, &[Sidecar]).named("BadJwtLexiconMethod"),
+            refused(401, -32600, &[Sidecar]).named("BadJwtLexiconMethod")
+            => "ask for a token for this method",
         /// The issuer's keys cannot be resolved.
-        BadJwtIss = "bad_jwt_iss": refused(401, -32600, &[Sidecar]).named("BadJwtIss"),
+        BadJwtIss = "bad_jwt_iss": refused(401, -32600, &[Sidecar]).named("BadJwtIss")
+            => "check the issuer's DID document and its keys",
         /// The token's signature is not its issuer's.
         BadJwtSignature = "bad_jwt_signature":
-            refused(401, -32600, &[Sidecar]).named("BadJwtSignature"),
+            refused(401, -32600, &[Sidecar]).named("BadJwtSignature")
+            => "sign with the key in the issuer's DID document, or in the key set",
         /// The webhook's signature is not the verifier's over this body.
         BadWebhookSignature = "bad_webhook_signature":
-            refused(401, -32600, &[Sidecar]).named("InvalidSignature"),
+            refused(401, -32600, &[Sidecar]).named("InvalidSignature")
+            => "sign the exact bytes of the body with the shared secret",
         /// The user may not do this.
-        Forbidden = "forbidden": refused(403, -32600, &[Sidecar]),
+        Forbidden = "forbidden": refused(403, -32600, &[Sidecar])
+            => "let the operator decide: the account is banned",
         /// The client has used up its quota of requests a minute.
-        RateLimited = "rate_limited": refused(429, -32005, &ALL),
+        RateLimited = "rate_limited": refused(429, -32005, &ALL)
+            => "wait for Retry-After seconds, or share answers",
         /// The client has too many requests in flight.
-        TooManyInFlight = "too_many_in_flight": refused(429, -32005, &ALL),
+        TooManyInFlight = "too_many_in_flight": refused(429, -32005, &ALL)
+            => "wait for earlier requests to end",
         /// The framing headers contradict each other, or use an unsupported transfer coding.
-        ConflictingFraming = "conflicting_framing": refused(400, -32600, &ALL),
+        ConflictingFraming = "conflicting_framing": refused(400, -32600, &ALL)
+            => "send one Content-Length, or one chunked Transfer-Encoding",
         /// The request's head is larger than configured.
-        HeaderTooLarge = "header_too_large": refused(431, -32600, &ALL),
+        HeaderTooLarge = "header_too_large": refused(431, -32600, &ALL)
+            => "send fewer or shorter fields",
         /// An `Expect` other than `100-continue`.
-        ExpectationFailed = "expectation_failed": refused(417, -32600, &ALL),
+        ExpectationFailed = "expectation_failed": refused(417, -32600, &ALL)
+            => "leave Expect out",
         /// An XRPC method that is not served here.
-        UnknownMethod = "unknown_method": refused(501, -32601, &[Sidecar]),
+        UnknownMethod = "unknown_method": refused(501, -32601, &[Sidecar])
+            => "use a method that the service describes",
         /// Not `application/json`.
-        UnsupportedMediaType = "unsupported_media_type": refused(415, -32600, &ALL),
+        UnsupportedMediaType = "unsupported_media_type": refused(415, -32600, &ALL)
+            => "send `Content-Type: application/json`",
         /// The body carries a content coding.
-        UnsupportedEncoding = "unsupported_encoding": refused(415, -32600, &ALL),
+        UnsupportedEncoding = "unsupported_encoding": refused(415, -32600, &ALL)
+            => "send the body without Content-Encoding",
         /// The body is larger than the endpoint accepts.
-        BodyTooLarge = "body_too_large": refused(413, -32600, &ALL),
+        BodyTooLarge = "body_too_large": refused(413, -32600, &ALL)
+            => "send a smaller body",
         /// The head or the body did not arrive in time.
-        RequestTimeout = "request_timeout": refused(408, -32600, &ALL),
+        RequestTimeout = "request_timeout": refused(408, -32600, &ALL)
+            => "send the request at once, over a faster connection",
         /// Not one JSON text in UTF-8 within the depth limit.
-        ParseError = "parse_error": refused(400, -32700, &ALL),
+        ParseError = "parse_error": refused(400, -32700, &ALL)
+            => "send one JSON text in UTF-8",
         /// JSON, but not a JSON-RPC 2.0 request.
-        InvalidRequest = "invalid_request": refused(400, -32600, &ALL),
+        InvalidRequest = "invalid_request": refused(400, -32600, &ALL)
+            => "send a JSON-RPC 2.0 request with the documented members",
         /// A JSON-RPC batch.
-        Batch = "batch": refused(400, -32600, &[Gateway, Relay]),
+        Batch = "batch": refused(400, -32600, &[Gateway, Relay])
+            => "send each call as a request of its own",
         /// A method that is not on the allowlist.
-        MethodNotAllowed = "method_not_allowed": refused(403, -32601, &[Gateway, Relay]),
+        MethodNotAllowed = "method_not_allowed": refused(403, -32601, &[Gateway, Relay])
+            => "use a permitted method, or let the operator permit this one",
         /// The parameters are not those of the method.
-        InvalidParams = "invalid_params": refused(400, -32602, &[Gateway]),
+        InvalidParams = "invalid_params": refused(400, -32602, &[Gateway])
+            => "send the parameters that the message names",
         /// A feed that this service does not generate.
-        UnknownFeed = "unknown_feed": refused(400, -32602, &[Sidecar]).named("UnknownFeed"),
+        UnknownFeed = "unknown_feed": refused(400, -32602, &[Sidecar]).named("UnknownFeed")
+            => "use a feed that the service describes",
         /// The resource was removed for good.
-        Gone = "gone": refused(410, -32600, &[Sidecar]),
+        Gone = "gone": refused(410, -32600, &[Sidecar])
+            => "forget the address",
         /// No session has this subject reference.
-        UnknownSubject = "unknown_subject":
-            refused(404, -32600, &[Sidecar]).named("UnknownSubject"),
+        UnknownSubject = "unknown_subject": refused(404, -32600, &[Sidecar]).named("UnknownSubject")
+            => "open a session first, and use its reference",
         /// The event's id was used with other content.
-        EventConflict = "event_conflict": refused(409, -32000, &[Sidecar]).named("EventConflict"),
+        EventConflict = "event_conflict": refused(409, -32000, &[Sidecar]).named("EventConflict")
+            => "give another event another id",
         /// The event is older than the recorded status.
         StaleTransition = "stale_transition":
-            refused(409, -32000, &[Sidecar]).named("StaleTransition"),
+            refused(409, -32000, &[Sidecar]).named("StaleTransition")
+            => "send no event that is older than the last one",
         /// The status cannot follow the current one.
         InvalidTransition = "invalid_transition":
-            refused(409, -32000, &[Sidecar]).named("InvalidTransition"),
+            refused(409, -32000, &[Sidecar]).named("InvalidTransition")
+            => "send a status that can follow the current one",
         /// A call goes to a contract that is not pinned.
-        ContractNotAllowed = "contract_not_allowed": refused(403, -32602, &[Relay]),
+        ContractNotAllowed = "contract_not_allowed": refused(403, -32602, &[Relay])
+            => "call a pinned contract, or check the pins",
         /// A call goes to an entrypoint that users may not sign for.
-        EntrypointNotAllowed = "entrypoint_not_allowed": refused(403, -32602, &[Relay]),
+        EntrypointNotAllowed = "entrypoint_not_allowed": refused(403, -32602, &[Relay])
+            => "call a permitted entrypoint",
         /// A well-formed value that the policy does not permit.
-        ArgumentNotAllowed = "argument_not_allowed": refused(403, -32602, &[Relay]),
+        ArgumentNotAllowed = "argument_not_allowed": refused(403, -32602, &[Relay])
+            => "use a value that the message permits",
         /// The transaction's version is not 3.
-        TransactionVersion = "transaction_version": refused(403, -32602, &[Relay]),
+        TransactionVersion = "transaction_version": refused(403, -32602, &[Relay])
+            => "sign version 3",
         /// The transaction has a tip.
-        TipNotZero = "tip_not_zero": refused(403, -32602, &[Relay]),
+        TipNotZero = "tip_not_zero": refused(403, -32602, &[Relay])
+            => "sign with tip 0",
         /// The transaction names a paymaster.
-        PaymasterData = "paymaster_data": refused(403, -32602, &[Relay]),
+        PaymasterData = "paymaster_data": refused(403, -32602, &[Relay])
+            => "sign without a paymaster",
         /// The transaction carries a proof or proof facts.
-        ProofData = "proof_data": refused(403, -32602, &[Relay]),
+        ProofData = "proof_data": refused(403, -32602, &[Relay])
+            => "sign without proofs",
         /// An invoke that also deploys its account.
-        AccountDeploymentData = "account_deployment_data": refused(403, -32602, &[Relay]),
+        AccountDeploymentData = "account_deployment_data": refused(403, -32602, &[Relay])
+            => "deploy the account first, by a transaction of its own",
         /// A data availability mode other than L1.
-        DataAvailabilityMode = "data_availability_mode": refused(403, -32602, &[Relay]),
+        DataAvailabilityMode = "data_availability_mode": refused(403, -32602, &[Relay])
+            => "sign with both modes L1",
         /// More calls in one transaction than configured.
-        TooManyCalls = "too_many_calls": refused(403, -32602, &[Relay]),
+        TooManyCalls = "too_many_calls": refused(403, -32602, &[Relay])
+            => "split the transaction",
         /// More felts of calldata than configured.
-        CalldataTooLarge = "calldata_too_large": refused(403, -32602, &[Relay]),
+        CalldataTooLarge = "calldata_too_large": refused(403, -32602, &[Relay])
+            => "split the transaction",
         /// The calldata is not exactly one list of calls.
-        CalldataMalformed = "calldata_malformed": refused(403, -32602, &[Relay]),
+        CalldataMalformed = "calldata_malformed": refused(403, -32602, &[Relay])
+            => "encode the calls as one list, with nothing after it",
         /// The resource bounds allow more gas or a higher fee than configured.
-        FeeBoundExceeded = "fee_bound_exceeded": refused(403, -32602, &[Relay]),
+        FeeBoundExceeded = "fee_bound_exceeded": refused(403, -32602, &[Relay])
+            => "sign lower resource bounds",
         /// The sender is an account that the relay signs with.
-        SenderNotAllowed = "sender_not_allowed": refused(403, -32602, &[Relay]),
+        SenderNotAllowed = "sender_not_allowed": refused(403, -32602, &[Relay])
+            => "use an account of the user",
         /// The account is of another class than the pinned one.
-        ClassNotApproved = "class_not_approved": refused(403, -32602, &[Relay]),
+        ClassNotApproved = "class_not_approved": refused(403, -32602, &[Relay])
+            => "use an account of the pinned class",
         /// The address does not follow from the public key.
-        AddressMismatch = "address_mismatch": refused(403, -32602, &[Relay]),
+        AddressMismatch = "address_mismatch": refused(403, -32602, &[Relay])
+            => "derive the address from this public key",
         /// The public key is zero, or not on the curve.
-        PublicKeyInvalid = "public_key_invalid": refused(403, -32602, &[Relay]),
+        PublicKeyInvalid = "public_key_invalid": refused(403, -32602, &[Relay])
+            => "use a key on the curve",
         /// The signature is not the account's over this transaction.
-        SignatureInvalid = "signature_invalid": refused(403, -32602, &[Relay]),
+        SignatureInvalid = "signature_invalid": refused(403, -32602, &[Relay])
+            => "sign this transaction's hash with the account's key",
         /// An assurance whose type or level is not on the list.
-        AssuranceNotAllowed = "assurance_not_allowed": refused(403, -32602, &[Relay]),
+        AssuranceNotAllowed = "assurance_not_allowed": refused(403, -32602, &[Relay])
+            => "use a configured type and level",
         /// An epoch outside of the configured range.
-        EpochOutOfRange = "epoch_out_of_range": refused(403, -32602, &[Relay]),
+        EpochOutOfRange = "epoch_out_of_range": refused(403, -32602, &[Relay])
+            => "use an epoch of the configured range",
         /// An irreversible operation was not confirmed word for word.
-        ConfirmationRequired = "confirmation_required": refused(403, -32602, &[Relay]),
+        ConfirmationRequired = "confirmation_required": refused(403, -32602, &[Relay])
+            => "confirm word for word",
         /// The identity is bound to another account.
-        IdentityTaken = "identity_taken": refused(409, -32000, &[Relay]),
+        IdentityTaken = "identity_taken": refused(409, -32000, &[Relay])
+            => "use the account that the identity has, or propose a recovery",
         /// The account is bound to another identity.
-        AccountTaken = "account_taken": refused(409, -32000, &[Relay]),
+        AccountTaken = "account_taken": refused(409, -32000, &[Relay])
+            => "use another account",
         /// There is no contract at the account's address.
-        AccountNotDeployed = "account_not_deployed": refused(409, -32000, &[Relay]),
+        AccountNotDeployed = "account_not_deployed": refused(409, -32000, &[Relay])
+            => "deploy the account first",
         /// The account that a transaction deploys exists.
-        AccountAlreadyDeployed = "account_already_deployed": refused(409, -32000, &[Relay]),
+        AccountAlreadyDeployed = "account_already_deployed": refused(409, -32000, &[Relay])
+            => "send other transactions: nothing is left to deploy",
         /// The identity or the account is not registered.
-        NotRegistered = "not_registered": refused(409, -32000, &[Relay]),
+        NotRegistered = "not_registered": refused(409, -32000, &[Relay])
+            => "register the identity first",
         /// The account is not verified.
-        NotVerified = "not_verified": refused(409, -32000, &[Relay]),
+        NotVerified = "not_verified": refused(409, -32000, &[Relay])
+            => "attest the account first",
         /// There is no attestation to revoke.
-        NotAttested = "not_attested": refused(409, -32000, &[Relay]),
+        NotAttested = "not_attested": refused(409, -32000, &[Relay])
+            => "check the account: nothing is left to revoke",
         /// The attestation's id was used with other content.
-        AttestationReplayed = "attestation_replayed": refused(409, -32000, &[Relay]),
+        AttestationReplayed = "attestation_replayed": refused(409, -32000, &[Relay])
+            => "use a new id for another attestation",
         /// The attestation was replaced by another one, or has expired.
-        AttestationNotInForce = "attestation_not_in_force": refused(409, -32000, &[Relay]),
+        AttestationNotInForce = "attestation_not_in_force": refused(409, -32000, &[Relay])
+            => "attest anew with another id",
         /// The card was minted to another account.
-        AlreadyMinted = "already_minted": refused(409, -32000, &[Relay]),
+        AlreadyMinted = "already_minted": refused(409, -32000, &[Relay])
+            => "use another card",
         /// The epoch has another result.
-        UsershipConflict = "usership_conflict": refused(409, -32000, &[Relay]),
+        UsershipConflict = "usership_conflict": refused(409, -32000, &[Relay])
+            => "compare with the submitted result",
         /// Another recovery is pending.
-        RecoveryPending = "recovery_pending": refused(409, -32000, &[Relay]),
+        RecoveryPending = "recovery_pending": refused(409, -32000, &[Relay])
+            => "execute or cancel the pending recovery first",
         /// No recovery is pending.
-        RecoveryNotPending = "recovery_not_pending": refused(409, -32000, &[Relay]),
+        RecoveryNotPending = "recovery_not_pending": refused(409, -32000, &[Relay])
+            => "propose a recovery first",
         /// The recovery's delay has not passed.
-        RecoveryNotReady = "recovery_not_ready": refused(409, -32000, &[Relay]),
+        RecoveryNotReady = "recovery_not_ready": refused(409, -32000, &[Relay])
+            => "wait until `ready_at`",
         /// The time to cancel the recovery has passed.
-        RecoveryNotCancellable = "recovery_not_cancellable": refused(409, -32000, &[Relay]),
+        RecoveryNotCancellable = "recovery_not_cancellable": refused(409, -32000, &[Relay])
+            => "execute the recovery, and propose the next one",
         /// The transaction's nonce is spent or reserved.
-        NonceConflict = "nonce_conflict": refused(409, -32000, &[Relay]),
+        NonceConflict = "nonce_conflict": refused(409, -32000, &[Relay])
+            => "sign with the account's next nonce",
         /// The node rejected the transaction.
-        Rejected = "rejected": refused(409, -32000, &[Relay]),
+        Rejected = "rejected": refused(409, -32000, &[Relay])
+            => "remove the cause that the node names, then repeat the request",
         /// The transaction reverted.
-        Reverted = "reverted": refused(409, -32000, &[Relay]),
+        Reverted = "reverted": refused(409, -32000, &[Relay])
+            => "remove the cause that the contract names",
         /// The chain refused a read or an estimate: nothing was sent.
-        RefusedByChain = "refused_by_chain": refused(409, -32000, &[Relay]),
+        RefusedByChain = "refused_by_chain": refused(409, -32000, &[Relay])
+            => "remove the cause that the node names: nothing was sent",
         /// The idempotency key was used with another request.
-        IdempotencyConflict = "idempotency_conflict": refused(409, -32000, &[Relay]),
+        IdempotencyConflict = "idempotency_conflict": refused(409, -32000, &[Relay])
+            => "use another key for another request",
         /// An equal write or an earlier one is not settled.
-        InProgress = "in_progress": refused(409, -32000, &[Relay]),
+        InProgress = "in_progress": refused(409, -32000, &[Relay])
+            => "repeat the request after Retry-After seconds",
         /// The recipient's last drip is too recent.
-        FaucetCooldown = "faucet_cooldown": refused(429, -32005, &[Relay]),
+        FaucetCooldown = "faucet_cooldown": refused(429, -32005, &[Relay])
+            => "wait for Retry-After seconds",
         /// The day's budget of drips or of fees is used up.
-        BudgetExceeded = "budget_exceeded": refused(429, -32005, &[Relay]),
+        BudgetExceeded = "budget_exceeded": refused(429, -32005, &[Relay])
+            => "wait for Retry-After seconds, or raise the budget",
         /// The node did not answer within the deadline.
-        UpstreamTimeout = "upstream_timeout": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamTimeout = "upstream_timeout": failed(502, -32603, &[Gateway, Relay])
+            => "find out why the node is slow",
         /// The node was unreachable, or failed before it answered.
-        UpstreamUnreachable = "upstream_unreachable": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamUnreachable = "upstream_unreachable": failed(502, -32603, &[Gateway, Relay])
+            => "start the node, or correct node.url",
         /// The node answered with a redirect.
-        UpstreamRedirect = "upstream_redirect": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamRedirect = "upstream_redirect": failed(502, -32603, &[Gateway, Relay])
+            => "set node.url to the address that the node redirects to",
         /// The node answered with a status other than 200.
-        UpstreamStatus = "upstream_status": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamStatus = "upstream_status": failed(502, -32603, &[Gateway, Relay])
+            => "send the method to the node by hand, and read its status",
         /// The node's answer is over 4 MiB.
-        UpstreamOversized = "upstream_oversized": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamOversized = "upstream_oversized": failed(502, -32603, &[Gateway, Relay])
+            => "ask for less, or read from the node itself",
         /// The node's answer is not a JSON-RPC 2.0 response to our request.
-        UpstreamInvalid = "upstream_invalid": failed(502, -32603, &[Gateway, Relay]),
+        UpstreamInvalid = "upstream_invalid": failed(502, -32603, &[Gateway, Relay])
+            => "check what answers at node.url",
         /// The process is at its bound of memory or connections.
-        Overloaded = "overloaded": failed(503, -32603, &ALL),
+        Overloaded = "overloaded": failed(503, -32603, &ALL)
+            => "repeat later, and find the limit that is used up",
         /// The process is shutting down.
-        Draining = "draining": failed(503, -32603, &ALL),
+        Draining = "draining": failed(503, -32603, &ALL)
+            => "repeat the request: another process serves it",
         /// The chain does not match the pins, or could not be read.
-        PinsUnproven = "pins_unproven": failed(503, -32603, &[Relay]),
+        PinsUnproven = "pins_unproven": failed(503, -32603, &[Relay])
+            => "compare the pins at GET /readyz with the chain",
         /// The faucet's account cannot pay a drip.
-        FaucetEmpty = "faucet_empty": failed(503, -32603, &[Relay]),
+        FaucetEmpty = "faucet_empty": failed(503, -32603, &[Relay])
+            => "fund the faucet's account",
         /// The store did not answer.
         StoreUnavailable = "store_unavailable":
-            failed(503, -32603, &[Relay, Sidecar]).named("StoreUnavailable"),
+            failed(503, -32603, &[Relay, Sidecar]).named("StoreUnavailable")
+            => "start the database, or correct its address",
         /// The store of the shared limits did not answer.
-        FleetUnavailable = "fleet_unavailable": failed(503, -32603, &ALL),
+        FleetUnavailable = "fleet_unavailable": failed(503, -32603, &ALL)
+            => "start the store of the fleet",
         /// The chain has not reached the position that the request named.
-        ChainPositionBehind = "chain_position_behind": refused(503, -32603, &[Gateway]),
+        ChainPositionBehind = "chain_position_behind": refused(503, -32603, &[Gateway])
+            => "repeat later, or forget the position if the chain went back",
         /// The node is being built or started.
-        NodeStarting = "node_starting": failed(503, -32603, &[Gateway]),
+        NodeStarting = "node_starting": failed(503, -32603, &[Gateway])
+            => "wait until the node is started",
         /// The operator has not configured this function.
-        NotConfigured = "not_configured": failed(503, -32603, &[Sidecar]).named("NotConfigured"),
+        NotConfigured = "not_configured": failed(503, -32603, &[Sidecar]).named("NotConfigured")
+            => "set the key that the log names",
         /// The keys that verify sessions cannot be fetched.
         KeysUnavailable = "keys_unavailable":
-            failed(503, -32603, &[Sidecar]).named("KeysUnavailable"),
+            failed(503, -32603, &[Sidecar]).named("KeysUnavailable")
+            => "check the address of the keys",
         /// The transaction was sent, but no answer arrived.
-        OutcomeUnknown = "outcome_unknown": failed(504, -32603, &[Relay]),
+        OutcomeUnknown = "outcome_unknown": failed(504, -32603, &[Relay])
+            => "repeat the request: nothing is sent twice",
     }
 }
 
@@ -295,6 +395,14 @@ impl Reason {
     /// the chain has not reached is no failure: a client may name any.
     pub const fn is_failure(self) -> bool {
         self.row().is_failure
+    }
+
+    /// Seconds until a retry may pass, unless its cause says more exactly.
+    pub const fn retry_after(self) -> Option<u32> {
+        match self.status() {
+            429 | 503 => Some(1),
+            _ => None,
+        }
     }
 
     /// Whether an API gives it.
@@ -340,6 +448,51 @@ mod tests {
         for (at, reason) in Reason::ALL.into_iter().enumerate() {
             assert_eq!(reason as usize, at, "{reason:?} is out of order");
             assert!(names.insert(reason.name()), "{} is taken", reason.name());
+        }
+    }
+
+    /// The numbers and the names of a documented table, row by row.
+    fn rows(section: &str) -> impl Iterator<Item = (Vec<u16>, Vec<&str>)> {
+        let table = section.lines().filter(|line| line.starts_with("| "));
+        table.filter_map(|line| {
+            let (statuses, rest) = line.trim_start_matches("| ").split_once(" |")?;
+            let statuses = statuses.split(", ").map(str::parse);
+            let statuses = statuses.collect::<Result<Vec<u16>, _>>().ok()?;
+            Some((statuses, rest.split('`').skip(1).step_by(2).collect()))
+        })
+    }
+
+    #[test]
+    fn documented_tables_have_each_reason_with_status() {
+        let text = include_str!("../../conf/interfaces.md");
+        let (_, text) = text.split_once("## The gateway").expect("a section");
+        let (gateway, text) = text.split_once("## The relay").expect("a section");
+        let (relay, sidecar) = text.split_once("## The sidecar").expect("a section");
+        for (api, text, name) in [
+            (
+                Gateway,
+                gateway.to_owned(),
+                Reason::name as fn(Reason) -> &'static str,
+            ),
+            // its table is in addition to the gateway's
+            (Relay, format!("{gateway}{relay}"), Reason::name),
+            (Sidecar, sidecar.to_owned(), Reason::xrpc_name),
+        ] {
+            for reason in Reason::ALL.into_iter().filter(|reason| reason.is_of(api)) {
+                let (name, status) = (name(reason), reason.status());
+                let found = rows(&text)
+                    .any(|(statuses, names)| statuses.contains(&status) && names.contains(&name));
+                assert!(found, "{name} has no row with {status} for {api:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_runbook_names_each_failure() {
+        let text = include_str!("../../conf/prometheus/RUNBOOK.md");
+        for reason in Reason::ALL.into_iter().filter(|reason| reason.is_failure()) {
+            let name = format!("`{}`", reason.name());
+            assert!(text.contains(&name), "{name}: {}", reason.remedy());
         }
     }
 

@@ -5,7 +5,7 @@
 //! can reach it through a visitor's browser (DNS rebinding, cross-site requests). So `Host` must
 //! name this machine, and the request must come from the page itself or from a followed link.
 
-use crate::config::{AdminConfig, Listen};
+use crate::config::{AdminLive, Listen};
 use crate::secrets::{self, Secret, SecretErrors};
 use arc_swap::ArcSwapOption;
 use base64::Engine as _;
@@ -42,7 +42,7 @@ impl Access {
     ///
     /// # Errors
     /// Fails if the file is invalid.
-    pub fn load(config: &AdminConfig) -> Result<Option<Tokens>, SecretErrors> {
+    pub fn load(config: &AdminLive) -> Result<Option<Tokens>, SecretErrors> {
         let file = config.token_file.as_ref();
         let tokens = |file| secrets::tokens("admin.token_file", slice::from_ref(file));
         file.map(tokens).transpose()

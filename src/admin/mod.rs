@@ -22,8 +22,7 @@ pub use access::Access;
 pub use history::{History, Sampler};
 pub use seen::Seen;
 
-use crate::config::AppliedConfig;
-use crate::config::Listen;
+use crate::config::{AppliedConfig, Effect, Listen};
 use crate::http::context::ServerContext;
 use crate::http::{Handoff, Request, TextErrors, X_REQUEST_ID};
 use crate::io::MemoryPool;
@@ -32,7 +31,7 @@ use crate::node::NodeStatus;
 use crate::proxy::Surfaces;
 use crate::reply::{Reply, ResponseContext};
 use crate::store::Journal;
-use crate::telemetry::{self, Condition, Finding, Registry, Surface, Trouble, Verdict};
+use crate::telemetry::{self, ActiveCondition, Condition, Finding, Registry, Surface, Verdict};
 use access::Denied;
 use async_trait::async_trait;
 use documents::Documents;
@@ -135,9 +134,9 @@ impl Admin {
     }
 
     /// The status of `/readyz` under these conditions, and its line.
-    fn ready(&self, present: &[Trouble]) -> (u16, &'static str) {
-        let lacks_node = |trouble: &Trouble| {
-            trouble.condition == Condition::NodeUrl && trouble.finding.is_failing
+    fn ready(&self, present: &[ActiveCondition]) -> (u16, &'static str) {
+        let lacks_node = |active: &ActiveCondition| {
+            active.condition == Condition::NodeUrl && active.finding.is_failing
         };
         if self.process.drain.has_begun() {
             (503, "draining\n")
@@ -153,7 +152,7 @@ impl Admin {
         let present = self.process.metrics.conditions.present();
         let (status, line) = self.ready(&present);
         let mut body = format!("verdict: {}\nready: {line}", Verdict::of(&present).name());
-        for Trouble {
+        for ActiveCondition {
             condition,
             finding,
             since,
@@ -211,7 +210,7 @@ impl Admin {
                 "key": change.key,
                 "from": change.from,
                 "to": change.to,
-                "live": change.live,
+                "live": change.effect == Effect::Live,
             })
         });
         let configuration = json!({

@@ -7,7 +7,7 @@ use crate::io::clock;
 use crate::node::UrlStats;
 use crate::relay::Relay;
 use crate::store::Budget;
-use crate::telemetry::{Condition, LATENCY, Latency, Surface, Trouble, Verdict, counts};
+use crate::telemetry::{ActiveCondition, Condition, LATENCY, Latency, Surface, Verdict, counts};
 use portcullis_filters::chain::LeftOut;
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::limit::Busy;
@@ -66,23 +66,23 @@ impl Admin {
     }
 
     /// The verdict, and what is wrong, each with the surfaces it concerns.
-    fn verdict(&self, present: &[Trouble]) -> Value {
-        let troubles = present.iter().map(|trouble| {
+    fn verdict(&self, present: &[ActiveCondition]) -> Value {
+        let all = present.iter().map(|active| {
             let surfaces = self.listeners.iter().map(|listener| listener.surface);
-            let concerned = surfaces.filter(|surface| concerns(trouble, *surface));
+            let concerned = surfaces.filter(|surface| concerns(active, *surface));
             json!({
-                "condition": trouble.condition.name(),
-                "message": trouble.condition.message(),
-                "subject": trouble.finding.subject,
-                "cause": trouble.finding.cause,
-                "failing": trouble.finding.is_failing,
-                "runbook": trouble.condition.runbook(),
-                "follows": trouble.follows_from(present),
-                "since_ms": millis(trouble.since),
+                "condition": active.condition.name(),
+                "message": active.condition.message(),
+                "subject": active.finding.subject,
+                "cause": active.finding.cause,
+                "failing": active.finding.is_failing,
+                "runbook": active.condition.runbook(),
+                "follows": active.follows_from(present),
+                "since_ms": millis(active.since),
                 "surfaces": concerned.map(Surface::name).collect::<Vec<_>>(),
             })
         });
-        json!({ "state": Verdict::of(present).name(), "troubles": troubles.collect::<Value>() })
+        json!({ "state": Verdict::of(present).name(), "troubles": all.collect::<Value>() })
     }
 
     fn surface(&self, listener: &Listener) -> Option<Value> {
@@ -219,11 +219,11 @@ impl Admin {
             })
         });
         let settings = relay.running.settings();
-        let policy = &settings.config.policy;
+        let policy = &settings.live.policy;
         let used = counts(&metrics.budget_used, "budget");
         let set = [
-            settings.config.faucet_per_day.map(|_| Budget::Faucet),
-            settings.config.fees_per_day.map(|_| Budget::Fees),
+            settings.live.faucet_per_day.map(|_| Budget::Faucet),
+            settings.live.fees_per_day.map(|_| Budget::Fees),
         ];
         let budgets = set
             .into_iter()
@@ -260,13 +260,13 @@ fn urls(surface: &'static str, urls: Vec<UrlStats>) -> impl Iterator<Item = Valu
 }
 
 /// Whether a condition impairs a surface.
-fn concerns(trouble: &Trouble, surface: Surface) -> bool {
-    match (trouble.condition, surface) {
+fn concerns(active: &ActiveCondition, surface: Surface) -> bool {
+    match (active.condition, surface) {
         (Condition::OpenFiles, _) => true,
         (Condition::Configuration | Condition::Task, _) => false,
         (Condition::Fleet, surface) => !matches!(surface, Surface::Admin | Surface::Acme),
         (Condition::Certificate | Condition::Requests, surface) => {
-            trouble.finding.subject == surface.name()
+            active.finding.subject == surface.name()
         }
         (Condition::NodeUrl | Condition::NodeStalled, surface) => {
             matches!(surface, Surface::Gateway | Surface::Relay)

@@ -9,7 +9,7 @@ use crate::config::RelayConfig;
 use crate::gateway::Settings;
 use crate::io::clock;
 use crate::io::plain::is_plain;
-use crate::relay::settings::policy;
+use crate::relay::settings::{Pinned, policy};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(path) = &arguments.relay else {
         let missing = || Failure::usage("the configuration has no [gateway]");
         let config = config.gateway.ok_or_else(missing)?;
-        return gateway(&Settings::from(&config).policy, &body).print();
+        return gateway(&Settings::from(&config.live).policy, &body).print();
     };
     let config = config
         .relay
@@ -153,6 +153,7 @@ impl Explanation {
         } else {
             String::new()
         };
+        self.line(&format!("           do: {}", refusal.reason.remedy()));
         self.line(&format!(
             "\nverdict: HTTP {status}{code}; nothing is sent to the node"
         ));
@@ -225,7 +226,7 @@ fn gateway(policy: &GatewayPolicy, body: &[u8]) -> Explanation {
 fn relay(config: &RelayConfig, endpoint: Endpoint, body: &[u8]) -> Explanation {
     let mut explained = Explanation::begin("relay", endpoint, body);
     // no token is compared here
-    let policy = policy(config, Tokens::none());
+    let policy = policy(&config.live, Tokens::none(), Pinned::new(&config.pins));
     let now = clock::since_1970(SystemTime::now()).as_secs();
     match policy.inspect_with(endpoint, body, now, |finding| explained.found(finding)) {
         Ok(Inspected::Transaction(unverified)) => {

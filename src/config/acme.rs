@@ -95,23 +95,15 @@ impl Config {
             admin,
             ..
         } = self;
+        let gateway = gateway.as_mut().and_then(|of| of.live.tls.as_mut());
+        let relay = relay.as_mut().and_then(|of| of.live.tls.as_mut());
+        let sidecar = sidecar.as_mut().and_then(|of| of.live.tls.as_mut());
+        let admin = admin.as_mut().and_then(|of| of.live.tls.as_mut());
         let all = [
-            (
-                "gateway.tls.domains",
-                gateway.as_mut().and_then(|of| of.tls.as_mut()),
-            ),
-            (
-                "relay.tls.domains",
-                relay.as_mut().and_then(|of| of.tls.as_mut()),
-            ),
-            (
-                "sidecar.tls.domains",
-                sidecar.as_mut().and_then(|of| of.tls.as_mut()),
-            ),
-            (
-                "admin.tls.domains",
-                admin.as_mut().and_then(|of| of.tls.as_mut()),
-            ),
+            ("gateway.tls.domains", gateway),
+            ("relay.tls.domains", relay),
+            ("sidecar.tls.domains", sidecar),
+            ("admin.tls.domains", admin),
         ];
         all.into_iter()
             .filter_map(|(key, tls)| Some((key, tls.filter(|of| of.is_ordered())?)))

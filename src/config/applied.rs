@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 
-use super::key::Key;
+use super::key::{Effect, Key};
 
 /// The value of each key as text, defaults included, in the order of the example file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,13 +44,24 @@ pub struct Change<'a> {
     pub from: &'a str,
     /// Its new value.
     pub to: &'a str,
-    /// Whether a reload applies it, or only a restart.
-    pub live: bool,
+    /// When it is effective.
+    pub effect: Effect,
+}
+
+/// A file that a key names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedFile {
+    /// The key's path.
+    pub key: &'static str,
+    /// The file's path.
+    pub path: PathBuf,
+    /// When another content is effective.
+    pub effect: Effect,
 }
 
 impl Values {
-    /// The files that keys name, each with the key's path.
-    pub fn files(&self) -> Vec<(&'static str, PathBuf)> {
+    /// The files that keys name.
+    pub fn files(&self) -> Vec<NamedFile> {
         let mut files = Vec::new();
         for (key, text) in &self.0 {
             if !key.path.ends_with("_file") && !key.path.ends_with("_files") {
@@ -63,7 +74,11 @@ impl Values {
             };
             let names = names.iter().filter_map(Json::as_str);
             let named = names.filter(|name| !name.is_empty());
-            files.extend(named.map(|name| (key.path, PathBuf::from(name))));
+            files.extend(named.map(|name| NamedFile {
+                key: key.path,
+                path: PathBuf::from(name),
+                effect: key.effect,
+            }));
         }
         files
     }
@@ -80,7 +95,7 @@ impl Values {
                 key: key.path,
                 from: from.shown(),
                 to: to.shown(),
-                live: key.live,
+                effect: key.effect,
             })
             .collect()
     }

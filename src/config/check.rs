@@ -6,7 +6,7 @@ use super::reader::Reader;
 use super::sidecar::is_open_to_others;
 use super::{
     AcmeConfig, AdminConfig, Config, FleetConfig, GatewayConfig, LogConfig, MIN_ANSWER_MEMORY,
-    NodeConfig, RelayConfig, SecretsConfig, ServerConfig, SidecarConfig, StoreConfig, StoreTls,
+    NodeConfig, RelayConfig, SecretsLive, ServerConfig, SidecarConfig, StoreConfig, StoreTls,
     TraceConfig,
 };
 use portcullis_filters::felt::Felt;
@@ -16,7 +16,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     let mut config = Config {
         server: ServerConfig::read(reader),
         log: LogConfig::read(reader),
-        secrets: SecretsConfig::read(reader),
+        secrets: SecretsLive::read(&mut reader.live()),
         node: NodeConfig::read(reader),
         gateway: reader.has("gateway").then(|| GatewayConfig::read(reader)),
         relay: reader.has("relay").then(|| RelayConfig::read(reader)),
@@ -30,7 +30,7 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         warnings: Vec::new(),
     };
     if let Some(sidecar) = &mut config.sidecar {
-        sidecar.fill_dids();
+        sidecar.live.fill_dids();
     }
     if let Some(RelayConfig { pins, .. }) = &mut config.relay
         && pins.faucet == Felt::ZERO
@@ -51,13 +51,17 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
         .sidecar
         .iter()
         .for_each(|sidecar| trusted_keys(sidecar, reader));
+    chain_id(&config, reader);
+    config
+}
+
+fn chain_id(config: &Config, reader: &mut Reader<'_>) {
     if let Some((relay, id)) = config.relay.as_ref().zip(config.node.chain_id)
         && id.to_short_string().as_deref() != Some(&*relay.pins.chain_id)
     {
         let message = format!("expected node.chain_id, found {:?}", relay.pins.chain_id);
         reader.conflict("relay.pins.chain_id", "node.chain_id", message);
     }
-    config
 }
 
 fn listeners(config: &Config, reader: &mut Reader<'_>) {
@@ -80,8 +84,10 @@ fn listeners(config: &Config, reader: &mut Reader<'_>) {
 
 fn memory(config: &Config, reader: &mut Reader<'_>) {
     let memory = config.server.answer_memory;
-    let cache = config.gateway.as_ref().map(|gateway| &gateway.cache);
-    if let Some(cache) = cache.filter(|cache| cache.enabled)
+    let Some(GatewayConfig { cache, live, .. }) = &config.gateway else {
+        return;
+    };
+    if live.cache.enabled
         && cache.size.bytes().saturating_add(MIN_ANSWER_MEMORY.bytes()) > memory.bytes()
     {
         let message = format!(
@@ -94,8 +100,8 @@ fn memory(config: &Config, reader: &mut Reader<'_>) {
 }
 
 fn balancers(config: &Config, reader: &mut Reader<'_>) {
-    for (section, clients) in config.clients() {
-        if clients.proxy_protocol && clients.trusted_proxies.is_empty() {
+    for (section, clients, live) in config.clients() {
+        if clients.proxy_protocol && live.trusted_proxies.is_empty() {
             let proxies = reader.key(&format!("{section}.trusted_proxies"));
             let message = format!("expected false, or the balancer in {proxies}");
             let key = reader.key(&format!("{section}.proxy_protocol"));
@@ -120,7 +126,7 @@ fn store(store: &StoreConfig, reader: &mut Reader<'_>) {
 }
 
 fn token(admin: &AdminConfig, reader: &mut Reader<'_>) {
-    if admin.token_file.is_none() && !admin.listen.is_local() {
+    if admin.live.token_file.is_none() && !admin.listen.is_local() {
         let message = format!(
             "expected a loopback address or a Unix socket, found {}; any other address requires \
              admin.token_file",
@@ -132,7 +138,7 @@ fn token(admin: &AdminConfig, reader: &mut Reader<'_>) {
 
 /// Warns of keys for sessions and tokens that are fetched over http:// from another machine.
 fn trusted_keys(sidecar: &SidecarConfig, reader: &mut Reader<'_>) {
-    let session = &sidecar.session;
+    let session = &sidecar.live.session;
     for (key, url) in [
         ("sidecar.session.jwks_url", session.jwks_url.as_deref()),
         ("sidecar.session.plc_url", Some(&*session.plc_url)),
@@ -147,8 +153,9 @@ fn trusted_keys(sidecar: &SidecarConfig, reader: &mut Reader<'_>) {
 
 fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
     let RelayConfig {
-        pins, keys, policy, ..
+        pins, keys, live, ..
     } = relay;
+    let policy = &live.policy;
     if pins.owner == pins.verifier {
         let message = "expected another account than relay.pins.owner: the owner of the registry \
                        must not attest";

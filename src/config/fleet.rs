@@ -25,13 +25,13 @@ section! {
         url: String = Required("valkey://127.0.0.1:6379"), store_url;
         /// The file with the store's password; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.
-        password_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        password_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
         /// The file of certificates (PEM) that the store is verified by; "" for the system's.
         /// Why: the system trusts public authorities; a private store has one of its own.
-        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
         /// Required. The file with a secret of 32 bytes or more, the same for all instances.
         /// Why: the store knows clients by a keyed digest, so that it holds no addresses.
-        secret_file: PathBuf = Required("fleet.secret"), text("a path", path);
+        secret_file: PathBuf = Required("fleet.secret"), text("a path", path), reread;
         /// The instances of one name share their limits.
         /// Why: another fleet on the same store has another name.
         name: String = Default("portcullis"), text(NAME_FORM, name);

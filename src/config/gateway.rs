@@ -6,10 +6,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 use portcullis_filters::rpc::Method;
 
-use super::address::{CorsOrigins, Listen, NonEmpty, network};
+use super::address::{CorsOrigins, Listen, NonEmpty};
 use super::key::Section;
 use super::section::{keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
+use super::surface::{
+    ClientsConfig, ClientsLive, LISTEN_FORM, TlsConfig, clients, live_clients, networks, tls,
+};
 use super::units::Size;
 use super::values::{duration, flag, integer, list, method, non_empty, size, text, then};
 use super::{DAY, HOUR, MINUTE, SHORTEST, WHY_MEMORY, WHY_TIMEOUTS};
@@ -31,6 +33,22 @@ section! {
         /// address:port, or unix:/absolute/path. Port 0 picks a free port and logs it.
         /// Why: loopback: usually a proxy in front has the public address and terminates TLS.
         listen: Listen = Default("127.0.0.1:8080"), text(LISTEN_FORM, Listen::parse);
+    }
+    with reader {
+        /// The bounds of its clients.
+        clients: ClientsConfig = clients(reader, "gateway");
+        /// The cache of answers.
+        cache: CacheConfig = CacheConfig::read(reader);
+        /// Bounds on each client connection.
+        connections: ConnectionsConfig = ConnectionsConfig::read(reader);
+        /// All that a reload changes.
+        live: GatewayLive = GatewayLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[gateway]` that a reload changes.
+    more live "gateway" GatewayLive {
         /// The methods that are served; the list can only be narrowed.
         /// Why: the public contract names these thirteen; no other can be added.
         methods: NonEmpty<Method> = Default([
@@ -39,34 +57,33 @@ section! {
             "starknet_getTransactionReceipt", "starknet_getTransactionStatus",
             "starknet_getClassHashAt", "starknet_getClass", "starknet_getClassAt",
             "starknet_getNonce", "starknet_call", "starknet_estimateFee"
-        ]), non_empty(list(method, 1..=usize::MAX, WHY_METHODS)), live;
+        ]), non_empty(list(method, 1..=usize::MAX, WHY_METHODS));
         /// Web pages that may read answers: "*" for all, or origins (`https://app.example`).
         /// Why: any wallet may read; answers are the same for all and need no credentials.
         cors_origins: CorsOrigins = Default(["*"]), then(
             list(text(ORIGIN_FORM, CorsOrigins::parse_item), 0..=usize::MAX, ""),
             CorsOrigins::new,
-        ), live;
+        );
         /// Concurrent identical requests share one call to the node.
         /// Why: with each new block, all clients send the same requests at once.
-        single_flight: bool = Default(true), flag, live;
+        single_flight: bool = Default(true), flag;
         /// Serve the documents of the gateway at GET /docs, for developers of wallets.
         /// Why: off, since the admin listener serves them to you; each request counts as a call.
-        docs: bool = Default(false), flag, live;
+        docs: bool = Default(false), flag;
+        /// Compress answers of 1 KiB and more for clients that accept gzip.
+        /// Why: a class shrinks to a third; a cached answer is compressed once.
+        gzip: bool = Default(true), flag;
+        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
+        /// Why: for the operator's own monitors; every other limit applies to them.
+        exempt: Vec<IpNet> = Default([]), networks();
     }
     with reader {
         /// The limits of each client.
-        clients: ClientsConfig = clients(reader, "gateway");
-        /// Whether answers of 1 KiB and more are compressed for clients that accept gzip.
-        gzip: bool = reader.take("gateway.gzip", flag);
-        /// Clients that the rate limit does not count.
-        exempt: Vec<IpNet> = reader
-            .take("gateway.exempt", list(text(NETWORK_FORM, network), 0..=usize::MAX, ""));
+        clients: ClientsLive = live_clients(reader, "gateway");
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "gateway");
-        /// The cache of answers.
-        cache: CacheConfig = CacheConfig::read(reader);
-        /// Bounds on each client connection.
-        connections: ConnectionsConfig = ConnectionsConfig::read(reader);
+        /// The part of the cache.
+        cache: CacheLive = CacheLive::read(reader);
     }
 }
 
@@ -74,36 +91,43 @@ pub(super) const CLIENTS: Section = Section {
     path: "gateway",
     about: &[],
     keys: keys! { "gateway":
-        /// Requests that each client (IPv4 address or IPv6 /64) may send in any 60 seconds.
-        /// Why: the public contract; three per second are enough for a wallet that polls.
-        requests_per_minute = Default(180) live;
         /// Clients that the rate limiter tracks; when full, it forgets the least recently seen.
         /// Why: bounds the limiter's memory, even under a flood of addresses.
         max_clients = Default(100000);
-        /// Concurrent requests of each client.
-        /// Why: a page sends a few dozen at once, not hundreds.
-        max_in_flight_per_client = Default(64) live;
-        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
-        /// Why: a proxy on this machine; any other peer could claim any address.
-        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
-        /// Compress answers of 1 KiB and more for clients that accept gzip.
-        /// Why: a class shrinks to a third; a cached answer is compressed once.
-        gzip = Default(true) live;
-        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
-        /// Why: for the operator's own monitors; every other limit applies to them.
-        exempt = Default([]) live;
+    },
+};
+
+pub(super) const LIVE_CLIENTS: Section = Section {
+    path: "gateway",
+    about: &[],
+    keys: keys! { live "gateway":
+        /// Requests that each client (IPv4 address or IPv6 /64) may send in any 60 seconds.
+        /// Why: the public contract; three per second are enough for a wallet that polls.
+        requests_per_minute = Default(180);
+        /// Concurrent requests of each client.
+        /// Why: a page sends a few dozen at once, not hundreds.
+        max_in_flight_per_client = Default(64);
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
+        /// Why: a proxy on this machine; any other peer could claim any address.
+        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]);
     },
 };
 
 section! {
     /// The cache of answers that no later block can change.
-    "gateway.cache" CacheConfig {
+    live "gateway.cache" CacheLive {
         /// false caches nothing and does not poll the chain.
         /// Why: immutable answers are large and requested often, classes above all.
-        enabled: bool = Default(true), flag, live;
+        enabled: bool = Default(true), flag;
+    }
+}
+
+section! {
+    /// The bounds of the cache.
+    more "gateway.cache" CacheConfig {
         /// Its memory, from 1 MiB; part of server.answer_memory, which must be 4 MiB larger.
         /// Why: about a hundred of the largest classes.
         size: Size = Default("64 MiB"), size(CACHE_SIZES, WHY_CACHE);

@@ -1,4 +1,4 @@
-//! A configuration key: its path, its default, its text, and whether a reload applies it.
+//! A configuration key: its path, its default, its text, and when a change is effective.
 //!
 //! `section.rs` makes keys from the rows of a section.
 
@@ -23,9 +23,43 @@ pub(super) struct Key {
     pub(super) default: DefaultValue,
     /// The lines of the comment above it: its meaning, then the reason for its default.
     pub(super) doc: &'static [&'static str],
-    /// Whether a running process applies a change on SIGHUP.
-    pub(super) live: bool,
+    pub(super) effect: Effect,
 }
+
+/// When a change is effective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// A reload applies it, and reads the files that the key names.
+    Live,
+    /// A value needs a restart; a reload reads the file that the key names.
+    Reread,
+    /// A value needs a restart; the next connection uses the file that the key names.
+    Reconnect,
+    /// It needs a restart, and so does the content of the file that the key names.
+    Restart,
+}
+
+impl Effect {
+    /// When another value is effective, as the log says it.
+    pub fn of_value(self) -> &'static str {
+        match self {
+            Self::Live => NOW,
+            Self::Reread | Self::Reconnect | Self::Restart => AFTER_RESTART,
+        }
+    }
+
+    /// When another content of a named file is effective.
+    pub fn of_content(self) -> &'static str {
+        match self {
+            Self::Live | Self::Reread => NOW,
+            Self::Reconnect => "with the next connection",
+            Self::Restart => AFTER_RESTART,
+        }
+    }
+}
+
+const NOW: &str = "now";
+const AFTER_RESTART: &str = "after a restart";
 
 /// The value of a key that is not set, as a TOML literal.
 #[derive(Debug, PartialEq, Eq)]

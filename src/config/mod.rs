@@ -39,22 +39,22 @@ use std::time::Duration;
 
 pub use acme::AcmeConfig;
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty, Scheme};
-pub use applied::{AppliedConfig, Change, LastReload, Values};
+pub use applied::{AppliedConfig, Change, LastReload, NamedFile, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
 pub use fleet::{FleetConfig, WhenDown};
-pub use gateway::{CacheConfig, ConnectionsConfig, GatewayConfig};
-pub use key::variable;
+pub use gateway::{CacheConfig, CacheLive, ConnectionsConfig, GatewayConfig, GatewayLive};
+pub use key::{Effect, variable};
 pub use process::{
-    AdminConfig, LogClients, LogConfig, LogFormat, NodeConfig, SecretsConfig, ServerConfig,
-    StoreConfig, StoreTls,
+    AdminConfig, AdminLive, LogClients, LogConfig, LogFormat, LogLive, NodeConfig, NodeLive,
+    SecretsLive, ServerConfig, StoreConfig, StoreTls,
 };
 pub use registry::example;
-pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
+pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayLive, RelayPolicyLive};
 pub use sidecar::{
-    AgeConfig, FeedsConfig, HealthConfig, Provider, RobotsConfig, SessionConfig, SidecarConfig,
+    AgeLive, FeedsLive, HealthLive, Provider, RobotsLive, SessionLive, SidecarConfig, SidecarLive,
     parse_origin,
 };
-pub use surface::{ClientsConfig, TlsConfig};
+pub use surface::{ClientsConfig, ClientsLive, TlsConfig};
 pub use trace::{Ratio, TraceConfig};
 pub use units::{Amount, Elapsed, Readable, Size, duration};
 
@@ -85,7 +85,7 @@ pub struct Config {
     /// The log.
     pub log: LogConfig,
     /// The files of secrets.
-    pub secrets: SecretsConfig,
+    pub secrets: SecretsLive,
     /// The private node.
     pub node: NodeConfig,
     /// The public read gateway, unless it is switched off.
@@ -142,23 +142,47 @@ impl Config {
             .filter_map(|(key, listen)| Some((key, listen?)))
     }
 
-    /// The section of each surface that has clients, with their limits.
-    pub fn clients(&self) -> impl Iterator<Item = (&'static str, &ClientsConfig)> {
+    /// The section of each surface that has clients, with their bounds and limits.
+    fn clients(&self) -> impl Iterator<Item = (&'static str, &ClientsConfig, &ClientsLive)> {
+        let gateway = self.gateway.as_ref();
+        let relay = self.relay.as_ref();
+        let sidecar = self.sidecar.as_ref();
         let clients = [
-            (
-                "gateway",
-                self.gateway.as_ref().map(|gateway| &gateway.clients),
-            ),
-            ("relay", self.relay.as_ref().map(|relay| &relay.clients)),
-            (
-                "sidecar",
-                self.sidecar.as_ref().map(|sidecar| &sidecar.clients),
-            ),
+            gateway.map(|of| ("gateway", &of.clients, &of.live.clients)),
+            relay.map(|of| ("relay", &of.clients, &of.live.clients)),
+            sidecar.map(|of| ("sidecar", &of.clients, &of.live.clients)),
         ];
-        clients
-            .into_iter()
-            .filter_map(|(section, clients)| Some((section, clients?)))
+        clients.into_iter().flatten()
     }
+
+    /// All that a reload hands over to the running parts.
+    pub fn live(&self) -> Live<'_> {
+        Live {
+            log: &self.log.live,
+            node: &self.node.live,
+            gateway: self.gateway.as_ref().map(|gateway| &gateway.live),
+            relay: self.relay.as_ref().map(|relay| &relay.live),
+            sidecar: self.sidecar.as_ref().map(|sidecar| &sidecar.live),
+            admin: self.admin.as_ref().map(|admin| &admin.live),
+        }
+    }
+}
+
+/// The keys that a reload applies, by section. The policy for secrets applies as it is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Live<'c> {
+    /// The log.
+    pub log: &'c LogLive,
+    /// The private node.
+    pub node: &'c NodeLive,
+    /// The public read gateway.
+    pub gateway: Option<&'c GatewayLive>,
+    /// The protected write path.
+    pub relay: Option<&'c RelayLive>,
+    /// The service endpoints.
+    pub sidecar: Option<&'c SidecarLive>,
+    /// The operator's page, metrics and probes.
+    pub admin: Option<&'c AdminLive>,
 }
 
 /// A configuration with its mistakes. A wrong or missing value is replaced by the default, or by

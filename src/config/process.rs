@@ -62,9 +62,6 @@ fn threads(value: &Value<'_>) -> Converted<Option<NonZeroUsize>> {
 section! {
     /// The log on standard error: one line per request, repeated refusals in one.
     "log" LogConfig {
-        /// The least severe level that is logged: error, warn, info or debug.
-        /// Why: info has one line per request; debug is for finding a fault.
-        level: LevelFilter = Default("info"), choice(LEVELS), live;
         /// json for machines, text for people.
         /// Why: log collectors parse JSON.
         format: LogFormat = Default("json"),
@@ -73,6 +70,19 @@ section! {
         /// Why: limits and abuse are per address; truncate where it is personal data.
         clients: LogClients = Default("full"),
             choice(&[("full", LogClients::Full), ("truncated", LogClients::Truncated)]);
+    }
+    with reader {
+        /// All that a reload changes.
+        live: LogLive = LogLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[log]` that a reload changes.
+    more live "log" LogLive {
+        /// The least severe level that is logged: error, warn, info or debug.
+        /// Why: info has one line per request; debug is for finding a fault.
+        level: LevelFilter = Default("info"), choice(LEVELS);
     }
 }
 
@@ -137,13 +147,6 @@ section! {
         /// 24h. Set it for a live chain, such as "5m".
         /// Why: a development node has new blocks only when something is sent.
         max_block_age: Option<Duration> = Default(""), text(AGE_FORM, optional_age);
-        /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
-        /// Why: the system trusts public authorities; a private node has one of its own.
-        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
-        /// The file of headers of requests to every URL, each a line `Name: value`; "" for none.
-        /// A User-Agent there replaces portcullis/VERSION.
-        /// Why: hosted nodes know their clients by a key, and keys live in files.
-        header_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
         /// Time limit for one answer, from the first connect to the last byte; 100ms to 8s.
         /// Why: the public contract; it can only be shortened.
         timeout: Duration = Default("8s"), duration(NODE_TIMEOUTS, WHY_NODE);
@@ -164,6 +167,23 @@ section! {
         /// Why: more concurrent calls only queue inside the node.
         max_connections: usize = Default(1024), integer(1..=PORTS, WHY_PORTS);
     }
+    with reader {
+        /// All that a reload changes.
+        live: NodeLive = NodeLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[node]` that a reload changes.
+    more live "node" NodeLive {
+        /// The file of certificates (PEM) that https:// URLs are verified by; "" for the system's.
+        /// Why: the system trusts public authorities; a private node has one of its own.
+        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        /// The file of headers of requests to every URL, each a line `Name: value`; "" for none.
+        /// A User-Agent there replaces portcullis/VERSION.
+        /// Why: hosted nodes know their clients by a key, and keys live in files.
+        header_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+    }
 }
 
 const MODES: &[(&str, NodeMode)] = &[
@@ -173,15 +193,15 @@ const MODES: &[(&str, NodeMode)] = &[
 
 section! {
     /// The files of tokens, keys and passwords.
-    "secrets" SecretsConfig {
+    live "secrets" SecretsLive {
         /// Whether group and others may read them, as Kubernetes (0440) and Docker (0444) mount
         /// them. Only their owner may write to their folder then.
         /// Why: elsewhere, a secret that others can read may be known already.
-        allow_group_read: bool = Default(false), flag, live;
+        allow_group_read: bool = Default(false), flag;
     }
 }
 
-impl SecretsConfig {
+impl SecretsLive {
     /// The policy for files that group and others can read.
     pub(crate) fn group_read(&self) -> GroupRead {
         if self.allow_group_read {
@@ -226,7 +246,7 @@ section! {
         read_url: Option<String> = Default(""), replica_url;
         /// The file with PostgreSQL's password; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.
-        password_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        password_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
         /// Connections to PostgreSQL; 2 to 100.
         /// Why: a query takes milliseconds, and PostgreSQL has 100 for all its clients.
         max_connections: u32 = Default(8), integer(2..=100, WHY_STORE);
@@ -239,7 +259,7 @@ section! {
             choice(&[("off", StoreTls::Off), ("verify-full", StoreTls::VerifyFull)]);
         /// The file of certificates (PEM) that verify it, in addition to the system's; "" for none.
         /// Why: a private database has an authority of its own.
-        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        ca_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
     }
 }
 
@@ -300,12 +320,22 @@ section! {
         /// Loopback address:port or unix:/path; any other address requires admin.token_file.
         /// Why: it shows how the service is used, which is for this machine only.
         listen: Listen = Default("127.0.0.1:8083"), text(LISTEN_FORM, Listen::parse);
-        /// The file with a token (32 characters or more) for all but the probes; "" for none.
-        /// Why: a local listener is open to local users; a remote one needs a token.
-        token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
         /// Whether /readyz fails while no URL of the node answers.
         /// Why: instances share the node; a balancer that takes all of them out serves nobody.
         ready_needs_node: bool = Default(false), flag;
+    }
+    with reader {
+        /// All that a reload changes.
+        live: AdminLive = AdminLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[admin]` that a reload changes.
+    more live "admin" AdminLive {
+        /// The file with a token (32 characters or more) for all but the probes; "" for none.
+        /// Why: a local listener is open to local users; a remote one needs a token.
+        token_file: Option<PathBuf> = Default(""), text("a path", optional_path);
     }
     with reader {
         /// TLS, unless its section is left out.

@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::applied::{Text, Values};
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
-use super::key::{self, DefaultValue, ENV_PREFIX, Key, NAME_PREFIX};
+use super::key::{self, DefaultValue, ENV_PREFIX, Effect, Key, NAME_PREFIX};
 use super::keys::Keys;
 use super::values::{Converted, Value, expected, safely_written, written};
 
@@ -67,7 +67,52 @@ pub(super) struct Reader<'t> {
     warnings: Vec<ConfigError>,
 }
 
+/// Reads only keys that a reload applies: the structs that it fills are all that a reload hands
+/// over.
+pub(super) struct LiveReader<'r, 't>(&'r mut Reader<'t>);
+
+impl<'t> LiveReader<'_, 't> {
+    /// As [`Reader::take`].
+    pub(super) fn take<T>(
+        &mut self,
+        path: &str,
+        convert: impl Fn(&Value<'_>) -> Converted<T>,
+    ) -> T {
+        debug_assert_eq!(
+            self.0.keys.find(path).map(|key| key.effect),
+            Some(Effect::Live),
+            "{path} is handed over by a reload, so its row is live"
+        );
+        self.0.take_any(path, convert)
+    }
+
+    /// As [`Reader::has`].
+    pub(super) fn has(&self, section: &str) -> bool {
+        self.0.has(section)
+    }
+
+    /// As [`Reader::is_set`].
+    pub(super) fn is_set(&self, path: &str) -> bool {
+        self.0.is_set(path)
+    }
+
+    /// As [`Reader::conflict`].
+    pub(super) fn conflict(&mut self, path: &'static str, other: &'static str, message: String) {
+        self.0.conflict(path, other, message);
+    }
+
+    /// As [`Reader::key`].
+    pub(super) fn key(&self, path: &str) -> &'static str {
+        self.0.key(path)
+    }
+}
+
 impl<'t> Reader<'t> {
+    /// The reader of the keys that a reload applies.
+    pub(super) fn live(&mut self) -> LiveReader<'_, 't> {
+        LiveReader(self)
+    }
+
     /// Reads defaults, then the file, then the environment. Fails only if the text is not TOML.
     pub(super) fn new(
         text: &'t str,
@@ -242,13 +287,22 @@ impl<'t> Reader<'t> {
             .is_some_and(|raw| raw.origin != Origin::Absent)
     }
 
-    /// The converted value of a key. If it has mistakes, they are recorded and the key's literal is
-    /// used.
+    /// The converted value of a key that needs a restart. If it has mistakes, they are recorded and
+    /// the key's literal is used.
     pub(super) fn take<T>(
         &mut self,
         path: &str,
         convert: impl Fn(&Value<'_>) -> Converted<T>,
     ) -> T {
+        debug_assert_ne!(
+            self.keys.find(path).map(|key| key.effect),
+            Some(Effect::Live),
+            "{path} is handed over by no reload, so its row is not live"
+        );
+        self.take_any(path, convert)
+    }
+
+    fn take_any<T>(&mut self, path: &str, convert: impl Fn(&Value<'_>) -> Converted<T>) -> T {
         let key = self
             .keys
             .find(path)

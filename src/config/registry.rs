@@ -2,43 +2,54 @@
 
 use std::fmt::Write as _;
 
-use super::key::Section;
+use super::key::{Effect, Section};
 use super::keys::Keys;
 use super::{acme, fleet, gateway, process, relay, sidecar, surface, trace};
 
 /// All keys.
-pub(super) const KEYS: Keys = Keys(&SECTIONS);
+pub(super) const KEYS: Keys = Keys(SECTIONS);
 
 /// All sections, in the order of the example file.
-const SECTIONS: [Section; 30] = [
+const SECTIONS: &[Section] = &[
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
+    process::LogLive::SECTION,
     process::NodeConfig::SECTION,
-    process::SecretsConfig::SECTION,
+    process::NodeLive::SECTION,
+    process::SecretsLive::SECTION,
     gateway::GatewayConfig::SECTION,
+    gateway::GatewayLive::SECTION,
+    gateway::LIVE_CLIENTS,
     gateway::CLIENTS,
     surface::GATEWAY_TLS,
+    gateway::CacheLive::SECTION,
     gateway::CacheConfig::SECTION,
     gateway::ConnectionsConfig::SECTION,
     relay::RelayConfig::SECTION,
+    relay::RelayLive::SECTION,
+    relay::LIVE_CLIENTS,
     relay::CLIENTS,
     surface::RELAY_TLS,
-    relay::RelayPolicyConfig::SECTION,
+    relay::V2Config::SECTION,
+    relay::RelayPolicyLive::SECTION,
     relay::PinsConfig::SECTION,
     relay::CONTRACTS,
     relay::KeysConfig::SECTION,
     sidecar::SidecarConfig::SECTION,
+    sidecar::SidecarLive::SECTION,
+    sidecar::LIVE_CLIENTS,
     sidecar::CLIENTS,
     surface::SIDECAR_TLS,
-    sidecar::FeedsConfig::SECTION,
-    sidecar::SessionConfig::SECTION,
-    sidecar::AgeConfig::SECTION,
-    sidecar::RobotsConfig::SECTION,
-    sidecar::HealthConfig::SECTION,
+    sidecar::FeedsLive::SECTION,
+    sidecar::SessionLive::SECTION,
+    sidecar::AgeLive::SECTION,
+    sidecar::RobotsLive::SECTION,
+    sidecar::HealthLive::SECTION,
     process::StoreConfig::SECTION,
     fleet::FleetConfig::SECTION,
     trace::TraceConfig::SECTION,
     process::AdminConfig::SECTION,
+    process::AdminLive::SECTION,
     surface::ADMIN_TLS,
     acme::AcmeConfig::SECTION,
 ];
@@ -50,7 +61,7 @@ pub fn example() -> String {
         // writing to a String does not fail
         let _ = writeln!(text, "{line}");
     };
-    for section in &SECTIONS {
+    for section in SECTIONS {
         if !section.about.is_empty() {
             write("");
             section
@@ -62,7 +73,7 @@ pub fn example() -> String {
         for key in section.keys {
             write("");
             key.doc.iter().for_each(|line| write(&format!("#{line}")));
-            if key.live {
+            if key.effect == Effect::Live {
                 write("# Applied on SIGHUP.");
             }
             write(&assignment(key.split().1, key.literal()));

@@ -13,7 +13,9 @@ use super::address::{Listen, NonEmpty};
 use super::key::Section;
 use super::reader::Reader;
 use super::section::{keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, TlsConfig, clients, tls};
+use super::surface::{
+    ClientsConfig, ClientsLive, LISTEN_FORM, TlsConfig, clients, live_clients, tls,
+};
 use super::units::Amount;
 use super::values::{
     Converted, Value, duration, integer, list, mismatch, non_empty, only, optional_path, path, text,
@@ -39,40 +41,54 @@ section! {
         /// address:port, or unix:/absolute/path.
         /// Why: loopback: the token travels unencrypted as far as here.
         listen: Listen = Default("127.0.0.1:8081"), text(LISTEN_FORM, Listen::parse);
-        /// Required. The file with the bearer token (32 characters or more); two in a rotation.
-        /// Why: a file appears in no process list; two, so that a rotation refuses no client.
-        token_files: NonEmpty<PathBuf> = Required(["relay.token"]),
-            non_empty(list(text("a path", path), 1..=2, WHY_TOKENS)), live;
         /// How long one proof of all pins is valid; 100ms to 1m.
         /// Why: a proof is dozens of reads; a change is noticed within this time.
         pins_max_age: Duration = Default("5s"), duration(SHORTEST..=MINUTE, WHY_TIMEOUTS);
-        /// How long a response waits for the receipt before it says pending; 1s to 1m.
-        /// Why: most receipts arrive within it; a backend rarely waits longer.
-        receipt_timeout: Duration = Default("10s"),
-            duration(SECOND..=MINUTE, WHY_TIMEOUTS), live;
-        /// How many blocks are on top of a final one; 0 to 1000. A write is lost, and may be
-        /// written anew, only once another transaction has its nonce in such a block.
-        /// Why: deeper than the chain rolls back: a write that reappears is not repeated.
-        confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further"), live;
-        /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
-        /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
-        faucet_per_day: Option<u32> = Default(""), optional_drips, live;
-        /// Fees of operations in any 24h, of all relays of a store; up to 1000000 STRK, "" for no
-        /// limit. An open operation counts its maximum fee, a settled one the fee of its receipt.
-        /// Why: only the operator knows what it may cost; it bounds what a stolen token spends.
-        fees_per_day: Option<Amount> = Default(""), text(FEES_FORM, optional_fees), live;
     }
     with reader {
-        /// The limits of each client.
+        /// The bounds of its clients.
         clients: ClientsConfig = clients(reader, "relay");
-        /// TLS, unless its section is left out.
-        tls: Option<TlsConfig> = tls(reader, "relay");
-        /// The permitted writes.
-        policy: RelayPolicyConfig = RelayPolicyConfig::read(reader);
         /// The required state of the chain.
         pins: PinsConfig = PinsConfig::read(reader);
         /// Where the private keys are.
         keys: KeysConfig = KeysConfig::read(reader);
+        /// The confirmations.
+        v2: V2Config = V2Config::read(reader);
+        /// All that a reload changes.
+        live: RelayLive = RelayLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[relay]` that a reload changes.
+    more live "relay" RelayLive {
+        /// Required. The file with the bearer token (32 characters or more); two in a rotation.
+        /// Why: a file appears in no process list; two, so that a rotation refuses no client.
+        token_files: NonEmpty<PathBuf> = Required(["relay.token"]),
+            non_empty(list(text("a path", path), 1..=2, WHY_TOKENS));
+        /// How long a response waits for the receipt before it says pending; 1s to 1m.
+        /// Why: most receipts arrive within it; a backend rarely waits longer.
+        receipt_timeout: Duration = Default("10s"),
+            duration(SECOND..=MINUTE, WHY_TIMEOUTS);
+        /// How many blocks are on top of a final one; 0 to 1000. A write is lost, and may be
+        /// written anew, only once another transaction has its nonce in such a block.
+        /// Why: deeper than the chain rolls back: a write that reappears is not repeated.
+        confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further");
+        /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
+        /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
+        faucet_per_day: Option<u32> = Default(""), optional_drips;
+        /// Fees of operations in any 24h, of all relays of a store; up to 1000000 STRK, "" for no
+        /// limit. An open operation counts its maximum fee, a settled one the fee of its receipt.
+        /// Why: only the operator knows what it may cost; it bounds what a stolen token spends.
+        fees_per_day: Option<Amount> = Default(""), text(FEES_FORM, optional_fees);
+    }
+    with reader {
+        /// The limits of each client.
+        clients: ClientsLive = live_clients(reader, "relay");
+        /// TLS, unless its section is left out.
+        tls: Option<TlsConfig> = tls(reader, "relay");
+        /// The permitted writes.
+        policy: RelayPolicyLive = RelayPolicyLive::read(reader);
     }
 }
 
@@ -80,27 +96,34 @@ pub(super) const CLIENTS: Section = Section {
     path: "relay",
     about: &[],
     keys: keys! { "relay":
-        /// Requests that each client with the token may send in any 60 seconds.
-        /// Why: a backend writes for all its users, ten times a second.
-        requests_per_minute = Default(600) live;
         /// Clients that the rate limiter tracks.
         /// Why: a backend has few hosts; every other address guesses tokens.
         max_clients = Default(10000);
-        /// Concurrent requests of each client.
-        /// Why: a burst waits for signers and receipts instead of being refused.
-        max_in_flight_per_client = Default(256) live;
-        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
-        /// Why: a proxy on this machine; any other peer could claim any address.
-        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
     },
 };
 
+pub(super) const LIVE_CLIENTS: Section = Section {
+    path: "relay",
+    about: &[],
+    keys: keys! { live "relay":
+        /// Requests that each client with the token may send in any 60 seconds.
+        /// Why: a backend writes for all its users, ten times a second.
+        requests_per_minute = Default(600);
+        /// Concurrent requests of each client.
+        /// Why: a burst waits for signers and receipts instead of being refused.
+        max_in_flight_per_client = Default(256);
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
+        /// Why: a proxy on this machine; any other peer could claim any address.
+        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]);
+    },
+};
+
 section! {
     /// The permitted writes. The first three keys confirm that V2 verification is permanent.
-    "relay.policy" RelayPolicyConfig {
+    "relay.policy" V2Config {
         /// Required, and the only value: there is no V1 path.
         /// Why: a deployment that expects V1 fails at its start.
         identity_verification_mode: () = Required("v2"), only("\"v2\"", "there is no other mode");
@@ -110,43 +133,49 @@ section! {
         /// Required, and the only value.
         /// Why: the operator confirms that everything is in place; the pins then prove it.
         ecosystem_ready: () = Required(true), only("true", WHY_FIXED);
+    }
+}
+
+section! {
+    /// The permitted writes.
+    more live "relay.policy" RelayPolicyLive {
         /// Calls in one user-signed transaction; 1 to 32.
         /// Why: approve and delegate are two; a wallet needs a few more at most.
-        max_calls: usize = Default(8), integer(1..=32, WHY_POLICY), live;
+        max_calls: usize = Default(8), integer(1..=32, WHY_POLICY);
         /// Felts in its calldata; 16 to 2048.
         /// Why: eight of the allowed calls with all their arguments take fewer.
-        max_calldata: usize = Default(256), integer(16..=2_048, WHY_POLICY), live;
+        max_calldata: usize = Default(256), integer(16..=2_048, WHY_POLICY);
         /// L2 gas that one transaction may request.
         /// Why: many times what the allowed calls use, and still bounded.
         max_l2_gas: u64 = Default(500000000),
-            integer(1_000_000..=10_000_000_000, WHY_POLICY), live;
+            integer(1_000_000..=10_000_000_000, WHY_POLICY);
         /// Maximum fee of one transaction, by its resource bounds.
         /// Why: the most that a mistaken bound can cost a user.
-        max_fee: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount), live;
+        max_fee: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount);
         /// Assurances that may be attested; 1 to 31 printable ASCII characters each.
         /// Why: the one that the product attests.
         assurance_types: NonEmpty<String> = Default(["age_over_18"]),
-            non_empty(list(text(SHORT_FORM, short_string), 1..=usize::MAX, "nothing else")), live;
+            non_empty(list(text(SHORT_FORM, short_string), 1..=usize::MAX, "nothing else"));
         /// Levels that may be attested; 1 to 255.
         /// Why: the three that the product defines.
         assurance_levels: NonEmpty<u8> = Default([1, 2, 3]),
-            non_empty(list(integer(1..=255, WHY_LEVEL), 1..=usize::MAX, "nothing else")), live;
+            non_empty(list(integer(1..=255, WHY_LEVEL), 1..=usize::MAX, "nothing else"));
         /// The first epoch whose usership results are accepted.
         /// Why: a forgotten number reads as 0.
-        usership_first_epoch: u64 = Default(1), integer(0..=u64::MAX, WHY_EPOCH), live;
+        usership_first_epoch: u64 = Default(1), integer(0..=u64::MAX, WHY_EPOCH);
         /// The last epoch whose usership results are accepted.
         /// Why: a timestamp sent as an epoch is far beyond it.
-        usership_last_epoch: u64 = Default(1000000), integer(0..=u64::MAX, WHY_EPOCH), live;
+        usership_last_epoch: u64 = Default(1000000), integer(0..=u64::MAX, WHY_EPOCH);
         /// The amount of one faucet drip.
         /// Why: pays for deploying an account and its first transactions.
-        faucet_amount: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount), live;
+        faucet_amount: Amount = Default("10 STRK"), text(AMOUNT_FORM, amount);
         /// Time between two drips to one recipient; 1s to 30 days.
         /// Why: test money is for everyone: one drip per day.
-        faucet_cooldown: Duration = Default("24h"), duration(SECOND..=MONTH, WHY_TIMEOUTS), live;
+        faucet_cooldown: Duration = Default("24h"), duration(SECOND..=MONTH, WHY_TIMEOUTS);
         /// How long a proposed recovery can be cancelled; 1s to 30 days.
         /// Why: a day to notice an unwanted recovery.
         recovery_cancel_window: Duration = Default("24h"),
-            duration(SECOND..=MONTH, WHY_TIMEOUTS), live;
+            duration(SECOND..=MONTH, WHY_TIMEOUTS);
     }
 }
 

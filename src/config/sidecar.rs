@@ -8,10 +8,12 @@ use std::time::Duration;
 use http::{HeaderName, Uri};
 use ipnet::IpNet;
 
-use super::address::{Listen, network};
+use super::address::Listen;
 use super::key::Section;
 use super::section::{keys, section};
-use super::surface::{ClientsConfig, LISTEN_FORM, NETWORK_FORM, TlsConfig, clients, tls};
+use super::surface::{
+    ClientsConfig, ClientsLive, LISTEN_FORM, TlsConfig, clients, live_clients, networks, tls,
+};
 use super::values::{
     Converted, Value, duration, flag, list, optional_path, path as file, text, then,
 };
@@ -52,34 +54,46 @@ section! {
         /// address:port, or unix:/absolute/path.
         /// Why: loopback: a proxy in front has the public address and terminates TLS.
         listen: Listen = Default("127.0.0.1:8082"), text(LISTEN_FORM, Listen::parse);
+    }
+    with reader {
+        /// The bounds of its clients.
+        clients: ClientsConfig = clients(reader, "sidecar");
+        /// All that a reload changes.
+        live: SidecarLive = SidecarLive::read(&mut reader.live());
+    }
+}
+
+section! {
+    /// The part of `[sidecar]` that a reload changes.
+    more live "sidecar" SidecarLive {
         /// Required. The public origin, without a slash at its end; http:// on loopback only.
         /// Why: feeds and sitemaps contain it, whatever the Host header says.
-        base_url: String = Required("https://cards.example"), text(ORIGIN_FORM, origin), live;
+        base_url: String = Required("https://cards.example"), text(ORIGIN_FORM, origin);
         /// Compress public documents of 1 KiB and more for clients that accept gzip.
         /// Why: feeds and sitemaps shrink to a fifth; responses to one user stay uncompressed.
-        gzip: bool = Default(true), flag, live;
+        gzip: bool = Default(true), flag;
         /// The file with a token (32 characters or more) for details of health-check; "" for none.
         /// Why: everyone else learns only whether the service is healthy.
-        operator_token_file: Option<PathBuf> = Default(""), text("a path", optional_path), live;
+        operator_token_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
+        /// Why: Bluesky requests a feed for all its viewers from few addresses.
+        exempt: Vec<IpNet> = Default([]), networks();
     }
     with reader {
         /// The limits of each client.
-        clients: ClientsConfig = clients(reader, "sidecar");
-        /// Clients that the rate limit does not count.
-        exempt: Vec<IpNet> = reader
-            .take("sidecar.exempt", list(text(NETWORK_FORM, network), 0..=usize::MAX, ""));
+        clients: ClientsLive = live_clients(reader, "sidecar");
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "sidecar");
         /// The feed generator.
-        feeds: FeedsConfig = FeedsConfig::read(reader);
+        feeds: FeedsLive = FeedsLive::read(reader);
         /// Who is signed in.
-        session: SessionConfig = SessionConfig::read(reader);
+        session: SessionLive = SessionLive::read(reader);
         /// Age verification.
-        age: AgeConfig = AgeConfig::read(reader);
+        age: AgeLive = AgeLive::read(reader);
         /// The paths that crawlers may fetch.
-        robots: RobotsConfig = RobotsConfig::read(reader);
+        robots: RobotsLive = RobotsLive::read(reader);
         /// The dependencies that the health check requests.
-        health: HealthConfig = HealthConfig::read(reader);
+        health: HealthLive = HealthLive::read(reader);
     }
 }
 
@@ -87,150 +101,154 @@ pub(super) const CLIENTS: Section = Section {
     path: "sidecar",
     about: &[],
     keys: keys! { "sidecar":
-        /// Requests that each client (IPv4 address or IPv6 /64) may send in any 60 seconds.
-        /// Why: a few hosts request for all their users: feeds, podcast apps, crawlers.
-        requests_per_minute = Default(600) live;
         /// Clients that the rate limiter tracks; when full, it forgets the least recently seen.
         /// Why: bounds the limiter's memory, even under a flood of addresses.
         max_clients = Default(100000);
-        /// Concurrent requests of each client.
-        /// Why: one crawler cannot take all connections to the store.
-        max_in_flight_per_client = Default(64) live;
-        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
-        /// Why: a proxy on this machine; any other peer could claim any address.
-        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]) live;
         /// Every connection begins with a PROXY header (version 2) from one of trusted_proxies.
         /// Why: only for TCP balancers; a connection without the header is closed.
         proxy_protocol = Default(false);
-        /// Clients that the rate limit does not count: networks or single addresses; [] for none.
-        /// Why: Bluesky requests a feed for all its viewers from few addresses.
-        exempt = Default([]) live;
+    },
+};
+
+pub(super) const LIVE_CLIENTS: Section = Section {
+    path: "sidecar",
+    about: &[],
+    keys: keys! { live "sidecar":
+        /// Requests that each client (IPv4 address or IPv6 /64) may send in any 60 seconds.
+        /// Why: a few hosts request for all their users: feeds, podcast apps, crawlers.
+        requests_per_minute = Default(600);
+        /// Concurrent requests of each client.
+        /// Why: one crawler cannot take all connections to the store.
+        max_in_flight_per_client = Default(64);
+        /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
+        /// Why: a proxy on this machine; any other peer could claim any address.
+        trusted_proxies = Default(["127.0.0.0/8", "::1/128"]);
     },
 };
 
 section! {
     /// The feed generator.
-    "sidecar.feeds" FeedsConfig {
+    live "sidecar.feeds" FeedsLive {
         /// The account that published the feeds; "" is the service itself.
         /// Why: the service can publish its own feeds.
-        publisher_did: String = Default(""), text(DID_FORM, did), live;
+        publisher_did: String = Default(""), text(DID_FORM, did);
         /// The DID of the feed generator; "" is the did:web of sidecar.base_url.
         /// Why: did:web needs no registration.
-        service_did: String = Default(""), text(DID_FORM, did), live;
+        service_did: String = Default(""), text(DID_FORM, did);
         /// The URL of the privacy policy; "" for none.
         /// Why: clients show it where the product has one.
-        privacy_policy: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        privacy_policy: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The URL of the terms of service; "" for none.
         /// Why: clients show them where the product has any.
-        terms_of_service: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        terms_of_service: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// Moderation labels that hide a post; at most 16.
         /// Why: labels by which the network's moderators remove, hide or flag posts.
         blocked_labels: Vec<String> =
             Default(["!hide", "!takedown", "spam", "csam", "scam", "impersonation"]),
-            list(text(LABEL_FORM, label), 0..=16, WHY_LABELS), live;
+            list(text(LABEL_FORM, label), 0..=16, WHY_LABELS);
     }
 }
 
 section! {
     /// Who is signed in; without a secret or a key set, nobody.
-    "sidecar.session" SessionConfig {
+    live "sidecar.session" SessionLive {
         /// The iss of platform sessions; "" accepts any.
         /// Why: a secret or a key set belongs to one platform already.
-        issuer: Option<String> = Default(""), text("a text", optional), live;
+        issuer: Option<String> = Default(""), text("a text", optional);
         /// The aud of platform sessions.
         /// Why: the platform writes this into the session of a signed-in user.
-        audience: String = Default("authenticated"), text("a text", not_empty), live;
+        audience: String = Default("authenticated"), text("a text", not_empty);
         /// Files with HS256 secrets: none, one, or two during a rotation.
         /// Why: a default secret would be public; two, so that a rotation signs nobody out.
         hs256_secret_files: Vec<PathBuf> = Default([]),
-            list(text("a path", file), 0..=2, WHY_SECRETS), live;
+            list(text("a path", file), 0..=2, WHY_SECRETS);
         /// The URL of the key set for ES256 and RS256 sessions; "" for none.
         /// Why: only the operator knows whose keys to trust.
-        jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The directory of did:plc documents.
         /// Why: the network's own directory.
-        plc_url: String = Default("https://plc.directory"), text(ORIGIN_FORM, url), live;
+        plc_url: String = Default("https://plc.directory"), text(ORIGIN_FORM, url);
         /// Accepts did:web:localhost%3APORT as an account, over http; for development only.
         /// Why: over http, anyone on the path can answer with keys of their own.
-        localhost_dids: bool = Default(false), flag, live;
+        localhost_dids: bool = Default(false), flag;
     }
 }
 
 section! {
     /// Age verification; without a secret no event is accepted.
-    "sidecar.age" AgeConfig {
+    live "sidecar.age" AgeLive {
         /// Files with the verifier's secrets (32 bytes or more): none, one, or two in a rotation.
         /// Why: without a secret the webhook refuses every event.
         webhook_secret_files: Vec<PathBuf> = Default([]),
-            list(text("a path", file), 0..=2, WHY_SECRETS), live;
+            list(text("a path", file), 0..=2, WHY_SECRETS);
         /// The header with the webhook's HMAC.
         /// Why: the contract's name; another verifier may use another.
         signature_header: HeaderName = Default("x-service-verifier-signature"),
-            text(HEADER_FORM, header), live;
+            text(HEADER_FORM, header);
         /// The age bands that may be attested.
         /// Why: the bands that app stores distinguish.
         age_bands: Vec<String> = Default(["under_13", "13_15", "16_17", "18_plus"]),
-            list(text(BAND_FORM, band), 1..=16, WHY_BANDS), live;
+            list(text(BAND_FORM, band), 1..=16, WHY_BANDS);
         /// The URL where a user proves an age, with {subject_ref} in it; "" for none.
         /// Why: the product can send its users there itself.
         verification_url: Option<String> = Default(""),
-            text(VERIFICATION_FORM, verification_url), live;
+            text(VERIFICATION_FORM, verification_url);
         /// How long a session waits for its first event.
         /// Why: a day to find a document, and no reference stays open forever.
-        session_lifetime: Duration = Default("24h"), duration(MINUTE..=YEARS, WHY_TIMEOUTS), live;
+        session_lifetime: Duration = Default("24h"), duration(MINUTE..=YEARS, WHY_TIMEOUTS);
         /// How long a verification without an expiry is valid.
         /// Why: once a year is acceptable, and bands change with age.
-        validity: Duration = Default("365d"), duration(MINUTE..=YEARS, WHY_TIMEOUTS), live;
+        validity: Duration = Default("365d"), duration(MINUTE..=YEARS, WHY_TIMEOUTS);
     }
 }
 
 section! {
     /// The paths that crawlers may fetch.
-    "sidecar.robots" RobotsConfig {
+    live "sidecar.robots" RobotsLive {
         /// false excludes every crawler, for staging.
         /// Why: the public site is meant to be found.
-        indexing: bool = Default(true), flag, live;
+        indexing: bool = Default(true), flag;
         /// Beginnings of paths that crawlers may not fetch; $ is the end of one.
         /// Why: pages without content of their own; /auth alone would hide /authors.
         disallow: Vec<String> = Default([
             "/auth/", "/auth$", "/settings/", "/settings$", "/search/", "/search$", "/search?"
         ]),
-            list(text(PATH_FORM, path), 0..=usize::MAX, ""), live;
+            list(text(PATH_FORM, path), 0..=usize::MAX, "");
         /// Crawlers that may fetch nothing.
         /// Why: which crawlers to exclude is the product's decision.
         blocked_agents: Vec<String> = Default([]),
-            list(text(AGENT_FORM, agent), 0..=usize::MAX, ""), live;
+            list(text(AGENT_FORM, agent), 0..=usize::MAX, "");
     }
 }
 
 section! {
     /// Services that health-check requests by GET; "" is not configured.
-    "sidecar.health" HealthConfig {
+    live "sidecar.health" HealthLive {
         /// The application platform; critical once it is configured.
         /// Why: only configured services are requested.
-        platform: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        platform: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// Card data providers, each `name=URL`.
         /// Why: only configured services are requested.
-        card_data: Vec<Provider> = Default([]), providers, live;
+        card_data: Vec<Provider> = Default([]), providers;
         /// The personal data server; its /xrpc/_health is requested.
         /// Why: only configured services are requested.
-        pds: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        pds: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The e-mail service.
         /// Why: only configured services are requested.
-        email: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        email: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The web push service.
         /// Why: only configured services are requested.
-        web_push: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        web_push: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The podcast syndication service.
         /// Why: only configured services are requested.
-        podcast_syndication: Option<String> = Default(""), text(URL_FORM, optional_url), live;
+        podcast_syndication: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// Payment services, each `name=URL`.
         /// Why: only configured services are requested.
-        payments: Vec<Provider> = Default([]), providers, live;
+        payments: Vec<Provider> = Default([]), providers;
         /// Statuses that are healthy, each `service=STATUS`; for other services any 2xx is.
         /// Why: a redirect often means a login or maintenance page; it is a warning.
         expect: Vec<Expected> = Default([]),
-            list(text(EXPECTED_FORM, expected), 0..=64, WHY_EXPECTED), live;
+            list(text(EXPECTED_FORM, expected), 0..=64, WHY_EXPECTED);
     }
 }
 
@@ -286,7 +304,7 @@ fn provider(text: &str) -> Result<Provider, String> {
     })
 }
 
-impl SidecarConfig {
+impl SidecarLive {
     /// Fills the DIDs that are left to their defaults.
     pub(super) fn fill_dids(&mut self) {
         let Self {

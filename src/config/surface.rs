@@ -7,49 +7,64 @@ use ipnet::IpNet;
 use super::WHY_MEMORY;
 use super::address;
 use super::key::Section;
-use super::reader::Reader;
+use super::reader::{LiveReader, Reader};
 use super::section::keys;
-use super::values::{flag, integer, list, path, text};
+use super::values::{Converted, Value, flag, integer, list, path, text};
 
 pub(super) const LISTEN_FORM: &str = "address:port or unix:/absolute/path";
-pub(super) const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
+const NETWORK_FORM: &str = "a network such as \"10.0.0.0/8\" or an IP address";
 const DOMAIN_FORM: &str = "a domain such as \"rpc.example.org\"";
 /// Let's Encrypt's limit of names in one certificate.
 const MAX_DOMAINS: usize = 100;
 const WHY_DOMAINS: &str = "authorities issue for no more names at once";
 const WHY_RATE: &str = "zero refuses all clients, and the limiter counts in 32 bits";
 
-/// The limits of a surface's clients. Defaults and reasons are with each surface.
+/// The bounds of a surface's clients. Defaults and reasons are with each surface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientsConfig {
-    /// Requests of each client in any 60 seconds; 1 to 1,000,000,000.
-    pub requests_per_minute: u32,
     /// Clients that the rate limiter tracks; at least 1.
     pub max_clients: usize,
-    /// Concurrent requests of each client; at least 1.
-    pub max_in_flight_per_client: usize,
-    /// Peers whose `X-Forwarded-For` and PROXY header are trusted.
-    pub trusted_proxies: Vec<IpNet>,
     /// Whether each connection begins with a header of the PROXY protocol.
     pub proxy_protocol: bool,
 }
 
+/// The limits of a surface's clients, which a reload changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientsLive {
+    /// Requests of each client in any 60 seconds; 1 to 1,000,000,000.
+    pub requests_per_minute: u32,
+    /// Concurrent requests of each client; at least 1.
+    pub max_in_flight_per_client: usize,
+    /// Peers whose `X-Forwarded-For` and PROXY header are trusted.
+    pub trusted_proxies: Vec<IpNet>,
+}
+
 pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
     let key = |name: &str| format!("{surface}.{name}");
-    let network = text(NETWORK_FORM, address::network);
     ClientsConfig {
+        max_clients: reader.take(&key("max_clients"), integer(1..=10_000_000, WHY_MEMORY)),
+        proxy_protocol: reader.take(&key("proxy_protocol"), flag),
+    }
+}
+
+pub(super) fn live_clients(reader: &mut LiveReader<'_, '_>, surface: &str) -> ClientsLive {
+    let key = |name: &str| format!("{surface}.{name}");
+    ClientsLive {
         requests_per_minute: reader.take(
             &key("requests_per_minute"),
             integer(1..=1_000_000_000, WHY_RATE),
         ),
-        max_clients: reader.take(&key("max_clients"), integer(1..=10_000_000, WHY_MEMORY)),
         max_in_flight_per_client: reader.take(
             &key("max_in_flight_per_client"),
             integer(1..=1_000_000, WHY_MEMORY),
         ),
-        trusted_proxies: reader.take(&key("trusted_proxies"), list(network, 0..=usize::MAX, "")),
-        proxy_protocol: reader.take(&key("proxy_protocol"), flag),
+        trusted_proxies: reader.take(&key("trusted_proxies"), networks()),
     }
+}
+
+/// Reads a list of networks and addresses, which may be empty.
+pub(super) fn networks() -> impl Fn(&Value<'_>) -> Converted<Vec<IpNet>> {
+    list(text(NETWORK_FORM, address::network), 0..=usize::MAX, "")
 }
 
 /// The certificate of a listener.
@@ -75,7 +90,7 @@ impl TlsConfig {
 
 /// Reads the section of a surface; without it the listener serves plain HTTP. For an ordered
 /// certificate, `acme` sets the files.
-pub(super) fn tls(reader: &mut Reader<'_>, surface: &str) -> Option<TlsConfig> {
+pub(super) fn tls(reader: &mut LiveReader<'_, '_>, surface: &str) -> Option<TlsConfig> {
     if !reader.has(&format!("{surface}.tls")) {
         return None;
     }
@@ -122,22 +137,22 @@ macro_rules! tls_section {
                 ),
                 " Relative paths are first looked up in $CREDENTIALS_DIRECTORY.",
             ],
-            keys: keys! { $section:
+            keys: keys! { live $section:
                 /// Names of a certificate that is ordered and renewed as [tls.acme] says, instead
                 /// of both files; [] for none.
                 /// Why: either the files are yours, or the names are.
-                domains = Default([]) live;
+                domains = Default([]);
                 /// Required without domains. The certificate in PEM, followed by its intermediate
                 /// certificates.
                 /// Why: certificate renewal writes files, and SIGHUP applies them.
-                certificate_file = Required($certificate) live;
+                certificate_file = Required($certificate);
                 /// Required without domains. Its private key in PEM, unencrypted; mode 0600 or
                 /// stricter.
                 /// Why: a file appears in no process list, and only its owner can read it.
-                key_file = Required($key) live;
+                key_file = Required($key);
                 /// Clients may negotiate HTTP/2 by ALPN; false serves HTTP/1.1 only.
                 /// Why: one connection for many requests; every limit applies to it, too.
-                http2 = Default(true) live;
+                http2 = Default(true);
             },
         }
     };

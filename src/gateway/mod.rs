@@ -13,7 +13,7 @@ mod watcher;
 pub use cache::{CacheStats, ReadRequest};
 pub use watcher::Watcher;
 
-use crate::config::{CorsOrigins, GatewayConfig, NodeConfig};
+use crate::config::{CorsOrigins, GatewayConfig, GatewayLive, NodeConfig};
 use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
@@ -70,20 +70,31 @@ pub struct Settings {
     pub gzip: bool,
 }
 
-impl From<&GatewayConfig> for Settings {
-    fn from(config: &GatewayConfig) -> Self {
+impl From<&GatewayLive> for Settings {
+    fn from(live: &GatewayLive) -> Self {
+        let GatewayLive {
+            methods,
+            cors_origins,
+            single_flight,
+            docs,
+            gzip,
+            exempt,
+            clients,
+            tls: _,
+            cache,
+        } = live;
         Self {
             policy: GatewayPolicy {
-                methods: MethodSet::new(&config.methods),
-                trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
-                has_documents: config.docs,
+                methods: MethodSet::new(methods),
+                trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
+                has_documents: *docs,
             },
-            cors: config.cors_origins.clone(),
-            limits: ClientLimits::new(&config.clients),
-            exempt: Networks::from(config.exempt.clone()),
-            single_flight: config.single_flight,
-            cache: config.cache.enabled,
-            gzip: config.gzip,
+            cors: cors_origins.clone(),
+            limits: ClientLimits::new(clients),
+            exempt: Networks::from(exempt.clone()),
+            single_flight: *single_flight,
+            cache: cache.enabled,
+            gzip: *gzip,
         }
     }
 }
@@ -91,6 +102,10 @@ impl From<&GatewayConfig> for Settings {
 impl clients::Settings for Settings {
     fn limits(&self) -> &ClientLimits {
         &self.limits
+    }
+
+    fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.policy.trusted_proxies
     }
 }
 
@@ -176,9 +191,9 @@ impl Gateway {
             Latest::OfNode
         };
         Self {
-            running: Running::new(Settings::from(config), &config.clients),
+            running: Running::new(Settings::from(&config.live), &config.clients),
             node,
-            cache: Arc::new(Cache::new(&config.cache, memory)),
+            cache: Arc::new(Cache::new(&config.cache, &config.live.cache, memory)),
             bodies: ParsedBodyCache::new(),
             flights: Flights::new(),
             keys: RandomState::new(),

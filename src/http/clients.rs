@@ -6,7 +6,7 @@
 //! fleet's store stays pending until `Ticket::settle` counts or refuses it, before anything else
 //! happens. Without `[fleet]` every check is decided at once.
 
-use crate::config::ClientsConfig;
+use crate::config::{ClientsConfig, ClientsLive};
 use crate::fleet::{ClientWindows, Counted, Decision, Fleet, SharedLimit};
 use crate::io::ClientShare;
 use crate::io::clock::millis;
@@ -15,7 +15,7 @@ use ahash::RandomState;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora_limits::inflight::{Guard, Inflight};
-use portcullis_filters::client::{Client, ClientKey};
+use portcullis_filters::client::{Client, ClientKey, TrustedProxies};
 use portcullis_filters::head::{within_failed_tokens, within_rate};
 use portcullis_filters::limit::{
     Busy, Limiter, Millis, Quota, RateCheck, RateLimitStatus, RateLimiter, WINDOW_SECONDS,
@@ -28,10 +28,13 @@ use tokio::time::Instant;
 /// Wrong tokens that a client may send in any minute before its requests are refused unread.
 const MAX_FAILED_TOKENS: Quota = Quota::per_minute(10).unwrap();
 
-/// The settings of a surface, which limit its clients.
+/// The settings of a surface, which limit and identify its clients.
 pub trait Settings: Send + Sync + 'static {
     /// The limits of one client.
     fn limits(&self) -> &ClientLimits;
+
+    /// The proxies and balancers in front of the surface.
+    fn trusted_proxies(&self) -> &TrustedProxies;
 }
 
 /// The settings in force on a surface, and its clients.
@@ -81,7 +84,7 @@ pub struct ClientLimits {
 
 impl ClientLimits {
     /// Creates the limits from the configuration.
-    pub fn new(config: &ClientsConfig) -> Self {
+    pub fn new(config: &ClientsLive) -> Self {
         let quota = config.requests_per_minute;
         Self {
             quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
@@ -162,7 +165,7 @@ impl Clients {
     }
 
     /// The peer's rate-limit status, read-only.
-    pub fn standing(&self, peer: Client) -> RateLimitStatus {
+    pub fn rate_limit(&self, peer: Client) -> RateLimitStatus {
         self.requests
             .peek(peer.key, self.requests.millis(Instant::now()))
     }

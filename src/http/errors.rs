@@ -50,7 +50,7 @@ impl ErrorResponder for TextErrors {
             reason: Some(reason),
             body: Body::framed(message_of(reason), Bytes::new(), b"\n"),
             allow: (status == 405).then_some("GET, HEAD"),
-            retry_after: matches!(status, 429 | 503).then_some(1),
+            retry_after: reason.retry_after(),
             ..Reply::text(status, "")
         });
         self.process.log_request(&RequestLine {

@@ -5,7 +5,7 @@
 
 use super::errors::ErrorResponder;
 use super::http1::Limits;
-use super::peer::TrustedPeers;
+use super::peer::Trust;
 use super::proxied::ClosedLog;
 use super::waiting::{ClientMemory, WaitingRequests};
 use crate::config::ConnectionsConfig;
@@ -26,7 +26,7 @@ pub struct Gate<A> {
     pub(super) limits: Arc<Limits>,
     max: usize,
     pub(super) max_per_client: usize,
-    trusted: TrustedPeers,
+    trusted: Arc<dyn Trust>,
     /// Logs bad PROXY headers, if connections begin with one.
     pub(super) proxied: Option<ClosedLog>,
     connections: Arc<Mutex<Connections>>,
@@ -119,13 +119,13 @@ impl Connections {
 }
 
 impl<A> Gate<A> {
-    /// A gate in front of `app`, without TLS. Peers in `trusted` are exempt from the cap per
+    /// A gate in front of `app`, without TLS. Trusted peers are exempt from the cap per
     /// client, because many clients come through each.
     pub fn new(
         app: Arc<A>,
         surface: Surface,
         config: &ConnectionsConfig,
-        trusted: TrustedPeers,
+        trusted: Arc<dyn Trust>,
         process: &ServerContext,
         errors: Arc<dyn ErrorResponder>,
     ) -> Self {
@@ -170,12 +170,12 @@ impl<A> Gate<A> {
 
     /// Whether many clients may come through this peer.
     pub(super) fn trusts(&self, peer: Option<IpAddr>) -> bool {
-        self.trusted.contain(self.surface, peer)
+        self.trusted.trusts(peer)
     }
 
     /// The client behind `peer` that sent these fields.
     pub(super) fn client_of(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey {
-        self.trusted.client(self.surface, peer, fields)
+        self.trusted.client(peer, fields)
     }
 
     /// The client that a connection counts for; `None` for a trusted peer or a Unix socket.

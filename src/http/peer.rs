@@ -1,9 +1,8 @@
 //! The peer of a connection: whether it is trusted, and its lines in the debug log.
 
+use super::clients::{Running, Settings};
 use super::waiting::ClientMemory;
-use crate::config::Config;
-use crate::telemetry::{BySurface, Log, Surface};
-use arc_swap::ArcSwap;
+use crate::telemetry::{Log, Surface};
 use http::HeaderMap;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::head;
@@ -11,35 +10,38 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The peers that each surface trusts: the proxies and balancers in front of it. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct TrustedPeers(Arc<BySurface<ArcSwap<TrustedProxies>>>);
-
-impl TrustedPeers {
-    /// Trusts the peers that `config` names from now on. The admin listener trusts nobody.
-    pub fn change(&self, config: &Config) {
-        for (section, clients) in config.clients() {
-            if let Some(surface) = Surface::parse(section) {
-                let trusted = TrustedProxies::from(clients.trusted_proxies.clone());
-                self.0[surface as usize].store(Arc::new(trusted));
-            }
-        }
-    }
-
-    /// Whether a surface trusts this peer; `None` is a Unix socket and counts as `127.0.0.1`.
-    pub(crate) fn contain(&self, surface: Surface, peer: Option<IpAddr>) -> bool {
-        let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        self.0[surface as usize].load().contains(peer)
-    }
+/// Decides which peers of a listener are trusted: the proxies and balancers in front of it.
+pub trait Trust: Send + Sync {
+    /// Whether many clients may come through this peer; `None` is a Unix socket and counts as
+    /// `127.0.0.1`.
+    fn trusts(&self, peer: Option<IpAddr>) -> bool;
 
     /// The client behind this peer that sent these fields.
-    pub(super) fn client(
-        &self,
-        surface: Surface,
-        peer: Option<IpAddr>,
-        fields: &HeaderMap,
-    ) -> ClientKey {
-        head::client_of(peer, fields, &self.0[surface as usize].load()).key
+    fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey;
+}
+
+/// Trusts nobody: each peer is a client.
+pub(crate) struct NoTrust;
+
+impl Trust for NoTrust {
+    fn trusts(&self, _: Option<IpAddr>) -> bool {
+        false
+    }
+
+    fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey {
+        head::client_of(peer, fields, &TrustedProxies::default()).key
+    }
+}
+
+/// Trusts the proxies in the settings in force.
+impl<S: Settings> Trust for Running<S> {
+    fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        self.settings().trusted_proxies().contains(peer)
+    }
+
+    fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey {
+        head::client_of(peer, fields, self.settings().trusted_proxies()).key
     }
 }
 

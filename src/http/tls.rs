@@ -5,7 +5,7 @@
 //! renegotiation, and clients need no certificate. The gate performs the handshakes, and a reload
 //! replaces its [`Certificates`](super::certificates::Certificates); open connections stay.
 
-use crate::config::{Config, TlsConfig};
+use crate::config::{Live, TlsConfig};
 use crate::io::clock::{self, LAST_SECOND};
 use crate::secrets::certificates::{self, CertificatesError, TlsClock};
 use crate::secrets::{self, SecretError};
@@ -213,24 +213,12 @@ impl Why {
 pub struct Identities(pub(super) BySurface<Arc<Presented>>);
 
 /// The surfaces with TLS, each with its configuration.
-pub(crate) fn configured(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
+pub(crate) fn configured(live: Live<'_>) -> impl Iterator<Item = (Surface, &TlsConfig)> {
     [
-        (
-            Surface::Gateway,
-            config.gateway.as_ref().map(|gateway| &gateway.tls),
-        ),
-        (
-            Surface::Relay,
-            config.relay.as_ref().map(|relay| &relay.tls),
-        ),
-        (
-            Surface::Sidecar,
-            config.sidecar.as_ref().map(|sidecar| &sidecar.tls),
-        ),
-        (
-            Surface::Admin,
-            config.admin.as_ref().map(|admin| &admin.tls),
-        ),
+        (Surface::Gateway, live.gateway.map(|gateway| &gateway.tls)),
+        (Surface::Relay, live.relay.map(|relay| &relay.tls)),
+        (Surface::Sidecar, live.sidecar.map(|sidecar| &sidecar.tls)),
+        (Surface::Admin, live.admin.map(|admin| &admin.tls)),
     ]
     .into_iter()
     .filter_map(|(surface, tls)| Some((surface, tls?.as_ref()?)))
@@ -242,8 +230,8 @@ impl Identities {
     ///
     /// # Errors
     /// Returns every error in the files.
-    pub fn load(config: &Config) -> Result<Self, Vec<TlsError>> {
-        let (identities, errors) = Self::load_usable(config);
+    pub fn load(live: Live<'_>) -> Result<Self, Vec<TlsError>> {
+        let (identities, errors) = Self::load_usable(live);
         if errors.is_empty() {
             Ok(identities)
         } else {
@@ -256,12 +244,12 @@ impl Identities {
     ///
     /// # Errors
     /// Returns every error in the files if no surface can serve.
-    pub fn load_to_start(config: &Config) -> Result<(Self, Vec<TlsError>), Vec<TlsError>> {
-        let (identities, errors) = Self::load_usable(config);
+    pub fn load_to_start(live: Live<'_>) -> Result<(Self, Vec<TlsError>), Vec<TlsError>> {
+        let (identities, errors) = Self::load_usable(live);
         let serves = [
-            (Surface::Gateway, config.gateway.is_some()),
-            (Surface::Relay, config.relay.is_some()),
-            (Surface::Sidecar, config.sidecar.is_some()),
+            (Surface::Gateway, live.gateway.is_some()),
+            (Surface::Relay, live.relay.is_some()),
+            (Surface::Sidecar, live.sidecar.is_some()),
         ]
         .into_iter()
         .any(|(surface, is_on)| {
@@ -274,9 +262,9 @@ impl Identities {
         }
     }
 
-    fn load_usable(config: &Config) -> (Self, Vec<TlsError>) {
+    fn load_usable(live: Live<'_>) -> (Self, Vec<TlsError>) {
         let (mut identities, mut errors) = (Self::default(), Vec::new());
-        for (surface, tls) in configured(config) {
+        for (surface, tls) in configured(live) {
             let (presented, wrong) = Presented::load(surface, tls);
             // a new one is ordered, whatever is wrong with the file
             errors.extend(wrong.into_iter().filter(|error| !error.is_ordered));

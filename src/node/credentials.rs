@@ -4,7 +4,7 @@
 //! URLs (host names are verified, HTTP/1.1 only), the program's `User-Agent`, and the headers of
 //! `node.header_file`, which are secrets: providers of hosted nodes identify their clients by them.
 
-use crate::config::{NodeConfig, NodeUrl, Scheme};
+use crate::config::{NodeLive, NodeUrl, NonEmpty, Scheme};
 use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
 use crate::secrets::{self, SecretError};
 use portcullis_filters::node_headers::{MalformedHeaders, NodeHeaders};
@@ -68,26 +68,32 @@ impl CredentialsError {
 }
 
 impl Credentials {
-    /// Reads the files.
+    /// Reads the files, for requests to these URLs.
     ///
     /// # Errors
     /// Returns every file that is unusable.
-    pub fn load(config: &NodeConfig) -> Result<Self, Vec<CredentialsError>> {
+    pub fn load(
+        config: &NodeLive,
+        urls: &NonEmpty<NodeUrl>,
+    ) -> Result<Self, Vec<CredentialsError>> {
         let headers = match &config.header_file {
             Some(path) => read_headers(path),
             None => Ok(NodeHeaders::of_program(AGENT)),
         };
-        match (headers, Self::tls(config)) {
+        match (headers, Self::tls(config, urls)) {
             (Ok(headers), Ok(tls)) => Ok(Self { tls, headers }),
             (headers, tls) => Err(headers.err().into_iter().chain(tls.err()).collect()),
         }
     }
 
-    fn tls(config: &NodeConfig) -> Result<Option<TlsConnector>, CredentialsError> {
+    fn tls(
+        config: &NodeLive,
+        urls: &NonEmpty<NodeUrl>,
+    ) -> Result<Option<TlsConnector>, CredentialsError> {
         let is_https = |url: &NodeUrl| url.scheme == Scheme::Https;
         let roots = match &config.ca_file {
             Some(path) => read_roots(path)?,
-            None if config.url.iter().any(is_https) => system_roots()?,
+            None if urls.iter().any(is_https) => system_roots()?,
             None => return Ok(None),
         };
         Ok(Some(connector(roots)?))

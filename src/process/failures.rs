@@ -5,7 +5,7 @@
 //! reported, until one is good.
 
 use crate::node::UrlFailure;
-use crate::telemetry::{Condition, Finding, Requests, Surface, Trouble};
+use crate::telemetry::{ActiveCondition, Condition, Finding, Requests, Surface};
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Failures {
         &mut self,
         surface: Surface,
         requests: &Requests,
-        present: &[Trouble],
+        present: &[ActiveCondition],
         cause_of: impl FnOnce(&str) -> Option<String>,
     ) -> Option<Finding> {
         let counted = requests
@@ -57,7 +57,7 @@ impl Failures {
         let all = failed + answered - std::mem::replace(&mut self.answered, answered);
         let is_explained = present
             .iter()
-            .any(|trouble| trouble.finding.is_failing && trouble.condition != Condition::Requests);
+            .any(|active| active.finding.is_failing && active.condition != Condition::Requests);
         let is_bad = failed >= FEW && failed * TOLERATED >= all;
         let is_new = self.bad < LASTING;
         self.bad = if is_bad && !(is_explained && is_new) {

@@ -3,12 +3,12 @@
 
 use crate::acme::{self, AcmeFileError};
 use crate::admin::Access;
-use crate::config::Config;
+use crate::config::{Config, Live, NodeUrl, NonEmpty};
 use crate::fetch::Roots;
 use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
-use crate::relay::settings::{Keys, Settings, load_keys};
+use crate::relay::settings::{self, Keys, load_keys};
 use crate::secrets::{self, Secret, SecretError, hardening};
 use crate::sidecar;
 use portcullis_filters::bearer::Tokens;
@@ -18,7 +18,8 @@ use thiserror::Error;
 /// The files that a reload reads again.
 pub(crate) struct Loaded {
     pub(crate) identities: Identities,
-    pub(crate) relay: Option<Settings>,
+    /// The tokens of the relay.
+    pub(crate) relay: Option<Tokens>,
     pub(crate) sidecar: Option<sidecar::Settings>,
     pub(crate) admin: Option<Option<Tokens>>,
     pub(crate) credentials: Credentials,
@@ -105,31 +106,28 @@ impl FileErrors {
 }
 
 impl Loaded {
-    /// Reads the files.
+    /// Reads the files, for requests to these URLs of the node.
     ///
     /// # Errors
     /// Returns every unusable file.
-    pub(crate) fn load(config: &Config) -> Result<Self, FileErrors> {
-        Self::load_with(config, Identities::load(config))
+    pub(crate) fn load(live: Live<'_>, urls: &NonEmpty<NodeUrl>) -> Result<Self, FileErrors> {
+        Self::load_with(live, urls, Identities::load(live))
     }
 
     fn load_with(
-        config: &Config,
+        live: Live<'_>,
+        urls: &NonEmpty<NodeUrl>,
         identities: Result<Identities, Vec<TlsError>>,
     ) -> Result<Self, FileErrors> {
         let has_secrets =
-            config.store.is_some() || config.fleet.is_some() || config.node.header_file.is_some();
+            live.relay.is_some() || live.sidecar.is_some() || live.node.header_file.is_some();
         if has_secrets || !identities.as_ref().is_ok_and(Identities::are_none) {
             hardening::no_core_files();
         }
-        let relay = config.relay.as_ref().map(Settings::load).transpose();
-        let sidecar = config
-            .sidecar
-            .as_ref()
-            .map(sidecar::Settings::load)
-            .transpose();
-        let admin = config.admin.as_ref().map(Access::load).transpose();
-        let credentials = Credentials::load(&config.node);
+        let relay = live.relay.map(settings::load_tokens).transpose();
+        let sidecar = live.sidecar.map(sidecar::Settings::load).transpose();
+        let admin = live.admin.map(Access::load).transpose();
+        let credentials = Credentials::load(live.node, urls);
         match (identities, relay, sidecar, admin, credentials) {
             (Ok(identities), Ok(relay), Ok(sidecar), Ok(admin), Ok(credentials)) => Ok(Self {
                 identities,
@@ -155,7 +153,7 @@ impl Loaded {
     /// # Errors
     /// Returns every other unusable file.
     pub(crate) fn load_to_start(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
-        let identities = Identities::load_to_start(config).map(|(identities, errors)| {
+        let identities = Identities::load_to_start(config.live()).map(|(identities, errors)| {
             for error in errors {
                 log::error!("{}", FileError::from(error));
             }
@@ -169,14 +167,17 @@ impl Loaded {
     /// # Errors
     /// Returns every unusable file.
     pub(crate) fn load_all(config: &Config) -> Result<(Self, StartSecrets), FileErrors> {
-        Self::load_all_with(config, Identities::load(config))
+        Self::load_all_with(config, Identities::load(config.live()))
     }
 
     fn load_all_with(
         config: &Config,
         identities: Result<Identities, Vec<TlsError>>,
     ) -> Result<(Self, StartSecrets), FileErrors> {
-        let loaded = Self::load_with(config, identities);
+        if config.fleet.is_some() {
+            hardening::no_core_files();
+        }
+        let loaded = Self::load_with(config.live(), &config.node.url, identities);
         let keys = config.relay.as_ref().map(load_keys).transpose();
         let store = config
             .store

@@ -4,13 +4,13 @@
 //! logged, even if it needs a restart; [`AppliedConfig`] records them for the operator's page.
 
 use crate::admin::Access;
-use crate::config::{AppliedConfig, Change, Config, LoadError};
+use crate::config::{AppliedConfig, Change, Config, Live, LoadError, NamedFile, NodeUrl, NonEmpty};
 use crate::fleet::Fleet;
 use crate::gateway;
 use crate::http::tls::Identities;
 use crate::node::Node;
 use crate::process::loaded::{FileError, FileErrors, Loaded};
-use crate::process::named_files::{self, NamedFiles};
+use crate::process::named_files::NamedFiles;
 use crate::proxy::Surfaces;
 use crate::secrets;
 use crate::store::Store;
@@ -26,6 +26,8 @@ pub(crate) struct Reload {
     pub(crate) path: PathBuf,
     /// The configuration in force.
     current: Mutex<Config>,
+    /// The URLs of the node that are in use: others need a restart.
+    urls: NonEmpty<NodeUrl>,
     /// The files that it names, as they were last read.
     files: Mutex<NamedFiles>,
     parts: Reloadable,
@@ -47,10 +49,12 @@ impl Reload {
     /// Reloads `path`, from which `current` was read at the start.
     pub(crate) fn new(path: PathBuf, current: Config, parts: Reloadable) -> Self {
         let files = Mutex::new(NamedFiles::read(&current.values));
+        let urls = current.node.url.clone();
         let current = Mutex::new(current);
         Self {
             path,
             current,
+            urls,
             files,
             parts,
         }
@@ -77,17 +81,20 @@ impl Reload {
         })?;
         let mut current = self.current.lock();
         let (new, loaded) = read;
-        let new = self.apply(new, loaded);
+        for warning in &new.warnings {
+            log::warn!("{warning}");
+        }
+        self.apply(new.live(), loaded);
         let changes = current.values.changes(&new.values);
         for change in &changes {
             let Change {
                 key,
                 from,
                 to,
-                live,
+                effect,
             } = change;
-            let when = if *live { "now" } else { "after a restart" };
-            log::warn!(key = key, from = from, to = to, effective = when; "configuration changed");
+            let effective = effect.of_value();
+            log::warn!(key, from, to, effective; "configuration changed");
         }
         let count = changes.len() + self.report_files(&new);
         if count == 0 {
@@ -104,9 +111,9 @@ impl Reload {
         let new = NamedFiles::read(&config.values);
         let mut known = self.files.lock();
         let mut count = 0;
-        for (key, file) in known.changed(&new) {
-            let (file, when) = (file.display().to_string(), named_files::effective(key));
-            log::warn!(key = key, file = file, effective = when; "content of a file changed");
+        for NamedFile { key, path, effect } in known.changed(&new) {
+            let (file, effective) = (path.display().to_string(), effect.of_content());
+            log::warn!(key, file, effective; "content of a file changed");
             count += 1;
         }
         *known = new;
@@ -127,22 +134,20 @@ impl Reload {
         }
     }
 
-    /// Applies what can change, and returns the configuration.
-    fn apply(&self, config: Config, loaded: Loaded) -> Config {
+    /// Applies what can change.
+    fn apply(&self, live: Live<'_>, loaded: Loaded) {
         let Surfaces {
             gateway,
             relay,
             sidecar,
             ..
         } = &self.parts.surfaces;
-        if let (Some(gateway), Some(config)) = (gateway, &config.gateway) {
-            gateway.change(gateway::Settings::from(config));
+        if let (Some(gateway), Some(live)) = (gateway, live.gateway) {
+            gateway.change(gateway::Settings::from(live));
         }
-        if let (Some(relay), Some(settings)) = (relay, loaded.relay) {
+        if let (Some(relay), Some((live, tokens))) = (relay, live.relay.zip(loaded.relay)) {
             // tokens may differ although their file names do not
-            relay
-                .running
-                .change(settings.applied_to(&relay.running.settings()));
+            relay.change(live, tokens);
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {
             sidecar.change(settings);
@@ -153,12 +158,7 @@ impl Reload {
         self.renew_secrets();
         self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
-        self.parts.surfaces.trusted.change(&config);
-        for warning in &config.warnings {
-            log::warn!("{warning}");
-        }
-        log::set_max_level(config.log.level);
-        config
+        log::set_max_level(live.log.level);
     }
 
     /// Applies the certificates, which may differ although their file names do not.
@@ -180,7 +180,7 @@ impl Reload {
             None if config.acme.is_some() => return Err(ReloadError::Acme),
             None => {}
         }
-        let loaded = Loaded::load(&config)?;
+        let loaded = Loaded::load(config.live(), &self.urls)?;
         Ok((config, loaded))
     }
 }

@@ -64,16 +64,14 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     let store_workers = open_store(config, store_password.as_ref(), &inherited, &shared)?;
     let storage = store_workers.as_ref().map(|workers| &workers.storage);
     let (relay, relay_part) =
-        parts::relay::build(&config.node, relay, keys, storage, &shared, &mut inherited)?;
+        parts::relay::build(config, relay, keys, storage, &shared, &mut inherited)?;
     let (sidecar, sidecar_part) =
         parts::sidecar::build(config, sidecar, storage, &shared, &mut inherited)?;
-    let (tls, trusted) = (shared.tls.clone(), shared.trusted.clone());
     let surfaces = Surfaces {
         gateway,
         relay,
         sidecar,
-        tls,
-        trusted,
+        tls: shared.tls.clone(),
     };
     let shown = shared_part
         .and(certificates_part)

@@ -55,7 +55,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
             total: Duration::ZERO,
         });
         let settings = self.surface.running().settings();
-        let rate = self.surface.standing(client);
+        let rate = self.surface.rate_limit(client);
         let context = ResponseContext {
             request_id,
             quota: rate.map(|rate| (&settings.limits().quota_header, rate)),

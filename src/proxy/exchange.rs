@@ -7,7 +7,7 @@
 use super::{Context, Outcome, RequestContext, Server, Surface};
 use crate::http::clients::{Clients, RequestLimiter, Settings as _, Ticket};
 use crate::http::request::Unsent;
-use crate::http::{Incomplete, Request, X_REQUEST_ID};
+use crate::http::{Incomplete, Request, Trust as _, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};
 use crate::node::NodeError;
 use crate::reply::{Persistence, Reply, ResponseContext};
@@ -72,7 +72,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
     pub(super) async fn serve(&mut self) -> bool {
         if let Some(tracer) = &self.server.process.tracer {
             let peer = self.request.head(self.header).peer;
-            let is_trusted = || self.server.trusted.contain(S::NAME, peer);
+            let is_trusted = || self.server.surface.trusts(peer);
             self.context.trace = tracer.begin(self.head.traceparent(self.header), is_trusted);
         }
         let Admission {

@@ -21,7 +21,7 @@ use crate::gateway::Gateway;
 use crate::http::certificates::Certificates;
 use crate::http::clients::{self, Clients, RequestLimiter, Running, Ticket};
 use crate::http::context::{InFlight, ServerContext};
-use crate::http::{ErrorResponder, Handoff, RequestId, TrustedPeers};
+use crate::http::{ErrorResponder, Handoff, RequestId, Trust};
 use crate::io::Held;
 use crate::relay::Relay;
 use crate::reply::{Cors, ErrorFormat, Reply};
@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use exchange::Exchange;
 use futures_util::future::BoxFuture;
-use http::Method;
+use http::{HeaderMap, Method};
 use pingora::http::RequestHeader;
 use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
@@ -45,6 +45,7 @@ use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::Reason;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -104,8 +105,8 @@ pub trait Surface: Send + Sync + 'static {
     ) -> impl Future<Output = Reply> + Send;
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
-    fn standing(&self, peer: Client) -> Option<RateLimitStatus> {
-        Some(self.running().clients().standing(peer))
+    fn rate_limit(&self, peer: Client) -> Option<RateLimitStatus> {
+        Some(self.running().clients().rate_limit(peer))
     }
 }
 
@@ -147,12 +148,21 @@ trait Serve: Send + Sync {
     fn log(&self, header: &RequestHeader, context: &mut Context);
 }
 
+impl<S: Surface> Trust for S {
+    fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        self.running().trusts(peer)
+    }
+
+    fn client(&self, peer: Option<IpAddr>, fields: &HeaderMap) -> ClientKey {
+        self.running().client(peer, fields)
+    }
+}
+
 /// The server of one surface.
 struct Server<S> {
     surface: Arc<S>,
     connections: ConnectionsConfig,
     process: ServerContext,
-    trusted: TrustedPeers,
 }
 
 impl Proxy {
@@ -161,7 +171,6 @@ impl Proxy {
         surface: Arc<impl Surface>,
         connections: ConnectionsConfig,
         process: ServerContext,
-        trusted: TrustedPeers,
         errors: Arc<dyn ErrorResponder>,
     ) -> Arc<HttpProxy<Self>> {
         let write_timeout = connections.write_timeout;
@@ -169,7 +178,6 @@ impl Proxy {
             surface,
             connections,
             process: process.clone(),
-            trusted,
         };
         let proxy = Self {
             server: Box::new(server),
@@ -388,8 +396,6 @@ pub struct Surfaces {
     pub sidecar: Option<Arc<Sidecar>>,
     /// The certificates of their listeners.
     pub tls: Certificates,
-    /// The proxies and balancers in front of their listeners.
-    pub trusted: TrustedPeers,
 }
 
 impl Surfaces {

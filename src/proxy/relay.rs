@@ -87,7 +87,7 @@ impl Surface for Relay {
     }
 
     /// Returns `None`: the status is shown only after the token is checked.
-    fn standing(&self, _: Client) -> Option<RateLimitStatus> {
+    fn rate_limit(&self, _: Client) -> Option<RateLimitStatus> {
         None
     }
 }

@@ -83,11 +83,9 @@ impl Surface for Sidecar {
             }
             Err(Refused {
                 refusal,
-                retry_after,
                 is_personal,
             }) => {
-                let mut reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
-                reply.retry_after = retry_after.or(reply.retry_after);
+                let reply = Reply::refusal(ErrorFormat::Xrpc, &refusal, context.request_id);
                 if is_personal { reply.personal() } else { reply }
             }
         }

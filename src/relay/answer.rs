@@ -6,7 +6,7 @@ use crate::reply::{ErrorFormat, Reply};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::Endpoint;
 use portcullis_filters::txm::outcome::{Details, Outcome, Status};
-use portcullis_filters::verdict::Refusal;
+use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::ops::Not;
@@ -144,6 +144,8 @@ pub(super) fn readiness(proof: &Proof, unsettled: Option<Pin>) -> Reply {
             pins: &pins,
         },
     );
-    reply.retry_after = (!ready).then_some(1);
+    if !ready {
+        reply.retry_after = Reason::PinsUnproven.retry_after();
+    }
     reply
 }

@@ -21,7 +21,7 @@ pub(crate) use answer::format as error_format;
 pub(crate) use handler::Request;
 pub(crate) use trace::Trace;
 
-use crate::config::RelayConfig;
+use crate::config::{RelayConfig, RelayLive};
 use crate::http::clients::Running;
 use crate::node::NodeClient;
 use crate::node::chain::Chain;
@@ -32,7 +32,8 @@ use background::Reconciliation;
 use driver::Driver;
 use handler::Handler;
 use pins::{Proof, Prover};
-use settings::{Account, Keys, Pins, Settings};
+use portcullis_filters::bearer::Tokens;
+use settings::{Account, Keys, Pinned, Pins, Settings};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -47,7 +48,7 @@ pub struct Relay {
 
 /// The dependencies of a relay.
 pub(crate) struct Parts {
-    pub(crate) settings: Settings,
+    pub(crate) tokens: Tokens,
     pub(crate) keys: Keys,
     pub(crate) chain: Chain,
     pub(crate) store: Arc<Store>,
@@ -59,7 +60,7 @@ impl Relay {
     /// Builds the parts. [`Self::reconciliation`] settles the open intents of earlier processes.
     pub(crate) fn new(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts {
-            settings,
+            tokens,
             keys,
             chain,
             store,
@@ -71,6 +72,7 @@ impl Relay {
             .relay
             .minimum_balance(pins.config.minimum_balance.fri());
         let chain = Arc::new(chain);
+        let settings = Settings::new(&config.live, tokens, Pinned::new(&config.pins));
         let running = Arc::new(Running::new(settings, &config.clients));
         let signers = signers::new(&pins, keys, &store);
         let prover = Prover::new(
@@ -91,6 +93,12 @@ impl Relay {
             handler,
             runtime,
         })
+    }
+
+    /// Applies other settings to later requests.
+    pub(crate) fn change(&self, live: &RelayLive, tokens: Tokens) {
+        let pinned = self.running.settings().pinned();
+        self.running.change(Settings::new(live, tokens, pinned));
     }
 
     /// The task that settles open intents.

@@ -1,9 +1,9 @@
 //! The relay's configuration, prepared: policy, rules, pins with the public keys, private keys.
 //!
-//! In: a [`RelayConfig`] and the files it names. Secrets stay in [`Tokens`] and [`SecretKey`],
-//! which zero themselves and print nothing.
+//! In: a [`RelayConfig`], or the [`RelayLive`] of a reload, and the files that it names. Secrets
+//! stay in [`Tokens`] and [`SecretKey`], which zero themselves and print nothing.
 
-use crate::config::{Amount, KeysConfig, PinsConfig, RelayConfig};
+use crate::config::{Amount, KeysConfig, PinsConfig, RelayConfig, RelayLive};
 use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, SecretError, SecretErrors};
 use crate::store::Budgets;
@@ -15,43 +15,65 @@ use portcullis_filters::secret::SecretKey;
 use portcullis_filters::txm;
 pub(crate) use portcullis_filters::txm::settings::Accounts;
 use std::path::Path;
+use std::time::Duration;
 
 /// The settings that a reload changes.
 #[derive(Debug)]
 pub struct Settings {
     pub(crate) policy: RelayPolicy,
     pub(crate) limits: ClientLimits,
-    pub(crate) config: RelayConfig,
+    pub(crate) live: RelayLive,
+}
+
+/// The part of the policy that the pins cover, which does not change while the relay runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pinned {
+    chain_id: Felt,
+    account_class: Felt,
+    contracts: Contracts,
+}
+
+impl Pinned {
+    /// The pinned part of a policy, as configured.
+    pub(crate) fn new(pins: &PinsConfig) -> Self {
+        Self {
+            chain_id: chain_id(&pins.chain_id),
+            account_class: pins.account_class,
+            contracts: contracts(pins),
+        }
+    }
+}
+
+/// Reads the tokens.
+///
+/// # Errors
+/// A token's file is unusable.
+pub(crate) fn load_tokens(live: &RelayLive) -> Result<Tokens, SecretErrors> {
+    secrets::tokens("relay.token_files", &live.token_files)
 }
 
 impl Settings {
-    /// Reads the tokens.
-    ///
-    /// # Errors
-    /// A token's file is unusable.
-    pub(crate) fn load(config: &RelayConfig) -> Result<Self, SecretErrors> {
-        Ok(Self {
-            policy: policy(
-                config,
-                secrets::tokens("relay.token_files", &config.token_files)?,
-            ),
-            limits: ClientLimits::new(&config.clients),
-            config: config.clone(),
-        })
+    /// The settings for clients with these tokens.
+    pub(crate) fn new(live: &RelayLive, tokens: Tokens, pinned: Pinned) -> Self {
+        Self {
+            policy: policy(live, tokens, pinned),
+            limits: ClientLimits::new(&live.clients),
+            live: live.clone(),
+        }
     }
 
     /// The balance that one drip needs: the amount, and the cap of the fee.
     pub(crate) fn drip_cost(&self) -> Amount {
-        self.config.policy.faucet_amount + self.config.policy.max_fee
+        self.live.policy.faucet_amount + self.live.policy.max_fee
     }
 
     /// The most that operations may spend within 24 hours.
     pub(crate) fn budgets(&self) -> Budgets {
-        let RelayConfig {
+        let RelayLive {
             faucet_per_day,
             fees_per_day,
             ..
-        } = &self.config;
+        } = &self.live;
         Budgets {
             drips: *faucet_per_day,
             fees: fees_per_day.map(Amount::fri),
@@ -60,12 +82,12 @@ impl Settings {
 
     /// The bounds of writes.
     pub(super) fn bounds(&self) -> txm::settings::Settings {
-        let RelayConfig {
+        let RelayLive {
             policy,
             receipt_timeout,
             confirmations,
             ..
-        } = &self.config;
+        } = &self.live;
         txm::settings::Settings {
             faucet_amount: policy.faucet_amount.fri(),
             faucet_cooldown: policy.faucet_cooldown,
@@ -78,22 +100,19 @@ impl Settings {
         }
     }
 
-    /// Takes the chain, the contracts and the class of accounts from the running relay: its pins
-    /// cover these, and do not change.
-    pub(crate) fn applied_to(mut self, running: &Self) -> Self {
+    /// The part of the policy that the pins cover.
+    pub(super) fn pinned(&self) -> Pinned {
         let RelayPolicy {
             chain_id,
             account_class,
             contracts,
             ..
-        } = running.policy.clone();
-        self.policy = RelayPolicy {
+        } = self.policy;
+        Pinned {
             chain_id,
             account_class,
             contracts,
-            ..self.policy
-        };
-        self
+        }
     }
 }
 
@@ -101,17 +120,26 @@ impl clients::Settings for Settings {
     fn limits(&self) -> &ClientLimits {
         &self.limits
     }
+
+    fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.policy.trusted_proxies
+    }
 }
 
 /// The configured policy, with these tokens.
-pub(crate) fn policy(config: &RelayConfig, tokens: Tokens) -> RelayPolicy {
-    let RelayConfig { policy, pins, .. } = config;
+pub(crate) fn policy(live: &RelayLive, tokens: Tokens, pinned: Pinned) -> RelayPolicy {
+    let Pinned {
+        chain_id,
+        account_class,
+        contracts,
+    } = pinned;
+    let policy = &live.policy;
     RelayPolicy {
         tokens,
-        trusted_proxies: TrustedProxies::from(config.clients.trusted_proxies.clone()),
-        chain_id: chain_id(&pins.chain_id),
-        account_class: pins.account_class,
-        contracts: contracts(pins),
+        trusted_proxies: TrustedProxies::from(live.clients.trusted_proxies.clone()),
+        chain_id,
+        account_class,
+        contracts,
         caps: Caps {
             max_calls: policy.max_calls,
             max_felts: policy.max_calldata,
@@ -194,6 +222,8 @@ pub(crate) struct Pins {
     pub(crate) config: PinsConfig,
     pub(crate) chain_id: Felt,
     pub(crate) accounts: Accounts<Account>,
+    /// How long a proof of them is valid.
+    pub(crate) max_age: Duration,
 }
 
 impl Pins {
@@ -216,6 +246,7 @@ impl Pins {
                     .map(|key| account("faucet", pins.faucet, key)),
             },
             config: pins.clone(),
+            max_age: config.pins_max_age,
         }
     }
 

@@ -166,7 +166,7 @@ impl Reply {
         };
         reply.reason = Some(*reason);
         reply.allow = *allow;
-        reply.retry_after = retry_after.or(matches!(status, 429 | 503).then_some(1));
+        reply.retry_after = retry_after.or(reason.retry_after());
         if status == 401 && *reason != Reason::BadWebhookSignature {
             // RFC 6750, section 3: no error code, which would help to guess tokens
             reply.field("www-authenticate", "Bearer");

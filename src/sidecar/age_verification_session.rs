@@ -9,7 +9,7 @@ use crate::io::clock::{self, micros, now_us};
 use crate::reply::Reply;
 use crate::store::{AccountStatus, AgeUser, Opening, Store};
 use portcullis_filters::policy::RequestParts;
-use portcullis_filters::verdict::Reason;
+use portcullis_filters::verdict::{Reason, Refusal};
 use portcullis_filters::webhook::AgeStatus;
 use portcullis_filters::window::seconds_until;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -42,7 +42,7 @@ pub(super) async fn answer(
 }
 
 async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, Refused> {
-    let age = &settings.config.age;
+    let age = &settings.live.age;
     let now = now_us();
     let expires = now.saturating_add(micros(age.session_lifetime));
     let reference = reference()?;
@@ -53,11 +53,11 @@ async fn open(store: &Store, settings: &Settings, user: &User) -> Result<Reply, 
     {
         Opening::TooMany { retry_at_us } => {
             let message = "this user has too many sessions: wait for Retry-After seconds";
-            let retry_after = Some(seconds_until(retry_at_us, now).unwrap_or(1));
-            Err(Refused {
-                retry_after,
-                ..refused(Reason::RateLimited, message)
-            })
+            let refusal = Refusal {
+                retry_after: seconds_until(retry_at_us, now),
+                ..Refusal::new(Reason::RateLimited, message)
+            };
+            Err(refusal.into())
         }
         Opening::Opened => {
             let mut body = json!({

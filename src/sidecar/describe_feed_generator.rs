@@ -24,7 +24,7 @@ pub(super) const PERSONAL: &str = "whoto-follow";
 
 /// Describes the feed generator.
 pub(super) fn answer(settings: &Settings) -> Reply {
-    let feeds = &settings.config.feeds;
+    let feeds = &settings.live.feeds;
     let listed = PUBLIC
         .into_iter()
         .chain([PERSONAL])
@@ -44,10 +44,7 @@ pub(super) fn answer(settings: &Settings) -> Reply {
 
 /// The DID document of the feed generator, if its DID belongs to this origin.
 pub(super) fn did_document(settings: &Settings) -> Result<Reply, Refused> {
-    let (did, origin) = (
-        &settings.config.feeds.service_did,
-        &settings.config.base_url,
-    );
+    let (did, origin) = (&settings.live.feeds.service_did, &settings.live.base_url);
     let host = origin.split_once("://").map_or("", |(_, host)| host);
     if *did != format!("did:web:{}", host.replace(':', "%3A")) {
         return Err(refused(Reason::NotFound, "this origin is not a DID"));

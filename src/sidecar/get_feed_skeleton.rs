@@ -10,7 +10,7 @@ use super::describe_feed_generator::{COLLECTION, PERSONAL, PUBLIC};
 use super::query::{Query, invalid};
 use super::skipped::Skipped;
 use super::{Refused, Settings, refused};
-use crate::config::FeedsConfig;
+use crate::config::FeedsLive;
 use crate::io::clock::now_us;
 use crate::reply::Reply;
 use crate::store::syntax::{is_at_uri, is_did, is_record_key};
@@ -55,7 +55,7 @@ pub(super) async fn answer(
     request: &RequestParts,
 ) -> Result<Reply, Refused> {
     let query = Query::parse(&request.query);
-    let feeds = &settings.config.feeds;
+    let feeds = &settings.live.feeds;
     let feed = feed(&query, feeds)?;
     if feed == PERSONAL {
         let reply = personal_feed(store, metrics, settings, request, &query).await;
@@ -121,7 +121,7 @@ async fn personal_feed(
     };
     let query = SuggestionQuery {
         viewer_did: &did,
-        blocked: &settings.config.feeds.blocked_labels,
+        blocked: &settings.live.feeds.blocked_labels,
         after,
         newer_than_us: now_us().saturating_sub(SUGGESTIONS_LIVE_US),
         limit: limit + 1,
@@ -254,7 +254,7 @@ fn skeleton(items: Vec<Value>, cursor: Option<String>) -> Reply {
 }
 
 /// The name of the feed, which must be one that this service generates.
-fn feed(query: &Query, feeds: &FeedsConfig) -> Result<&'static str, Refused> {
+fn feed(query: &Query, feeds: &FeedsLive) -> Result<&'static str, Refused> {
     let uri = query
         .one("feed")?
         .ok_or_else(|| invalid("feed is missing"))?;

@@ -7,7 +7,7 @@
 
 use super::Refused;
 use super::query::Query;
-use crate::config::{HealthConfig, Provider};
+use crate::config::{HealthLive, Provider};
 use crate::fetch::{self, FetchError, Trust};
 use crate::io::clock::{self, millis};
 use crate::io::shared::Shared;
@@ -60,8 +60,8 @@ struct Finding {
 }
 
 impl Health {
-    pub(super) fn new(config: &HealthConfig) -> Self {
-        let HealthConfig {
+    pub(super) fn new(config: &HealthLive) -> Self {
+        let HealthLive {
             platform,
             card_data,
             pds,

@@ -65,8 +65,6 @@ pub struct Sidecar {
 pub struct Refused {
     /// The reason and its message.
     pub refusal: Refusal,
-    /// `Retry-After` in seconds, if it differs from the reason's own.
-    pub retry_after: Option<u32>,
     /// Whether the response concerns one user, so that no cache may store it.
     pub is_personal: bool,
 }
@@ -75,7 +73,6 @@ impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         Self {
             refusal,
-            retry_after: None,
             is_personal: false,
         }
     }

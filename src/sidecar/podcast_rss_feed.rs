@@ -112,7 +112,7 @@ impl Podcasts {
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
         let turn = self.turn(&key, request.client).await?;
-        let base_url = settings.config.base_url.clone();
+        let base_url = settings.live.base_url.clone();
         let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
             let started = Instant::now();

@@ -4,7 +4,7 @@
 //! the whole site as forbidden.
 
 use super::document::Document;
-use crate::config::RobotsConfig;
+use crate::config::RobotsLive;
 
 /// Functions for machines that obey `/robots.txt`. They precede the rule that forbids the others,
 /// for crawlers that apply the first matching rule instead of the longest.
@@ -13,7 +13,7 @@ const ALLOWED: [&str; 2] = ["/functions/podcast-rss-feed", "/functions/seo-sitem
 const DISALLOWED: [&str; 2] = ["/functions/", "/xrpc/"];
 
 /// The rules as a document.
-pub(super) fn robots(base_url: &str, config: &RobotsConfig) -> Document {
+pub(super) fn robots(base_url: &str, config: &RobotsLive) -> Document {
     let mut rules = String::new();
     if config.indexing {
         for agent in &config.blocked_agents {

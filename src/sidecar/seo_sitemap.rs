@@ -62,7 +62,7 @@ pub(super) async fn answer(
     request: &RequestParts,
     mut memory: MemoryPermit,
 ) -> Result<Reply, Refused> {
-    let base_url = &settings.config.base_url;
+    let base_url = &settings.live.base_url;
     let query = Query::parse(&request.query);
     let number = match query.one("page")? {
         Some(page) => SitemapNumber::parse(page)

@@ -1,13 +1,13 @@
 //! The part of the sidecar that a reload replaces: policy, secrets, documents that never change.
 //!
-//! In: a [`SidecarConfig`] and the files it names. Secrets stay in types that wipe themselves and
+//! In: a [`SidecarLive`] and the files it names. Secrets stay in types that wipe themselves and
 //! print nothing.
 
 use super::auth::Auth;
 use super::document::Document;
 use super::health_check::Health;
 use super::seo_robots;
-use crate::config::SidecarConfig;
+use crate::config::SidecarLive;
 use crate::http::clients::{self, ClientLimits};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError, SecretErrors};
@@ -24,7 +24,7 @@ pub struct Settings {
     pub policy: SidecarPolicy,
     /// The limits of each client.
     pub limits: ClientLimits,
-    pub(super) config: SidecarConfig,
+    pub(super) live: SidecarLive,
     pub(super) auth: Auth,
     pub(super) health: Health,
     pub(super) robots: Document,
@@ -33,14 +33,14 @@ pub struct Settings {
 impl Settings {
     /// Whether public documents of 1 KiB and more are compressed for clients that accept gzip.
     pub fn gzip(&self) -> bool {
-        self.config.gzip
+        self.live.gzip
     }
 
     /// The time, and how long a verification without an end is valid.
     pub(super) fn age_clock(&self) -> AgeClock {
         AgeClock {
             now_us: now_us(),
-            validity_us: micros(self.config.age.validity),
+            validity_us: micros(self.live.age.validity),
         }
     }
 
@@ -48,16 +48,16 @@ impl Settings {
     ///
     /// # Errors
     /// Returns an error for every secret file that cannot be used.
-    pub fn load(config: &SidecarConfig) -> Result<Self, SecretErrors> {
-        let SidecarConfig {
+    pub fn load(live: &SidecarLive) -> Result<Self, SecretErrors> {
+        let SidecarLive {
             age,
             clients,
             session,
             ..
-        } = config;
+        } = live;
         let operator_token =
             |file| secrets::tokens("sidecar.operator_token_file", slice::from_ref(file));
-        let operator = config
+        let operator = live
             .operator_token_file
             .as_ref()
             .map(operator_token)
@@ -81,20 +81,20 @@ impl Settings {
             secrets,
             age_bands: age.age_bands.clone(),
         });
-        let auth = Auth::new(session, sessions, config.feeds.service_did.clone());
+        let auth = Auth::new(session, sessions, live.feeds.service_did.clone());
         Ok(Self {
             policy: SidecarPolicy {
                 trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
-                exempt: Networks::from(config.exempt.clone()),
+                exempt: Networks::from(live.exempt.clone()),
                 operator,
                 webhook,
                 signature_header: age.signature_header.clone(),
             },
             limits: ClientLimits::new(clients),
             auth,
-            health: Health::new(&config.health),
-            robots: seo_robots::robots(&config.base_url, &config.robots),
-            config: config.clone(),
+            health: Health::new(&live.health),
+            robots: seo_robots::robots(&live.base_url, &live.robots),
+            live: live.clone(),
         })
     }
 }
@@ -102,6 +102,10 @@ impl Settings {
 impl clients::Settings for Settings {
     fn limits(&self) -> &ClientLimits {
         &self.limits
+    }
+
+    fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.policy.trusted_proxies
     }
 }
 

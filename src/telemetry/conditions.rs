@@ -131,7 +131,7 @@ pub struct Finding {
 
 /// A present condition.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct ActiveCondition {
     /// The kind of problem.
     pub condition: Condition,
     /// The most recent finding.
@@ -140,7 +140,7 @@ pub struct Trouble {
     pub since: SystemTime,
 }
 
-impl Trouble {
+impl ActiveCondition {
     /// Whether `others` explain this one, so that it needs no banner of its own: a node that does
     /// not answer at all also keeps the cache bypassed and the pins unreadable.
     pub fn follows_from(&self, others: &[Self]) -> bool {
@@ -182,7 +182,7 @@ metrics! {
                 ["condition", "change"], Condition::ALL.map(Condition::name), ["began", "ended"]);
     }
     with {
-        present: Mutex<BTreeMap<(u8, String), Trouble>> = Mutex::default();
+        present: Mutex<BTreeMap<(u8, String), ActiveCondition>> = Mutex::default();
     }
 }
 
@@ -192,14 +192,14 @@ impl Conditions {
     pub fn update(&self, condition: Condition, found: Vec<Finding>, now: SystemTime) {
         let mut present = self.present.lock();
         let of_this_kind = |key: &(u8, String)| key.0 == condition as u8;
-        let ended = present.extract_if(.., |key, trouble| {
+        let ended = present.extract_if(.., |key, active| {
             of_this_kind(key)
                 && found
                     .iter()
-                    .all(|one| one.subject != trouble.finding.subject)
+                    .all(|one| one.subject != active.finding.subject)
         });
-        for (_, trouble) in ended {
-            self.end(&trouble, now);
+        for (_, active) in ended {
+            self.end(&active, now);
         }
         let failing = found.iter().filter(|finding| finding.is_failing).count();
         self.gauges[condition as usize].set(found.len() as i64);
@@ -213,26 +213,26 @@ impl Conditions {
                     known.log();
                 }
             } else {
-                let trouble = Trouble {
+                let active = ActiveCondition {
                     condition,
                     finding,
                     since: now,
                 };
                 let [began, _] = &self.changes[condition as usize];
                 began.inc();
-                trouble.log();
-                present.insert(key, trouble);
+                active.log();
+                present.insert(key, active);
             }
         }
     }
 
-    fn end(&self, trouble: &Trouble, now: SystemTime) {
-        let Finding { subject, cause, .. } = &trouble.finding;
-        let [_, ended] = &self.changes[trouble.condition as usize];
+    fn end(&self, active: &ActiveCondition, now: SystemTime) {
+        let Finding { subject, cause, .. } = &active.finding;
+        let [_, ended] = &self.changes[active.condition as usize];
         ended.inc();
-        let condition = trouble.condition.name();
-        let [_, message] = trouble.condition.messages();
-        let lasted = now.duration_since(trouble.since).unwrap_or_default();
+        let condition = active.condition.name();
+        let [_, message] = active.condition.messages();
+        let lasted = now.duration_since(active.since).unwrap_or_default();
         let lasted = Elapsed(lasted);
         log::info!(target: TARGET, condition, subject, cause, lasted:%; "{message}");
     }
@@ -258,17 +258,17 @@ impl Conditions {
     }
 
     /// The present conditions.
-    pub fn present(&self) -> Vec<Trouble> {
+    pub fn present(&self) -> Vec<ActiveCondition> {
         self.present.lock().values().cloned().collect()
     }
 }
 
 impl Verdict {
     /// The verdict that follows from the present conditions: the worst one counts.
-    pub fn of(present: &[Trouble]) -> Self {
+    pub fn of(present: &[ActiveCondition]) -> Self {
         match present {
             [] => Self::Ok,
-            _ if present.iter().any(|trouble| trouble.finding.is_failing) => Self::Failing,
+            _ if present.iter().any(|active| active.finding.is_failing) => Self::Failing,
             _ => Self::Degraded,
         }
     }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_silent_node_explains_what_was_found_without_its_answers() {
-        let trouble = |condition, is_failing, needs_node| Trouble {
+        let active = |condition, is_failing, needs_node| ActiveCondition {
             condition,
             finding: Finding {
                 needs_node,
@@ -299,10 +299,10 @@ mod tests {
             },
             since: SystemTime::UNIX_EPOCH,
         };
-        let silent = trouble(Condition::NodeUrl, true, false);
-        let partly = trouble(Condition::NodeUrl, false, false);
+        let silent = active(Condition::NodeUrl, true, false);
+        let partly = active(Condition::NodeUrl, false, false);
         for needs_node in [true, false] {
-            let found = trouble(Condition::Pins, true, needs_node);
+            let found = active(Condition::Pins, true, needs_node);
             assert_eq!(
                 found.follows_from(std::slice::from_ref(&silent)),
                 needs_node

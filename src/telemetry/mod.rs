@@ -26,7 +26,7 @@ mod trace;
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
 pub use acme::OrderOutcome;
-pub use conditions::{Condition, Conditions, Finding, Trouble, Verdict};
+pub use conditions::{ActiveCondition, Condition, Conditions, Finding, Verdict};
 pub use connection::{ConnectionOutcome, Handshake, ProxyHeader};
 pub use latency::Latency;
 pub use metrics::{CacheUse, LabelValues, Metrics, encode};

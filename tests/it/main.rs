@@ -42,6 +42,7 @@ mod io;
 mod late_keys;
 mod late_store;
 mod limits;
+mod live_keys;
 mod manager;
 mod node_body;
 mod node_causes;

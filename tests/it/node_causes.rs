@@ -16,7 +16,11 @@ use crate::support::script::{good, json, send, sized};
 const REQUEST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"starknet_chainId"}"#;
 
 fn client(config: &NodeConfig) -> NodeClient {
-    let node = SharedNode::new(config, Credentials::load(config), Default::default());
+    let node = SharedNode::new(
+        config,
+        Credentials::load(&config.live, &config.url),
+        Default::default(),
+    );
     NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER))
 }
 

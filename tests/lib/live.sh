@@ -378,7 +378,7 @@ dev_smoke() {
     return 1
   }
   follow README.md "In sixty seconds"
-  follow conf/README.md "Try the webhook"
+  follow conf/interfaces.md "Try the webhook"
 
   kill -s INT -- "-$pid" # the whole group, as a terminal does
   for _ in {1..300}; do

@@ -387,13 +387,16 @@ fn the_policy_crate_is_no_std() {
 }
 
 /// The documents to check.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 13] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "CHANGELOG.md",
     "conf/README.md",
+    "conf/interfaces.md",
+    "conf/operation.md",
+    "conf/nodes.md",
     "conf/fleet/README.md",
     "conf/store/README.md",
     "conf/wallet/README.md",
@@ -481,7 +484,13 @@ fn every_documented_key_exists() {
         parts.try_fold(first?, |table, part| table.get(part))
     };
     let mut wrong = Vec::new();
-    let documents = ["README.md", "SECURITY.md", "conf/README.md"];
+    let documents = [
+        "README.md",
+        "SECURITY.md",
+        "conf/interfaces.md",
+        "conf/operation.md",
+        "conf/nodes.md",
+    ];
     for document in [
         &documents[..],
         &["conf/fleet/README.md", "conf/store/README.md"],

@@ -87,7 +87,7 @@ fn the_recipe_of_an_operation_names_its_files() {
     let recipe = recipe.split("\n- **").next().unwrap_or_default();
     let parts = [
         ("conf/openapi/relay.yaml", Part::Path),
-        ("conf/README.md", Part::Path),
+        ("conf/interfaces.md", Part::Path),
         ("filters/tests/relay/operations.rs", Part::Type),
         ("tests/it/relay/walk.rs", Part::Type),
         ("filters/tests/simulation/writes/requests.rs", Part::Type),

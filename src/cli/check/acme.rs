@@ -29,7 +29,7 @@ struct Directory {
 
 /// The surfaces whose certificates are ordered, with their domains.
 fn ordered(config: &Config) -> impl Iterator<Item = (Surface, &TlsConfig)> {
-    tls::configured(config).filter(|(_, tls)| tls.is_ordered())
+    tls::configured(config.live()).filter(|(_, tls)| tls.is_ordered())
 }
 
 /// Whether an authority can reach a port that answers challenges.

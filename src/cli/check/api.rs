@@ -150,7 +150,7 @@ async fn remedy(config: &NodeConfig, url: &NodeUrl) -> String {
 async fn methods(config: &Config, chain: &Chain, url: &NodeUrl, report: &mut Report) {
     let mut names = BTreeSet::from(OF_PROGRAM);
     if let Some(gateway) = &config.gateway {
-        names.extend(gateway.methods.iter().map(|method| method.name()));
+        names.extend(gateway.live.methods.iter().map(|method| method.name()));
     }
     if config.relay.is_some() {
         names.extend(OF_RELAY);

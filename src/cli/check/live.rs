@@ -8,16 +8,17 @@ use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
 use crate::node::{Credentials, MAX_ANSWER, Node, NodeClient, Poller};
 use crate::relay::pins::Prover;
-use crate::relay::settings::{Keys, Pins, Settings};
+use crate::relay::settings::{Keys, Pinned, Pins, Settings};
 use crate::secrets::Secret;
 use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
+use portcullis_filters::bearer::Tokens;
 use portcullis_filters::chain::NodeMode;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Checks each URL of the node, and proves the pins if there is a relay.
-pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, report: &mut Report) {
+pub(super) async fn check(config: &Config, relay: Option<(Tokens, Keys)>, report: &mut Report) {
     for url in config.node.url.iter() {
         let chain = Chain(client(&config.node, url));
         api::check(config, &chain, url, report).await;
@@ -54,8 +55,11 @@ pub(super) async fn check(config: &Config, relay: Option<(Settings, Keys)>, repo
             });
         }
     }
-    if let Some((settings, keys)) = relay {
-        pins(settings, &keys, &config.node, report).await;
+    if let Some((own, (tokens, keys))) = config.relay.as_ref().zip(relay) {
+        let settings = Settings::new(&own.live, tokens, Pinned::new(&own.pins));
+        let running = Arc::new(Running::new(settings, &own.clients));
+        let pins = Arc::new(Pins::new(own, &keys));
+        prove(pins, running, &config.node, report).await;
     }
 }
 
@@ -155,8 +159,12 @@ fn replica(url: &str, compared: Result<String, String>) -> Finding {
 }
 
 /// Proves the relay's pins.
-async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut Report) {
-    let config = settings.config.clone();
+async fn prove(
+    pins: Arc<Pins>,
+    running: Arc<Running<Settings>>,
+    node: &NodeConfig,
+    report: &mut Report,
+) {
     let metrics = Arc::new(Metrics::default());
     let shared = load(node, Arc::clone(&metrics));
     let chain = Chain(NodeClient::new(
@@ -164,8 +172,6 @@ async fn pins(settings: Settings, keys: &Keys, node: &NodeConfig, report: &mut R
         &shared,
         MemoryPool::new(16 * MAX_ANSWER),
     ));
-    let pins = Arc::new(Pins::new(&config, keys));
-    let running = Arc::new(Running::new(settings, &config.clients));
     let prover = Prover::new(pins, Arc::new(chain), running, None, metrics);
     let proof = prover.prove().await;
     for pin in &proof.pins {
@@ -193,5 +199,9 @@ pub(super) fn client(config: &NodeConfig, url: &NodeUrl) -> NodeClient {
 
 /// The node with its credentials. If they are unusable, each call fails with the cause.
 fn load(config: &NodeConfig, metrics: Arc<Metrics>) -> Arc<Node> {
-    Node::new(config, Credentials::load(config), metrics)
+    Node::new(
+        config,
+        Credentials::load(&config.live, &config.url),
+        metrics,
+    )
 }

@@ -1,5 +1,5 @@
 //! The report of `check`: one line per finding and a summary, or one JSON object
-//! (`conf/README.md` documents it).
+//! (`conf/operation.md` documents it).
 //!
 //! Both formats go to standard output as a whole, so a saved report has the mistakes. Only
 //! terminals get colours, unless `NO_COLOR` is set.

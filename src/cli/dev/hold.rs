@@ -186,7 +186,9 @@ impl Addresses {
             Some((*surface, listen.clone()))
         });
         let surfaces = surfaces.collect();
-        let is_sidecar_secured = config.sidecar.is_some_and(|sidecar| sidecar.tls.is_some());
+        let is_sidecar_secured = config
+            .sidecar
+            .is_some_and(|sidecar| sidecar.live.tls.is_some());
         Ok(Self {
             surfaces,
             is_sidecar_secured,
@@ -291,7 +293,7 @@ mod tests {
                 .unwrap()
                 .sidecar
                 .unwrap();
-            assert_eq!(sidecar.base_url, expected);
+            assert_eq!(sidecar.live.base_url, expected);
         }
     }
 
@@ -308,6 +310,6 @@ mod tests {
             .replace("NODE_URL", "http://127.0.0.1:5050");
         assert!(!text.contains(":0\""), "{text}");
         let sidecar = Config::parse(&text, []).unwrap().sidecar.unwrap();
-        assert_eq!(sidecar.base_url, format!("http://{}", sidecar.listen));
+        assert_eq!(sidecar.live.base_url, format!("http://{}", sidecar.listen));
     }
 }

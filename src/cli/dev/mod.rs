@@ -128,7 +128,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let publisher = config
         .sidecar
         .as_ref()
-        .map_or("", |sidecar| &sidecar.feeds.publisher_did);
+        .map_or("", |sidecar| &sidecar.live.feeds.publisher_did);
     let shown = setup.shown.clone();
     let greeting = Greeting {
         node: &shown,

@@ -117,7 +117,7 @@ impl Network {
     pub(super) fn of_our_own(config: &NodeConfig, accounts: Accounts) -> Self {
         let node = Node::new(
             config,
-            Credentials::load(config),
+            Credentials::load(&config.live, &config.url),
             Arc::new(Metrics::default()),
         );
         let client = NodeClient::new(config, &node, MemoryPool::new(4 * MAX_ANSWER));
@@ -140,12 +140,12 @@ impl Network {
             .chain
             .chain_id()
             .await
-            .map_err(|trouble| match trouble {
+            .map_err(|error| match error {
                 RpcError::Node(error) => {
                     let cause = network.chain.0.status().failure_cause(0);
                     NetworkError::Unreachable(cause.unwrap_or_else(|| error.name().to_owned()))
                 }
-                trouble => failed("chain id", trouble),
+                error => failed("chain id", error),
             })?;
         Ok(Self {
             chain_id,
@@ -158,10 +158,7 @@ impl Network {
         match self.chain.ask("devnet_getConfig", "[]").await {
             Ok(_) => Ok(true),
             Err(RpcError::Returned(_) | RpcError::Node(NodeError::Status)) => Ok(false),
-            Err(trouble) => Err(failed(
-                "looking for the methods of starknet-devnet",
-                trouble,
-            )),
+            Err(error) => Err(failed("looking for the methods of starknet-devnet", error)),
         }
     }
 
@@ -207,14 +204,14 @@ impl Network {
         self.chain
             .epoch()
             .await
-            .map_err(|trouble| failed("reading the first block", trouble))
+            .map_err(|error| failed("reading the first block", error))
     }
 
     async fn is_missing(&self, address: Felt) -> Result<bool, NetworkError> {
         let class = self.chain.class_hash_at(address).await;
         class
             .map(|class| class.is_none())
-            .map_err(|trouble| failed("looking for a contract", trouble))
+            .map_err(|error| failed("looking for a contract", error))
     }
 
     /// Gives an account 1,000 STRK and deploys it.
@@ -230,7 +227,7 @@ impl Network {
         self.chain
             .ask("devnet_mint", &params)
             .await
-            .map_err(|trouble| failed(WHAT, trouble))?;
+            .map_err(|error| failed(WHAT, error))?;
         let public_key = account.key.public_key();
         let deploy = DeployAccount {
             class_hash: known(ACCOUNT_CLASS),
@@ -321,7 +318,7 @@ impl Network {
 
     async fn nonce(&self) -> Result<u64, NetworkError> {
         let nonce = self.chain.nonce(self.accounts.owner.address).await;
-        nonce.map_err(|trouble| failed("reading a nonce", trouble))
+        nonce.map_err(|error| failed("reading a nonce", error))
     }
 
     async fn submit(
@@ -330,7 +327,7 @@ impl Network {
         method: &str,
         params: &str,
     ) -> Result<(), NetworkError> {
-        let failed = |trouble| failed(what, trouble);
+        let failed = |error| failed(what, error);
         let mut call = CallTrace::default();
         let hash = self
             .chain
@@ -411,6 +408,6 @@ fn known(text: &str) -> Felt {
     Felt::parse(text).expect("a constant of this file, or of the embedded classes.json, is a felt")
 }
 
-fn failed(what: &'static str, trouble: RpcError) -> NetworkError {
-    NetworkError::Node(what, trouble)
+fn failed(what: &'static str, error: RpcError) -> NetworkError {
+    NetworkError::Node(what, error)
 }

@@ -117,7 +117,10 @@ async fn execute(Arguments { file, command }: &Arguments) -> Result<(), Failed> 
         StoreCommand::Import(arguments) => {
             let files = import::open(&arguments.content)?;
             let config = file.load()?;
-            let sidecar = config.sidecar.as_ref().map(|sidecar| &*sidecar.base_url);
+            let sidecar = config
+                .sidecar
+                .as_ref()
+                .map(|sidecar| &*sidecar.live.base_url);
             let base_url = arguments.base_url.as_deref().or(sidecar);
             let rules = ImportRules {
                 base_url,

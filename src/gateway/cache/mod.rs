@@ -6,7 +6,7 @@
 //! evicted entry counts until slow clients have read it. The gzip form has a permit of its own, and
 //! is evicted with the entry.
 
-use crate::config::CacheConfig;
+use crate::config::{CacheConfig, CacheLive};
 use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool, monotonic};
 use crate::node::{Answer, MAX_ANSWER, Route};
@@ -234,7 +234,7 @@ fn bytes(key: &CacheKey, payload: &Bytes) -> usize {
 
 impl Cache {
     /// Creates an empty cache. Entries take their memory from `memory`.
-    pub(super) fn new(config: &CacheConfig, memory: Arc<MemoryPool>) -> Self {
+    pub(super) fn new(config: &CacheConfig, live: &CacheLive, memory: Arc<MemoryPool>) -> Self {
         // also while disabled, because a reload can enable it; leaves room for the largest answer
         let size = config
             .size
@@ -258,7 +258,7 @@ impl Cache {
         Self {
             entries: Entries::with_options(options, weight, RandomState::new(), lifecycle),
             view: ArcSwap::default(),
-            switch: watch::Sender::new(config.enabled),
+            switch: watch::Sender::new(live.enabled),
             follows: AtomicBool::new(false),
             outdated: Notify::new(),
             changed: Notify::new(),

@@ -27,10 +27,11 @@ fn answer(memory: &Arc<MemoryPool>, payload: Vec<u8>) -> Answer {
     }
 }
 
+const ENABLED: CacheLive = CacheLive { enabled: true };
+
 fn config(size: Size, max_entries: usize) -> CacheConfig {
     let watch_interval = Duration::from_secs(1);
     CacheConfig {
-        enabled: true,
         size,
         max_entries,
         watch_interval,
@@ -74,7 +75,11 @@ impl World {
     /// A cache for a chain that is settled up to block 5.
     fn new() -> Self {
         let memory = MemoryPool::new(64 << 20);
-        let cache = Cache::new(&config(Size::from_mib(4), 1_000), Arc::clone(&memory));
+        let cache = Cache::new(
+            &config(Size::from_mib(4), 1_000),
+            &ENABLED,
+            Arc::clone(&memory),
+        );
         cache.apply(&observed(Some(5), Some(0)), None);
         Self { cache, memory }
     }
@@ -166,7 +171,11 @@ fn no_entry_outlives_its_epoch() {
 fn an_unobserved_chain_bypasses_the_cache() {
     let world = World::new();
     let memory = MemoryPool::new(1 << 20);
-    let fresh = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
+    let fresh = Cache::new(
+        &config(Size::from_mib(1), 10),
+        &ENABLED,
+        Arc::clone(&memory),
+    );
     let view = fresh.view();
     fresh.insert(
         call(1),
@@ -217,6 +226,7 @@ fn bytes_and_entries_stay_within_their_bounds() {
         let memory = MemoryPool::new(256 << 20);
         let cache = Cache::new(
             &config(Size::from_mib(size), max_entries),
+            &ENABLED,
             Arc::clone(&memory),
         );
         cache.apply(&observed(Some(10_000), Some(0)), None);
@@ -240,7 +250,11 @@ fn bytes_and_entries_stay_within_their_bounds() {
 #[test]
 fn the_largest_answer_always_fits_besides() {
     let memory = MemoryPool::new(2 * MAX_ANSWER);
-    let cache = Cache::new(&config(Size::from_mib(64), 1_000), Arc::clone(&memory));
+    let cache = Cache::new(
+        &config(Size::from_mib(64), 1_000),
+        &ENABLED,
+        Arc::clone(&memory),
+    );
     cache.apply(&observed(Some(10_000), Some(0)), None);
     let view = cache.view();
     for number in 0..1_000 {
@@ -339,7 +353,11 @@ async fn a_gzip_form_is_weighed_and_goes_with_its_entry() {
 #[test]
 fn answers_in_flight_take_precedence_over_the_cache() {
     let memory = MemoryPool::new(1_000);
-    let cache = Cache::new(&config(Size::from_mib(1), 10), Arc::clone(&memory));
+    let cache = Cache::new(
+        &config(Size::from_mib(1), 10),
+        &ENABLED,
+        Arc::clone(&memory),
+    );
     cache.apply(&observed(Some(5), Some(0)), None);
     let view = cache.view();
     let answer = answer(&memory, vec![b' '; 2_000]);

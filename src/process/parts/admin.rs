@@ -6,6 +6,7 @@ use super::store::Storage;
 use super::{Built, Part};
 use crate::admin::{self, Access, Admin, History, Listener, Operator, Seen};
 use crate::config::{Config, ConnectionsConfig};
+use crate::http::NoTrust;
 use crate::process::inherited::Inherited;
 use crate::process::start_error::StartError;
 use crate::proxy::Surfaces;
@@ -59,7 +60,7 @@ pub(crate) fn build(
     let history = Part::task(Task::History, app.sampler(), &shared.process.metrics);
     let errors = Arc::new(admin::errors(shared.process.clone()));
     let gate = endpoint
-        .gate(app, errors, shared)
+        .gate(app, Arc::new(NoTrust), errors, shared)
         .secured_by(shared.tls.clone());
     Ok((
         Some(access),

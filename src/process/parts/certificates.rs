@@ -7,7 +7,7 @@ use super::shared::Shared;
 use crate::acme::{ChallengeServer, Renewal};
 use crate::config::{Config, ConnectionsConfig};
 use crate::fetch::Roots;
-use crate::http::TextErrors;
+use crate::http::{NoTrust, TextErrors};
 use crate::process::inherited::Inherited;
 use crate::process::start_error::StartError;
 use crate::telemetry::{Surface, Task};
@@ -44,6 +44,6 @@ pub(crate) fn build(
         surface,
         guard: |reply| reply,
     });
-    let gate = endpoint.gate(app, errors, shared);
+    let gate = endpoint.gate(app, Arc::new(NoTrust), errors, shared);
     Ok(part.and(endpoint.accept(gate, Some(1), shared)?))
 }

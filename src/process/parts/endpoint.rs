@@ -4,7 +4,7 @@ use super::Part;
 use super::shared::Shared;
 use crate::admin::Listener;
 use crate::config::{ClientsConfig, ConnectionsConfig, Listen};
-use crate::http::{ErrorResponder, Gate};
+use crate::http::{ErrorResponder, Gate, Trust};
 use crate::process::handover::ListenerFd;
 use crate::process::inherited::{Inherited, Socket};
 use crate::process::listen::{self, Listening};
@@ -56,10 +56,10 @@ impl Endpoint {
     pub(super) fn gate<A>(
         &self,
         app: Arc<A>,
+        trusted: Arc<dyn Trust>,
         errors: Arc<dyn ErrorResponder>,
         shared: &Shared,
     ) -> Gate<A> {
-        let trusted = shared.trusted.clone();
         Gate::new(
             app,
             self.listener.surface,
@@ -110,15 +110,10 @@ pub(super) fn serve<S: proxy::Surface>(
     let process = || shared.process.clone();
     let errors: Arc<dyn ErrorResponder> =
         Arc::new(SurfaceErrors::new(Arc::clone(&surface), process()));
-    let app = Proxy::app(
-        surface,
-        limits,
-        process(),
-        shared.trusted.clone(),
-        Arc::clone(&errors),
-    );
+    let trusted: Arc<dyn Trust> = Arc::clone(&surface) as _;
+    let app = Proxy::app(surface, limits, process(), Arc::clone(&errors));
     let gate = endpoint
-        .gate(app, errors, shared)
+        .gate(app, trusted, errors, shared)
         .secured_by(shared.tls.clone());
     let gate = if clients.proxy_protocol {
         shared.process.metrics.proxy_headers.begin(S::NAME);

@@ -4,40 +4,42 @@ use super::endpoint::serve;
 use super::shared::Shared;
 use super::store::Storage;
 use super::{Built, Part};
-use crate::config::{ConnectionsConfig, NodeConfig};
+use crate::config::{Config, ConnectionsConfig};
 use crate::node::NodeClient;
 use crate::node::chain::Chain;
 use crate::process::inherited::Inherited;
-use crate::relay::settings::{Keys, Settings};
+use crate::relay::settings::Keys;
 use crate::relay::{Parts, Relay};
 use crate::telemetry::Task;
+use portcullis_filters::bearer::Tokens;
 use std::sync::Arc;
 
-/// Serves writes and settles open intents, if there are settings and keys for it, and a store.
+/// Serves writes and settles open intents, if there are tokens and keys for it, and a store.
 pub(crate) fn build(
-    config: &NodeConfig,
-    settings: Option<Settings>,
+    config: &Config,
+    tokens: Option<Tokens>,
     keys: Option<Keys>,
     storage: Option<&Storage>,
     shared: &Shared,
     inherited: &mut Inherited,
 ) -> Built<Relay> {
-    let Some(((settings, keys), storage)) = settings.zip(keys).zip(storage) else {
+    let (Some(own), Some(tokens), Some(keys), Some(storage)) =
+        (&config.relay, tokens, keys, storage)
+    else {
         return Ok((None, Part::default()));
     };
     let Storage { store, runtime } = storage.clone();
     // its own connections, so that writes do not queue behind reads
     let chain = Chain(NodeClient::new(
-        config,
+        &config.node,
         &shared.node,
         Arc::clone(&shared.memory),
     ));
     let metrics = Arc::clone(&shared.process.metrics);
-    let config = &settings.config.clone();
     let relay = Relay::new(
-        config,
+        own,
         Parts {
-            settings,
+            tokens,
             keys,
             chain,
             store,
@@ -45,12 +47,11 @@ pub(crate) fn build(
             runtime,
         },
     );
-    let (own, limits) = (Arc::clone(&relay), ConnectionsConfig::BACKEND);
     let listener = serve(
-        own,
-        &config.listen,
-        limits,
-        &config.clients,
+        Arc::clone(&relay),
+        &own.listen,
+        ConnectionsConfig::BACKEND,
+        &own.clients,
         shared,
         inherited,
     )?;

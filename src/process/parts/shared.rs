@@ -5,10 +5,10 @@ use super::Part;
 use super::fleet::join;
 use crate::config::{AppliedConfig, Config};
 use crate::fleet::{self, Fleet};
+use crate::http::RequestIds;
 use crate::http::certificates::Certificates;
 use crate::http::context::{Drain, ServerContext, UPLOAD_MEMORY};
 use crate::http::tls::Identities;
-use crate::http::{RequestIds, TrustedPeers};
 use crate::io::MemoryPool;
 use crate::node::{Credentials, Node, NodeClient, NodeError, Poller};
 use crate::process::start_error::StartError;
@@ -29,7 +29,6 @@ pub(crate) struct Shared {
     /// The memory for the node's answers.
     pub(crate) memory: Arc<MemoryPool>,
     pub(crate) tls: Certificates,
-    pub(crate) trusted: TrustedPeers,
     pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) runtimes: Arc<Runtimes>,
 }
@@ -52,8 +51,6 @@ impl Shared {
         for surface in secured.filter(|surface| tls.is_secured(*surface)) {
             metrics.handshakes.begin(surface);
         }
-        let trusted = TrustedPeers::default();
-        trusted.change(config);
         let memory = MemoryPool::new(config.server.answer_memory.bytes());
         let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
@@ -72,7 +69,6 @@ impl Shared {
             client: Arc::new(client),
             memory,
             tls,
-            trusted,
             fleet,
             runtimes: Arc::default(),
         };

@@ -9,11 +9,11 @@ mod suite;
 
 use super::driver::Driver;
 use super::pins::Prover;
-use super::settings::{self, Keys, Pins, Settings};
+use super::settings::{Keys, Pinned, Pins, Settings};
 use super::signers;
 use super::trace::Trace;
 use crate::config::Config;
-use crate::http::clients::{ClientLimits, Running};
+use crate::http::clients::Running;
 use crate::io::MemoryPool;
 use crate::node::chain::Chain;
 use crate::node::{Credentials, Node, NodeClient, Poller};
@@ -119,7 +119,7 @@ impl RealStage {
         let config = self.config(store);
         let relay = config.relay.clone().expect("the section is there");
         let metrics = Arc::new(Metrics::default());
-        let credentials = Credentials::load(&config.node);
+        let credentials = Credentials::load(&config.node.live, &config.node.url);
         let node = Node::new(&config.node, credentials, Arc::clone(&metrics));
         let poller = Poller::new(&config.node, &node).expect("there are two URLs");
         let ended = ended.clone();
@@ -136,11 +136,7 @@ impl RealStage {
             faucet: None,
         };
         let pins = Arc::new(Pins::new(&relay, &keys));
-        let running = Settings {
-            policy: settings::policy(&relay, Tokens::none()),
-            limits: ClientLimits::new(&relay.clients),
-            config: relay.clone(),
-        };
+        let running = Settings::new(&relay.live, Tokens::none(), Pinned::new(&relay.pins));
         let running = Arc::new(Running::new(running, &relay.clients));
         let signers = signers::new(&pins, keys, &store);
         let prover = Prover::new(

@@ -115,7 +115,6 @@ pub(crate) struct Prover {
     running: Arc<Running<Settings>>,
     /// The store that other relays may share; `None` if no proof permits a write.
     store: Option<Arc<Store>>,
-    max_age: Duration,
     proofs: Shared<(), Arc<Proof>>,
     /// The newest proof, valid or not.
     newest: ArcSwapOption<Proof>,
@@ -132,7 +131,6 @@ impl Prover {
         store: Option<Arc<Store>>,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let max_age = running.settings().config.pins_max_age;
         let (proofs, newest) = (Shared::new(1, |_| 1), ArcSwapOption::empty());
         let found = ArcSwapOption::empty();
         Arc::new(Self {
@@ -140,7 +138,6 @@ impl Prover {
             chain,
             running,
             store,
-            max_age,
             proofs,
             newest,
             found,
@@ -165,9 +162,9 @@ impl Prover {
             (
                 proof,
                 if ready {
-                    prover.max_age
+                    prover.pins.max_age
                 } else {
-                    prover.max_age.min(RETRY)
+                    prover.pins.max_age.min(RETRY)
                 },
             )
         };
@@ -276,9 +273,9 @@ impl Prover {
             .filter(|_| proof.proves(Required::AllButV2))?;
         // a relay with a store of its own waits for no other relay's proof
         let others = if store.is_exclusive() {
-            self.max_age.min(PATIENCE)
+            self.pins.max_age.min(PATIENCE)
         } else {
-            self.max_age
+            self.pins.max_age
         };
         match cold(store.agree(&epoch, others + PATIENCE)).await {
             // no other process shares the store, and a new chain is in force

@@ -9,7 +9,7 @@
 use super::jwt::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::{self, PublicKey};
-use crate::config::SessionConfig;
+use crate::config::SessionLive;
 use crate::fetch::{self, Document, FetchError, Trust};
 use crate::sidecar::turns::{Turn, Turns};
 use crate::store::syntax::{is_domain, is_plc};
@@ -65,7 +65,7 @@ enum Method<'a> {
 }
 
 impl Dids {
-    pub(super) fn new(config: &SessionConfig) -> Self {
+    pub(super) fn new(config: &SessionLive) -> Self {
         Self {
             plc_url: config.plc_url.trim_end_matches('/').to_owned(),
             localhost: config.localhost_dids,

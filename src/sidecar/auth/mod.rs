@@ -16,7 +16,7 @@ mod platform;
 mod service_token;
 mod signature;
 
-use crate::config::SessionConfig;
+use crate::config::SessionLive;
 use crate::secrets::Secret;
 use jwt::Jwt;
 use platform::Platform;
@@ -56,7 +56,7 @@ pub struct Auth {
 impl Auth {
     /// Verifies sessions with one of `secrets`: none, or one or two different ones of at least 32
     /// bytes. The audience of service tokens is `service_did`.
-    pub fn new(config: &SessionConfig, secrets: Vec<Secret>, service_did: String) -> Self {
+    pub fn new(config: &SessionLive, secrets: Vec<Secret>, service_did: String) -> Self {
         Self {
             platform: Platform::new(config, secrets),
             service_tokens: ServiceTokens::new(config, service_did),

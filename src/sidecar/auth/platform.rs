@@ -7,7 +7,7 @@ use super::jwks::Jwks;
 use super::jwt::{Claims, Jwt, bad_signature, wrong_alg};
 use super::signature::Alg;
 use super::{User, refuse};
-use crate::config::SessionConfig;
+use crate::config::SessionLive;
 use crate::secrets::Secret;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::verdict::{Reason, Refusal};
@@ -30,8 +30,8 @@ pub(super) struct Platform {
 }
 
 impl Platform {
-    pub(super) fn new(config: &SessionConfig, secrets: Vec<Secret>) -> Self {
-        let SessionConfig {
+    pub(super) fn new(config: &SessionLive, secrets: Vec<Secret>) -> Self {
+        let SessionLive {
             issuer,
             audience,
             jwks_url,

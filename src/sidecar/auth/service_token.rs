@@ -7,7 +7,7 @@ use super::did::{Dids, KEY};
 use super::jwt::{Audience, Jwt, bad_signature, seconds, wrong_alg};
 use super::refuse;
 use super::signature::{Alg, PublicKey};
-use crate::config::SessionConfig;
+use crate::config::SessionLive;
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::verdict::{Reason, Refusal};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct ServiceTokens {
 }
 
 impl ServiceTokens {
-    pub(super) fn new(config: &SessionConfig, service_did: String) -> Self {
+    pub(super) fn new(config: &SessionLive, service_did: String) -> Self {
         Self {
             service_did,
             dids: Arc::new(Dids::new(config)),

@@ -130,7 +130,7 @@ impl Log {
         }
         // only tests install a second logger
         if ::log::set_boxed_logger(Box::new(log.clone())).is_ok() {
-            ::log::set_max_level(config.level);
+            ::log::set_max_level(config.live.level);
             let log = log.clone();
             // a panic ends one request; its message may contain client data, its location cannot
             std::panic::set_hook(Box::new(move |panic| {

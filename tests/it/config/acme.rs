@@ -12,7 +12,7 @@ fn four_lines_are_a_public_gateway() {
     let text = "node.url = \"http://node/rpc\"\ngateway.listen = \"0.0.0.0:443\"\n\
                 gateway.tls.domains = \"RPC.example.org\"\ntls.acme.terms_accepted = true\n";
     let config = parse(text).unwrap();
-    let tls = config.gateway.unwrap().tls.unwrap();
+    let tls = config.gateway.unwrap().live.tls.unwrap();
     assert_eq!(tls.domains, ["rpc.example.org"]);
     assert_eq!(tls.certificate_file, tls.key_file, "one file has both");
     let file = tls.certificate_file.to_str().unwrap();
@@ -33,7 +33,7 @@ fn the_file_depends_on_authority_and_names() {
     let file = |domains: &str, directory: &str| {
         let acme = format!("directory = \"https://{directory}/dir\"");
         let config = parse(&ordered(&format!("domains = {domains}"), &acme)).unwrap();
-        config.gateway.unwrap().tls.unwrap().certificate_file
+        config.gateway.unwrap().live.tls.unwrap().certificate_file
     };
     let both = file("[\"a.test\", \"b.test\"]", "ca.test");
     assert_eq!(

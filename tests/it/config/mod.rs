@@ -202,11 +202,11 @@ fn a_wrong_value_is_one_mistake_for_every_key() {
 #[test]
 fn all_methods_are_served_by_default() {
     let gateway = parse(LEAST).unwrap().gateway.unwrap();
-    assert_eq!(gateway.methods.len(), Method::ALL.len());
+    assert_eq!(gateway.live.methods.len(), Method::ALL.len());
     assert!(
         Method::ALL
             .iter()
-            .all(|method| gateway.methods.contains(method))
+            .all(|method| gateway.live.methods.contains(method))
     );
 }
 
@@ -215,7 +215,7 @@ fn defaults_are_typed_values() {
     let config = parse(LEAST).unwrap();
     assert_eq!(config.server.threads, None);
     assert_eq!(config.server.answer_memory, Size::from_mib(256));
-    assert_eq!(config.log.level, LevelFilter::Info);
+    assert_eq!(config.log.live.level, LevelFilter::Info);
     assert_eq!(config.node.timeout, MAX_NODE_TIMEOUT);
     assert_eq!(
         config.node.url.first().to_string(),
@@ -226,9 +226,9 @@ fn defaults_are_typed_values() {
         gateway.listen,
         Listen::Tcp("127.0.0.1:8080".parse().unwrap())
     );
-    assert_eq!(gateway.clients.requests_per_minute, 180);
-    assert_eq!(gateway.cors_origins, CorsOrigins::Any);
-    assert!(gateway.single_flight && gateway.cache.enabled);
+    assert_eq!(gateway.live.clients.requests_per_minute, 180);
+    assert_eq!(gateway.live.cors_origins, CorsOrigins::Any);
+    assert!(gateway.live.single_flight && gateway.live.cache.enabled);
     assert_eq!(gateway.cache.size, Size::from_mib(64));
     assert_eq!(gateway.cache.watch_interval, Duration::from_secs(1));
     assert_eq!(gateway.connections.lifetime, Duration::from_secs(3_600));
@@ -237,7 +237,7 @@ fn defaults_are_typed_values() {
 
 #[test]
 fn a_tls_section_needs_both_files() {
-    assert_eq!(parse(LEAST).unwrap().gateway.unwrap().tls, None);
+    assert_eq!(parse(LEAST).unwrap().gateway.unwrap().live.tls, None);
     let found = messages(parse(&format!("{LEAST}[gateway.tls]\n")));
     assert_eq!(found.len(), 2, "{found:?}");
     let files = "certificate_file = \"a.pem\"\nkey_file = \"a.key\"\n";
@@ -245,6 +245,7 @@ fn a_tls_section_needs_both_files() {
         .unwrap()
         .gateway
         .unwrap()
+        .live
         .tls;
     let (certificate_file, key_file) = ("a.pem".into(), "a.key".into());
     let domains = Vec::new();
@@ -271,6 +272,7 @@ fn a_tls_section_needs_both_files() {
         .unwrap()
         .gateway
         .unwrap()
+        .live
         .tls
         .unwrap();
     assert_eq!(
@@ -442,7 +444,7 @@ fn unknown_names_are_refused_with_a_suggestion() {
         ),
         (
             "[gateway]\nburst = 1",
-            "[gateway] has listen, methods, cors_origins, single_flight, docs, requests_per_minute",
+            "[gateway] has listen, methods, cors_origins, single_flight, docs, gzip, exempt",
         ),
         (
             "[gatway]\nlisten = \"\"",
@@ -539,15 +541,20 @@ fn the_environment_overrides_the_file() {
     assert_eq!(config.node.timeout, Duration::from_secs(5));
     let gateway = config.gateway.unwrap();
     assert_eq!(gateway.listen.to_string(), "127.0.0.1:0");
-    assert_eq!(gateway.clients.requests_per_minute, 1_000);
+    assert_eq!(gateway.live.clients.requests_per_minute, 1_000);
     assert_eq!(gateway.connections.header_size, Size::from_kib(8));
-    let methods: Vec<_> = gateway.methods.iter().map(|method| method.name()).collect();
+    let methods: Vec<_> = gateway
+        .live
+        .methods
+        .iter()
+        .map(|method| method.name())
+        .collect();
     assert_eq!(methods, ["starknet_call", "starknet_chainId"]);
     assert_eq!(
-        gateway.cors_origins,
+        gateway.live.cors_origins,
         CorsOrigins::List(vec!["https://app.example".to_owned()])
     );
-    assert_eq!(gateway.clients.trusted_proxies, []);
+    assert_eq!(gateway.live.clients.trusted_proxies, []);
 }
 
 #[test]
@@ -570,14 +577,17 @@ fn a_variable_that_resembles_a_number_is_text() {
     let (relay, sidecar) = (config.relay.unwrap(), config.sidecar.unwrap());
     assert_eq!(Felt::parse(&felt), Some(relay.pins.owner));
     assert_eq!(relay.pins.card.class, Felt::from(1_u64));
-    assert_eq!(relay.token_files.first(), Path::new("123"));
-    assert_eq!(relay.policy.assurance_types.first(), "18");
-    assert_eq!(relay.policy.usership_last_epoch, u64::MAX);
-    assert_eq!(sidecar.age.signature_header, "true");
-    assert_eq!(sidecar.age.webhook_secret_files, [Path::new("2026-11-22")]);
-    assert_eq!(sidecar.session.issuer.as_deref(), Some("1e400"));
+    assert_eq!(relay.live.token_files.first(), Path::new("123"));
+    assert_eq!(relay.live.policy.assurance_types.first(), "18");
+    assert_eq!(relay.live.policy.usership_last_epoch, u64::MAX);
+    assert_eq!(sidecar.live.age.signature_header, "true");
     assert_eq!(
-        config.admin.unwrap().token_file.as_deref(),
+        sidecar.live.age.webhook_secret_files,
+        [Path::new("2026-11-22")]
+    );
+    assert_eq!(sidecar.live.session.issuer.as_deref(), Some("1e400"));
+    assert_eq!(
+        config.admin.unwrap().live.token_file.as_deref(),
         Some(Path::new("0777"))
     );
 }

@@ -503,6 +503,7 @@ fn trusted_proxies_are_networks() {
         .gateway
         .unwrap();
     let shown: Vec<_> = gateway
+        .live
         .clients
         .trusted_proxies
         .iter()
@@ -566,7 +567,7 @@ fn an_origin_is_written_as_browsers_send_it() {
         .unwrap()
         .gateway
         .unwrap();
-    assert!(matches!(gateway.cors_origins, CorsOrigins::List(list) if list.len() == 4));
+    assert!(matches!(gateway.live.cors_origins, CorsOrigins::List(list) if list.len() == 4));
     for (literal, expected) in [
         (
             "[\"*\", \"https://a.example\"]",
@@ -697,7 +698,7 @@ fn an_amount_is_in_strk_or_fri() {
         let config = parse(&whole("relay.policy.max_fee", &format!("\"{text}\"")));
         config
             .ok()
-            .map(|config| config.relay.unwrap().policy.max_fee)
+            .map(|config| config.relay.unwrap().live.policy.max_fee)
     };
     for (text, fri) in [
         ("10 STRK", Some(10_000_000_000_000_000_000)),
@@ -795,7 +796,10 @@ fn only_a_near_name_is_suggested() {
 fn an_empty_budget_is_no_limit() {
     let read = |text: &str, env: &[(&str, &str)]| {
         let relay = with_env(text, env).unwrap().relay.unwrap();
-        (relay.faucet_per_day, relay.fees_per_day.map(Amount::fri))
+        (
+            relay.live.faucet_per_day,
+            relay.live.fees_per_day.map(Amount::fri),
+        )
     };
     let [drips, fees] = ["relay.faucet_per_day", "relay.fees_per_day"];
     assert_eq!(read(&whole("", ""), &[]), (None, None), "by default");

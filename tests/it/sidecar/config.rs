@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use portcullis::config::{Config, Errors, SidecarConfig};
+use portcullis::config::{Config, Errors, SidecarLive};
 
 use crate::support::check::each;
 
@@ -19,9 +19,9 @@ fn parse(key: &str, literal: &str) -> Result<Config, Errors> {
     Config::parse(&lines.collect::<String>(), iter::empty())
 }
 
-fn sidecar(key: &str, literal: &str) -> SidecarConfig {
+fn sidecar(key: &str, literal: &str) -> SidecarLive {
     let config = parse(key, literal).unwrap_or_else(|errors| panic!("{key} = {literal}: {errors}"));
-    config.sidecar.expect("a sidecar is configured")
+    config.sidecar.expect("a sidecar is configured").live
 }
 
 /// `count` distinct texts.

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use k256::ecdsa::SigningKey;
 use k256::ecdsa::signature::Signer as _;
-use portcullis::config::SessionConfig;
+use portcullis::config::SessionLive;
 use portcullis::secrets::Secret;
 use portcullis::sidecar::auth::Auth;
 use portcullis_filters::client::ClientKey;
@@ -46,8 +46,8 @@ async fn reach(second: u64) -> SystemTime {
 }
 
 /// No key of the platform, and no server.
-fn config() -> SessionConfig {
-    SessionConfig {
+fn config() -> SessionLive {
+    SessionLive {
         issuer: None,
         audience: AUDIENCE.to_owned(),
         hs256_secret_files: Vec::new(),
@@ -57,7 +57,7 @@ fn config() -> SessionConfig {
     }
 }
 
-fn auth_with(config: &SessionConfig, secrets: &[&str]) -> Auth {
+fn auth_with(config: &SessionLive, secrets: &[&str]) -> Auth {
     let secrets = secrets
         .iter()
         .map(|secret| Secret::new((*secret).into()))

@@ -31,7 +31,7 @@ async fn user_at(auth: &Auth, bearer: &str, second: u64) -> Result<String, Reaso
 fn with_jwks(keys: &[Value]) -> (Stub, Auth) {
     let stub = Stub::start();
     stub.show(JWKS, &json!({"keys": keys}));
-    let config = SessionConfig {
+    let config = SessionLive {
         jwks_url: Some(stub.url(JWKS)),
         ..config()
     };
@@ -46,7 +46,7 @@ fn named(key: &Key, kid: &str) -> String {
 #[tokio::test]
 async fn sessions_belong_to_users_who_are_signed_in() {
     let issuer = Some(ISSUER.to_owned());
-    let auth = auth_with(&SessionConfig { issuer, ..config() }, &[SECRET]);
+    let auth = auth_with(&SessionLive { issuer, ..config() }, &[SECRET]);
     let key = Key::secret(SECRET);
     for (changes, expected) in [
         (json!({}), Ok(())),

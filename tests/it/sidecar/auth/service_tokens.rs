@@ -34,7 +34,7 @@ fn with_key(did: &str, key: &Key) -> Value {
 
 /// Looks DIDs up at this server.
 fn auth_at(stub: &Stub) -> Auth {
-    let config = SessionConfig {
+    let config = SessionLive {
         plc_url: stub.url("/"),
         localhost_dids: true,
         ..config()
