@@ -5,6 +5,10 @@ use super::machine::HasAgenda as _;
 use super::urls::{Mode, Url};
 use super::world::{CONFIRMATIONS, Fault, World};
 use portcullis_filters::felt::Felt;
+use std::time::Duration;
+
+/// How long pins do not hold with a transaction that is gone at once.
+const UNPROVEN: Duration = Duration::from_secs(12);
 
 impl World {
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -108,10 +112,15 @@ impl World {
     /// The newest block has a transaction whose receipt is read for the first time: it may be gone
     /// before its effect is read.
     pub(super) fn may_be_gone_at_once(&mut self, hash: Felt) {
-        if self.receipts_read.insert(hash) && self.fires(Fault::GoneAtOnce, 25) {
-            let soon = self.millis(1, 40);
-            self.agenda()
-                .after(soon, |world: &mut Self| world.roll_back(1));
+        if self.receipts_read.insert(hash) && self.fires(Fault::GoneAtOnce, 16) {
+            let soon = self.millis(1, 30);
+            let fails_pins = self.chance.choose(2) == 1;
+            self.agenda().after(soon, move |world: &mut Self| {
+                world.roll_back(1);
+                if fails_pins {
+                    world.fail_pins(UNPROVEN);
+                }
+            });
         }
     }
 }

@@ -361,6 +361,11 @@ impl Chain {
         self.close_block(time);
     }
 
+    /// The blocks that no rollback takes back.
+    pub(super) fn settled(&self) -> impl Iterator<Item = &Block> {
+        self.blocks[..self.settled].iter().map(|block| &**block)
+    }
+
     /// All successes of the surviving chain.
     pub(super) fn successes(&self) -> impl Iterator<Item = &Tx> {
         let executed = self

@@ -136,20 +136,15 @@ async fn client(world: Shared<World>) {
 }
 
 impl World {
-    /// Whether a request has a transaction in doubt that no node decides about, and that is not signed
-    /// anew: it is of an account that the relays sign with no longer, or no node answers to it.
+    /// Whether a request has a transaction in doubt above a free nonce that nobody can use: it is of
+    /// an account that the relays sign with no longer.
     fn is_stuck(&self, wanted: usize) -> bool {
-        let (epoch, wanted) = (self.epoch(), &CATALOG[wanted]);
+        let (epoch, digest) = (self.epoch(), CATALOG[wanted].intent_digest());
         let mut of_epoch = self.journal.tables.of_epoch(&epoch);
         of_epoch.any(|it| {
-            let is_its = it.digest == wanted.intent_digest();
-            let is_elsewhere = it.signer != wanted.sender();
-            let is_final = is_elsewhere || self.is_never_answered(it.transaction_hash);
             let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
-            // nobody can use a free nonce below it
-            let has_gap = !PINS.signs_with(it.signer) && self.chain.nonce(it.signer) < it.nonce;
-            let may_stay = has_gap || self.may_stay_open(it.transaction_hash);
-            is_its && is_final && is_open && may_stay
+            let has_gap = self.chain.nonce(it.signer) < it.nonce;
+            it.digest == digest && is_open && has_gap && !PINS.signs_with(it.signer)
         })
     }
 

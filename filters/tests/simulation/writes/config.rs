@@ -123,10 +123,7 @@ impl World {
         urls.rotate_left(first);
         urls.truncate(1 + self.chance.choose(self.urls.len() as u32) as usize);
         self.note(|| format!("relay {relay} reloads: urls {urls:?}, {settings:?}"));
-        let now = self.now();
-        let relay = &mut self.relays[relay];
-        let former = std::mem::replace(&mut relay.config, Config { settings, urls });
-        relay.former_urls.push((former.urls, now));
+        self.relays[relay].config = Config { settings, urls };
     }
 
     /// Relays that start from now on have other pins.

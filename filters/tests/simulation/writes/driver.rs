@@ -5,7 +5,7 @@ use super::chain::{Action, Tx, felt};
 use super::io::{SimIo, Statement};
 use super::journal::{OwnedChange, OwnedIntent};
 use super::locks::Guard;
-use super::machine::{HasAgenda as _, Slot};
+use super::machine::{HasAgenda as _, Shared, Slot};
 use super::shown::Failure;
 use super::world::{Fault, SKEW_US, World};
 use crate::tables::RequestKey;
@@ -398,8 +398,11 @@ impl Io for SimIo {
         }
         self.world.lock().judge_send(self.relay, &tx);
         let relay = self.relay;
+        let [late, answered_late] = self.world.lock().provoke_sending(relay, &tx);
+        self.world.sleep(late).await;
         let added = self.call_node(move |world| world.deliver(relay, tx));
         let added = added.await;
+        self.world.sleep(answered_late).await;
         self.world.lock().record_answer(relay, hash, &added);
         if bug == Bug::LocalCounter {
             let mut counters = self.counters.lock().expect("no task panics");
@@ -455,7 +458,7 @@ impl Io for SimIo {
             let aborted = self.aborted_after();
             let relay = self.relay;
             self.spawn(async move {
-                let write = unless_it_panics(write);
+                let write = unless_it_panics(&world, write);
                 let outcome = match aborted {
                     Some(time) => first_of(write, world.sleep(time)).await,
                     None => Some(write.await),
@@ -510,8 +513,8 @@ impl Io for SimIo {
     }
 }
 
-/// The outcome of a write, or that it is unknown if the write panics.
-async fn unless_it_panics(write: impl Future<Output = Outcome>) -> Outcome {
+/// The outcome of a write, or that it is unknown if the write panics, as none must.
+async fn unless_it_panics(world: &Shared<World>, write: impl Future<Output = Outcome>) -> Outcome {
     let mut write = pin!(write);
     let polled = poll_fn(move |context| {
         let poll = catch_unwind(AssertUnwindSafe(|| write.as_mut().poll(context)));
@@ -521,7 +524,12 @@ async fn unless_it_panics(write: impl Future<Output = Outcome>) -> Outcome {
             Err(_) => Poll::Ready(None),
         }
     });
-    polled.await.unwrap_or_else(Outcome::interrupted)
+    let outcome = polled.await;
+    if outcome.is_none() {
+        let broken = Err("answers: a write panics".to_owned());
+        world.lock().oracle.report(broken);
+    }
+    outcome.unwrap_or_else(Outcome::interrupted)
 }
 
 impl SimIo {

@@ -10,6 +10,7 @@ use super::world::{CONFIRMATIONS, World};
 use crate::tables::{DRIP, pair_of};
 use portcullis_filters::ledger::{Change, Intent, IntentId, IntentState};
 use portcullis_filters::txm::evidence::Doubt;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How old the evidence of another block may be once it is recorded: a poll, a proof of the pins and
@@ -159,8 +160,13 @@ impl World {
             return Ok(());
         }
         self.met(Case::HeadsBelow);
-        let shown = self.oracle.record.since(relay, Duration::ZERO);
-        let heads: Vec<_> = shown
+        // the heads in looks at its block: other looks say nothing about it
+        let facts = || self.oracle.record.since(relay, Duration::ZERO);
+        let is_of_block = |fact: &Fact| matches!(fact, Fact::Block(of, _) if *of == number);
+        let looks = facts().filter(|it| is_of_block(&it.fact));
+        let looks: BTreeSet<_> = looks.map(|it| (it.url, it.begun)).collect();
+        let heads = facts().filter(|it| looks.contains(&(it.url, it.begun)));
+        let heads: Vec<_> = heads
             .filter_map(|it| match it.fact {
                 Fact::Head(head) => Some((it.at, head < number)),
                 _ => None,
@@ -279,14 +285,11 @@ impl World {
         }
         let lost = &self.journal.tables.intents[&before.id];
         let (id, epoch) = (lost.id, lost.epoch.clone());
-        let view = self.chain.view();
-        let head = view.head().number;
         let is_witness = |tx: &Tx| {
             (tx.sender, tx.nonce) == (lost.signer, lost.nonce) && tx.hash != lost.transaction_hash
         };
-        let mut settled =
-            (0..=head.saturating_sub(CONFIRMATIONS as u64)).filter_map(|n| view.block(n));
-        let witness = settled.find_map(|block| {
+        // it stays there, also if the blocks above it have just been taken back
+        let witness = self.chain.settled().find_map(|block| {
             let found = block.txs.iter().find(|it| is_witness(&it.tx))?;
             Some((block.number, found.tx.hash))
         });
@@ -366,6 +369,20 @@ impl World {
                 "rule 6: intent {id} is in doubt, and its request was written anew"
             )),
             None => Ok(()),
+        }
+    }
+
+    /// Rule 6: of the intents with one transaction, at most one stands for it.
+    pub(super) fn judge_single(&self, changed: &Intent) -> Result<(), String> {
+        let of_epoch = self.journal.tables.of_epoch(&changed.epoch);
+        let mut standing = of_epoch
+            .filter(|it| it.transaction_hash == changed.transaction_hash && it.state.holds());
+        match (standing.next(), standing.next()) {
+            (Some(one), Some(other)) => Err(format!(
+                "rule 6: intents {} and {} stand for one transaction",
+                one.id, other.id
+            )),
+            _ => Ok(()),
         }
     }
 

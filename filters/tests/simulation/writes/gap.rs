@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How long the request is repeated before the gap, and after it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long pins do not hold once it is there.
+const UNPROVEN: Duration = Duration::from_secs(3);
+
 /// A gap, while the request above it is repeated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gap {
@@ -30,7 +33,7 @@ pub(super) fn leave(world: &Shared<World>, machine: &mut Machine<World>) {
     run_until(world, machine, |world| world.has_written(&request));
     if world.lock().lose_both(&request) {
         run_until(world, machine, |world| world.has_doubted(&request));
-        world.lock().fail_pins();
+        world.lock().fail_pins(UNPROVEN);
         run_until(world, machine, |world| world.has_written(&request));
         let mut world = world.lock();
         if !world.has_written(&request) {
@@ -109,8 +112,8 @@ impl World {
     }
 
     /// From now on, pins do not hold for a while.
-    fn fail_pins(&mut self) {
-        self.pins_fail_until = self.now() + Duration::from_secs(3);
+    pub(super) fn fail_pins(&mut self, time: Duration) {
+        self.pins_fail_until = self.now() + time;
         for io in self.relays.iter().filter_map(|relay| relay.io.as_ref()) {
             *io.proof.lock().expect("no task panics") = None;
         }

@@ -2,10 +2,10 @@
 //! behind. The flows, the ledger and the evidence are the production code; the world and the
 //! relay's driver are here.
 //!
-//! Reading order: `requests` and `clients`; `world`, `blocks`, `machines`, `urls`, `regime`, `gap` and
-//! `ending` (what goes wrong); `oracle`, `fates`, `steady`, `sends`, `nonces`, `money`, `replies`, `repeated`
-//! and `healed` (what must hold); `driver` and `io` (how a relay reaches the world); `node` and `reads`
-//! (what the node answers); `journal`, `chain`, `machine`.
+//! Reading order: `requests` and `clients`; `world`, `blocks`, `machines`, `urls`, `provoke`,
+//! `regime`, `gap` and `ending` (what goes wrong); `oracle`, `fates`, `steady`, `sends`, `nonces`,
+//! `money`, `replies`, `repeated` and `healed` (what must hold); `driver` and `io` (how a relay
+//! reaches the world); `node` and `reads` (what the node answers); `journal`, `chain`, `machine`.
 
 mod blocks;
 mod bug;
@@ -36,6 +36,7 @@ mod notes;
 mod options;
 mod oracle;
 mod pins;
+mod provoke;
 mod reads;
 mod refusals;
 mod regime;

@@ -360,20 +360,6 @@ impl World {
         }
     }
 
-    /// Whether no node ever answers when a transaction is submitted.
-    pub(super) fn is_never_answered(&self, hash: Felt) -> bool {
-        let fate = self.fates.get(&hash);
-        fate.is_some_and(|fate| {
-            matches!(
-                fate,
-                Fate::Undecided {
-                    said: Said::Status,
-                    ..
-                }
-            )
-        })
-    }
-
     /// Whether nothing may have decided about a transaction yet: the node never does, has it in its
     /// mempool until a lower nonce is used, or has lost it since it was sent last.
     pub(super) fn may_stay_open(&self, hash: Felt) -> bool {

@@ -109,9 +109,10 @@ impl World {
         let (id, updated_us) = (intent.id, intent.updated_us);
         let is_open = intent.state.is_unresolved() && !self.is_first_sending(relay, id);
         let now = self.now();
-        // a request decided to send it while it was in doubt
+        // a request decided to send it while it was in doubt, or before its relay was paused
         let occupied = self.oracle.notes.occupied.get(&id);
-        let was_in_doubt = occupied.is_some_and(|at| now < *at + SHORTEST);
+        let was_in_doubt =
+            occupied.is_some_and(|at| now < *at + SHORTEST) || self.acts_late(relay, RECENT);
         if is_own(tx.sender) || !is_open || was_in_doubt {
             return Ok(());
         }

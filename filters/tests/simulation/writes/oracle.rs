@@ -189,6 +189,8 @@ impl World {
             self.note_transitions();
             let broken = self.judge_intent(id);
             self.oracle.report(broken);
+            let new = self.journal.tables.intents[&id].clone();
+            self.provoke_beside(&new);
             let broken = self.judge_lock_of(relay, id);
             self.oracle.report(broken);
             self.note(|| format!("intent {id} is stored, nonce {}", new.nonce));
@@ -385,6 +387,7 @@ impl World {
             let number = after.included.map(|it| it.number);
             let judged = self
                 .judge_anew(&lost)
+                .and_then(|()| self.judge_single(&before))
                 .and_then(|()| self.judge_answers(&before));
             self.oracle.report(judged);
             let judged = self.judge_bindings(&before.epoch);
@@ -396,6 +399,9 @@ impl World {
             }
             let broken = self.judge_change(relay, &before, change, state);
             self.oracle.report(broken);
+            if state == IntentState::Displaced {
+                self.provoke(id);
+            }
             self.note(|| format!("intent {id} is {}", state.name()));
         }
         self.observe();

@@ -249,7 +249,9 @@ impl NodeIo for SimIo {
         let urls = world.urls_of(self.relay);
         if urls.is_empty() {
             // as if none answered
-            world.oracle.silent = Some(world.now());
+            let now = world.now();
+            world.oracle.silent = Some(now);
+            world.show(self.relay, SERVING, Fact::NoUrl, now);
         }
         urls
     }

@@ -424,11 +424,16 @@ impl World {
 
     /// Whether the relay of a request has read the state that it wants.
     pub(super) fn has_read(&self, id: u64) -> bool {
+        self.has_read_since(id, self.oracle.watches.open[&id].since)
+    }
+
+    /// Whether the relay of a request has read the state that it wants since then.
+    pub(super) fn has_read_since(&self, id: u64, since: Duration) -> bool {
         let watches = &self.oracle.watches;
         let watch = &watches.open[&id];
         let digest = CATALOG[watch.wanted].intent_digest();
         let last = watches.had.get(&(watch.relay, digest));
-        last.is_some_and(|at| *at >= watch.since)
+        last.is_some_and(|at| *at >= since)
     }
 
     /// Whether this drip was paid to the recipient within the cooldown.

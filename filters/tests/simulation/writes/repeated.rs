@@ -17,8 +17,10 @@ use std::time::Duration;
 /// How far the clocks of two relays may be apart, in microseconds: one that answers slowly is known
 /// loosely.
 const CLOCKS_US: i64 = 3_000_000;
-/// Looks in which no URL shows a transaction, after which it is not reported as written.
+/// Looks in which no URL shows a transaction, after which it is not reported as written; and if the
+/// relay has not read its effect, so that it looked because of that.
 const LOOKS: usize = 6;
+const LOOKS_UNREAD: usize = 3;
 /// The seconds of a day and a minute: no wait is longer.
 const LONGEST_WAIT: i64 = 24 * 3_600 + 60;
 
@@ -32,15 +34,6 @@ impl World {
         let digest = CATALOG[request.wanted].digest()?;
         let mut newest = self.journal.tables.intents.values().rev();
         newest.find(|it| it.digest == digest && Some(it.transaction_hash) == hash)
-    }
-
-    /// Whether the chain was shown to lose something since then.
-    fn was_unsettled(&self, since: Duration) -> bool {
-        let since = since.saturating_sub(LAG);
-        let is_recent = |at: Option<Duration>| at.is_some_and(|at| at >= since);
-        is_recent(self.oracle.notes.unsettled)
-            || is_recent(self.oracle.former_shown)
-            || self.shown_other_since(since)
     }
 
     /// A success from before the request is decided again: it is no answer to a request without a
@@ -108,7 +101,7 @@ impl World {
     }
 
     /// The drip of an equal request that came in later is the answer, however far the clocks are
-    /// apart, unless something else than the chain was shown, or the lock was lost in between.
+    /// apart; without a key, unless something else than the chain was ever shown.
     pub(super) fn judge_twin(
         &self,
         request: &Request,
@@ -117,18 +110,9 @@ impl World {
     ) -> Result<(), String> {
         use Fault::{Genesis, GoneAtOnce, Rollback, SameGenesis, TwoChains};
         let is_refused = reply.kind == ReplyKind::Refused(Reason::FaucetCooldown);
-        let is_excused = if request.key.is_some() {
-            let was_set = self.oracle.notes.clock_set;
-            self.was_unsettled(begun.at)
-                || self
-                    .oracle
-                    .locks_lost
-                    .is_some_and(|at| at + LAG >= begun.at)
-                || was_set.is_some_and(|at| at >= begun.at)
-        } else {
-            let shows_other = [Rollback, GoneAtOnce, Genesis, SameGenesis, TwoChains];
-            shows_other.iter().any(|it| self.fired.contains_key(it))
-        };
+        let shows_other = [Rollback, GoneAtOnce, Genesis, SameGenesis, TwoChains];
+        let is_excused =
+            request.key.is_none() && shows_other.iter().any(|it| self.fired.contains_key(it));
         if !is_refused || is_excused {
             return Ok(());
         }
@@ -246,7 +230,10 @@ impl World {
         }
         let later = receipts().filter(|(it, _)| it.at > last.at && it.url != SERVING);
         let looks: BTreeSet<Duration> = later.map(|(it, _)| it.begun).collect();
-        if looks.len() >= LOOKS && !self.acts_late(relay, LAG) {
+        let is_unread = CATALOG[request.wanted].action().is_some()
+            && !self.has_read_since(begun.watch, last.at);
+        let most = if is_unread { LOOKS_UNREAD } else { LOOKS };
+        if looks.len() >= most && !self.acts_late(relay, LAG) {
             return Err(format!(
                 "answers: no URL has shown intent {} in {} looks",
                 intent.id,

@@ -1,14 +1,17 @@
 //! Whether a response is true: by the chain, by the journal, and by its key.
 
+use super::machine::Process;
 use super::oracle::{Begun, LAG, RECENT};
 use super::requests::{CATALOG, Reply, ReplyKind, Request};
 use super::rules::Case;
-use super::shown::Fact;
+use super::shown::{Fact, SERVING};
 use super::world::World;
 use crate::tables::pays;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::Intent;
 use portcullis_filters::verdict::Reason;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 impl World {
     /// Whether a response is true.
@@ -76,28 +79,38 @@ impl World {
             return Err("answers: it never succeeded".to_owned());
         }
         let since = self.since_of(begun.watch).saturating_sub(RECENT);
-        let facts = || {
-            self.oracle
-                .record
-                .all_since(since)
-                .map(|it| (it.url, &it.fact))
-        };
+        let facts = || self.oracle.record.all_since(since).map(|it| &it.fact);
         let is_shown = |fact: &Fact| {
             matches!(fact, Fact::Receipt(of, Some(receipt))
                 if *of == hash && receipt.accepted && receipt.outcome.is_ok())
         };
-        let is_silent =
-            |url: usize| facts().any(|(of, fact)| of == url && *fact == Fact::NoReceipt(hash));
-        // a reload may have left a relay few URLs, and some may be excluded
-        let is_cut_off = |relay| {
-            let mut former = self.former_urls_of(relay, since);
-            self.urls_of(relay).into_iter().all(is_silent)
-                || former.any(|urls| urls.into_iter().all(is_silent))
-        };
-        if facts().any(|(_, fact)| is_shown(fact)) || (0..self.relays.len()).any(is_cut_off) {
+        let mut relays = 0..self.relays.len();
+        if facts().any(is_shown) || relays.any(|relay| self.is_unanswered(relay, hash, since)) {
             return Ok(());
         }
         Err("answers: no URL has shown it lately".to_owned())
+    }
+
+    /// Whether no URL answered a relay in one look for a transaction since then, or none had a say.
+    fn is_unanswered(&self, relay: Process, hash: Felt, since: Duration) -> bool {
+        // the URLs of each look, and those that were silent
+        let mut looks: BTreeMap<Duration, [BTreeSet<usize>; 2]> = BTreeMap::new();
+        for it in self.oracle.record.since(relay, since) {
+            let is_silent = match &it.fact {
+                Fact::NoUrl => return true,
+                Fact::NoReceipt(of) if *of == hash => true,
+                Fact::Receipt(of, _) if *of == hash => false,
+                _ => continue,
+            };
+            if it.url != SERVING {
+                let [asked, silent] = looks.entry(it.begun).or_default();
+                asked.insert(it.url);
+                if is_silent {
+                    silent.insert(it.url);
+                }
+            }
+        }
+        looks.values().any(|[asked, silent]| asked == silent)
     }
 
     /// The state was there when its relay looked.

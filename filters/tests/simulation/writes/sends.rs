@@ -40,7 +40,7 @@ impl World {
         let last = sends.range(..tx.nonce).map(|(_, at)| *at).max();
         sends.insert(tx.nonce, self.agenda.now);
         for broken in [
-            self.judge_doubtful(relay, tx, last),
+            self.judge_doubtful(relay, tx),
             self.judge_open(relay, tx),
             self.judge_beside(relay, tx, last),
             self.judge_pace(relay, tx),
@@ -109,18 +109,12 @@ impl World {
     }
 
     /// Rule 5: what is in doubt is sent again only after its nonce was read as free.
-    fn judge_doubtful(
-        &self,
-        relay: Process,
-        tx: &Tx,
-        last: Option<Duration>,
-    ) -> Result<(), String> {
+    fn judge_doubtful(&self, relay: Process, tx: &Tx) -> Result<(), String> {
         let now = self.now();
         let intents = self.journal.tables.intents.values();
         let newest = intents.rev().find(|it| it.transaction_hash == tx.hash);
         let is_in_doubt = newest.is_some_and(|it| it.state == IntentState::Displaced);
-        let is_after_others = self.since(last) <= RECENT + LOOK;
-        if !is_in_doubt || is_after_others || self.acts_late(relay, RECENT) {
+        if !is_in_doubt || self.acts_late(relay, RECENT) {
             return Ok(());
         }
         let since = now.saturating_sub(RECENT + TIMEOUT);

@@ -45,6 +45,8 @@ pub(super) enum Fact {
     Receipt(Felt, Option<Receipt>),
     /// It did not answer when it was asked for its head, or for a block.
     Silent,
+    /// No URL has a say.
+    NoUrl,
     /// It did not answer when it was asked for this receipt.
     NoReceipt(Felt),
     /// The chain's epoch, in a call that began then.

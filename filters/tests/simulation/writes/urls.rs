@@ -3,7 +3,6 @@
 use super::chain::{Chain, View};
 use super::machine::Process;
 use super::world::{Fault, World};
-use std::time::Duration;
 
 /// How a URL shows the chain.
 pub(super) enum Mode {
@@ -90,17 +89,6 @@ impl World {
     /// The URLs of a relay that have a say.
     pub(super) fn urls_of(&self, relay: Process) -> Vec<usize> {
         self.voters(&self.relays[relay].config.urls)
-    }
-
-    /// The URLs of a relay that had a say before each reload since then.
-    pub(super) fn former_urls_of(
-        &self,
-        relay: Process,
-        since: Duration,
-    ) -> impl Iterator<Item = Vec<usize>> {
-        let former = self.relays[relay].former_urls.iter();
-        let former = former.filter(move |(_, until)| *until >= since);
-        former.map(|(urls, _)| self.voters(urls))
     }
 
     pub(super) fn change_mode(&mut self, url: usize) {

@@ -58,7 +58,7 @@ faults! {
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
     V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
     LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, NonceTaken, NeverRead,
-    GoneAtOnce,
+    GoneAtOnce, Rivalled,
 }
 
 /// The fate of the next commit, which has no confirmation.
@@ -87,8 +87,6 @@ pub(super) struct Relay {
     /// How wrong that may be, as far as the relay knows.
     pub(super) error_us: i64,
     pub(super) config: Config,
-    /// Its URLs before each reload, and when that was.
-    pub(super) former_urls: Vec<(Vec<usize>, Duration)>,
     /// What its process has shown.
     pub(super) floor: Floor,
     /// Its requests without a response.
@@ -209,7 +207,6 @@ impl World {
         };
         let relay = || Relay {
             config: config.clone(),
-            former_urls: Vec::new(),
             io: None,
             paused_until: Duration::ZERO,
             cut_off_until: Duration::ZERO,
