@@ -387,13 +387,14 @@ fn the_policy_crate_is_no_std() {
 }
 
 /// The documents to check.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 11] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "CHANGELOG.md",
     "conf/README.md",
+    "conf/feeds/README.md",
     "conf/fleet/README.md",
     "conf/store/README.md",
     "conf/wallet/README.md",
