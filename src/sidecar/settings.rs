@@ -93,7 +93,7 @@ impl Settings {
             limits: ClientLimits::new(clients),
             auth,
             health: Health::new(&config.health),
-            robots: seo_robots::robots(&config.base_url, &config.robots),
+            robots: seo_robots::robots(config),
             config: config.clone(),
         })
     }

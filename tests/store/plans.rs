@@ -203,6 +203,12 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
         "sitemap_url_page or sitemap_url_pkey",
     ),
     (
+        sql::SITEMAP_BELOW,
+        &["'https://a.example/9'", "'https://a.example/9~'", "10000"],
+        &[],
+        "sitemap_url_loc_key",
+    ),
+    (
         sql::AGE_SESSIONS,
         &["'9'", "10", "20", "10"],
         &[],

@@ -13,11 +13,14 @@ mod live;
 mod report;
 
 use super::{ConfigArgument, Failure, Outcome, block_on};
-use crate::config::{Config, Draft, Errors, FleetConfig, Listen, LoadError, StoreConfig};
+use crate::config::{
+    Config, Draft, Errors, FleetConfig, Listen, LoadError, SidecarConfig, StoreConfig,
+};
 use crate::fleet::{self, FleetError};
 use crate::process::listen;
 use crate::process::loaded::{Loaded, StartSecrets};
 use crate::process::port_owner::PortOwner;
+use crate::sidecar::{ROBOTS_KEY, seo_robots};
 use crate::store::{Examined, Store, Tables};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use report::{Finding, Format, Kind, Report, Status};
@@ -116,7 +119,17 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             None => config.is_for_one().then_some(None),
         };
         if let Some(password) = password {
-            report.add(store(config, Store::examine(config, password).await));
+            let examined = Store::examine(config, password).await;
+            let is_current = matches!(&examined, Ok(found) if found.tables == Tables::UpToDate);
+            report.add(store(config, examined));
+            if let Some(sidecar) = draft.config.sidecar.as_ref().filter(|_| is_current) {
+                robots(
+                    sidecar,
+                    Store::open_to_read(config, password).await,
+                    &mut report,
+                )
+                .await;
+            }
             if arguments.live && !config.is_for_one() {
                 // the relay holds session locks; the sidecar only needs a pooler with prepared
                 // statements
@@ -178,6 +191,26 @@ fn files(
             None
         }
     }
+}
+
+/// Reports rules for crawlers that forbid pages of the sitemap. A store that fails meanwhile has a
+/// finding of its own.
+async fn robots(
+    config: &SidecarConfig,
+    opened: Result<Store, crate::store::StoreError>,
+    report: &mut Report,
+) {
+    let Ok(store) = opened else { return };
+    let found = seo_robots::conflicts(store.sitemap(), config).await;
+    for warning in found.into_iter().flatten() {
+        report.add(Finding::new(
+            Kind::Configuration,
+            ROBOTS_KEY,
+            Status::Note,
+            warning,
+        ));
+    }
+    store.close_connections().await;
 }
 
 /// Whether a start could bind the address. If the running service has it, that is only a note: it

@@ -201,6 +201,10 @@ pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_
     AND indexable = 1 ORDER BY id LIMIT $3) AS next) AS weighed WHERE before < $4) \
     AND indexable = 1 ORDER BY id";
 
+/// At most `$3` URLs of the sitemap from `$1` to `$2`.
+pub const SITEMAP_BELOW: &str = "SELECT loc FROM sitemap_url WHERE loc >= $1 AND loc < $2 \
+    AND indexable = 1 ORDER BY loc LIMIT $3";
+
 /// The sessions of a user that limit another one: opened after `$2`, up to `$3`, or waiting for an
 /// event at `$4`.
 pub const AGE_SESSIONS: &str = "SELECT created_us, expires_us, last_occurred_us \
