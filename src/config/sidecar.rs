@@ -144,7 +144,7 @@ section! {
         /// Why: a default secret would be public; two, so that a rotation signs nobody out.
         hs256_secret_files: Vec<PathBuf> = Default([]),
             list(text("a path", file), 0..=2, WHY_SECRETS), live;
-        /// The URL of the key set for ES256 and RS256 sessions; "" for none.
+        /// The URL of the key set for ES256, RS256 and EdDSA sessions; "" for none.
         /// Why: only the operator knows whose keys to trust.
         jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url), live;
         /// The directory of did:plc documents.
