@@ -113,7 +113,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],

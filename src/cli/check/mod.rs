@@ -20,6 +20,7 @@ use crate::fleet::{self, FleetError};
 use crate::process::listen;
 use crate::process::loaded::{Loaded, StartSecrets};
 use crate::process::port_owner::PortOwner;
+use crate::secrets::Secret;
 use crate::sidecar::{ROBOTS_KEY, seo_robots};
 use crate::store::{Examined, Store, Tables};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -111,7 +112,6 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             report.add(listener(key, listen));
         }
     }
-    let is_relay = config.relay.is_some();
     if let Some(config) = config.store.as_ref().filter(|_| !is_wrong("store.url")) {
         let password = match &loaded {
             Some((_, secrets)) => Some(secrets.store_password.as_ref()),
@@ -119,27 +119,7 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             None => config.is_for_one().then_some(None),
         };
         if let Some(password) = password {
-            let examined = Store::examine(config, password).await;
-            let is_current = matches!(&examined, Ok(found) if found.tables == Tables::UpToDate);
-            report.add(store(config, examined));
-            if let Some(sidecar) = draft.config.sidecar.as_ref().filter(|_| is_current) {
-                robots(
-                    sidecar,
-                    Store::open_to_read(config, password).await,
-                    &mut report,
-                )
-                .await;
-            }
-            if arguments.live && !config.is_for_one() {
-                // the relay holds session locks; the sidecar only needs a pooler with prepared
-                // statements
-                let pooled = if is_relay {
-                    Status::Failed
-                } else {
-                    Status::Note
-                };
-                live::store(config, password, pooled, &mut report).await;
-            }
+            examine_store(&draft.config, password, arguments, &mut report).await;
         }
     }
     let credentials = loaded
@@ -166,6 +146,31 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
         live::check(config, relay, &mut report).await;
     }
     report
+}
+
+/// Examines the store and, with `--live`, its server.
+async fn examine_store(
+    config: &Config,
+    password: Option<&Secret>,
+    arguments: &Arguments,
+    report: &mut Report,
+) {
+    let Some(own) = &config.store else { return };
+    let examined = Store::examine(own, password).await;
+    let is_current = matches!(&examined, Ok(found) if found.tables == Tables::UpToDate);
+    report.add(store(own, examined));
+    if is_current && let Some(sidecar) = &config.sidecar {
+        robots(sidecar, Store::open_to_read(own, password).await, report).await;
+    }
+    if arguments.live && !own.is_for_one() {
+        // the relay holds session locks; the sidecar only needs a pooler with prepared statements
+        let pooled = if config.relay.is_some() {
+            Status::Failed
+        } else {
+            Status::Note
+        };
+        live::store(own, password, pooled, report).await;
+    }
 }
 
 /// Reads secrets and certificates.
