@@ -51,8 +51,8 @@ pub use process::{
 pub use registry::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayPolicyConfig};
 pub use sidecar::{
-    AgeConfig, FeedsConfig, HealthConfig, Provider, RobotsConfig, SessionConfig, SidecarConfig,
-    parse_origin,
+    AgeConfig, FeedsConfig, HealthConfig, PodcastsConfig, Provider, RobotsConfig, SessionConfig,
+    SidecarConfig, parse_origin,
 };
 pub use surface::{ClientsConfig, TlsConfig};
 pub use trace::{Ratio, TraceConfig};

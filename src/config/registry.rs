@@ -10,7 +10,7 @@ use super::{acme, fleet, gateway, process, relay, sidecar, surface, trace};
 pub(super) const KEYS: Keys = Keys(&SECTIONS);
 
 /// All sections, in the order of the example file.
-const SECTIONS: [Section; 30] = [
+const SECTIONS: [Section; 31] = [
     process::ServerConfig::SECTION,
     process::LogConfig::SECTION,
     process::NodeConfig::SECTION,
@@ -33,6 +33,7 @@ const SECTIONS: [Section; 30] = [
     sidecar::FeedsConfig::SECTION,
     sidecar::SessionConfig::SECTION,
     sidecar::AgeConfig::SECTION,
+    sidecar::PodcastsConfig::SECTION,
     sidecar::RobotsConfig::SECTION,
     sidecar::HealthConfig::SECTION,
     process::StoreConfig::SECTION,

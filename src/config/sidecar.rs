@@ -76,6 +76,8 @@ section! {
         session: SessionConfig = SessionConfig::read(reader);
         /// Age verification.
         age: AgeConfig = AgeConfig::read(reader);
+        /// Podcasts.
+        podcasts: PodcastsConfig = PodcastsConfig::read(reader);
         /// The paths that crawlers may fetch.
         robots: RobotsConfig = RobotsConfig::read(reader);
         /// The dependencies that the health check requests.
@@ -181,6 +183,15 @@ section! {
         /// How long a verification without an expiry is valid.
         /// Why: once a year is acceptable, and bands change with age.
         validity: Duration = Default("365d"), duration(MINUTE..=YEARS, WHY_TIMEOUTS), live;
+    }
+}
+
+section! {
+    /// Podcasts.
+    "sidecar.podcasts" PodcastsConfig {
+        /// Redirects apps from the feed of a podcast that has a new_feed_url to that URL (301).
+        /// Why: a permanent redirect cannot be taken back; without it, apps read the tag alone.
+        redirect_moved: bool = Default(false), flag, live;
     }
 }
 

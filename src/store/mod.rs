@@ -87,7 +87,9 @@ pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
-pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
+pub use podcast::{
+    Category, Episode, Funding, Person, Place, Podcast, Podcasts, Published, Transcript, Txt,
+};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp};
