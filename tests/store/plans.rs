@@ -513,6 +513,7 @@ pub(crate) async fn blocked_posts_are_not_read(world: World) {
 fn sqlite_name(index: &'static str) -> &'static str {
     match index {
         "sitemap_url_pkey" => "INTEGER PRIMARY KEY",
+        "sitemap_url_loc_key" => "sqlite_autoindex_sitemap_url_1",
         "suggestion_pkey" => "sqlite_autoindex_suggestion_1",
         "account_pkey" => "sqlite_autoindex_account_1",
         "account_did_key" => "sqlite_autoindex_account_2",
