@@ -11,7 +11,7 @@
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served), [`verdict`]
 //! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
-//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`].
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`robots`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -42,6 +42,7 @@ pub mod policy;
 pub mod position;
 pub mod proxy_header;
 mod reason;
+pub mod robots;
 pub mod rpc;
 pub mod secret;
 mod stark;

@@ -51,8 +51,8 @@ pub use process::{
 pub use registry::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayLive, RelayPolicyLive};
 pub use sidecar::{
-    AgeLive, FeedsLive, HealthLive, Provider, RobotsLive, SessionLive, SidecarConfig, SidecarLive,
-    parse_origin,
+    AgeLive, FeedsLive, HealthLive, PodcastsLive, Provider, RobotsLive, SessionLive, SidecarConfig,
+    SidecarLive, parse_origin,
 };
 pub use surface::{ClientsConfig, ClientsLive, TlsConfig};
 pub use trace::{Ratio, TraceConfig};

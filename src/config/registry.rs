@@ -43,6 +43,7 @@ const SECTIONS: &[Section] = &[
     sidecar::FeedsLive::SECTION,
     sidecar::SessionLive::SECTION,
     sidecar::AgeLive::SECTION,
+    sidecar::PodcastsLive::SECTION,
     sidecar::RobotsLive::SECTION,
     sidecar::HealthLive::SECTION,
     process::StoreConfig::SECTION,

@@ -90,6 +90,8 @@ section! {
         session: SessionLive = SessionLive::read(reader);
         /// Age verification.
         age: AgeLive = AgeLive::read(reader);
+        /// Podcasts.
+        podcasts: PodcastsLive = PodcastsLive::read(reader);
         /// The paths that crawlers may fetch.
         robots: RobotsLive = RobotsLive::read(reader);
         /// The dependencies that the health check requests.
@@ -162,7 +164,7 @@ section! {
         /// Why: a default secret would be public; two, so that a rotation signs nobody out.
         hs256_secret_files: Vec<PathBuf> = Default([]),
             list(text("a path", file), 0..=2, WHY_SECRETS);
-        /// The URL of the key set for ES256 and RS256 sessions; "" for none.
+        /// The URL of the key set for ES256, RS256 and EdDSA sessions; "" for none.
         /// Why: only the operator knows whose keys to trust.
         jwks_url: Option<String> = Default(""), text(URL_FORM, optional_url);
         /// The directory of did:plc documents.
@@ -199,6 +201,15 @@ section! {
         /// How long a verification without an expiry is valid.
         /// Why: once a year is acceptable, and bands change with age.
         validity: Duration = Default("365d"), duration(MINUTE..=YEARS, WHY_TIMEOUTS);
+    }
+}
+
+section! {
+    /// Podcasts.
+    live "sidecar.podcasts" PodcastsLive {
+        /// Redirects apps from the feed of a podcast that has a new_feed_url to that URL (301).
+        /// Why: a permanent redirect cannot be taken back; without it, apps read the tag alone.
+        redirect_moved: bool = Default(false), flag;
     }
 }
 

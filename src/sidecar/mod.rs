@@ -20,7 +20,7 @@ mod health_check;
 pub mod podcast;
 mod podcast_rss_feed;
 mod query;
-mod seo_robots;
+pub mod seo_robots;
 pub mod seo_sitemap;
 mod settings;
 pub mod skipped;
@@ -122,6 +122,23 @@ impl Sidecar {
     pub fn change(&self, mut settings: Settings) {
         settings.auth.adopt_cache(&self.running.settings().auth);
         self.running.change(settings);
+        self.check_robots();
+    }
+
+    /// Warns of rules for crawlers that forbid pages of the sitemap, once the store answers.
+    pub fn check_robots(&self) {
+        let settings = self.running.settings();
+        let store = Arc::clone(&self.store);
+        self.runtime.spawn(async move {
+            match seo_robots::conflicts(store.sitemap(), &settings.live).await {
+                Ok(warnings) => {
+                    for warning in warnings {
+                        log::warn!("{ROBOTS_KEY}: {warning}");
+                    }
+                }
+                Err(error) => log::debug!("cannot compare robots.txt with the sitemap: {error}"),
+            }
+        });
     }
 
     /// Answers a call.
@@ -205,6 +222,9 @@ impl Sidecar {
         }
     }
 }
+
+/// The key whose rules may forbid pages of the sitemap.
+pub const ROBOTS_KEY: &str = "sidecar.robots.disallow";
 
 /// `Cache-Control` of documents that rarely change.
 const HOUR: &str = "public, max-age=3600";

@@ -12,6 +12,7 @@ use super::query::{Query, invalid};
 use super::skipped::Skipped;
 use super::turns::{Turn, Turns};
 use super::{Refused, Settings, refused};
+use crate::config::SidecarLive;
 use crate::io::clock::now_us;
 use crate::io::cores;
 use crate::io::shared::Shared;
@@ -62,6 +63,8 @@ struct Renderer {
 struct Rendered {
     document: Document,
     url: String,
+    /// The feed's URL elsewhere, if the podcast moved.
+    moved_to: Option<String>,
     next_publication_us: Option<i64>,
 }
 
@@ -112,18 +115,23 @@ impl Podcasts {
         let page = page(&query)?;
         let key = (did.clone(), page, store.is_replica());
         let turn = self.turn(&key, request.client).await?;
-        let base_url = settings.live.base_url.clone();
+        let live = settings.live.clone();
         let (store, renderer) = (Arc::clone(store), Arc::clone(&self.renderer));
         let render = async move {
             let started = Instant::now();
             let _turn = turn;
-            let feed = renderer.render(&store, did, page, base_url).await;
+            let feed = renderer.render(&store, did, page, live).await;
             let feed = feed.map(Arc::new).map_err(|refused| refused.refusal);
             // it is fresh from now on, however long it took
             let lifetime = lifetime(&feed).map_or(Duration::ZERO, |it| started.elapsed() + it);
             (feed, lifetime)
         };
         let feed = self.pages.get(key, render).await??;
+        if settings.live.podcasts.redirect_moved
+            && let Some(url) = &feed.moved_to
+        {
+            return Ok(moved(url));
+        }
         let age = max_age(now_us(), feed.next_publication_us);
         let cache_control = format!("public, max-age={age}, stale-if-error=86400");
         let mut reply = feed.document.reply(request, cache_control);
@@ -187,7 +195,7 @@ impl Renderer {
         store: &Store,
         did: String,
         page: u32,
-        base_url: String,
+        live: SidecarLive,
     ) -> Result<Rendered, Refused> {
         let mut stored = Stored::read(store, &did, page).await?;
         stored
@@ -195,7 +203,7 @@ impl Renderer {
             .report(&self.metrics, Function::PodcastRssFeed);
         let texts = stored.episodes.iter();
         let length = texts.map(|one| ITEM + one.description_html.len()).sum();
-        let rendered = cores::run(length, move || stored.render(&base_url)).await;
+        let rendered = cores::run(length, move || stored.render(&live)).await;
         let mut rendered = rendered.ok_or_else(busy)?;
         let mut memory = MemoryPermit::of(&self.memory);
         memory
@@ -231,7 +239,7 @@ impl Stored {
         })
     }
 
-    fn render(&self, base_url: &str) -> Rendered {
+    fn render(&self, live: &SidecarLive) -> Rendered {
         let feed = Feed {
             podcast: &self.podcast,
             episodes: &self.episodes,
@@ -241,9 +249,10 @@ impl Stored {
                 .account
                 .as_ref()
                 .and_then(|account| account.handle.as_deref()),
-            base_url,
+            base_url: &live.base_url,
         };
         Rendered {
+            moved_to: moved_to(&feed).map(str::to_owned),
             document: podcast::render(&feed),
             url: feed.url(),
             next_publication_us: self.next_publication_us,
@@ -267,6 +276,24 @@ impl Stored {
         });
         skipped
     }
+}
+
+/// The new URL of a podcast that moved. A feed that names itself as the new one has just arrived:
+/// a redirect would lead nowhere.
+fn moved_to<'a>(feed: &Feed<'a>) -> Option<&'a str> {
+    let url = feed.podcast.new_feed_url.as_deref()?;
+    let is_here = url
+        .strip_prefix(feed.base_url)
+        .is_some_and(|rest| rest.starts_with('/'));
+    if is_here { None } else { Some(url) }
+}
+
+/// A permanent redirect, which apps follow from then on.
+fn moved(url: &str) -> Reply {
+    let mut reply = Reply::text(301, "the podcast moved\n");
+    reply.cache_control = Some(format!("public, max-age={MAX_AGE}, stale-if-error=86400").into());
+    reply.field("location", url.to_owned());
+    reply
 }
 
 fn busy() -> Refused {

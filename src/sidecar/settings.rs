@@ -93,7 +93,7 @@ impl Settings {
             limits: ClientLimits::new(clients),
             auth,
             health: Health::new(&live.health),
-            robots: seo_robots::robots(&live.base_url, &live.robots),
+            robots: seo_robots::robots(live),
             live: live.clone(),
         })
     }

@@ -53,7 +53,7 @@ pub(super) async fn examine(
         }
         Location::Postgres(server) => {
             open::check_writable(&server).await?;
-            let db = open::postgres_to_read(*server).await?;
+            let db = open::postgres_to_read(&server).await?;
             Ok(Examined {
                 tables: tables(Some(db)).await?,
                 in_use: None,

@@ -87,7 +87,9 @@ pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
 pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
-pub use podcast::{Episode, Funding, Person, Podcast, Podcasts, Published, Transcript, Txt};
+pub use podcast::{
+    Category, Episode, Funding, Person, Place, Podcast, Podcasts, Published, Transcript, Txt,
+};
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp};
@@ -202,11 +204,24 @@ impl Store {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Journal, StoreError> {
-        let db = match Location::parse(config, password)? {
-            Location::Sqlite(file) => open::sqlite_read_only(&file).await?,
-            Location::Postgres(server) => open::postgres_read_only(*server).await?,
+        Ok(Self::open_to_read(config, password).await?.journal())
+    }
+
+    /// Opens the store for reading, also while another process writes it; locks and changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// The URL is not usable, the database is unavailable, or it has no tables of this version.
+    pub async fn open_to_read(
+        config: &StoreConfig,
+        password: Option<&Secret>,
+    ) -> Result<Self, StoreError> {
+        let location = Location::parse(config, password)?;
+        let db = match &location {
+            Location::Sqlite(file) => open::sqlite_read_only(file).await?,
+            Location::Postgres(server) => open::postgres_read_only(server).await?,
         };
-        Ok(Journal { db })
+        Ok(Self::on(db, location, config))
     }
 
     /// Reads the journal.

@@ -391,13 +391,13 @@ pub(super) async fn check_writable(server: &Server) -> Result<(), StoreError> {
 }
 
 /// Connects to PostgreSQL for reading.
-pub(super) async fn postgres_read_only(server: Server) -> Result<Db, StoreError> {
+pub(super) async fn postgres_read_only(server: &Server) -> Result<Db, StoreError> {
     let db = postgres_to_read(server).await?;
     check_version(&db).await.map(|()| db)
 }
 
 /// Connects to PostgreSQL for reading, with tables of any version.
-pub(super) async fn postgres_to_read(server: Server) -> Result<Db, StoreError> {
+pub(super) async fn postgres_to_read(server: &Server) -> Result<Db, StoreError> {
     bounded(server.connect().await?.close()).await?;
     Ok(server.to_read(READERS).db())
 }

@@ -27,6 +27,8 @@ pub struct Podcast {
     pub category: String,
     /// One of its subcategories.
     pub subcategory: Option<String>,
+    /// Further categories.
+    pub categories: Vec<Category>,
     /// Whether the podcast is for adults only.
     pub explicit: bool,
     /// The cover image.
@@ -43,6 +45,12 @@ pub struct Podcast {
     pub owner_email: Option<String>,
     /// The copyright notice.
     pub copyright: Option<String>,
+    /// The license: a name that others know, such as `cc-by-4.0`, or one of its own.
+    pub license: Option<String>,
+    /// The text of the license.
+    pub license_url: Option<String>,
+    /// Places that it is about, or where it is made.
+    pub locations: Vec<Place>,
     /// Pages where listeners can support it.
     pub funding: Vec<Funding>,
     /// Hosts, guests and staff.
@@ -112,6 +120,28 @@ pub struct Episode {
     pub malformed: Vec<&'static str>,
 }
 
+/// One of Apple's categories.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Category {
+    /// The category.
+    pub category: String,
+    /// One of its subcategories.
+    pub subcategory: Option<String>,
+}
+
+/// A place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Place {
+    /// The name for people.
+    pub name: String,
+    /// `subject` or `creator`.
+    pub rel: Option<String>,
+    /// A `geo:` URI (RFC 5870).
+    pub geo: Option<String>,
+    /// An object of OpenStreetMap: its type and its number.
+    pub osm: Option<String>,
+}
+
 /// A page where listeners can support a podcast.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Funding {
@@ -154,20 +184,25 @@ pub struct Transcript {
     pub kind: String,
     /// The language code.
     pub language: Option<String>,
+    /// `captions`, if its lines are timed for display.
+    pub rel: Option<String>,
 }
 
 impl FromRow for Podcast {
     fn read(row: &Row) -> Result<Self, StoreError> {
         let mut malformed = Vec::new();
+        let categories = row.list("categories", &mut malformed)?;
+        let locations = row.list("locations", &mut malformed)?;
         let funding = row.list("funding", &mut malformed)?;
         let persons = row.list("persons", &mut malformed)?;
         let txt = row.list("txt", &mut malformed)?;
         let taken_down = row.get::<String>("status")? != "active";
         Ok(from_row!(row;
             get: did guid title description link language author category subcategory image_url
-                kind medium owner_name owner_email copyright new_feed_url updated_us;
+                kind medium owner_name owner_email copyright license license_url new_feed_url
+                updated_us;
             flag: explicit locked complete block;
-            { funding, persons, txt, taken_down, malformed }))
+            { categories, locations, funding, persons, txt, taken_down, malformed }))
     }
 }
 

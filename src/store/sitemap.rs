@@ -191,6 +191,17 @@ impl Page {
     }
 }
 
+/// The URL of a page of the product.
+struct Loc {
+    loc: String,
+}
+
+impl FromRow for Loc {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: loc;))
+    }
+}
+
 /// A part of a page.
 struct Part {
     part: i64,
@@ -305,6 +316,14 @@ impl Sitemap<'_> {
         }
         files.truncate(MAX_FILES as usize);
         Ok(files)
+    }
+
+    /// URLs that begin with `prefix`, in ASCII, at most `most`.
+    pub async fn pages_below(&self, prefix: &str, most: u32) -> Result<Vec<String>, StoreError> {
+        let end = format!("{prefix}\u{7f}");
+        let args = [prefix.into(), end.as_str().into(), i64::from(most).into()];
+        let pages: Vec<Loc> = self.db.all(sql::SITEMAP_BELOW, &args).await?;
+        Ok(pages.into_iter().map(|Loc { loc }| loc).collect())
     }
 
     async fn parts(&self, page: Page) -> Result<impl Iterator<Item = SitemapFile>, StoreError> {

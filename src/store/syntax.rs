@@ -153,6 +153,38 @@ pub(crate) fn is_language(text: &str) -> bool {
     is_first && text.len() <= 35 && parts.all(is_part)
 }
 
+/// RFC 5870, the part that feeds use: `geo:` and two or three coordinates, without parameters.
+pub(crate) fn is_geo(text: &str) -> bool {
+    let Some(coordinates) = text.strip_prefix("geo:") else {
+        return false;
+    };
+    matches!(coordinates.split(',').count(), 2 | 3) && coordinates.split(',').all(is_coordinate)
+}
+
+fn is_coordinate(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    [whole, fraction]
+        .iter()
+        .all(|digits| matches!(digits.len(), 1..=12) && is_decimal(digits))
+}
+
+/// The podcast namespace, "location": the type of an object of OpenStreetMap, its number and, after
+/// `#`, its version.
+pub(crate) fn is_osm(text: &str) -> bool {
+    let Some(object) = text.strip_prefix(['N', 'W', 'R']) else {
+        return false;
+    };
+    let (number, version) = object.split_once('#').unwrap_or((object, "1"));
+    [number, version]
+        .iter()
+        .all(|digits| matches!(digits.len(), 1..=19) && is_decimal(digits))
+}
+
+fn is_decimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 pub(crate) fn is_visible(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

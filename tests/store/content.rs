@@ -440,7 +440,7 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
     world
         .raw(
             r#"UPDATE episode SET explicit = 0, duration_s = 60, season = 2, number = 3,
-            transcripts = '[{"url":"https://t.example","kind":"text/vtt","language":"en"}]',
+            transcripts = '[{"url":"https://t.example","kind":"text/vtt","rel":"captions"}]',
             persons = '[{"name":"Bo","href":"https://b.example"}]',
             social_uri = 'at://did:web:a/b/c'"#,
         )
@@ -452,7 +452,8 @@ pub(crate) async fn an_episode_is_read_as_written(world: World) {
     let transcript = Transcript {
         url: "https://t.example".to_owned(),
         kind: "text/vtt".to_owned(),
-        language: Some("en".to_owned()),
+        language: None,
+        rel: Some("captions".to_owned()),
     };
     assert_eq!(full.transcripts, [transcript]);
     assert_eq!(full.persons[0].href.as_deref(), Some("https://b.example"));

@@ -157,6 +157,7 @@ on_both! {
         many_lines_are_imported_and_exported;
     rules:
         a_podcast_has_a_category_of_apples
+        members_of_a_podcast_have_their_syntax
         episodes_of_a_serial_have_numbers
         the_guid_of_an_episode_never_changes
         no_post_is_of_the_day_after_tomorrow;
@@ -181,6 +182,7 @@ on_both! {
         too_many_labels_are_refused;
     written:
         rows_that_no_feed_shows_are_refused
+        a_podcast_says_more_of_itself
         a_stored_row_that_breaks_a_rule_can_be_taken_down;
     content:
         the_newest_own_or_common_snapshot_serves

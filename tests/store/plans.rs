@@ -113,7 +113,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],
@@ -201,6 +201,12 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 24] = [
         &["100000", "135000", "1000", "262144"],
         &[],
         "sitemap_url_page or sitemap_url_pkey",
+    ),
+    (
+        sql::SITEMAP_BELOW,
+        &["'https://a.example/9'", "'https://a.example/9~'", "10000"],
+        &[],
+        "sitemap_url_loc_key",
     ),
     (
         sql::AGE_SESSIONS,
@@ -507,6 +513,7 @@ pub(crate) async fn blocked_posts_are_not_read(world: World) {
 fn sqlite_name(index: &'static str) -> &'static str {
     match index {
         "sitemap_url_pkey" => "INTEGER PRIMARY KEY",
+        "sitemap_url_loc_key" => "sqlite_autoindex_sitemap_url_1",
         "suggestion_pkey" => "sqlite_autoindex_suggestion_1",
         "account_pkey" => "sqlite_autoindex_account_1",
         "account_did_key" => "sqlite_autoindex_account_2",

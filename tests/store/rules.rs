@@ -40,6 +40,62 @@ pub(crate) async fn a_podcast_has_a_category_of_apples(world: World) {
         refused_last(&store, &lines, "podcast.category must be one of Apple's").await;
     }
     imported(&store, &podcast("Kids & Family", Some("Stories for Kids"))).await;
+    let further = |list| with("podcast", &[("categories", list)]);
+    for list in [
+        json!([{"category": "Cards"}]),
+        json!([{"category": "Arts"}, {"category": "Arts", "subcategory": "Tennis"}]),
+    ] {
+        refused_last(
+            &store,
+            &[further(list)],
+            "podcast.category must be one of Apple's",
+        )
+        .await;
+    }
+    imported(
+        &store,
+        &further(json!([{"category": "Arts", "subcategory": "Design"}])),
+    )
+    .await;
+}
+
+pub(crate) async fn members_of_a_podcast_have_their_syntax(world: World) {
+    let store = world.open().await;
+    for (member, value, is_right) in [
+        ("license", json!("cc-by-4.0"), true),
+        ("license", json!(""), false),
+        ("license_url", json!("https://a.example"), true),
+        ("license_url", json!("javascript:a"), false),
+        ("locations", json!([{"name": "Paris"}]), true),
+        (
+            "locations",
+            json!([{"name": "P", "geo": "geo:-48.85,2.35,7"}]),
+            true,
+        ),
+        ("locations", json!([{"name": "P", "geo": "geo:48"}]), false),
+        ("locations", json!([{"name": "P", "geo": "48,2"}]), false),
+        ("locations", json!([{"name": "P", "geo": "geo:a,b"}]), false),
+        (
+            "locations",
+            json!([{"name": "P", "osm": "N1#2", "rel": "creator"}]),
+            true,
+        ),
+        ("locations", json!([{"name": "P", "osm": "X1"}]), false),
+        ("locations", json!([{"name": "P", "osm": "R"}]), false),
+        ("locations", json!([{"name": "P", "rel": "near"}]), false),
+        ("locations", json!([{"geo": "geo:1,2"}]), false),
+        ("categories", json!([{"subcategory": "Design"}]), false),
+    ] {
+        let line = with("podcast", &[(member, value)]);
+        if is_right {
+            imported(&store, &line).await;
+            let back = exported(&store, Some("podcast")).await;
+            imported(&store, &back).await;
+            assert_eq!(exported(&store, Some("podcast")).await, back, "{line}");
+        } else {
+            refused_last(&store, &[line], &format!("podcast.{member}")).await;
+        }
+    }
 }
 
 pub(crate) async fn episodes_of_a_serial_have_numbers(world: World) {

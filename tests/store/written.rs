@@ -17,6 +17,12 @@ pub(crate) async fn rows_that_no_feed_shows_are_refused(world: World) {
             "https://a.example",
         ),
         ("podcast", "new_feed_url", "data:x", "https://a.example"),
+        (
+            "podcast",
+            "license_url",
+            "javascript:a",
+            "https://a.example",
+        ),
         ("podcast", "language", "", "pt-BR"),
         ("podcast", "language", "English", "en"),
         ("podcast", "category", "Cards", "TV & Film"),
@@ -44,13 +50,32 @@ pub(crate) async fn rows_that_no_feed_shows_are_refused(world: World) {
         );
         world.raw(&update(right)).await.unwrap();
     }
-    for column in ["new_feed_url", "owner_email"] {
+    for column in ["new_feed_url", "license_url", "owner_email"] {
         let clear = format!("UPDATE podcast SET {column} = NULL");
         world.raw(&clear).await.unwrap();
     }
     let other = PODCAST.replace("'did:plc:a', 'g'", "'did:plc:b', 'h'");
     let other = other.replace("'en'", "'English'");
     world.raw(&other).await.unwrap_err();
+}
+
+pub(crate) async fn a_podcast_says_more_of_itself(world: World) {
+    let store = world.open().await;
+    world.raw(PODCAST).await.unwrap();
+    let more = r#"UPDATE podcast SET license = 'cc-by-4.0', license_url = 'https://l.example',
+        categories = '[{"category":"Arts","subcategory":"Design"},{"category":"News"}]',
+        locations = '[{"name":"Paris","geo":"geo:48.85,2.35","osm":"R7444","rel":"subject"}]'"#;
+    let plain = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
+    assert!(plain.categories.is_empty() && plain.locations.is_empty());
+    world.raw(more).await.unwrap();
+    let full = store.podcasts().get("did:plc:a").await.unwrap().unwrap();
+    let categories = full.categories.iter();
+    let categories = categories.map(|one| (one.category.as_str(), one.subcategory.as_deref()));
+    let expected = [("Arts", Some("Design")), ("News", None)];
+    assert!(categories.eq(expected), "{:?}", full.categories);
+    assert_eq!(full.license.as_deref(), Some("cc-by-4.0"));
+    assert_eq!(full.license_url.as_deref(), Some("https://l.example"));
+    assert_eq!(full.locations[0].osm.as_deref(), Some("R7444"));
 }
 
 pub(crate) async fn a_stored_row_that_breaks_a_rule_can_be_taken_down(world: World) {

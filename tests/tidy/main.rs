@@ -387,7 +387,7 @@ fn the_policy_crate_is_no_std() {
 }
 
 /// The documents to check.
-const DOCUMENTS: [&str; 13] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -397,6 +397,8 @@ const DOCUMENTS: [&str; 13] = [
     "conf/interfaces.md",
     "conf/operation.md",
     "conf/nodes.md",
+    "conf/feeds/README.md",
+    "tests/README.md",
     "conf/fleet/README.md",
     "conf/store/README.md",
     "conf/wallet/README.md",

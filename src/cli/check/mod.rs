@@ -13,11 +13,15 @@ mod live;
 mod report;
 
 use super::{ConfigArgument, Failure, Outcome, block_on};
-use crate::config::{Config, Draft, Errors, FleetConfig, Listen, LoadError, StoreConfig};
+use crate::config::{
+    Config, Draft, Errors, FleetConfig, Listen, LoadError, SidecarConfig, StoreConfig,
+};
 use crate::fleet::{self, FleetError};
 use crate::process::listen;
 use crate::process::loaded::{Loaded, StartSecrets};
 use crate::process::port_owner::PortOwner;
+use crate::secrets::Secret;
+use crate::sidecar::{ROBOTS_KEY, seo_robots};
 use crate::store::{Examined, Store, Tables};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use report::{Finding, Format, Kind, Report, Status};
@@ -108,7 +112,6 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             report.add(listener(key, listen));
         }
     }
-    let is_relay = config.relay.is_some();
     if let Some(config) = config.store.as_ref().filter(|_| !is_wrong("store.url")) {
         let password = match &loaded {
             Some((_, secrets)) => Some(secrets.store_password.as_ref()),
@@ -116,17 +119,7 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
             None => config.is_for_one().then_some(None),
         };
         if let Some(password) = password {
-            report.add(store(config, Store::examine(config, password).await));
-            if arguments.live && !config.is_for_one() {
-                // the relay holds session locks; the sidecar only needs a pooler with prepared
-                // statements
-                let pooled = if is_relay {
-                    Status::Failed
-                } else {
-                    Status::Note
-                };
-                live::store(config, password, pooled, &mut report).await;
-            }
+            examine_store(&draft.config, password, arguments, &mut report).await;
         }
     }
     let credentials = loaded
@@ -155,6 +148,31 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
     report
 }
 
+/// Examines the store and, with `--live`, its server.
+async fn examine_store(
+    config: &Config,
+    password: Option<&Secret>,
+    arguments: &Arguments,
+    report: &mut Report,
+) {
+    let Some(own) = &config.store else { return };
+    let examined = Store::examine(own, password).await;
+    let is_current = matches!(&examined, Ok(found) if found.tables == Tables::UpToDate);
+    report.add(store(own, examined));
+    if is_current && let Some(sidecar) = &config.sidecar {
+        robots(sidecar, Store::open_to_read(own, password).await, report).await;
+    }
+    if arguments.live && !own.is_for_one() {
+        // the relay holds session locks; the sidecar only needs a pooler with prepared statements
+        let pooled = if config.relay.is_some() {
+            Status::Failed
+        } else {
+            Status::Note
+        };
+        live::store(own, password, pooled, report).await;
+    }
+}
+
 /// Reads secrets and certificates.
 fn files(
     config: &Config,
@@ -178,6 +196,26 @@ fn files(
             None
         }
     }
+}
+
+/// Reports rules for crawlers that forbid pages of the sitemap. A store that fails meanwhile has a
+/// finding of its own.
+async fn robots(
+    config: &SidecarConfig,
+    opened: Result<Store, crate::store::StoreError>,
+    report: &mut Report,
+) {
+    let Ok(store) = opened else { return };
+    let found = seo_robots::conflicts(store.sitemap(), &config.live).await;
+    for warning in found.into_iter().flatten() {
+        report.add(Finding::new(
+            Kind::Configuration,
+            ROBOTS_KEY,
+            Status::Note,
+            warning,
+        ));
+    }
+    store.close_connections().await;
 }
 
 /// Whether a start could bind the address. If the running service has it, that is only a note: it

@@ -5,7 +5,7 @@
 
 use super::jwt::{Jwt, keys_unavailable};
 use super::key_cache::{Failure, KeyCache, Lifetime};
-use super::signature::PublicKey;
+use super::signature::{Alg, PublicKey};
 use crate::fetch::{self, Trust};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -146,13 +146,20 @@ impl Jwk {
                 }
                 PublicKey::p256(&[&[4], &*x, &*y].concat())
             }
+            ("OKP", Some("Ed25519")) => {
+                let point = number(&self.x)?.try_into().ok()?;
+                Some(PublicKey::Ed25519(point))
+            }
             ("RSA", _) => PublicKey::rsa(&number(&self.n)?, &number(&self.e)?),
             _ => None,
         };
         key.filter(|key| {
             self.r#use.as_ref().is_none_or(|purpose| purpose == "sig")
                 && self.verifies()
-                && self.alg.as_ref().is_none_or(|alg| alg == key.alg().name())
+                && self
+                    .alg
+                    .as_ref()
+                    .is_none_or(|alg| Alg::of_header(alg) == Some(key.alg()))
         })
     }
 }

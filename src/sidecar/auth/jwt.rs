@@ -12,8 +12,18 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::time::{Duration, SystemTime};
 
+/// The type of a token (RFC 7519, section 5.1). A token without one is a plain JWT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenType {
+    /// `JWT`.
+    Jwt,
+    /// `at+jwt`: an access token of OAuth (RFC 9068), such as a session.
+    Access,
+}
+
 /// A parsed token.
 pub(super) struct Jwt<'a> {
+    pub(super) typ: TokenType,
     pub(super) alg: Alg,
     /// The id of the key that the token claims to be signed with.
     pub(super) kid: Option<String>,
@@ -75,13 +85,12 @@ impl<'a> Jwt<'a> {
                 "the token requires an extension that is not supported",
             );
         }
-        if typ.is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
-            return refuse(Reason::BadJwtType, "the token's type must be `JWT`");
-        }
-        let alg = Alg::parse(&alg).ok_or_else(wrong_alg)?;
+        let typ = TokenType::parse(typ.as_deref()).ok_or_else(wrong_type)?;
+        let alg = Alg::of_header(&alg).ok_or_else(wrong_alg)?;
         let claims = json(claims).ok_or_else(malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed())?;
         Ok(Self {
+            typ,
             alg,
             kid,
             claims,
@@ -96,6 +105,21 @@ impl<'a> Jwt<'a> {
             .iss
             .as_ref()
             .is_some_and(|iss| iss.starts_with("did:"))
+    }
+}
+
+impl TokenType {
+    /// Parses the media type, whose `application/` may be left out (RFC 7515, section 4.1.9).
+    fn parse(typ: Option<&str>) -> Option<Self> {
+        let Some(typ) = typ else {
+            return Some(Self::Jwt);
+        };
+        let typ = typ.to_ascii_lowercase();
+        match typ.strip_prefix("application/").unwrap_or(&typ) {
+            "jwt" => Some(Self::Jwt),
+            "at+jwt" => Some(Self::Access),
+            _ => None,
+        }
     }
 }
 
@@ -137,6 +161,11 @@ pub(super) fn seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64()
+}
+
+/// The refusal of a token of another type.
+pub(super) fn wrong_type() -> Refusal {
+    Refusal::new(Reason::BadJwtType, "the token's type must be `JWT`")
 }
 
 /// The refusal of a token whose algorithm no key of the issuer has.

@@ -114,7 +114,7 @@ impl Platform {
             (Alg::Es256k, ..) => return Err(wrong_alg()),
             (Alg::Hs256, Some(secrets), _) => <&[u8; 32]>::try_from(jwt.signature.as_slice())
                 .is_ok_and(|signature| secrets.verify(jwt.signed, signature)),
-            (Alg::Es256 | Alg::Rs256, _, Some(jwks)) => jwks.verify(jwt).await?,
+            (Alg::Es256 | Alg::Rs256 | Alg::EdDsa, _, Some(jwks)) => jwks.verify(jwt).await?,
             _ => false,
         };
         if is_good {

@@ -4,7 +4,7 @@
 //! Token ids are not stored: a server may send a token twice, since requests only read.
 
 use super::did::{Dids, KEY};
-use super::jwt::{Audience, Jwt, bad_signature, seconds, wrong_alg};
+use super::jwt::{Audience, Jwt, TokenType, bad_signature, seconds, wrong_alg, wrong_type};
 use super::refuse;
 use super::signature::{Alg, PublicKey};
 use crate::config::SessionLive;
@@ -73,6 +73,10 @@ impl ServiceTokens {
 
     /// Checks the claims, which is cheap, before any lookup.
     fn check_claims(&self, jwt: &Jwt<'_>, lxm: &str, now: SystemTime) -> Result<(), Refusal> {
+        // an access token of the account is for its own server
+        if jwt.typ != TokenType::Jwt {
+            return Err(wrong_type());
+        }
         if !matches!(jwt.alg, Alg::Es256 | Alg::Es256k) {
             return Err(wrong_alg());
         }

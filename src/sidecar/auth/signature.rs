@@ -1,4 +1,5 @@
-//! Public keys and their signatures: ES256 and RS256 (RFC 7518), ES256K (RFC 8812).
+//! Public keys and their signatures: ES256 and RS256 (RFC 7518), ES256K (RFC 8812), EdDSA with
+//! Ed25519 (RFC 8037).
 //!
 //! A key has one algorithm, so that a token cannot choose another one for it. ECDSA signatures are
 //! `r` and `s`, 32 bytes each, never DER. A high `s` is accepted: AT Protocol has always accepted
@@ -9,7 +10,8 @@ use k256::ecdsa::{Signature, VerifyingKey};
 use p256::elliptic_curve::sec1::ToEncodedPoint as _;
 use portcullis_filters::named;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+    UnparsedPublicKey,
 };
 
 /// Bytes of a compressed point: the parity of `y`, and `x`.
@@ -29,6 +31,18 @@ named! {
         Es256 = "ES256",
         Es256k = "ES256K",
         Rs256 = "RS256",
+        EdDsa = "EdDSA",
+    }
+}
+
+impl Alg {
+    /// The algorithm that a token or a key names. `Ed25519` is the newer name of `EdDSA` with such
+    /// a key (RFC 9864).
+    pub(super) fn of_header(name: &str) -> Option<Self> {
+        match name {
+            "Ed25519" => Some(Self::EdDsa),
+            _ => Self::parse(name),
+        }
     }
 }
 
@@ -41,6 +55,8 @@ pub(super) enum PublicKey {
     K256(VerifyingKey),
     /// RS256: modulus and exponent.
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
+    /// EdDSA: a point of Ed25519.
+    Ed25519([u8; 32]),
 }
 
 impl PublicKey {
@@ -87,6 +103,7 @@ impl PublicKey {
             Self::P256(_) => Alg::Es256,
             Self::K256(_) => Alg::Es256k,
             Self::Rsa(_) => Alg::Rs256,
+            Self::Ed25519(_) => Alg::EdDsa,
         }
     }
 
@@ -101,6 +118,9 @@ impl PublicKey {
                     let low = signature.normalize_s().unwrap_or(signature);
                     key.verify(message, &low).is_ok()
                 }),
+                Self::Ed25519(point) => UnparsedPublicKey::new(&ED25519, point)
+                    .verify(message, signature)
+                    .is_ok(),
                 Self::Rsa(key) => key
                     .verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
                     .is_ok(),

@@ -11,7 +11,7 @@ pub use unfit::{clear_episode, clear_podcast};
 
 use super::document::{Document, http_date};
 use super::xml::{Attributes, Xml, line, percent_encoded, prefix, shortened, url};
-use crate::store::{Episode, Person, Podcast};
+use crate::store::{Episode, Person, Place, Podcast};
 
 /// `Content-Type` of the feed.
 const MEDIA_TYPE: &str = "application/rss+xml; charset=utf-8";
@@ -131,6 +131,13 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
         &owner,
         if podcast.locked { "yes" } else { "no" },
     );
+    if let Some(license) = podcast.license.as_deref() {
+        let link = optional_url(podcast.license_url.as_deref());
+        let license = label(license, MAX_NAME_CHARS);
+        xml.element("podcast:license", &[("url", &link)], &license);
+    }
+    locations(xml, &podcast.locations);
+    trailers(xml, feed.episodes);
     for funding in &podcast.funding {
         let text = label(&funding.text, MAX_NAME_CHARS);
         xml.element("podcast:funding", &[("url", &url(&funding.url))], &text);
@@ -163,6 +170,34 @@ fn links(xml: &mut Xml, feed: &Feed<'_>) {
             ];
             xml.empty("atom:link", &link);
         }
+    }
+}
+
+/// Writes the places that the podcast is about, or where it is made.
+fn locations(xml: &mut Xml, locations: &[Place]) {
+    for location in locations {
+        let [rel, geo, osm] = [&location.rel, &location.geo, &location.osm]
+            .map(|text| text.as_deref().unwrap_or_default());
+        let attributes = [("rel", rel), ("geo", geo), ("osm", osm)];
+        let name = label(&location.name, MAX_NAME_CHARS);
+        xml.element("podcast:location", &attributes, &name);
+    }
+}
+
+/// Writes the trailers among the episodes of this page, for apps that show one before a listener
+/// subscribes.
+fn trailers(xml: &mut Xml, episodes: &[Episode]) {
+    for trailer in episodes.iter().filter(|one| one.kind == "trailer") {
+        let season = trailer.season.map(|season| season.to_string());
+        let attributes = [
+            ("pubdate", &*http_date(trailer.published_us)),
+            ("url", &url(&trailer.enclosure_url)),
+            ("length", &trailer.enclosure_length.to_string()),
+            ("type", &trailer.enclosure_type),
+            ("season", season.as_deref().unwrap_or_default()),
+        ];
+        let title = label(&trailer.title, MAX_NAME_CHARS);
+        xml.element("podcast:trailer", &attributes, &title);
     }
 }
 
@@ -201,15 +236,9 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
         "itunes:author",
         &*label(podcast.author.as_deref().unwrap_or_default(), MAX_CHARS),
     );
-    let category = [("text", podcast.category.as_str())];
-    match podcast.subcategory.as_deref() {
-        _ if podcast.category.is_empty() => {}
-        Some(subcategory) => {
-            xml.open("itunes:category", &category);
-            xml.empty("itunes:category", &[("text", subcategory)]);
-            xml.close("itunes:category");
-        }
-        None => xml.empty("itunes:category", &category),
+    category(xml, &podcast.category, podcast.subcategory.as_deref());
+    for further in &podcast.categories {
+        category(xml, &further.category, further.subcategory.as_deref());
     }
     xml.text("itunes:explicit", &*podcast.explicit.to_string());
     if !podcast.image_url.is_empty() {
@@ -234,6 +263,20 @@ fn channel_apple(xml: &mut Xml, podcast: &Podcast) {
     // no other value has a meaning
     xml.text("itunes:complete", podcast.complete.then_some("yes"));
     xml.text("itunes:block", podcast.block.then_some("yes"));
+}
+
+/// Writes one of Apple's categories, unless its name is empty.
+fn category(xml: &mut Xml, name: &str, subcategory: Option<&str>) {
+    let category = [("text", name)];
+    match subcategory {
+        _ if name.is_empty() => {}
+        Some(subcategory) => {
+            xml.open("itunes:category", &category);
+            xml.empty("itunes:category", &[("text", subcategory)]);
+            xml.close("itunes:category");
+        }
+        None => xml.empty("itunes:category", &category),
+    }
 }
 
 /// Writes the item of an episode.
@@ -266,6 +309,7 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
             ("url", &*url),
             ("type", &transcript.kind),
             ("language", language),
+            ("rel", transcript.rel.as_deref().unwrap_or_default()),
         ];
         xml.empty("podcast:transcript", &attributes);
     }

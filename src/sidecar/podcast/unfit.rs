@@ -25,6 +25,17 @@ pub fn clear_podcast(podcast: &mut Podcast) {
     check.text("medium", &mut podcast.medium);
     check.optional_text("owner_email", &mut podcast.owner_email);
     check.optional_url("new_feed_url", &mut podcast.new_feed_url);
+    check.optional_url("license_url", &mut podcast.license_url);
+    check.list("categories", &mut podcast.categories, |one| {
+        let sub = one.subcategory.as_deref();
+        shown_category(&one.category, sub) == (Some(one.category.as_str()), sub)
+    });
+    check.list("locations", &mut podcast.locations, |location| {
+        may_show(&["podcast", "locations", "name"], &location.name)
+            && shows_optional(&["podcast", "locations", "rel"], &location.rel)
+            && shows_optional(&["podcast", "locations", "geo"], &location.geo)
+            && shows_optional(&["podcast", "locations", "osm"], &location.osm)
+    });
     check.list("funding", &mut podcast.funding, |funding| {
         shows_url(&["podcast", "funding", "url"], &mut funding.url)
     });
@@ -64,6 +75,7 @@ pub fn clear_episode(episode: &mut Episode) -> bool {
     check.list("transcripts", &mut episode.transcripts, |transcript| {
         shows_url(&["episode", "transcripts", "url"], &mut transcript.url)
             && may_show(&["episode", "transcripts", "kind"], &transcript.kind)
+            && shows_optional(&["episode", "transcripts", "rel"], &transcript.rel)
     });
     check.persons(&mut episode.persons);
     is_media && !episode.enclosure_url.is_empty()
@@ -124,6 +136,10 @@ impl Check<'_> {
             self.malformed.push("persons");
         }
     }
+}
+
+fn shows_optional(path: &[&str], text: &Option<String>) -> bool {
+    text.as_ref().is_none_or(|text| may_show(path, text))
 }
 
 fn shows_url(path: &[&str], text: &mut String) -> bool {

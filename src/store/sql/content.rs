@@ -110,9 +110,9 @@ pub const ACCOUNT_OF_HANDLE: &str = account!("handle = $1");
 
 /// A creator's podcast.
 pub const PODCAST: &str = "SELECT did, guid, title, description, link, language, author, \
-    category, subcategory, explicit, image_url, kind, medium, locked, owner_name, owner_email, \
-    copyright, funding, persons, txt, complete, block, new_feed_url, status, updated_us \
-    FROM podcast WHERE did = $1";
+    category, subcategory, categories, explicit, image_url, kind, medium, locked, owner_name, \
+    owner_email, copyright, license, license_url, locations, funding, persons, txt, complete, \
+    block, new_feed_url, status, updated_us FROM podcast WHERE did = $1";
 /// The episodes of a podcast that are published by `$2`, each with its page, from 0. A page ends
 /// once it weighs `$3`. An episode weighs the bytes that it takes in a feed, but at least `$4`: a
 /// byte of its text may be escaped as six, up to `$5`, and one of its lists as three. A list of
@@ -200,6 +200,10 @@ pub const SITEMAP_URLS: &str = "SELECT id, loc, lastmod_us, images FROM sitemap_
     FROM sitemap_url WHERE page = (CAST($2 AS BIGINT) - 1) / 45000 + 1 AND id > $1 AND id <= $2 \
     AND indexable = 1 ORDER BY id LIMIT $3) AS next) AS weighed WHERE before < $4) \
     AND indexable = 1 ORDER BY id";
+
+/// At most `$3` URLs of the sitemap from `$1` to `$2`.
+pub const SITEMAP_BELOW: &str = "SELECT loc FROM sitemap_url WHERE loc >= $1 AND loc < $2 \
+    AND indexable = 1 ORDER BY loc LIMIT $3";
 
 /// The sessions of a user that limit another one: opened after `$2`, up to `$3`, or waiting for an
 /// event at `$4`.

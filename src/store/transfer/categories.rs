@@ -45,6 +45,36 @@ pub(super) fn is_category(category: &str, subcategory: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::shown_category;
+
+    /// The quoted words after each place where a rule of the database compares categories.
+    fn of_migration(sql: &str) -> Vec<Vec<&str>> {
+        let lists = sql.split("NEW.category IN (").skip(1);
+        let words = lists.map(|list| {
+            let list = list.split(')').next().unwrap_or_default();
+            list.split('\'').skip(1).step_by(2).collect()
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn databases_and_feeds_know_the_same_categories() {
+        let lines = CATEGORIES.lines().filter_map(|line| line.split_once(':'));
+        let known: Vec<_> = lines.map(|(name, _)| name).collect();
+        for (sql, places) in [
+            (include_str!("../migrations/sqlite/0015_rules.sql"), 2),
+            (include_str!("../migrations/postgres/0015_rules.sql"), 1),
+        ] {
+            let lists = of_migration(sql);
+            assert_eq!(lists.len(), places);
+            for list in lists {
+                assert_eq!(list, known);
+            }
+        }
+        for name in known {
+            assert_eq!(shown_category(name, None), (Some(name), None), "in a feed");
+        }
+    }
 
     #[test]
     fn categories_are_spelled_as_apple_does() {

@@ -3,8 +3,8 @@
 //! Values that a reader of the tables cannot use are refused; nothing is corrected silently.
 
 use crate::store::syntax::{
-    is_at_uri, is_did, is_domain, is_email, is_language, is_tag, is_text, is_url, is_uuid,
-    is_visible,
+    is_at_uri, is_did, is_domain, is_email, is_geo, is_language, is_osm, is_tag, is_text, is_url,
+    is_uuid, is_visible,
 };
 use FieldType::Syntax;
 use serde_json::{Map, Value};
@@ -56,6 +56,8 @@ pub(super) const URL: FieldType = Syntax(
 );
 pub(super) const HTTPS: FieldType = FieldType::Https;
 pub(super) const EMAIL: FieldType = Syntax("an e-mail address", is_email);
+pub(super) const GEO: FieldType = Syntax("a geo URI, such as geo:48.85,2.35", is_geo);
+pub(super) const OSM: FieldType = Syntax("an OpenStreetMap object, such as R113314", is_osm);
 pub(super) const LANGUAGE: FieldType = Syntax("a language, such as en or pt-BR", is_language);
 
 /// A member of an object.

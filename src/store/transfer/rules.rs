@@ -7,6 +7,20 @@ use super::record::{Action, Record};
 use crate::store::syntax::is_page_of;
 use serde_json::Value;
 
+/// Whether Apple has the category of a podcast, and each further one.
+fn has_known_categories(record: &Record) -> bool {
+    let row = &record.row;
+    let further = row.get("categories").and_then(Value::as_array);
+    let mut further = further.into_iter().flatten();
+    is_known(row.get("category"), row.get("subcategory"))
+        && further.all(|one| is_known(one.get("category"), one.get("subcategory")))
+}
+
+fn is_known(category: Option<&Value>, subcategory: Option<&Value>) -> bool {
+    let category = category.and_then(Value::as_str).unwrap_or_default();
+    is_category(category, subcategory.and_then(Value::as_str))
+}
+
 /// One day: the clocks of writers differ, and no post may lead its feed for longer.
 const MAX_AHEAD_US: i64 = 24 * 3_600 * 1_000_000;
 
@@ -30,9 +44,7 @@ impl ImportRules<'_> {
             ("page", Some(base)) if !is_page_of(base, text("loc").unwrap_or_default()) => Some(
                 format!("page.loc must be below {base}/ and have no fragment"),
             ),
-            ("podcast", _)
-                if !is_category(text("category").unwrap_or_default(), text("subcategory")) =>
-            {
+            ("podcast", _) if !has_known_categories(&record) => {
                 let why = "podcast.category must be one of Apple's, and subcategory one of its own";
                 Some(format!("{why}, exactly as Apple spells them"))
             }

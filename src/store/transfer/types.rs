@@ -5,7 +5,9 @@
 //! to the statements in `sql.rs`.
 
 use super::field::FieldType::{self, Count, Flag, Id, List, Object, OneOf, Tag, Text};
-use super::field::{AT_URI, DID, EMAIL, HANDLE, HTTPS, LANGUAGE, Member, URL, UUID, VIEWER};
+use super::field::{
+    AT_URI, DID, EMAIL, GEO, HANDLE, HTTPS, LANGUAGE, Member, OSM, URL, UUID, VIEWER,
+};
 use super::record_type::Rows::{All, Each, With};
 use super::record_type::Step::{Check, Put, Run};
 use super::record_type::{After, RecordType};
@@ -31,6 +33,16 @@ const PERSON: &[Member] = &[
     Member::optional("image", HTTPS),
     Member::optional("href", HTTPS),
 ];
+const CATEGORY: &[Member] = &[
+    Member::required("category", Text(255)),
+    Member::optional("subcategory", Text(255)),
+];
+const LOCATION: &[Member] = &[
+    Member::required("name", Text(128)),
+    Member::optional("rel", OneOf(&["subject", "creator"])),
+    Member::optional("geo", GEO),
+    Member::optional("osm", OSM),
+];
 const FUNDING: &[Member] = &[
     Member::required("url", HTTPS),
     Member::required("text", Text(128)),
@@ -53,6 +65,7 @@ const TRANSCRIPT: &[Member] = &[
         ]),
     ),
     Member::optional("language", LANGUAGE),
+    Member::optional("rel", OneOf(&["captions"])),
 ];
 const SUGGESTED: &[Member] = &[
     Member::required("actor_did", DID),
@@ -96,6 +109,7 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::optional("author", Text(255)),
             Member::required("category", Text(255)),
             Member::optional("subcategory", Text(255)),
+            Member::default("categories", List(&Object(CATEGORY), 0, 8), EMPTY),
             Member::required("explicit", Flag),
             Member::required("image_url", HTTPS),
             Member::default("kind", OneOf(&["episodic", "serial"]), r#""episodic""#),
@@ -115,6 +129,9 @@ pub(super) static RECORD_TYPES: [RecordType; 8] = [
             Member::optional("owner_name", Text(255)),
             Member::optional("owner_email", EMAIL),
             Member::optional("copyright", Text(255)),
+            Member::optional("license", Text(128)),
+            Member::optional("license_url", HTTPS),
+            Member::default("locations", List(&Object(LOCATION), 0, 8), EMPTY),
             Member::default("funding", List(&Object(FUNDING), 0, 20), EMPTY),
             Member::default("persons", List(&Object(PERSON), 0, 50), EMPTY),
             Member::default("txt", List(&Object(TXT), 0, 20), EMPTY),

@@ -39,6 +39,40 @@ fn the_sitemap_lists_home_and_listable_pages() {
 }
 
 #[test]
+fn a_rule_that_hides_a_listed_page_is_reported() {
+    let mut stage = Stage::with(&[("sidecar.robots.disallow", r#"["/none/", "/*/mew$"]"#)]);
+    let said = |stage: &Stage| {
+        let output = stage.setup.run("check");
+        assert_eq!(output.status.code(), Some(0), "a warning is no mistake");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let warning = "/*/mew$ forbids pages of the sitemap, such as https://cards.example/cards/mew: \
+                   crawlers skip them";
+    assert!(said(&stage).contains(warning), "{}", said(&stage));
+    assert!(!said(&stage).contains("/none/"), "it hides no page");
+    let line = format!("sidecar.robots.disallow: {warning}");
+    stage.restart();
+    stage
+        .edge
+        .line("the warning of a start", |found| found["message"] == line);
+    let mild = stage
+        .setup
+        .clone()
+        .set("sidecar.robots.disallow", r#"["/cards/m"]"#);
+    stage.edge.rewrite(&mild);
+    stage.edge.signal("HUP");
+    let line = line.replace("/*/mew$", "/cards/m");
+    stage
+        .edge
+        .line("the warning of a reload", |found| found["message"] == line);
+    stage.sql("UPDATE sitemap_url SET indexable = 0 WHERE loc LIKE '%mew';");
+    assert!(
+        !said(&stage).contains("forbids"),
+        "what is not listed may be hidden"
+    );
+}
+
+#[test]
 fn http_1_0_gets_the_whole_sitemap() {
     let stage = Stage::new();
     let request = Request::new("GET", "/sitemap.xml").line("GET /sitemap.xml HTTP/1.0");

@@ -1,8 +1,8 @@
 //! A podcast's feed, parsed like a podcast app does.
 
 use portcullis::sidecar::document::Document;
-use portcullis::sidecar::podcast::{Feed, render};
-use portcullis::store::{Episode, Funding, Person, Podcast, Transcript, Txt};
+use portcullis::sidecar::podcast::{Feed, clear_podcast, render};
+use portcullis::store::{Category, Episode, Funding, Person, Place, Podcast, Transcript, Txt};
 
 use crate::support::sidecar::xml::{Node, read};
 
@@ -77,6 +77,7 @@ fn episode(number: i64) -> Episode {
             url: "https://media.example/1.vtt".to_owned(),
             kind: "text/vtt".to_owned(),
             language: text("en"),
+            rel: text("captions"),
         }],
         persons: vec![person("Bo"), person("Cy")],
         chapters_url: text("https://media.example/1.json"),
@@ -196,6 +197,61 @@ fn a_creators_choices_are_written() {
     }
     assert_eq!(channel.one("itunes:category").children.len(), 0);
     assert_eq!(channel.all("pubDate").count(), 0, "nothing is published");
+}
+
+#[test]
+fn a_podcast_says_more_of_itself() {
+    let place = |name: &str, osm| Place {
+        name: name.to_owned(),
+        rel: text("subject"),
+        geo: text("geo:48.85,2.35"),
+        osm,
+    };
+    let category = |category: &str, subcategory| Category {
+        category: category.to_owned(),
+        subcategory,
+    };
+    let mut podcast = Podcast {
+        categories: vec![
+            category("Arts", text("Design")),
+            category("News", None),
+            category("Arts", text("Tennis")),
+            category("Cards", None),
+        ],
+        license: text("cc-by-4.0"),
+        license_url: text("javascript:alert(1)"),
+        locations: vec![place("Paris", text("R7444")), place("Rome", text("x"))],
+        ..podcast()
+    };
+    clear_podcast(&mut podcast);
+    assert_eq!(
+        podcast.malformed,
+        ["license_url", "categories", "locations"]
+    );
+    let trailer = Episode {
+        kind: "trailer".to_owned(),
+        ..episode(1)
+    };
+    let channel = channel(&podcast, &[trailer, episode(2)]);
+    let categories = channel.all("itunes:category");
+    let names = categories.map(|one| one.attribute("text").unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["Leisure", "Arts", "News"]);
+    for (path, expected) in [
+        ("podcast:license", "cc-by-4.0"),
+        ("podcast:license@url", ""),
+        ("podcast:location", "Paris"),
+        ("podcast:location@rel", "subject"),
+        ("podcast:location@geo", "geo:48.85,2.35"),
+        ("podcast:location@osm", "R7444"),
+        ("podcast:trailer", "Box 1"),
+        ("podcast:trailer@url", "https://media.example/1.mp3"),
+        ("podcast:trailer@pubdate", "Sat, 31 Oct 2026 00:00:00 GMT"),
+        ("podcast:trailer@length", "12345678"),
+        ("podcast:trailer@type", "audio/mpeg"),
+        ("podcast:trailer@season", "2"),
+    ] {
+        assert_eq!(at(&channel, path), expected, "{path}");
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use crate::support::check::each;
-use crate::support::client::PATIENCE;
+use crate::support::client::{Client, PATIENCE};
+use crate::support::request::Request;
 use crate::support::response::Response;
 use crate::support::sidecar::content::{
     ALICE_DID, DORA_DID, ERIN_DID, FRANK_DID, GINA_DID, episode,
@@ -102,6 +103,68 @@ fn a_creator_without_a_podcast_is_404() {
     each(queries, |query| {
         refused(&by(&stage, &query), "NotFound", &query);
     });
+}
+
+#[test]
+fn a_podcast_that_moved_is_redirected() {
+    let stage = Stage::with(&[("sidecar.podcasts.redirect_moved", "true")]);
+    let query = format!("did={ALICE_DID}");
+    let moved = |url: &str| {
+        stage.sql(&format!("UPDATE podcast SET new_feed_url = {url}"));
+        // a rendered feed is cached
+        std::thread::sleep(Duration::from_secs(11));
+        by(&stage, &query)
+    };
+    let answer = moved("'https://new.example/feed?a&b'");
+    assert_eq!(answer.status, 301, "{}", answer.text());
+    let to = answer.header("Location");
+    assert_eq!(to, Some("https://new.example/feed?a&b"));
+    let caching = answer.header("Cache-Control");
+    let expected = "public, max-age=300, stale-if-error=86400";
+    assert_eq!(caching, Some(expected), "not for ever");
+    let answer = moved(&format!("'{BASE}{PATH}?did={ALICE_DID}'"));
+    assert_eq!(answer.status, 200, "it has just arrived here");
+    let plain = Stage::new();
+    plain.sql("UPDATE podcast SET new_feed_url = 'https://new.example/feed'");
+    assert_eq!(by(&plain, &query).status, 200, "by default the tag alone");
+}
+
+#[test]
+fn one_client_cannot_render_all_feeds() {
+    let stage = Stage::empty(&[]);
+    // text that takes long to read
+    stage.sql(&format!(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 24)
+         INSERT INTO podcast (did, guid, title, description, link, language, category, explicit,
+           image_url, updated_us)
+           SELECT 'did:web:p' || i || '.example', 'g' || i, 'P', 'P', 'https://a.example', 'en',
+             'Leisure', 0, 'https://a.example/i.jpg', 1 FROM n;
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1440)
+         INSERT INTO episode (id, did, guid, title, description_html, enclosure_url,
+           enclosure_length, enclosure_type, published_us, updated_us)
+           SELECT 'e' || i, 'did:web:p' || (i % 24 + 1) || '.example', 'g' || i, 'E', '{}',
+             'https://a.example/' || i, 1, 'audio/mpeg', i, i FROM n;",
+        "<b>&amp;".repeat(400)
+    ));
+    let feed = |number: u32, client: &str| {
+        let path = format!("{PATH}?did=did:web:p{number}.example");
+        Request::new("GET", &path).with("X-Forwarded-For", client)
+    };
+    let mut greedy: Vec<_> = (1..=20).map(|_| stage.client()).collect();
+    for (number, client) in (1..).zip(&mut greedy) {
+        client.send(feed(number, "198.51.100.1").bytes());
+    }
+    // it has a slot although the other client waits for all of them
+    let other = stage.ask(&feed(24, "198.51.100.2"));
+    assert_eq!(other.status, 200, "{}", other.text());
+    let lines = stage.edge.lines();
+    let is_greedy = |line: &&String| line.contains("198.51.100.1") && line.contains("answered");
+    let before = lines.iter().filter(is_greedy).count();
+    assert!(before < 10, "{before} of 20 came first");
+    let answered = |client: &mut Client| client.response_to_head().status;
+    let statuses: Vec<_> = greedy.iter_mut().map(answered).collect();
+    let is_known = |status: &u16| matches!(status, 200 | 429 | 503);
+    assert!(statuses.iter().all(is_known), "{statuses:?}");
 }
 
 #[test]

@@ -195,6 +195,55 @@ proptest! {
     }
 }
 
+/// An event: its reference, its status, and when it occurred.
+type Event = (usize, AgeStatus, i64);
+
+/// The status of a user with three references after these events.
+fn after(events: &[Event]) -> Option<AgeUser> {
+    let mut references = [const { None }; 3];
+    for (of, status, hours) in events {
+        let occurred_us = NOON + hours * HOUR;
+        let known: &mut Option<AgeReport> = &mut references[*of];
+        let subject = known
+            .as_ref()
+            .map_or(at(AgeStatus::Pending, None), |report| {
+                at(report.status, Some(report.occurred_us))
+            });
+        if decide(subject, *status, occurred_us) == Verdict::Applied {
+            *known = Some(report(*status, occurred_us));
+        }
+    }
+    let reports: Vec<_> = references.into_iter().flatten().collect();
+    AgeUser::shown(&reports, &[], CLOCK)
+}
+
+/// Whether the events of each reference are in this order.
+fn keeps(order: &[usize], events: &[Event]) -> bool {
+    (0..3).all(|reference| {
+        order
+            .iter()
+            .filter(|at| events[**at].0 == reference)
+            .is_sorted()
+    })
+}
+
+proptest! {
+    /// Up to six events end in one state, whenever those of other references arrive. Of one
+    /// reference, the contract refuses some events after others.
+    #[test]
+    fn references_may_report_in_any_order(
+        events in prop::collection::vec(
+            (0..3_usize, prop::sample::select(&AgeStatus::ALL), 0..4_i64), 1..7),
+    ) {
+        let expected = after(&events);
+        let numbers: Vec<_> = (0..events.len()).collect();
+        for order in orders(&numbers).iter().filter(|order| keeps(order, &events)) {
+            let arrived: Vec<_> = order.iter().map(|at| events[*at]).collect();
+            prop_assert_eq!(&after(&arrived), &expected, "{:?}", arrived);
+        }
+    }
+}
+
 fn session(created_us: i64, life_us: i64) -> AgeSession {
     AgeSession {
         created_us,

@@ -18,7 +18,7 @@ def loopback_stub():
 @pytest.fixture(scope="session", name="keys")
 def platform_keys(stub):
     """The platform's keys by their algorithm, published at /jwks.json."""
-    keys = {name: SigningKey(name, f"{name}-1") for name in ("ES256", "RS256")}
+    keys = {name: SigningKey(name, f"{name}-1") for name in ("ES256", "RS256", "EdDSA")}
     stub.answers["/jwks.json"] = {"keys": [key.public for key in keys.values()]}
     return keys
 

@@ -8,7 +8,7 @@ import time
 import uuid
 
 import jwt
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from server import SESSION_SECRET, UNSPEAKABLE
@@ -43,8 +43,8 @@ def remember(token):
     return token
 
 
-def mint(key=SESSION_SECRET, algorithm="HS256", kid=None, **changes):
-    headers = {"kid": kid} if kid else None
+def mint(key=SESSION_SECRET, algorithm="HS256", kid=None, typ="JWT", **changes):
+    headers = {"typ": typ, **({"kid": kid} if kid else {})}
     return remember(jwt.encode(claims(**changes), key, algorithm, headers))
 
 
@@ -73,6 +73,9 @@ class SigningKey:
         if algorithm == "ES256":
             self.key = ec.generate_private_key(ec.SECP256R1())
             shape = jwt.algorithms.ECAlgorithm
+        elif algorithm == "EdDSA":
+            self.key = ed25519.Ed25519PrivateKey.generate()
+            shape = jwt.algorithms.OKPAlgorithm
         else:
             self.key = rsa.generate_private_key(65537, 2048)
             shape = jwt.algorithms.RSAAlgorithm

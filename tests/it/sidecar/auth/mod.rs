@@ -19,8 +19,8 @@ use portcullis_filters::policy::Authorization;
 use portcullis_filters::verdict::{Reason, Refusal};
 use ring::rand::SystemRandom;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
-    RsaPublicKeyComponents,
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256,
+    RsaKeyPair, RsaPublicKeyComponents,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
@@ -79,6 +79,7 @@ enum Key {
     P256(EcdsaKeyPair),
     K256(SigningKey),
     Rsa(RsaKeyPair),
+    Ed25519(Ed25519KeyPair),
 }
 
 impl Key {
@@ -104,12 +105,18 @@ impl Key {
         Self::Rsa(RsaKeyPair::from_der(include_bytes!("rsa.der")).expect("a key"))
     }
 
+    fn ed25519() -> Self {
+        let pkcs8 = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+        Self::Ed25519(Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).expect("a key"))
+    }
+
     fn alg(&self) -> &'static str {
         match self {
             Self::Secret(_) => "HS256",
             Self::P256(_) => "ES256",
             Self::K256(_) => "ES256K",
             Self::Rsa(_) => "RS256",
+            Self::Ed25519(_) => "EdDSA",
         }
     }
 
@@ -129,6 +136,7 @@ impl Key {
                 let signature: k256::ecdsa::Signature = key.sign(message);
                 signature.to_vec()
             }
+            Self::Ed25519(key) => key.sign(message).as_ref().to_vec(),
             Self::Rsa(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
@@ -153,6 +161,10 @@ impl Key {
                 let [x, y] = [point.x(), point.y()].map(|part| number(part.expect("a point")));
                 json!({"kty": "EC", "crv": "secp256k1", "kid": kid, "x": x, "y": y})
             }
+            Self::Ed25519(key) => {
+                let x = number(key.public_key().as_ref());
+                json!({"kty": "OKP", "crv": "Ed25519", "kid": kid, "alg": "EdDSA", "x": x})
+            }
             Self::Rsa(key) => {
                 let RsaPublicKeyComponents::<Vec<u8>> { n, e } = key.public().into();
                 let [n, e] = [n, e].map(|part| number(&part));
@@ -174,7 +186,9 @@ impl Key {
                 let short = || [&[2 + (full[64] & 1)], &full[1..33]].concat();
                 if compressed { short() } else { full.to_vec() }
             }
-            Self::Secret(_) | Self::Rsa(_) => unreachable!("an account has a key on a curve"),
+            Self::Secret(_) | Self::Rsa(_) | Self::Ed25519(_) => {
+                unreachable!("an account has a key on a curve")
+            }
         };
         format!("z{}", bs58::encode([codec, &point].concat()).into_string())
     }

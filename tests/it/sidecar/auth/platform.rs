@@ -244,7 +244,25 @@ async fn a_token_is_two_objects_and_a_signature() {
         (r#"{"alg":"none"}"#, claims, "", ALGORITHM),
         (r#"{"alg":"hs256"}"#, claims, "AAAA", ALGORITHM),
         (r#"{"alg":"HS512"}"#, claims, "AAAA", ALGORITHM),
-        (r#"{"alg":"HS256","typ":"at+jwt"}"#, claims, "AAAA", TYPE),
+        (
+            r#"{"alg":"HS256","typ":"application/JWT"}"#,
+            claims,
+            "AAAA",
+            NO_SESSION,
+        ),
+        (
+            r#"{"alg":"HS256","typ":"at+jwt"}"#,
+            claims,
+            "AAAA",
+            NO_SESSION,
+        ),
+        (
+            r#"{"alg":"EdDSA","typ":"application/at+jwt"}"#,
+            claims,
+            "AAAA",
+            NO_SESSION,
+        ),
+        (r#"{"alg":"HS256","typ":"text/jwt"}"#, claims, "AAAA", TYPE),
         (
             r#"{"alg":"HS256","typ":"refresh+jwt"}"#,
             claims,
@@ -369,6 +387,40 @@ async fn published_keys_sign_with_their_own_algorithm() {
             "none",
             signed(&json!({"alg": "none"}), &session(), |_| Vec::new()),
             signature(Reason::BadJwtType),
+        ),
+    ] {
+        assert_eq!(user(&auth, &bearer).await, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_edwards_key_signs_sessions() {
+    let key = Key::ed25519();
+    let other = Key::ed25519();
+    let renamed = with(&key.jwk("new"), &json!({"alg": "Ed25519"}));
+    let short = with(&key.jwk("short"), &json!({"x": "AAAA"}));
+    let curve = with(&key.jwk("x"), &json!({"crv": "X25519"}));
+    let keys = [key.jwk("old"), renamed, short, curve, Key::p256().jwk("ec")];
+    let (_stub, auth) = with_jwks(&keys);
+    let newer = json!({"alg": "Ed25519", "typ": "at+jwt", "kid": "old"});
+    let bad = Err(Reason::BadJwtSignature);
+    for (what, bearer, expected) in [
+        ("EdDSA", named(&key, "old"), Ok(USER.to_owned())),
+        (
+            "its newer name",
+            key.bearer_with(&newer, &session()),
+            Ok(USER.to_owned()),
+        ),
+        ("that in the set", named(&key, "new"), Ok(USER.to_owned())),
+        ("no kid", key.bearer(&session()), Ok(USER.to_owned())),
+        ("a stranger's key", named(&other, "old"), bad.clone()),
+        ("a key that is too short", named(&key, "short"), bad.clone()),
+        ("a key for encryption", named(&key, "x"), bad.clone()),
+        ("a key of another curve", named(&key, "ec"), bad.clone()),
+        (
+            "said to be ES256",
+            key.bearer_with(&json!({"alg": "ES256", "kid": "old"}), &session()),
+            bad,
         ),
     ] {
         assert_eq!(user(&auth, &bearer).await, expected, "{what}");

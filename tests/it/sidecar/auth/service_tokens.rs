@@ -122,6 +122,11 @@ async fn each_fault_of_a_token_has_its_reason() {
             Some(Reason::BadJwtIss),
         ),
         (headed(json!({"alg": "ES256K", "typ": "at+jwt"})), bad_type),
+        (
+            headed(json!({"alg": "ES256K", "typ": "application/jwt"})),
+            None,
+        ),
+        (headed(json!({"alg": "EdDSA"})), bad_type),
         (headed(json!({"alg": "HS256"})), bad_type),
         (headed(json!({"alg": "RS256"})), bad_type),
         (
