@@ -71,7 +71,7 @@ impl Admin {
             .and_then(|relay| relay.newest_proof());
         let proven = proof
             .filter(|proof| proof.is_ready())
-            .map(|proof| proof.checked_at);
+            .map(|proof| SystemTime::UNIX_EPOCH + proof.checked_at);
         let mut last = self.seen.0.lock();
         *last = last.after(number, proven, SystemTime::now());
         *last

@@ -208,7 +208,7 @@ impl Admin {
         let proof = relay.newest_proof().map(|proof| {
             json!({
                 "ready": proof.is_ready(),
-                "checked_ms": millis(proof.checked_at),
+                "checked_ms": clock::millis(proof.checked_at),
                 "epoch": proof.epoch,
                 "pins": proof.pins.iter().map(|pin| json!({
                     "name": pin.name,

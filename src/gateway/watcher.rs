@@ -8,34 +8,27 @@ use super::cache::Cache;
 use crate::config::NodeConfig;
 use crate::fleet::Fleet;
 use crate::io::clock::millis;
-use crate::io::{MemoryPool, monotonic};
-use crate::node::chain::{Chain, RpcError};
-use crate::node::{MAX_ANSWER, Node, NodeClient, NodeError};
+use crate::io::monotonic;
+use crate::node::{Node, Poller};
 use crate::telemetry::{Metrics, as_gauge};
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::chain::continuity::{L1, Poll, Step, Watch};
+use portcullis_filters::chain::continuity::{Step, Watch};
 use portcullis_filters::chain::schedule::{
     Effect, Event, Facts, Membership, Mode, Observation, Published, SECOND, Schedule, Task,
 };
-use portcullis_filters::chain::{BlockIdentity, PurgeCause};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The number of blocks in one poll.
-const BLOCKS: usize = 5;
-/// How long a poll waits for a node that is behind what clients have seen, before the cache is
-/// bypassed.
-const PATIENCE: Duration = Duration::from_millis(150);
-
 /// Watches the chain for the gateway's cache.
 pub struct Watcher {
     cache: Arc<Cache>,
     interval: Duration,
-    chain: Chain,
+    node: Arc<Node>,
+    poller: Poller,
     metrics: Arc<Metrics>,
     fleet: Option<Arc<Fleet>>,
 }
@@ -43,7 +36,6 @@ pub struct Watcher {
 /// The state of one watch, from when the cache is enabled until it is disabled.
 struct Turns {
     schedule: Schedule,
-    watch: Watch,
     /// The generation of the cache that was applied last.
     applied: u64,
 }
@@ -78,19 +70,11 @@ impl Watcher {
         metrics: Arc<Metrics>,
         fleet: Option<Arc<Fleet>>,
     ) -> Self {
-        let memory = MemoryPool::new(BLOCKS * MAX_ANSWER);
-        let config = NodeConfig {
-            max_idle: config.max_idle.max(BLOCKS),
-            max_connections: config.max_connections.max(BLOCKS),
-            ..config.clone()
-        };
-        let client = NodeClient::new(&config, node, memory);
-        let client = client.with_patience(PATIENCE).polling();
-        let chain = Chain(client);
         Self {
             cache,
             interval,
-            chain,
+            node: Arc::clone(node),
+            poller: Poller::new(config, node),
             metrics,
             fleet,
         }
@@ -98,27 +82,27 @@ impl Watcher {
 
     async fn run(&self) {
         let mut switch = self.cache.switched();
-        let mut newest = 0;
         loop {
             while !*switch.borrow_and_update() {
                 if switch.changed().await.is_err() {
                     return;
                 }
             }
-            newest = self.watch(&mut switch, newest).await;
+            self.watch(&mut switch).await;
             // an unfinished poll may have applied its result since the cache was disabled
             self.cache.suspend();
             self.resign().await;
         }
     }
 
-    /// Watches until the cache is disabled. Numbers epochs above `newest`, and returns the newest
-    /// number.
-    async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>, newest: u64) -> u64 {
+    /// Watches until the cache is disabled.
+    async fn watch(&self, switch: &mut tokio::sync::watch::Receiver<bool>) {
+        self.node.update(|known, _| {
+            known.continuity = Watch::after(known.continuity.newest());
+        });
         let mut next = Instant::now();
         let mut turns = Turns {
             schedule: Schedule::new(self.interval, monotonic::of(next)),
-            watch: Watch::after(newest),
             applied: 0,
         };
         while *switch.borrow_and_update() {
@@ -130,7 +114,6 @@ impl Watcher {
             next = self.turn(&mut turns).await;
         }
         self.enter(Mode::Single, Duration::ZERO);
-        turns.watch.newest()
     }
 
     /// Waits, as a follower, until the leader publishes something or a request needs a newer state.
@@ -151,12 +134,12 @@ impl Watcher {
             let facts = self.facts();
             let (effects, task) = turns.schedule.step(event, facts);
             for effect in effects {
-                self.perform(turns, effect, facts.now);
+                self.perform(turns, effect);
             }
             event = match task {
-                Task::Poll => Event::Polled(self.poll_in_time(&mut turns.watch).await),
-                Task::Publish(seen) => Event::Published(seen, self.publish(turns, seen).await),
-                Task::Follow(candidate) => Event::Followed(self.follow(turns, candidate).await),
+                Task::Poll => Event::Polled(self.poll_in_time().await),
+                Task::Publish(seen) => Event::Published(seen, self.publish(seen).await),
+                Task::Follow(candidate) => Event::Followed(self.follow(candidate).await),
                 Task::Resign => {
                     self.resign().await;
                     Event::Resigned
@@ -182,24 +165,31 @@ impl Watcher {
         }
     }
 
-    fn perform(&self, turns: &mut Turns, effect: Effect, now: Duration) {
+    fn perform(&self, turns: &mut Turns, effect: Effect) {
         match effect {
             Effect::Pause => self.cache.pause(),
             Effect::Apply(step, until) => self.apply(turns, &step, until),
             Effect::Inherit(state, fresh) => {
-                let step = turns.watch.inherit(state, now);
+                let step = self
+                    .node
+                    .update(|known, now| known.continuity.inherit(state, now));
                 if fresh.is_some() {
                     self.apply(turns, &step, fresh);
                 }
             }
             Effect::Elected(epoch) => {
                 log::info!("this instance watches the chain for the fleet");
-                turns.watch.has_seen(epoch);
+                self.has_seen(epoch);
             }
-            Effect::Renewed(epoch) => turns.watch.has_seen(epoch),
+            Effect::Renewed(epoch) => self.has_seen(epoch),
             Effect::Reachable => log::info!("node reachable again: cache in use"),
             Effect::Enter(mode, age) => self.enter(mode, age),
         }
+    }
+
+    fn has_seen(&self, epoch: u64) {
+        self.node
+            .update(|known, _| known.continuity.has_seen(epoch));
     }
 
     /// Reports the mode, and the age of the newest published state.
@@ -215,35 +205,39 @@ impl Watcher {
     }
 
     /// Publishes the chain's state. `None` if the store does not answer.
-    async fn publish(&self, turns: &Turns, seen: Observation) -> Option<Published> {
-        let (text, newest) = (turns.watch.state().to_text(), turns.watch.newest());
+    async fn publish(&self, seen: Observation) -> Option<Published> {
+        let text = self.node.read(|known| known.continuity.state().to_text());
+        let newest = self.node.read(|known| known.continuity.newest());
         let fleet = self.fleet.as_ref()?;
         let published = fleet.publish(&text, seen.polled, self.interval, newest);
         published.await.ok()
     }
 
     /// Reads the published state. `None` if the store does not answer.
-    async fn follow(&self, turns: &Turns, candidate: Option<Duration>) -> Option<Published> {
+    async fn follow(&self, candidate: Option<Duration>) -> Option<Published> {
         let fleet = self.fleet.as_ref()?;
-        fleet.follow(candidate, turns.watch.newest()).await.ok()
+        let newest = self.node.read(|known| known.continuity.newest());
+        fleet.follow(candidate, newest).await.ok()
     }
 
-    /// Polls the chain. `None` if that took too long to prove anything.
-    async fn poll_in_time(&self, watch: &mut Watch) -> Option<Observation> {
+    /// Polls the chain. `None` if that took too long to prove anything, or if the node is behind
+    /// what clients have seen.
+    async fn poll_in_time(&self) -> Option<Observation> {
         let (start, limit) = (Instant::now(), self.interval.max(SECOND));
-        let poll = timeout(limit, self.poll(watch)).await;
+        let poll = timeout(limit, self.poller.watch(limit)).await;
         let ended = Instant::now();
         // checked again, as the process may have been suspended: the first blocks may be gone by
         // now
-        let poll = poll.ok().filter(|_| ended - start <= limit);
-        // a node that is behind proves nothing: blocks that it lacks may exist or be gone
-        let is_behind =
-            |poll: &Result<_, _>| matches!(poll, Err(RpcError::Node(NodeError::Lagging)));
-        let Some(poll) = poll.filter(|poll| !is_behind(poll)) else {
-            log::debug!("chain not polled in time");
-            return None;
+        let is_late = ended - start > limit;
+        let poll = match poll {
+            Ok(Ok(poll)) if !is_late => Ok(poll),
+            Ok(Err(Some(cause))) if !is_late => Err(cause),
+            // a node that is behind proves nothing, either
+            _ => {
+                log::debug!("chain not polled in time");
+                return None;
+            }
         };
-        let poll = poll.map_err(cause);
         let outcome = poll.as_ref().map_or_else(|cause| cause.name(), |_| "ok");
         let head = poll
             .as_ref()
@@ -251,18 +245,18 @@ impl Watcher {
             .unwrap_or_default();
         log::debug!(outcome, head, took:? = ended - start; "chain polled");
         let polled = monotonic::of(ended);
-        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Some(Observation {
-            step: watch.step(poll, polled, millis(since_1970)),
-            polled,
-        })
+        let since_1970 = millis(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default());
+        let step = self
+            .node
+            .update(|known, _| known.continuity.step(poll, polled, since_1970));
+        Some(Observation { step, polled })
     }
 
     fn apply(&self, turns: &mut Turns, step: &Step, until: Option<Duration>) {
         self.cache.apply(step, until);
         let before = std::mem::replace(&mut turns.applied, step.generation);
         if before != step.generation
-            && let Some(cause) = turns.watch.state().cause()
+            && let Some(cause) = self.node.read(|known| known.continuity.state().cause())
             && (before != 0 || step.broke.is_some())
         {
             self.metrics.cache_epoch(cause.name());
@@ -274,74 +268,5 @@ impl Watcher {
         if let Some(fleet) = &self.fleet {
             fleet.resign().await;
         }
-    }
-
-    /// Fetches the newest block, then all others concurrently.
-    async fn poll(&self, watch: &Watch) -> Result<Poll, RpcError> {
-        let settled = watch.settled();
-        let candidate = watch.candidate();
-        let head = self
-            .chain
-            .fetch_latest()
-            .await?
-            .ok_or(RpcError::MalformedAnswer)?;
-        let anchor = self.chain.0.shared().anchor();
-        let (genesis, settled_block, candidate_block, l1) = tokio::join!(
-            self.fetch_anchor(head, watch),
-            // the anchor and the newest block are fetched anyway
-            self.fetch_block(settled.filter(|number| ![anchor, head.number].contains(number))),
-            self.fetch_block(candidate.filter(|number| ![anchor, head.number].contains(number))),
-            self.chain.fetch_l1_head(),
-        );
-        let genesis = genesis?;
-        Ok(Poll {
-            head,
-            genesis,
-            settled: find(settled, [head, genesis]).or(settled_block?),
-            candidate: find(candidate, [head, genesis]).or(candidate_block?),
-            l1: match l1 {
-                Ok(block) => L1::Head(block),
-                Err(error @ RpcError::Node(_)) => return Err(error),
-                Err(_) => L1::Unknown,
-            },
-        })
-    }
-
-    /// The anchor, which may be the newest block, or proved by it.
-    async fn fetch_anchor(
-        &self,
-        head: BlockIdentity,
-        watch: &Watch,
-    ) -> Result<BlockIdentity, RpcError> {
-        if let Some(anchor) = watch.anchor_under(head) {
-            return Ok(anchor);
-        }
-        if head.number == self.chain.0.shared().anchor() {
-            return Ok(head);
-        }
-        let anchor = self.chain.fetch_anchor().await?;
-        anchor.ok_or(RpcError::MalformedAnswer)
-    }
-
-    /// The block at this number; `None` without a number or a block.
-    async fn fetch_block(&self, number: Option<u64>) -> Result<Option<BlockIdentity>, RpcError> {
-        let Some(number) = number else {
-            return Ok(None);
-        };
-        let block = self.chain.fetch_block(number).await?;
-        // not another block than the requested one
-        Ok(block.filter(|block| block.number == number))
-    }
-}
-
-/// The block of this number among those that are known.
-fn find(number: Option<u64>, known: [BlockIdentity; 2]) -> Option<BlockIdentity> {
-    known.into_iter().find(|block| Some(block.number) == number)
-}
-
-fn cause(error: RpcError) -> PurgeCause {
-    match error {
-        RpcError::Node(_) => PurgeCause::Unreachable,
-        RpcError::Returned(_) | RpcError::MalformedAnswer => PurgeCause::Strange,
     }
 }

@@ -62,15 +62,8 @@ impl NodeClient {
         let head = self
             .ask_raw(Route::HeadNumber, "starknet_blockNumber", "[]")
             .await;
-        let result = head.and_then(|(head, connection)| {
-            Some(PollResult {
-                head: head.as_u64()?,
-                version: None,
-                keeps_history: false,
-                block: None,
-                connection,
-            })
-        });
+        let result = head
+            .and_then(|(head, connection)| Some(PollResult::of_head(head.as_u64()?, connection)));
         self.node.end_round(&[result])
     }
 

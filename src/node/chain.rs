@@ -5,7 +5,6 @@
 //! a write is visible as soon as the node has accepted it. Starknet API 0.10.
 
 use super::{Call, ConnectionChoice, NodeClient, NodeError, Route};
-use portcullis_filters::chain::BlockIdentity;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::Bounds;
 pub use portcullis_filters::txm::node::{Block, ErrorObject, ListedBlock, Receipt, Sender, code};
@@ -23,9 +22,6 @@ pub enum RpcError {
     /// The result does not match the method.
     MalformedAnswer,
 }
-
-/// The status of a block that is accepted on L1.
-const ON_L1: &str = "ACCEPTED_ON_L1";
 
 /// Calls to one URL of the node only.
 #[derive(Clone, Copy)]
@@ -133,64 +129,6 @@ impl Chain {
             hash: felt(&block["block_hash"])?,
             timestamp: integer(&block["timestamp"])?,
         })
-    }
-
-    /// The newest accepted block, if there is one.
-    pub async fn fetch_latest(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status(
-            "\"latest\"",
-            Route::HeadOfPrimary,
-            &["ACCEPTED_ON_L2", ON_L1],
-        )
-        .await
-    }
-
-    /// The accepted block of the anchor's number, if there is one.
-    pub async fn fetch_anchor(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        let id = format!(r#"{{"block_number":{}}}"#, self.0.shared().anchor());
-        self.block_of_status(&id, Route::Primary, &["ACCEPTED_ON_L2", ON_L1])
-            .await
-    }
-
-    /// The accepted block of this number, which existed before; `None` if it is gone.
-    pub async fn fetch_block(&self, number: u64) -> Result<Option<BlockIdentity>, RpcError> {
-        let id = format!(r#"{{"block_number":{number}}}"#);
-        let route = Route::BlockOfPrimary(number);
-        self.block_of_status(&id, route, &["ACCEPTED_ON_L2", ON_L1])
-            .await
-    }
-
-    /// The newest block that is accepted on L1, if there is one.
-    ///
-    /// # Errors
-    /// Also returns an error if the node names a block whose status is not accepted on L1.
-    /// `starknet-devnet` keeps the hash of such a block when it aborts it, and reuses the hash for
-    /// the block that replaces it.
-    pub async fn fetch_l1_head(&self) -> Result<Option<BlockIdentity>, RpcError> {
-        self.block_of_status("\"l1_accepted\"", Route::Primary, &[ON_L1])
-            .await
-    }
-
-    async fn block_of_status(
-        &self,
-        id: &str,
-        route: Route,
-        expected: &[&str],
-    ) -> Result<Option<BlockIdentity>, RpcError> {
-        let params = format!(r#"{{"block_id":{id}}}"#);
-        let block = self
-            .ask_by(route, "starknet_getBlockWithTxHashes", &params)
-            .await;
-        let Some(block) = found(block, code::BLOCK_NOT_FOUND)? else {
-            return Ok(None);
-        };
-        match block["status"].as_str() {
-            Some(status) if expected.contains(&status) => {
-                let identity = BlockIdentity::read(&block).ok_or(RpcError::MalformedAnswer)?;
-                Ok(Some(identity))
-            }
-            _ => Err(RpcError::MalformedAnswer),
-        }
     }
 
     /// Estimates the amount and price of each resource that `transaction` would use. It is signed,

@@ -9,7 +9,7 @@ use super::{Answer, Call, CallFailure, ConnectionChoice, Node, NodeError, NodeSt
 use crate::config::NodeConfig;
 use crate::io::gzip::GzipForm;
 use crate::io::{MemoryPermit, MemoryPool};
-use portcullis_filters::chain::{Asked, End, Repeat, Routing, Standing, Step, Turn};
+use portcullis_filters::chain::{End, Repeat, Routing, Standing, Step, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,9 +27,6 @@ pub struct NodeClient {
     pub(super) memory: Arc<MemoryPool>,
     timeout: Duration,
     next_id: AtomicU64,
-    /// How long a call waits for a URL that is behind what clients have seen.
-    patience: Duration,
-    asked: Asked,
 }
 
 /// No URL returned an answer that may be passed on.
@@ -150,24 +147,7 @@ impl NodeClient {
             memory,
             timeout: config.timeout,
             next_id: AtomicU64::new(1),
-            patience: CATCH_UP,
-            asked: Asked::Call,
         }
-    }
-
-    /// Counts the calls of this client as polls: they say nothing about the calls of others.
-    #[must_use]
-    pub fn polling(self) -> Self {
-        Self {
-            asked: Asked::Poll,
-            ..self
-        }
-    }
-
-    /// Fails calls that would wait longer than this for a URL that is behind.
-    #[must_use]
-    pub fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
     }
 
     /// The state that this client shares with the other clients of the node.
@@ -216,7 +196,6 @@ impl NodeClient {
         &'a self,
         mut call: Call<'a, impl Fn(u64, &mut Vec<u8>) + Send + Sync + 'a>,
     ) -> impl Future<Output = Result<Answer, NodeError>> + Send + 'a {
-        call.asked = self.asked;
         call.id = self.next_id.fetch_add(1, Ordering::Relaxed);
         // a block: an `async fn` would hold the call twice
         async move {
@@ -230,7 +209,7 @@ impl NodeClient {
                 if let Err(failed) = answered
                     && failed.may_change(&call)
                 {
-                    let until = call.deadline.min(call.start + self.patience);
+                    let until = call.deadline.min(call.start + CATCH_UP);
                     // boxed, because few calls wait
                     if Box::pin(self.catch_up(call.route, failed, &mut wait, until)).await {
                         if failed.is_behind && call.connection == ConnectionChoice::Pooled {

@@ -4,9 +4,10 @@
 //! 4 MiB is read whole and verified before it is passed on. The request is built from scratch: the
 //! only header of a client that reaches the node is a well-formed `traceparent`.
 //! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
-//! all clients know), `status` (which URLs serve), `poller`, `probes`, `target` (one URL: its
-//! connections and attempts), `record` (its failures), `breaker`, `hedge` (a second URL while one
-//! is slow), `behind` (waits), `http1` (one exchange), `chain` (typed calls).
+//! all clients know), `status` (which URLs serve), `poller`, `watch` (its polls for the cache),
+//! `probes`, `target` (one URL: its connections and attempts), `record` (its failures), `breaker`,
+//! `hedge` (a second URL while one is slow), `behind` (waits), `http1` (one exchange), `chain`
+//! (typed calls).
 
 mod answer;
 mod behind;
@@ -27,6 +28,7 @@ mod serving;
 mod shared;
 mod status;
 mod target;
+mod watch;
 
 pub use answer::{Answer, MAX_ANSWER};
 pub use breaker::{BREAKER_PAUSE, Breaker, CallFailure};

@@ -17,7 +17,7 @@ use futures_util::future::join_all;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use portcullis_filters::chain::{
-    Asked, BlockIdentity, HeadTime, NodeMode, NodeState, Observation, PollResult,
+    Asked, BlockIdentity, ConnectionId, HeadTime, NodeMode, NodeState, Observation, PollResult,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -30,11 +30,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// `node.max_block_age`.
 const HEAD_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The most requests of one poll at a time: four blocks, and the head of L1.
+const CONCURRENT: usize = 5;
+
 /// Polls the chain and the newest block of every URL of the node.
 pub struct Poller {
-    node: Arc<Node>,
-    targets: Arc<[Target]>,
-    memory: Arc<MemoryPool>,
+    pub(super) node: Arc<Node>,
+    pub(super) targets: Arc<[Target]>,
+    pub(super) memory: Arc<MemoryPool>,
     mode: NodeMode,
     max_lag: u64,
     /// The time limit of a call.
@@ -44,7 +47,8 @@ pub struct Poller {
 /// An ongoing poll of one URL over one connection.
 struct Poll<'a> {
     target: &'a Target,
-    connection: Box<Connection>,
+    /// Opened for the first request.
+    connection: Option<Box<Connection>>,
     deadline: Instant,
     memory: MemoryPermit,
     /// The newest block, once it was polled.
@@ -65,38 +69,47 @@ impl Poll<'_> {
             memory,
             ..
         } = self;
+        let connection = open(target, connection).await?;
         target
             .ask_over(connection, method, params, *deadline, memory)
             .await
     }
 
-    /// Polls the URL's newest block, and the identity of its chain unless that block proves it.
+    /// The URL's newest block with the connection that showed it, which is polled unless the watch
+    /// has read it just now; and the identity of its chain, unless that block proves it.
     ///
     /// `None` without an accepted block, which is also no result for the group: a node that has no
     /// such block, but answers `starknet_blockNumber`, would fail the reads of clients. Its number
     /// alone proves nothing, neither a chain nor a time.
-    async fn newest(&mut self) -> Result<Option<BlockIdentity>, Stopped> {
-        let params = r#"{"block_id":"latest"}"#;
-        let block = self.ask("starknet_getBlockWithTxHashes", params).await?;
-        if let Err(code) = block
-            && let Some(failed) = FailedAttempt::in_answer(code)
-        {
-            return Err(failed.into());
-        }
+    async fn newest(&mut self) -> Result<Option<(BlockIdentity, ConnectionId)>, Stopped> {
         let node = &self.target.node;
         let url = self.target.record.index;
-        let block = block.ok().filter(|block| head_time(block).is_some());
-        self.head = block.as_ref().and_then(BlockIdentity::read);
+        let watched = node.update(|state, now| state.take_watched(url, INTERVAL, now));
+        let mut newest = None;
+        if watched.is_none() {
+            let params = r#"{"block_id":"latest"}"#;
+            let block = self.ask("starknet_getBlockWithTxHashes", params).await?;
+            if let Err(code) = block
+                && let Some(failed) = FailedAttempt::in_answer(code)
+            {
+                return Err(failed.into());
+            }
+            newest = block.ok().filter(|block| head_time(block).is_some());
+        }
+        let polled = newest.as_ref().and_then(BlockIdentity::read);
+        self.head = watched.map(|(head, _)| head).or(polled);
         let is_proved = self
             .head
             .is_some_and(|head| node.read(|state| state.served.is_proved_by(url, head)));
         if node.is_checked && !is_proved {
             self.chain().await?;
         }
-        if let Some(block) = block {
+        if let Some(block) = newest {
             node.note_head(Some(url), &block);
         }
-        Ok(self.head)
+        let connection = self.connection.as_ref().map(|connection| connection.id);
+        let polled = polled.zip(connection);
+        Ok(watched.or(polled))
     }
 
     /// Polls the identity of the URL's chain, and compares it with the served one.
@@ -108,6 +121,7 @@ impl Poll<'_> {
             memory,
             head,
         } = self;
+        let connection = open(target, connection).await?;
         let verdict = target.verify_chain(connection, *head, *deadline, memory);
         verdict.await?.map_err(Stopped::Excluded)
     }
@@ -118,17 +132,10 @@ impl Poll<'_> {
         mode: NodeMode,
         max_lag: u64,
     ) -> Result<Option<PollResult>, Stopped> {
-        let connection = self.connection.id;
-        let Some(BlockIdentity { number: head, .. }) = self.newest().await? else {
+        let Some((BlockIdentity { number: head, .. }, connection)) = self.newest().await? else {
             return Ok(None);
         };
-        let mut result = PollResult {
-            head,
-            version: None,
-            keeps_history: false,
-            block: None,
-            connection,
-        };
+        let mut result = PollResult::of_head(head, connection);
         if mode == NodeMode::Replicas {
             let version = self.ask("starknet_specVersion", "[]").await?.ok();
             result.version = version.as_ref().and_then(Value::as_str).map(minor_version);
@@ -160,27 +167,46 @@ impl Poll<'_> {
     }
 }
 
+/// The connection of a poll, which is opened if it has none.
+async fn open<'a>(
+    target: &Target,
+    connection: &'a mut Option<Box<Connection>>,
+) -> Result<&'a mut Box<Connection>, FailedAttempt> {
+    if let Some(connection) = connection {
+        return Ok(connection);
+    }
+    let opened = target.dial().await.map_err(FailedAttempt::connect)?;
+    Ok(connection.insert(opened))
+}
+
 /// Shortens `0.10.2` to `0.10`.
 fn minor_version(version: &str) -> String {
     version.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 impl Poller {
-    /// Creates the poller; `None` if there is nothing to poll: no URL could be of another chain,
-    /// and no block can be too old.
-    pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Option<Self> {
-        if !node.is_checked && config.max_block_age.is_none() {
-            return None;
-        }
-        let targets = Target::all(node, config);
-        Some(Self {
+    /// Creates the poller.
+    pub fn new(config: &NodeConfig, node: &Arc<Node>) -> Self {
+        let config = NodeConfig {
+            max_idle: config.max_idle.max(CONCURRENT),
+            max_connections: config.max_connections.max(CONCURRENT),
+            ..config.clone()
+        };
+        let targets = Target::all(node, &config);
+        Self {
             node: Arc::clone(node),
-            memory: MemoryPool::new(targets.len() * MAX_ANSWER),
+            memory: MemoryPool::new(targets.len().max(CONCURRENT) * MAX_ANSWER),
             targets,
             mode: config.mode,
             max_lag: config.max_lag,
             timeout: config.timeout,
-        })
+        }
+    }
+
+    /// Whether there is something to poll without the watch: a URL could be of another chain, or
+    /// the newest block could be too old.
+    pub fn is_needed(&self) -> bool {
+        self.node.is_checked || self.node.max_block_age.is_some()
     }
 
     /// Whether the URL at `index` has the served chain.
@@ -194,7 +220,7 @@ impl Poller {
         let sent = Instant::now();
         let deadline = sent + limit;
         let checked = within(deadline, async {
-            self.begin(target, deadline).await?.chain().await
+            self.begin(target, deadline).chain().await
         });
         note(target, sent, checked.await)
     }
@@ -219,16 +245,14 @@ impl Poller {
         found.collect()
     }
 
-    /// Connects to the URL.
-    async fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Result<Poll<'a>, Stopped> {
-        let connection = target.dial().await.map_err(FailedAttempt::connect)?;
-        Ok(Poll {
+    fn begin<'a>(&self, target: &'a Target, deadline: Instant) -> Poll<'a> {
+        Poll {
             target,
-            connection,
+            connection: None,
             deadline,
             memory: MemoryPermit::of(&self.memory),
             head: None,
-        })
+        }
     }
 
     /// Polls the chain of a URL, and its head if that chain is the served one.
@@ -240,7 +264,7 @@ impl Poller {
         let sent = Instant::now();
         let deadline = sent + limit;
         let polled = within(deadline, async {
-            let mut poll = self.begin(target, deadline).await?;
+            let mut poll = self.begin(target, deadline);
             let result = poll.member(self.mode, self.max_lag).await?;
             Ok((poll, result))
         });
@@ -280,7 +304,7 @@ impl Poller {
         let sent = Instant::now();
         let deadline = sent + limit;
         let polled = within(deadline, async {
-            self.begin(target, deadline).await?.newest().await
+            self.begin(target, deadline).newest().await
         });
         // the end is logged already
         drop(note(target, sent, polled.await));

@@ -171,12 +171,12 @@ impl Node {
     }
 
     /// Reads the state; `read` must be quick.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&NodeState) -> T) -> T {
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&NodeState) -> T) -> T {
         read(&self.state.lock())
     }
 
     /// Changes the state at the current time; `change` must be quick.
-    pub(super) fn update<T>(&self, change: impl FnOnce(&mut NodeState, Duration) -> T) -> T {
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut NodeState, Duration) -> T) -> T {
         let now = monotonic::now();
         let mut state = self.state.lock();
         let result = change(&mut state, now);
@@ -188,7 +188,7 @@ impl Node {
     }
 
     /// Concludes from an observation, and logs the change that it makes.
-    pub(super) fn observe(&self, observation: Observation<'_>) -> Change {
+    pub(crate) fn observe(&self, observation: Observation<'_>) -> Change {
         let change = self.update(|state, now| state.observe(observation, now));
         self.log(&change);
         change
@@ -243,7 +243,7 @@ impl Node {
 
     fn log(&self, change: &Change) {
         match change {
-            Change::None => {}
+            Change::None | Change::Behind => {}
             Change::Chain(url, change) => {
                 let url = self.records.get(*url).map_or("", |record| &record.url);
                 match change {

@@ -14,7 +14,6 @@ use crate::http::certificates::Certificates;
 use crate::io::DescriptorUse;
 use crate::node::{NodeError, NodeStatus, Probes, Serving, Switch};
 use crate::proxy::Surfaces;
-use crate::relay::pins::UNREADABLE;
 use crate::store::ReplicaStatus;
 use crate::telemetry::{Condition, Finding, Metrics, Requests, Surface};
 use async_trait::async_trait;
@@ -24,6 +23,7 @@ use parking_lot::Mutex;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use portcullis_filters::certificate::Unfit;
+use portcullis_filters::chain::UNREADABLE;
 use portcullis_filters::verdict::Reason;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -367,7 +367,7 @@ impl Health {
     /// condition.
     fn pins(&self, served_since: SystemTime) -> Option<Finding> {
         let proof = self.surfaces.relay.as_ref()?.newest_proof()?;
-        if proof.is_ready() || proof.checked_at < served_since {
+        if proof.is_ready() || SystemTime::UNIX_EPOCH + proof.checked_at < served_since {
             return None;
         }
         let failing: Vec<_> = proof.pins.iter().filter(|pin| !pin.ok).collect();

@@ -1,8 +1,8 @@
 //! Converts outcomes to replies: statuses and bodies of `/rpc`, the operations and `/readyz`.
 
-use super::pins::{Pin, Proof};
 use crate::io::clock;
 use crate::reply::{ErrorFormat, Reply};
+use portcullis_filters::chain::{Pin, Proof};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::Endpoint;
 use portcullis_filters::txm::outcome::{Details, Outcome, Status};
@@ -10,6 +10,7 @@ use portcullis_filters::verdict::{Reason, Refusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::ops::Not;
+use std::time::SystemTime;
 
 /// The parts of a transaction's request that its response contains.
 pub(super) struct RpcCall {
@@ -134,7 +135,7 @@ pub(super) fn readiness(proof: &Proof, unsettled: Option<Pin>) -> Reply {
     let ready = proof.is_ready() && unsettled.is_none();
     let mut pins = proof.pins.clone();
     pins.extend(unsettled);
-    let checked_at = clock::rfc3339_millis(proof.checked_at);
+    let checked_at = clock::rfc3339_millis(SystemTime::UNIX_EPOCH + proof.checked_at);
     let status = if ready { 200 } else { 503 };
     let mut reply = Reply::serialize(
         status,

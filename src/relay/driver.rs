@@ -364,7 +364,8 @@ impl Io for Driver {
     }
 
     fn proven_head(&self, epoch: &str) -> Option<u64> {
-        self.prover.head(epoch)
+        let node = self.chain.0.shared();
+        node.read(|known| known.proven.head_of(epoch, None))
     }
 
     async fn lock(&self, role: Role, deadline: Duration) -> Result<SignerGuard, LockError> {

@@ -6,7 +6,7 @@
 use super::answer::{self, RpcCall};
 use super::driver::Driver;
 use super::error_format;
-use super::pins::Pin;
+use super::pins::earlier_writes;
 use super::settings::Settings;
 use super::trace::Trace;
 use crate::reply::{JSON, Reply};
@@ -87,7 +87,7 @@ impl Handler {
                 .map(Role::name)
                 .collect();
             if !roles.is_empty() {
-                unsettled = Some(Pin::earlier_writes(&roles));
+                unsettled = Some(earlier_writes(&roles));
             }
         }
         answer::readiness(&proof, unsettled)

@@ -31,8 +31,9 @@ use crate::telemetry::Metrics;
 use background::Reconciliation;
 use driver::Driver;
 use handler::Handler;
-use pins::{Proof, Prover};
+use pins::Prover;
 use portcullis_filters::bearer::Tokens;
+use portcullis_filters::chain::Proof;
 use settings::{Account, Keys, Pinned, Pins, Settings};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -133,7 +134,8 @@ impl Relay {
 
     /// The newest proof of the pins, valid or not. Does not start another one.
     pub(crate) fn newest_proof(&self) -> Option<Arc<Proof>> {
-        self.driver.prover.newest()
+        let node = self.driver.chain.0.shared();
+        node.read(|known| known.proven.newest.clone())
     }
 
     /// The node, over the connections of the relay.

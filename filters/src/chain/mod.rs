@@ -8,7 +8,7 @@
 //! [`routing`] and [`hedge`] (one read over all URLs), [`members`] with [`shown`] (which URL is
 //! behind, and what clients have seen), [`head_age`] (which stands still), [`state`] (all of that
 //! in one value), [`url`] (what it says of one URL), [`continuity`] (what two polls prove),
-//! [`schedule`] (when to poll), [`view`] (what may be cached).
+//! [`schedule`] (when to poll), [`view`] (what may be cached), [`proof`] (what writes require).
 
 pub mod continuity;
 pub mod failure;
@@ -17,6 +17,7 @@ pub mod health;
 pub mod hedge;
 pub mod identity;
 pub mod members;
+pub mod proof;
 pub mod routing;
 pub mod schedule;
 pub mod shown;
@@ -31,8 +32,9 @@ pub use health::{Asked, Fault, UrlHealth};
 pub use hedge::{HedgeBudget, Latency, SLOW};
 pub use identity::{BlockIdentity, ChainChange, ChainIdentity, ServedChain};
 pub use members::{Evidence, GroupState, LeftOut, NodeMode, PollResult, Source};
+pub use proof::{Pin, Proof, Proven, UNREADABLE};
 pub use routing::{End, Repeat, Routing, Standing, Step, Turn};
 pub use shown::{ConnectionId, Shows};
-pub use state::{Change, NodeState, Observation, Request};
+pub use state::{Change, NodeState, Observation, Request, Watched};
 pub use url::{UrlFault, UrlView};
 pub use view::{Validity, View};

@@ -23,7 +23,7 @@ pub mod node;
 pub mod not_sent;
 pub mod operation;
 pub mod outcome;
-mod pins;
+pub mod pins;
 pub mod reconcile;
 mod record;
 pub mod request;

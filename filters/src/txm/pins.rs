@@ -1,9 +1,12 @@
-//! The chain's epoch, which is checked again right before a write is sent.
+//! Which writes a proof permits, and the chain's epoch, which is checked again right before a write
+//! is sent.
 
 use super::io::Io;
 use super::node::CallError;
 use super::not_sent::NotSent;
 use super::settings::Required;
+use crate::chain::{Pin, Proof, UNREADABLE};
+use alloc::string::String;
 use core::future::Future;
 use core::time::Duration;
 use futures_util::future::join;
@@ -11,6 +14,34 @@ use futures_util::future::join;
 /// The oldest check that is valid when something is sent. Only a process that was suspended
 /// meanwhile, or a node that is about to time out, takes longer.
 const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// The pin that `/require-v2` makes true.
+pub const V2: &str = "verification_v2_required";
+/// The pin of the account that pays drips.
+pub const FAUCET: &str = "faucet_balance";
+
+impl Required {
+    /// The epoch of the chain, if the proof permits such a write.
+    ///
+    /// # Errors
+    /// Returns why it does not.
+    pub fn permit(self, proof: &Proof) -> Result<String, NotSent> {
+        match &proof.epoch {
+            Some(epoch) if proof.holds_without(|pin| self.is_optional(pin)) => Ok(epoch.clone()),
+            _ if self == Self::Drip && proof.holds_without(is_money) => Err(NotSent::FaucetEmpty),
+            _ => Err(NotSent::PinsUnproven),
+        }
+    }
+
+    fn is_optional(self, pin: &Pin) -> bool {
+        self == Self::AllButV2 && pin.name == V2
+    }
+}
+
+/// Whether only the money of drips can be missing.
+fn is_money(pin: &Pin) -> bool {
+    pin.name == FAUCET && pin.actual != UNREADABLE
+}
 
 /// Why the epoch of the chain is not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,7 +36,8 @@ pub(super) async fn check(config: &Config, relay: Option<(Tokens, Keys)>, report
         max_block_age: None,
         ..config.node.clone()
     };
-    if let Some(poller) = Poller::new(&of_replicas, &load(&of_replicas, Arc::default())) {
+    let poller = Poller::new(&of_replicas, &load(&of_replicas, Arc::default()));
+    if poller.is_needed() {
         for (index, url) in config.node.url.iter().enumerate() {
             let url = url.shown();
             report.add(match poller.check(index, config.node.timeout).await {

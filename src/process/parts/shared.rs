@@ -55,7 +55,11 @@ impl Shared {
         let node = Node::new(&config.node, Ok(node), Arc::clone(metrics));
         let client = NodeClient::new(&config.node, &node, Arc::clone(&memory));
         let poller = Poller::new(&config.node, &node);
-        let poller = poller.map(|poller| Part::task(Task::NodePoller, poller, metrics));
+        let poller = if poller.is_needed() {
+            Some(Part::task(Task::NodePoller, poller, metrics))
+        } else {
+            None
+        };
         let exporter = process.tracer.clone().map(Exporter::new);
         let trace = exporter
             .clone()

@@ -121,7 +121,7 @@ impl RealStage {
         let metrics = Arc::new(Metrics::default());
         let credentials = Credentials::load(&config.node.live, &config.node.url);
         let node = Node::new(&config.node, credentials, Arc::clone(&metrics));
-        let poller = Poller::new(&config.node, &node).expect("there are two URLs");
+        let poller = Poller::new(&config.node, &node);
         let ended = ended.clone();
         tokio::spawn(async move { poller.start(ended).await });
         let memory = MemoryPool::new(config.server.answer_memory.bytes());

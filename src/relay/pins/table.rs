@@ -1,14 +1,15 @@
 //! The table of pins: the value that each one reads, and the expected value.
 
-use super::{FAUCET, Pin, UNREADABLE, V2};
 use crate::config::{Amount, PinsConfig};
 use crate::node::chain::{Chain, RpcError};
 use crate::relay::settings::{Account, Accounts, Pins};
 use crate::telemetry::Metrics;
 use futures_util::future::join_all;
+use portcullis_filters::chain::{Pin, UNREADABLE};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::tx::selector;
 use portcullis_filters::txm::node::token_balance;
+use portcullis_filters::txm::pins::{FAUCET, V2};
 use std::fmt::Display;
 
 /// The API versions that the relay supports.

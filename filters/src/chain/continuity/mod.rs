@@ -9,6 +9,8 @@
 use super::identity::BlockIdentity;
 use crate::position::ChainPosition;
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -50,7 +52,7 @@ impl PurgeCause {
 }
 
 /// The result of one poll: the newest block, and the blocks that [`Watch`] knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poll {
     /// The newest accepted block.
     pub head: BlockIdentity,
@@ -94,7 +96,7 @@ pub struct ChainState {
 }
 
 /// The known state of the chain, and since when.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     state: ChainState,
     /// When a poll first returned the candidate.
@@ -196,18 +198,45 @@ impl Watch {
         self.state.settled.map(|settled| settled.number)
     }
 
-    /// The number of the candidate.
-    pub fn candidate(&self) -> Option<u64> {
-        self.state.candidate.map(|candidate| candidate.number)
+    /// The numbers of the blocks that a poll with this newest block also needs; `anchor` is that of
+    /// the block that identifies the chain.
+    pub fn wanted(&self, head: BlockIdentity, anchor: u64) -> Vec<u64> {
+        let candidate = self.state.candidate.map(|candidate| candidate.number);
+        let mut wanted = vec![anchor];
+        wanted.extend([self.settled(), candidate].into_iter().flatten());
+        wanted.retain(|number| find(*number, &self.known_with(head)).is_none());
+        wanted.dedup();
+        wanted
     }
 
-    /// The anchor, if this newest block proves it: the block has settled, so what replaced it would
-    /// be later.
-    pub fn anchor_under(&self, head: BlockIdentity) -> Option<BlockIdentity> {
-        if self.state.settled != Some(head) {
-            return None;
-        }
-        self.state.genesis
+    /// The poll with this newest block, these of the wanted blocks, and this state of L1; `None` if
+    /// the chain has no anchor.
+    pub fn poll(
+        &self,
+        head: BlockIdentity,
+        anchor: u64,
+        mut found: Vec<BlockIdentity>,
+        l1: L1,
+    ) -> Option<Poll> {
+        found.extend(self.known_with(head));
+        let known = |block: Option<BlockIdentity>| find(block?.number, &found);
+        Some(Poll {
+            head,
+            genesis: find(anchor, &found)?,
+            settled: known(self.state.settled),
+            candidate: known(self.state.candidate),
+            l1,
+        })
+    }
+
+    /// The blocks that need no request with this newest block: it, and the anchor if it proves
+    /// that. It does once it has settled, since a block that replaced it would be later.
+    fn known_with(&self, head: BlockIdentity) -> Vec<BlockIdentity> {
+        let genesis = self
+            .state
+            .genesis
+            .filter(|_| self.state.settled == Some(head));
+        genesis.into_iter().chain([head]).collect()
     }
 
     /// Continues from the state that another instance published; the next poll has to match it.
@@ -352,6 +381,11 @@ impl Watch {
             ..ChainState::default()
         };
     }
+}
+
+/// The block of this number.
+fn find(number: u64, known: &[BlockIdentity]) -> Option<BlockIdentity> {
+    known.iter().find(|block| block.number == number).copied()
 }
 
 /// Whether the newest block shows that the one known before is gone or was replaced.

@@ -35,8 +35,9 @@ impl Chain {
             genesis: self.fetch_block(0).expect("it has a block"),
             settled: watch.settled().and_then(|number| self.fetch_block(number)),
             candidate: watch
-                .candidate()
-                .and_then(|number| self.fetch_block(number)),
+                .state
+                .candidate
+                .and_then(|known| self.fetch_block(known.number)),
             l1: L1::Head(self.l1.and_then(|at| self.fetch_block(at as u64))),
         })
     }

@@ -65,6 +65,19 @@ pub struct PollResult {
     pub connection: ConnectionId,
 }
 
+impl PollResult {
+    /// The result of a poll of the newest block alone.
+    pub fn of_head(head: u64, connection: ConnectionId) -> Self {
+        Self {
+            head,
+            version: None,
+            keeps_history: false,
+            block: None,
+            connection,
+        }
+    }
+}
+
 /// One URL in the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {

@@ -4,20 +4,24 @@
 //! In: an [`Observation`], and the time. Out: the [`Change`] that it makes, the place of each URL
 //! for a request, and a [`UrlView`] of each. The parts decide:
 //! [`ServedChain`] which chain a URL must have, [`GroupState`] which URL is behind, [`UrlHealth`]
-//! whether its answers are valid. Nothing else holds them together.
+//! whether its answers are valid, [`Watch`] whether the chain continues. Nothing else holds them
+//! together.
 
+use super::continuity::Watch;
 use super::failure::FailureClass;
 use super::head_age::HeadTime;
 use super::health::{Asked, Fault, UrlHealth};
 use super::hedge::HedgeBudget;
 use super::identity::{BlockIdentity, ChainChange, ChainIdentity, ServedChain};
-use super::members::{GroupState, LeftOut, PollResult};
+use super::members::{Evidence, GroupState, LeftOut, PollResult, Source};
+use super::proof::{Proof, Proven};
 use super::routing::{Repeat, Standing};
-use super::shown::ConnectionId;
+use super::shown::{ConnectionId, Shows};
 use super::url::{UrlFault, UrlView};
 use crate::felt::Felt;
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -45,14 +49,27 @@ pub enum Observation<'a> {
     Chain(usize, ChainIdentity, Option<BlockIdentity>),
     /// The URL returned its newest block.
     Head(usize, HeadTime),
+    /// The watch has read this of a URL that may lead, over this connection.
+    Watched(usize, ConnectionId, Watched),
     /// Clients have seen a block of this number.
     Shown(u64),
     /// The URLs are about to be polled.
     RoundBegun,
     /// The URLs were polled, with a result for each, `None` without an answer.
     Round(&'a [Option<PollResult>]),
+    /// The relay has read what writes require.
+    Proved(&'a Arc<Proof>),
     /// The accepted block of this number, which a receipt named, does not list the transaction.
     Missing(u64, Felt, ConnectionId),
+}
+
+/// What the watch reads of a URL.
+#[derive(Clone, Copy, Debug)]
+pub enum Watched {
+    /// Its newest block.
+    Head(BlockIdentity),
+    /// It lacks the block of this number, which existed before.
+    Gone(u64),
 }
 
 /// The change that an observation makes.
@@ -60,6 +77,8 @@ pub enum Observation<'a> {
 pub enum Change {
     /// None that anybody acts on.
     None,
+    /// The URL is behind what clients have seen: what it lacks may exist or be gone.
+    Behind,
     /// The chain of this URL, which is or was another one.
     Chain(usize, ChainChange),
     /// The chain went back; the number of times that it has.
@@ -74,6 +93,9 @@ struct UrlState {
     health: UrlHealth,
     /// The newest block that it has shown, and when it showed it.
     head: Option<(HeadTime, Duration)>,
+    /// The newest block that the watch has read, the connection that showed it, and when, until a
+    /// round of polls uses it.
+    watched: Option<(BlockIdentity, ConnectionId, Duration)>,
 }
 
 /// The state of the node.
@@ -85,6 +107,10 @@ pub struct NodeState {
     pub group: GroupState,
     /// The calls that may be sent to a second URL because the first is slow.
     pub hedges: HedgeBudget,
+    /// Whether the chain continues, for the cache and for positions.
+    pub continuity: Watch,
+    /// Whether the chain has the state that writes require.
+    pub proven: Proven,
     urls: Vec<UrlState>,
 }
 
@@ -96,6 +122,8 @@ impl NodeState {
             urls: vec![UrlState::default(); group.members.len()],
             group,
             hedges: HedgeBudget::default(),
+            continuity: Watch::default(),
+            proven: Proven::default(),
         }
     }
 
@@ -120,7 +148,11 @@ impl NodeState {
                     state.head = Some((head, now));
                 }
             }
+            Observation::Watched(url, connection, watched) => {
+                return self.watched(url, connection, watched, now);
+            }
             Observation::Shown(number) => self.group.note_shown(number),
+            Observation::Proved(proof) => self.proven.note(proof),
             Observation::RoundBegun => self.group.begin_round(),
             Observation::Round(results) => {
                 if self.group.end_round(results) {
@@ -134,6 +166,48 @@ impl NodeState {
             }
         }
         Change::None
+    }
+
+    /// Concludes from a read of the watch. For the only URL, a head that is behind is a round.
+    fn watched(
+        &mut self,
+        url: usize,
+        connection: ConnectionId,
+        watched: Watched,
+        now: Duration,
+    ) -> Change {
+        let is_only = self.urls.len() == 1;
+        let answer = Evidence {
+            source: if is_only {
+                Source::Any
+            } else {
+                Source::Primary
+            },
+            shows: match watched {
+                Watched::Head(head) => Shows::Head(head.number),
+                Watched::Gone(number) => Shows::NoKnownBlock(number),
+            },
+            connection,
+        };
+        let floor = self.group.floor();
+        let passes = self.group.answered(url, answer, floor, now);
+        match watched {
+            Watched::Head(head) if passes => {
+                if let Some(state) = self.urls.get_mut(url) {
+                    state.watched = Some((head, connection, now));
+                }
+                Change::None
+            }
+            Watched::Head(head) if is_only && self.group.begin_doubt(now) => {
+                let result = PollResult::of_head(head.number, connection);
+                if self.group.end_round(&[Some(result)]) {
+                    return Change::WentBack(self.group.rollbacks);
+                }
+                Change::Behind
+            }
+            _ if passes => Change::None,
+            _ => Change::Behind,
+        }
     }
 
     /// The URL to try first for state at the block of this number: of two random ones that have it,
@@ -161,9 +235,24 @@ impl NodeState {
         chosen.min_by_key(|(busy, _)| *busy).map(|(_, url)| url)
     }
 
-    /// The place of one of several URLs for a request about the state at `block`, or else for one
-    /// to the primary. A chain is judged for each connection, so it excludes no URL here: others of
-    /// its connections may lead to the served one.
+    /// The newest block of the URL and the connection that showed it, if the watch has read it
+    /// within `time` before `now`, and no answer has shown a newer one since. A round of polls uses
+    /// it instead of a poll of its own, once.
+    pub fn take_watched(
+        &mut self,
+        url: usize,
+        time: Duration,
+        now: Duration,
+    ) -> Option<(BlockIdentity, ConnectionId)> {
+        let (head, connection, seen) = self.urls.get_mut(url)?.watched.take()?;
+        let is_recent = now.saturating_sub(seen) < time;
+        let known = self.group.members.get(url)?.head;
+        (is_recent && known <= Some(head.number)).then_some((head, connection))
+    }
+
+    /// The place of a URL for a request about the state at `block`, or else for one to the primary.
+    /// The only URL always gets it. A chain is judged for each connection, so it excludes no URL
+    /// here: others of its connections may lead to the served one.
     pub fn standing(
         &mut self,
         url: usize,
@@ -172,6 +261,9 @@ impl NodeState {
         repeat: Repeat,
         now: Duration,
     ) -> Standing {
+        if self.urls.len() == 1 {
+            return Standing::Serves;
+        }
         let is_able = match block {
             Some(number) => self.group.has_state(url, number),
             None => self.group.may_lead(url),

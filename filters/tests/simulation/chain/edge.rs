@@ -6,10 +6,11 @@ use super::oracle::Oracle;
 use super::world::{self, Question, Reply, World};
 use super::{Bug, Trace};
 use crate::toolkit::Chance;
-use portcullis_filters::chain::continuity::{L1, Poll, Watch};
+use portcullis_filters::chain::continuity::{L1, Poll};
 use portcullis_filters::chain::{
-    BlockIdentity, Change, ConnectionId, Evidence, GroupState, NodeMode, NodeState, Observation,
-    PollResult, PurgeCause, ServedChain, Shows, Source, Validity, View,
+    Asked, BlockIdentity, Change, ConnectionId, Evidence, GroupState, LeftOut, NodeState,
+    Observation, PollResult, PurgeCause, Repeat, ServedChain, Shows, Source, Standing, Validity,
+    View, Watched,
 };
 use portcullis_filters::felt::Felt;
 use portcullis_filters::rpc::CachePolicy;
@@ -22,6 +23,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Call {
     question: Question,
+    /// The block, if the call may go to any URL that has it.
+    block: Option<u64>,
     answered: Answered,
     floor: Option<u64>,
     view: View,
@@ -68,7 +71,6 @@ impl Cache {
 
 pub(super) struct Edge {
     node: NodeState,
-    watch: Watch,
     cache: Cache,
     bug: Option<Bug>,
     /// Whether the last judged answer ended the doubts about its transaction.
@@ -77,43 +79,75 @@ pub(super) struct Edge {
     doubts: u32,
     pub(super) now: Duration,
     polled: Duration,
+    /// When the watch polled last; it does at another time than the rounds.
+    watched: Duration,
     calls: Vec<Call>,
     /// The connection of each URL's last poll, and the node that it leads to.
     polls: Vec<(usize, ConnectionId)>,
     connections: u64,
     /// The idle connection to each URL, and the node that it leads to.
     idle: Vec<Option<(usize, ConnectionId)>>,
+    /// The last read of each URL by the watch, for [`Bug::WatchedTwice`].
+    read: Vec<Option<(BlockIdentity, ConnectionId)>>,
     /// Whether a poll may go over the connection of the last one.
     pub(super) keeps_connections: bool,
     has_several: bool,
 }
 
 impl Edge {
-    pub(super) fn new(urls: usize, bug: Option<Bug>) -> Self {
+    pub(super) fn new(world: &World, bug: Option<Bug>) -> Self {
+        let urls = world.urls.len();
         Self {
             node: NodeState::new(
                 ServedChain::new(urls, None, 0),
-                GroupState::new(urls, NodeMode::Failover, 8),
+                GroupState::new(urls, world.mode, 8),
             ),
-            watch: Watch::default(),
             cache: Cache::default(),
             bug,
             gives_up: false,
             doubts: 0,
             now: SECOND,
             polled: Duration::ZERO,
+            watched: SECOND / 2,
             calls: Vec::new(),
             polls: vec![(0, ConnectionId(0)); urls],
             connections: 0,
             idle: vec![None; urls],
+            read: vec![None; urls],
             keeps_connections: true,
             has_several: urls > 1,
         }
     }
 
+    /// Whether the URL may get a request about the state at this block, or one to the primary.
+    fn is_able(&mut self, url: usize, block: Option<u64>) -> bool {
+        let (asked, repeat) = (Asked::Call, Repeat::Safe);
+        self.node.standing(url, block, asked, repeat, self.now) != Standing::Excluded
+    }
+
+    /// The URLs for a read, in order. A block of a group of replicas is read from any of them.
+    fn order(&mut self, question: Question, choices: &mut Chance) -> (Vec<usize>, Option<u64>) {
+        let urls = self.node.group.members.len();
+        if let Question::Block(number) = question
+            && self.has_several
+            && let Some(first) = self
+                .node
+                .choose(number, u64::from(choices.choose(64)), |_| Some(0))
+        {
+            let others = (0..urls).filter(|url| *url != first);
+            return ([first].into_iter().chain(others).collect(), Some(number));
+        }
+        ((0..urls).collect(), None)
+    }
+
     fn connect(&mut self) -> ConnectionId {
         self.connections += 1;
         ConnectionId(self.connections)
+    }
+
+    /// Why each URL is left out.
+    pub(super) fn left_out(&self) -> Vec<Option<LeftOut>> {
+        self.node.group.left_out()
     }
 
     fn has(&self, bug: Bug) -> bool {
@@ -177,6 +211,7 @@ impl Edge {
     fn judge(
         &mut self,
         question: Question,
+        block: Option<u64>,
         answered: Answered,
         floor: Option<u64>,
         oracle: &mut Oracle,
@@ -188,7 +223,7 @@ impl Edge {
             connection,
         } = answered;
         let source = match question {
-            _ if !self.has_several => Source::Any,
+            _ if !self.has_several || block.is_some() => Source::Any,
             Question::Head => Source::PrimaryAtHead,
             _ => Source::Primary,
         };
@@ -237,14 +272,15 @@ impl Edge {
         } else {
             Behind::Down
         };
-        for url in 0..world.urls.len() {
-            if self.has_several && !self.node.group.may_lead(url) {
+        let (order, block) = self.order(question, choices);
+        for url in order {
+            if !self.is_able(url, block) {
                 continue;
             }
             let Some(answered) = self.send(url, question, world, choices, oracle) else {
                 continue;
             };
-            if self.judge(question, answered, floor, oracle) {
+            if self.judge(question, block, answered, floor, oracle) {
                 return Ok((url, answered.reply));
             }
             behind = Behind::Lagging;
@@ -262,6 +298,9 @@ impl Edge {
         trace: &mut Trace,
     ) {
         let view = self.cache.view;
+        if question == Question::Head && self.ask_pinned(oracle, trace) {
+            return;
+        }
         if let Question::Receipt(hash) = question
             && let Some((number, id)) = self.cache.get(hash, self.now)
         {
@@ -279,8 +318,8 @@ impl Edge {
             return;
         }
         if once_in(choices, 4) {
-            let url = (0..world.urls.len())
-                .find(|url| !self.has_several || self.node.group.may_lead(*url));
+            let (order, block) = self.order(question, choices);
+            let url = order.into_iter().find(|url| self.is_able(*url, block));
             let Some(url) = url else { return };
             let Some(answered) = self.send(url, question, world, choices, oracle) else {
                 return;
@@ -291,6 +330,7 @@ impl Edge {
             let floor = self.node.group.floor();
             self.calls.push(Call {
                 question,
+                block,
                 answered,
                 floor,
                 view,
@@ -303,6 +343,17 @@ impl Edge {
         }
     }
 
+    /// Answers a read of the newest block's number as a group of replicas does: without a call.
+    /// Returns whether `latest` is pinned.
+    fn ask_pinned(&mut self, oracle: &mut Oracle, trace: &mut Trace) -> bool {
+        let Some(number) = self.node.group.pinned().filter(|_| self.has_several) else {
+            return false;
+        };
+        trace.note(self.now, || format!("the head is pinned to {number}"));
+        oracle.pinned(number, self.node.group.rollbacks);
+        true
+    }
+
     /// Makes a call that is answered at once.
     pub(super) fn ask(
         &mut self,
@@ -312,6 +363,13 @@ impl Edge {
         oracle: &mut Oracle,
         trace: &mut Trace,
     ) -> Option<Reply> {
+        if question == Question::Head && self.ask_pinned(oracle, trace) {
+            return self.node.group.pinned().and_then(|number| {
+                let mut views = world.urls.iter().flatten();
+                let block = views.find_map(|view| view.block(number))?;
+                Some(Reply::In(number, block.id))
+            });
+        }
         match self.attempt(question, world, choices, oracle) {
             Ok((url, reply)) => {
                 trace.note(self.now, || {
@@ -395,13 +453,14 @@ impl Edge {
             .remove(choices.choose(self.calls.len() as u32) as usize);
         let Call {
             question,
+            block,
             answered,
             floor,
             view,
             since,
         } = call;
         let reply = answered.reply;
-        let passes = self.judge(question, answered, floor, oracle);
+        let passes = self.judge(question, block, answered, floor, oracle);
         trace.note(self.now, || {
             format!("late {question:?}: {reply:?}, passes {passes}")
         });
@@ -434,7 +493,7 @@ impl Edge {
     ) {
         self.node.observe(Observation::RoundBegun, self.now);
         let mut results: Vec<_> = (0..world.urls.len())
-            .map(|url| self.poll_url(url, world, choices))
+            .map(|url| self.poll_url(url, world, choices, oracle))
             .collect();
         let heads: Vec<_> = results
             .iter()
@@ -467,6 +526,11 @@ impl Edge {
             let change = self.node.observe(Observation::Round(&heads), self.now);
             went_back |= matches!(change, Change::WentBack(_));
         }
+        if self.has(Bug::PinFollowsLowest) && self.node.group.has_replicas() {
+            let heads = self.node.group.members.iter().filter_map(|url| url.head);
+            let lowest = heads.min();
+            (self.node.group.head, self.node.group.shown) = (lowest, lowest);
+        }
         trace.note(self.now, || {
             format!("round: {polled:?} of {shown:?}, went back {went_back}")
         });
@@ -484,7 +548,21 @@ impl Edge {
         url: usize,
         world: &'a World,
         choices: &mut Chance,
+        oracle: &mut Oracle,
     ) -> Option<(PollResult, &'a world::View)> {
+        let known = self.node.group.members[url].head;
+        let mut watched = self.node.take_watched(url, SECOND, self.now);
+        if self.has(Bug::WatchedTwice) {
+            watched = watched.or(self.read[url]);
+            self.read[url] = watched;
+        }
+        if let Some((head, connection)) = watched.filter(|_| self.has_several) {
+            oracle.reused(known <= Some(head.number));
+            let node = world.connect(url, choices);
+            self.polls[url] = (node, connection);
+            let view = world.node(url, node)?;
+            return Some((self.result(head.number, connection, view), view));
+        }
         if !once_in(choices, 3) || !self.keeps_connections {
             self.polls[url] = (world.connect(url, choices), self.connect());
         }
@@ -494,14 +572,24 @@ impl Edge {
         if self.has(Bug::ConnectionsNotCounted) {
             connection = self.connect();
         }
-        let result = PollResult {
-            head: view.head(),
-            version: None,
-            keeps_history: false,
-            block: None,
-            connection,
+        Some((self.result(view.head(), connection, view), view))
+    }
+
+    fn result(&self, head: u64, connection: ConnectionId, view: &world::View) -> PollResult {
+        let result = PollResult::of_head(head, connection);
+        if !self.node.group.has_replicas() {
+            return result;
+        }
+        let version = if self.has(Bug::VersionIgnored) {
+            "0.10"
+        } else {
+            view.version
         };
-        Some((result, view))
+        PollResult {
+            version: Some(version.to_owned()),
+            keeps_history: true,
+            ..result
+        }
     }
 
     /// Lets time pass, and runs the polls that are due every second.
@@ -514,24 +602,21 @@ impl Edge {
         trace: &mut Trace,
     ) {
         self.now += time;
-        if self.now < self.polled + SECOND {
-            return;
-        }
-        self.polled = self.now;
-        if self.has_several {
+        if self.has_several && self.now >= self.polled + SECOND {
+            self.polled = self.now;
             self.round(world, choices, oracle, trace);
         }
+        if self.now < self.watched + SECOND {
+            return;
+        }
+        self.watched = self.now;
         let Some(poll) = self.poll(world, choices, oracle) else {
             trace.note(self.now, || "watch: behind".to_owned());
-            let now = self.now;
-            if !self.has_several && self.node.group.begin_doubt(now) {
-                self.round(world, choices, oracle, trace);
-            }
             self.cache.change(self.cache.view.paused());
             return;
         };
         let unix_ms = self.now.as_millis() as u64;
-        let step = self.watch.step(poll, self.now, unix_ms);
+        let step = self.node.continuity.step(poll, self.now, unix_ms);
         self.cache.change(View::after(&step, None));
         let position = self.cache.view.position();
         trace.note(self.now, || {
@@ -546,60 +631,88 @@ impl Edge {
         );
     }
 
-    fn ask_for_watch(
-        &mut self,
-        question: Question,
-        world: &World,
-        choices: &mut Chance,
-        oracle: &mut Oracle,
-    ) -> Result<Reply, Behind> {
-        if self.has(Bug::WatchAroundFloor) {
-            let view = (0..world.urls.len()).find_map(|url| world.draw(url, choices));
-            return view.map(|view| view.answer(question)).ok_or(Behind::Down);
-        }
-        let attempt = self.attempt(question, world, choices, oracle);
-        attempt.map(|(_, reply)| reply)
-    }
-
-    /// Polls for the watch; `None` if the node is behind.
+    /// Polls for the watch, at the first URL that answers and is not behind; `None` if all are.
     fn poll(
         &mut self,
         world: &World,
         choices: &mut Chance,
         oracle: &mut Oracle,
     ) -> Option<Result<Poll, PurgeCause>> {
-        let settled = self.watch.settled();
-        let candidate = self.watch.candidate();
-        let head = self.ask_for_watch(Question::Head, world, choices, oracle);
-        let head = head.map(found);
-        let known = head.ok().flatten();
-        let anchor = known.and_then(|head| self.watch.anchor_under(head));
-        let mut fetch = |number: Option<u64>| {
-            let Some(number) = number else {
-                return Ok(None);
-            };
-            let reply = self.ask_for_watch(Question::Known(number), world, choices, oracle)?;
-            Ok(found(reply))
-        };
-        let mut blocks = || {
-            let genesis = match anchor {
-                Some(anchor) => Some(anchor),
-                None => fetch(Some(0))?,
-            };
-            Ok([genesis, fetch(settled)?, fetch(candidate)?])
-        };
-        let blocks: Result<_, Behind> = blocks();
-        match (head, blocks) {
-            (Ok(Some(head)), Ok([Some(genesis), settled, candidate])) => Some(Ok(Poll {
-                head,
-                genesis,
-                settled,
-                candidate,
-                l1: L1::Head(None),
-            })),
-            (Err(Behind::Lagging), _) | (_, Err(Behind::Lagging)) => None,
-            _ => Some(Err(PurgeCause::Unreachable)),
+        let mut is_behind = self.has_several && self.node.group.is_held_back();
+        for url in 0..world.urls.len() {
+            if !self.is_able(url, None) {
+                continue;
+            }
+            match self.poll_at(url, world, choices, oracle) {
+                Ok(poll) => return Some(Ok(poll)),
+                Err(Behind::Lagging) => is_behind = true,
+                Err(Behind::Down) => {}
+            }
         }
+        if is_behind {
+            None
+        } else {
+            Some(Err(PurgeCause::Unreachable))
+        }
+    }
+
+    fn poll_at(
+        &mut self,
+        url: usize,
+        world: &World,
+        choices: &mut Chance,
+        oracle: &mut Oracle,
+    ) -> Result<Poll, Behind> {
+        let head = self.ask_for_watch(url, Question::Head, world, choices, oracle)?;
+        let head = head.ok_or(Behind::Down)?;
+        let mut found = Vec::new();
+        for number in self.node.continuity.wanted(head, 0) {
+            let known = Question::Known(number);
+            found.extend(self.ask_for_watch(url, known, world, choices, oracle)?);
+        }
+        let l1 = L1::Head(None);
+        let poll = self.node.continuity.poll(head, 0, found, l1);
+        poll.ok_or(Behind::Down)
+    }
+
+    fn ask_for_watch(
+        &mut self,
+        url: usize,
+        question: Question,
+        world: &World,
+        choices: &mut Chance,
+        oracle: &mut Oracle,
+    ) -> Result<Option<BlockIdentity>, Behind> {
+        let answered = self.send(url, question, world, choices, oracle);
+        let answered = answered.ok_or(Behind::Down)?;
+        let (node, connection) = (answered.node, answered.connection);
+        let block = found(answered.reply);
+        let watched = match (question, block) {
+            (Question::Known(number), None) => Watched::Gone(number),
+            (Question::Head, Some(head)) => Watched::Head(head),
+            _ => {
+                self.idle[url] = Some((node, connection));
+                return Ok(block);
+            }
+        };
+        let shown = self.node.group.floor();
+        let observation = Observation::Watched(url, connection, watched);
+        let change = self.node.observe(observation, self.now);
+        if change == Change::None {
+            self.idle[url] = Some((node, connection));
+            return Ok(block);
+        }
+        oracle.was_behind(connection);
+        if !self.has_several
+            && let Watched::Head(head) = watched
+        {
+            let went_back = matches!(change, Change::WentBack(_));
+            oracle.round(shown, Some(head.number), went_back, vec![connection]);
+        }
+        if self.has(Bug::WatchAroundFloor) {
+            return Ok(block);
+        }
+        Err(Behind::Lagging)
     }
 }
 

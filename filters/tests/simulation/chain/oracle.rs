@@ -4,7 +4,7 @@ use super::Trace;
 use super::edge::Edge;
 use super::world::{Question, Reply, World};
 use crate::toolkit::Chance;
-use portcullis_filters::chain::{ConnectionId, PurgeCause};
+use portcullis_filters::chain::{ConnectionId, NodeMode, PurgeCause};
 use portcullis_filters::position::ChainPosition;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(super) struct Oracle {
     low_rounds: Vec<Vec<ConnectionId>>,
     /// The connections whose answers were behind.
     behind: HashSet<u64>,
+    /// The block that `latest` last meant to replicas, and the epoch of the group.
+    pin: Option<(u64, u64)>,
     position: Option<ChainPosition>,
     /// The rollbacks that may have ended an epoch of positions.
     rollbacks: usize,
@@ -140,6 +142,23 @@ impl Oracle {
         );
     }
 
+    /// Checks the block that `latest` means to replicas, in this epoch of the group. A receipt is read
+    /// at the primary, which may have a later block.
+    pub(super) fn pinned(&mut self, number: u64, epoch: u64) {
+        self.counts[2] += 1;
+        let falls = self
+            .pin
+            .is_some_and(|(last, of)| of == epoch && number < last);
+        self.require(!falls, "the head fell");
+        self.pin = Some((number, epoch));
+    }
+
+    /// Checks that a round may use a block that the watch has read: no answer has shown a newer one
+    /// since.
+    pub(super) fn reused(&mut self, is_newest: bool) {
+        self.require(is_newest, "a round takes back what an answer has shown");
+    }
+
     /// Records that an answer over this connection was behind.
     pub(super) fn was_behind(&mut self, connection: ConnectionId) {
         self.behind.insert(connection.0);
@@ -238,6 +257,12 @@ impl Oracle {
             self.step += 2;
         }
         self.require(is_believed, "a healthy node is not believed");
+        let left_out = edge.left_out();
+        let others = world.urls.iter().zip(left_out);
+        let mut others = others.filter(|(nodes, _)| nodes.iter().all(|node| node.version == "0.9"));
+        let serves =
+            world.mode == NodeMode::Replicas && others.any(|(_, left_out)| left_out.is_none());
+        self.require(!serves, "a replica of another version serves");
         self.broken
     }
 
@@ -257,6 +282,8 @@ impl Oracle {
         let is_excused = world.rollbacks > self.rollbacks
             || epoch > self.epoch
             || self.was_forked
+            // the watch may turn to a replica that is behind the one that it has read before
+            || world.mode == NodeMode::Replicas
             || world.is_forked()
             || broke == Some(PurgeCause::Unreachable);
         self.was_forked = world.is_forked();

@@ -2,10 +2,12 @@
 //!
 //! The chain grows, loses blocks and includes their transactions again, or not; then their receipts
 //! may keep naming the number of the block that they were in. A URL is one node, or a balancer that
-//! draws one for every call or for every connection; a node is fresh, behind, frozen or down.
+//! draws one for every call or for every connection; a node is fresh, ahead of all others, behind,
+//! frozen or down, and serves the version of the others or another one.
 
 use super::once_in;
 use crate::toolkit::Chance;
+use portcullis_filters::chain::NodeMode;
 
 /// A block: an identity that no other one has, on any branch, and its transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) enum Mode {
     Behind(usize),
     Frozen,
     Down,
+    /// It has the newest blocks, which no other node has yet.
+    Ahead,
 }
 
 /// A node.
@@ -43,6 +47,8 @@ pub(super) enum Mode {
 pub(super) struct View {
     pub(super) mode: Mode,
     pub(super) blocks: Vec<Block>,
+    /// The version of the API that it serves.
+    pub(super) version: &'static str,
 }
 
 /// A read by a client.
@@ -99,6 +105,8 @@ pub(super) struct World {
     pub(super) chain: Vec<Block>,
     /// The nodes of each URL.
     pub(super) urls: Vec<Vec<View>>,
+    /// How the URLs serve.
+    pub(super) mode: NodeMode,
     /// Whether balancers tie each connection to one node.
     ties: bool,
     /// When each block was last part of a view, in steps.
@@ -117,6 +125,7 @@ impl World {
         let mut world = Self {
             chain: Vec::new(),
             urls: Vec::new(),
+            mode: NodeMode::Failover,
             ties: false,
             last_seen: Vec::new(),
             taken_back: Vec::new(),
@@ -128,6 +137,7 @@ impl World {
         let view = View {
             mode: Mode::Fresh,
             blocks: world.chain.clone(),
+            version: "0.10",
         };
         let urls = 1 + choices.choose(3) as usize;
         world.urls = vec![vec![view.clone()]; urls];
@@ -136,6 +146,13 @@ impl World {
             let url = choices.choose(urls as u32) as usize;
             world.urls[url] = vec![view; nodes];
             world.ties = once_in(choices, 2);
+        }
+        if urls > 1 && once_in(choices, 2) {
+            world.mode = NodeMode::Replicas;
+            if once_in(choices, 4) {
+                let other = &mut world.urls[urls - 1];
+                other.iter_mut().for_each(|view| view.version = "0.9");
+            }
         }
         world
     }
@@ -177,12 +194,18 @@ impl World {
     pub(super) fn disturb(&mut self, choices: &mut Chance) -> Mode {
         let url = choices.choose(self.urls.len() as u32) as usize;
         let node = choices.choose(self.urls[url].len() as u32) as usize;
-        let mode = match choices.choose(6) {
+        let mode = match choices.choose(7) {
             0 => Mode::Fresh,
             4 => Mode::Frozen,
             5 => Mode::Down,
+            6 => Mode::Ahead,
             behind => Mode::Behind(behind as usize),
         };
+        if mode == Mode::Ahead {
+            let count = 1 + choices.choose(3) as usize;
+            let nodes = self.urls.iter_mut().flatten();
+            nodes.for_each(|view| view.mode = Mode::Behind(count));
+        }
         self.urls[url][node].mode = mode;
         mode
     }
@@ -198,7 +221,7 @@ impl World {
     pub(super) fn follow(&mut self, step: u64) {
         for view in self.urls.iter_mut().flatten() {
             match view.mode {
-                Mode::Fresh => view.blocks.clone_from(&self.chain),
+                Mode::Fresh | Mode::Ahead => view.blocks.clone_from(&self.chain),
                 Mode::Behind(count) => {
                     let length = self.chain.len().saturating_sub(count).max(1);
                     view.blocks.clear();
@@ -269,10 +292,5 @@ impl World {
     pub(super) fn node(&self, url: usize, node: usize) -> Option<&View> {
         let view = self.urls[url].get(node)?;
         (view.mode != Mode::Down).then_some(view)
-    }
-
-    /// Draws the node of the URL that gets a call; `None` if that node is down.
-    pub(super) fn draw(&self, url: usize, choices: &mut Chance) -> Option<&View> {
-        self.node(url, self.connect(url, choices))
     }
 }
