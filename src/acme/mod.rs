@@ -3,10 +3,10 @@
 //! In: the listeners' configurations, and the stored certificates. Out: a file for each set of
 //! domains, which `http::certificates` reads like any other. `filters::acme` decides; [`Renewal`]
 //! has its actions performed by `round`, which speaks the protocol in `order` through `client`, and
-//! stores by `storage` in the `folder` and with the fleet. `challenge` has the answers to challenges,
-//! `failure` describes errors, `window` requests the authority's renewal times, and `http` serves
-//! port 80. At most one order is under way among the processes that share a folder, or the
-//! instances of a fleet.
+//! stores by `storage` in the `folder` and with the fleet. `challenge` has the answers to
+//! challenges, `failure` describes errors, `window` requests the authority's renewal times, and
+//! `http` serves port 80. At most one order is under way among the processes that share a folder,
+//! or the instances of a fleet.
 
 mod challenge;
 mod client;

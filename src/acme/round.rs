@@ -105,11 +105,7 @@ impl<'a> Round<'a> {
             }
             Action::Resume(begun) => self.session.resume(begun).await,
             Action::Place => self.session.place(None).await,
-            Action::PlaceReplacing => {
-                let held = Identity::read_ordered(&self.ordered.tls).ok();
-                let replaces = held.and_then(|held| window::identifier(held.certificate()));
-                self.session.place(replaces).await
-            }
+            Action::PlaceReplacing => self.place_replacing().await,
             Action::Authorize => self.session.authorize().await,
             Action::Prove(challenge) => self.session.prove(challenge).await,
             Action::Poll(delay) => self.session.poll(delay).await,
@@ -119,6 +115,12 @@ impl<'a> Round<'a> {
             Action::Install => self.install().await,
             Action::Rest(_) => Ok(Event::Begin),
         }
+    }
+
+    async fn place_replacing(&mut self) -> Result<Event, Failure> {
+        let held = Identity::read_ordered(&self.ordered.tls).ok();
+        let replaces = held.and_then(|held| window::identifier(held.certificate()));
+        self.session.place(replaces).await
     }
 
     fn report_order(&self) {

@@ -168,23 +168,22 @@ fn status_of(name: &str) -> Option<OrderStatus> {
 }
 
 fn authorization(document: RawAuthorization) -> Result<Document, Unusable> {
-    let unusable = |field| Unusable("authorization", field);
-    let status = text(document.status.as_ref()).ok_or(unusable("status"))?;
+    let status = text(document.status.as_ref()).ok_or(Unusable("authorization", "status"))?;
     let identifier = document.identifier.as_ref();
     let domain = identifier.filter(|id| text(id.get("type")) == Some("dns"));
     let domain = domain.and_then(|id| text(id.get("value")));
-    let domain = domain.ok_or(unusable("identifier"))?;
-    let all = list(document.challenges.as_ref()).ok_or(unusable("challenges"))?;
+    let domain = domain.ok_or(Unusable("authorization", "identifier"))?;
+    let all = list(document.challenges.as_ref()).ok_or(Unusable("authorization", "challenges"))?;
     let mut offers = Vec::new();
     for one in all {
-        let kind = text(one.get("type")).ok_or(unusable("challenges"))?;
+        let kind = text(one.get("type")).ok_or(Unusable("authorization", "challenges"))?;
         let Some(challenge) = Challenge::parse(kind) else {
             continue;
         };
         let is_usable =
             url(one.get("url")).is_some() && text(one.get("token")).is_some_and(is_token);
         if !is_usable {
-            return Err(unusable("challenges"));
+            return Err(Unusable("authorization", "challenges"));
         }
         offers.push(challenge);
     }
@@ -253,7 +252,8 @@ mod tests {
         "authorizations":["https://a.test/z"],"finalize":"https://a.test/f",
         "certificate":"https://a.test/c"}"#;
     const AUTHORIZATION: &str = r#"{"status":"pending","identifier":{"type":"dns","value":"a.test"},
-        "challenges":[{"type":"dns-01"},{"type":"http-01","url":"https://a.test/h","token":"a-_Z9"}]}"#;
+        "challenges":[{"type":"dns-01"},
+            {"type":"http-01","url":"https://a.test/h","token":"a-_Z9"}]}"#;
 
     fn unusable(body: &str) -> String {
         match read(body.as_bytes()) {

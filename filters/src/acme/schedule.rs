@@ -134,8 +134,8 @@ pub(super) fn next(facts: &Facts, now: u64) -> Step {
     Step::Order
 }
 
-/// The time of the next attempt, unless the clock that set it was ahead: that must not stop attempts
-/// for years.
+/// The time of the next attempt, unless the clock that set it was ahead: that must not stop
+/// attempts for years.
 pub(super) fn credible(retry_at: Option<u64>, now: u64) -> Option<u64> {
     match retry_at {
         Some(at) if at <= now.saturating_add(LONGEST) => Some(at),
