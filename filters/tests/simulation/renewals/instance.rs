@@ -313,7 +313,6 @@ impl World {
             self.judge.causes.push(progress.cause.clone());
         }
         let progress = match progress.is_empty() {
-            true if self.bug == Bug::ProgressKept => return Ok(Event::Done),
             true => None,
             false => Some(progress),
         };

@@ -25,11 +25,9 @@ enum Bug {
     NoLock,
     /// The last certificate is not recorded.
     NoReceipt,
-    /// A certificate is stored with the failures before it.
-    ProgressKept,
 }
 
-const BUGS: [Bug; 3] = [Bug::NoLock, Bug::NoReceipt, Bug::ProgressKept];
+const BUGS: [Bug; 2] = [Bug::NoLock, Bug::NoReceipt];
 
 fn seeds() -> u64 {
     let seeds = env::var("PORTCULLIS_SIMULATION_SEEDS").ok();
