@@ -1,7 +1,7 @@
 //! Decides when to order, renew or retry a certificate. Pure: time and chance are arguments.
 //!
 //! In: the stored certificate, the authority's suggestion and the outcome of attempts. Out: a
-//! [`Step`], and after a failure the time of the next attempt. Times are seconds since 1970.
+//! step, and after a failure the time of the next attempt. Times are seconds since 1970.
 
 use super::failure::Class;
 use crate::certificate::Validity;

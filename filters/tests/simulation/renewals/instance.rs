@@ -283,11 +283,11 @@ impl World {
         }
         if self.fleet.is_some() {
             match self.lock {
-                Some((other, until)) if other != of && until > self.now => {
-                    if self.bug != Bug::NoLock {
-                        instance.waits_since = self.now;
-                        return Ok(Event::Lock(Lock::Other));
-                    }
+                Some((other, until))
+                    if other != of && until > self.now && self.bug != Bug::NoLock =>
+                {
+                    instance.waits_since = self.now;
+                    return Ok(Event::Lock(Lock::Other));
                 }
                 _ => {}
             }

@@ -302,7 +302,7 @@ impl World {
             return;
         }
         // some actions take a second, in which others go on
-        self.instances[of].wake = self.now + u64::from(drawn.0 % 3 == 0);
+        self.instances[of].wake = self.now + u64::from(drawn.0.is_multiple_of(3));
         match self.perform(of, action) {
             Ok(event) => self.instances[of].event = event,
             Err(Stop::Failed(failure)) => self.instances[of].event = Event::Failed(failure),
