@@ -20,6 +20,14 @@ pub struct Validity {
     pub not_after: u64,
 }
 
+impl Validity {
+    /// Its length in seconds.
+    #[must_use]
+    pub const fn lifetime(self) -> u64 {
+        self.not_after.saturating_sub(self.not_before)
+    }
+}
+
 /// A certificate to judge.
 #[derive(Clone, Copy, Debug)]
 pub struct Offered<'a> {

@@ -9,9 +9,10 @@
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operations`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
-//! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served), [`verdict`]
-//! (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`],
-//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`robots`].
+//! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served) and [`acme`]
+//! (when and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`],
+//! [`window`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`], [`secret`],
+//! [`node_headers`], [`robots`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -24,6 +25,7 @@
 
 extern crate alloc;
 
+pub mod acme;
 pub mod bearer;
 pub mod certificate;
 pub mod chain;

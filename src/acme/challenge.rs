@@ -1,7 +1,6 @@
 //! The answers to the challenges of an order, in a form that instances can share.
 
-use super::failure::Failure;
-use crate::http::challenges::Pending;
+use crate::http::challenges::{ChallengeError, Pending};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,11 +15,10 @@ pub(super) struct Answers {
 
 impl Answers {
     /// Converts the answers for the listeners that serve them.
-    pub(super) fn pending(&self) -> Result<Pending, Failure> {
+    pub(super) fn pending(&self) -> Result<Pending, ChallengeError> {
         let mut pending = Pending::default();
         for (domain, digest) in &self.tls {
-            let added = pending.add_tls(domain, digest);
-            added.map_err(|error| Failure::new(&error.to_string()))?;
+            pending.add_tls(domain, digest)?;
         }
         for (token, key_authorization) in &self.http {
             pending.add_http(token, key_authorization);

@@ -4,11 +4,11 @@
 //! A certificate and its key are one file, so they always match. Among processes that share only
 //! the folder, the one that holds its lock orders.
 
-use super::schedule::LastIssue;
 use crate::config::AcmeConfig;
 use nix::fcntl::OFlag;
+use portcullis_filters::acme::Progress;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -17,49 +17,7 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a file in bytes, much more than an account or an order takes.
 const LARGEST: u64 = 64 << 10;
 
-/// The stored progress towards a certificate that is missing or due for renewal.
-#[derive(Clone, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct Progress {
-    /// The digest of the certificate to renew, in hexadecimal; empty for the first one.
-    #[serde(default)]
-    pub(super) renews: String,
-    /// The order that is under way.
-    pub(super) order: Option<Begun>,
-    /// Attempts that failed since the last success.
-    #[serde(default)]
-    pub(super) failed: u32,
-    /// Earliest time of the next attempt, in seconds since 1970.
-    #[serde(default)]
-    pub(super) retry_at: Option<u64>,
-    /// Why the last attempt failed.
-    #[serde(default)]
-    pub(super) cause: String,
-}
-
-/// An order that the authority accepted, with the key of its certificate. It is stored before it is
-/// finalized, so another process can finish it.
-#[derive(Clone, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct Begun {
-    pub(super) url: String,
-    /// In PEM.
-    pub(super) key: String,
-    /// Its status when the last attempt ended.
-    #[serde(default)]
-    pub(super) status: String,
-    /// Attempts in a row that found it with this status.
-    #[serde(default)]
-    pub(super) unchanged: u32,
-}
-
-/// The last certificate of a set of domains, which outlives its progress.
-#[derive(Clone, Deserialize, Serialize)]
-pub(super) struct Receipt {
-    /// The URL of its order, so that a repeated download is no second certificate.
-    pub(super) order: String,
-    pub(super) last: LastIssue,
-}
-
-/// The file of a certificate's [`Receipt`].
+/// The file of a certificate's receipt.
 pub(super) fn receipt(certificate: &Path) -> PathBuf {
     certificate.with_extension("last.json")
 }
@@ -107,47 +65,20 @@ impl Folder {
     }
 }
 
-impl Progress {
-    /// Whether there was no attempt yet.
-    pub(super) fn is_empty(&self) -> bool {
-        *self
-            == Self {
-                renews: self.renews.clone(),
-                ..Self::default()
-            }
-    }
+/// Reads the progress of the certificate in this file; empty if nothing is stored.
+pub(super) fn progress(certificate: &Path) -> Progress {
+    read(&file(certificate)).unwrap_or_default()
+}
 
-    /// Whether this is the progress of an earlier renewal, not that of the certificate `renews`.
-    pub(super) fn is_over(&self, renews: &str) -> bool {
-        !self.is_empty() && self.renews != renews
+/// Stores the progress of the certificate in this file.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn store_progress(certificate: &Path, progress: &Progress) -> io::Result<()> {
+    if progress.is_empty() {
+        return remove(&file(certificate));
     }
-
-    /// The progress towards renewing the certificate `renews`; empty if this is about another one.
-    pub(super) fn of(&self, renews: String) -> Self {
-        match self.renews == renews {
-            true => self.clone(),
-            false => Self {
-                renews,
-                ..Self::default()
-            },
-        }
-    }
-
-    /// Reads the progress of the certificate in this file; empty if nothing is stored.
-    pub(super) fn read(certificate: &Path) -> Self {
-        read(&file(certificate)).unwrap_or_default()
-    }
-
-    /// Stores the progress.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub(super) fn store(&self, certificate: &Path) -> io::Result<()> {
-        match self.is_empty() {
-            true => remove(&file(certificate)),
-            false => write(&file(certificate), self),
-        }
-    }
+    write(&file(certificate), progress)
 }
 
 fn file(certificate: &Path) -> PathBuf {
@@ -241,30 +172,5 @@ mod tests {
         let refused = folder.create().unwrap_err().to_string();
         assert!(refused.contains("0777"), "{refused}");
         std::fs::remove_dir_all(folder.0.parent().unwrap()).unwrap();
-    }
-
-    #[test]
-    fn progress_is_over_once_its_certificate_is_renewed() {
-        let failed = Progress {
-            renews: "one".to_owned(),
-            failed: 3,
-            ..Progress::default()
-        };
-        assert!(
-            !failed.is_over("one"),
-            "another instance may not know yet that it is due"
-        );
-        assert_eq!(failed.of("one".to_owned()).failed, 3);
-        assert!(failed.is_over("two"));
-        assert_eq!(failed.of("two".to_owned()).failed, 0);
-        let first = Progress {
-            failed: 1,
-            ..Progress::default()
-        };
-        assert!(
-            !first.is_over("") && first.is_over("one"),
-            "there was no certificate"
-        );
-        assert!(!Progress::default().is_over("one"), "nothing is stored");
     }
 }

@@ -1,70 +1,42 @@
-//! One order at an authority, from its account to the certificate: RFC 8555, section 7.4.
+//! The requests of one order at an authority, from its account to the certificate: RFC 8555,
+//! section 7.4.
 //!
-//! In: the domains, and what an earlier attempt stored. Out: a certificate with its key, or a
-//! [`Failure`]. A begun order is finished rather than repeated: its URL and its key are stored
-//! before it is validated.
+//! In: an action that the filters decided. Out: its event, or a [`Failure`]. The order, its answers
+//! to challenges and its certificate are in memory until the [`Session`] ends.
 
 use super::challenge::Answers;
 use super::client::Client;
-use super::failure::{self, Failure};
-use super::folder::{Begun, Progress};
-use super::schedule::{self, Stuck};
+use super::failure::{clean, failure, words};
 use super::storage::Storage;
 use crate::config::AcmeConfig;
 use crate::http::challenges::Challenges;
-use crate::io::clock::since_1970;
 use crate::secrets;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeStatus,
-    ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    RetryPolicy,
+    ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order,
 };
+use portcullis_filters::acme::{Begun, Challenge, Event, Failure, OrderStatus};
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
-
-/// Time for an authority to validate or to sign; after it, the next attempt continues the order.
-const PATIENCE: RetryPolicy = RetryPolicy::new()
-    .initial_delay(Duration::from_millis(250))
-    .timeout(Duration::from_secs(120));
+use std::time::Duration;
 
 /// An order for a certificate.
-pub(super) struct Ordering<'a> {
+pub(super) struct Session<'a> {
     pub(super) config: &'a AcmeConfig,
     pub(super) storage: &'a Storage,
     pub(super) client: &'a Client,
     pub(super) challenges: &'a Challenges,
     pub(super) domains: &'a [String],
-    /// The file of the certificate.
-    pub(super) file: &'a Path,
-    /// The certificate that this one replaces, for an authority with renewal information.
-    pub(super) replaces: Option<CertificateIdentifier<'static>>,
-}
-
-/// A certificate with its key, both in PEM.
-pub(super) struct Issued {
-    /// The URL of its order.
-    pub(super) order: String,
-    pub(super) key: String,
-    pub(super) chain: String,
-}
-
-/// An order after an attempt that failed.
-enum Kept {
-    /// The authority did not show it.
-    Unseen,
-    Seen {
-        status: String,
-        is_final: bool,
-        /// In seconds since 1970.
-        expires: Option<u64>,
-    },
+    pub(super) account: Option<Account>,
+    pub(super) order: Option<Order>,
+    pub(super) begun: Option<Begun>,
+    pub(super) answering: Option<Answering<'a>>,
 }
 
 /// Answers challenges until it is dropped.
-struct Answering<'a>(&'a Challenges);
+pub(super) struct Answering<'a>(&'a Challenges);
 
 impl Drop for Answering<'_> {
     fn drop(&mut self) {
@@ -72,78 +44,10 @@ impl Drop for Answering<'_> {
     }
 }
 
-impl Ordering<'_> {
-    /// Takes all remaining steps.
-    pub(super) async fn run(&self, progress: &mut Progress) -> Result<Issued, Failure> {
-        let account = self.account().await?;
-        let before = progress.order.clone();
-        let (mut order, begun) = match self.open(&account, progress).await {
-            Ok(opened) => opened,
-            Err(failure) => {
-                self.keep_or_abandon(progress, before, Kept::Unseen).await?;
-                return Err(failure);
-            }
-        };
-        let expires = self.client.order_expires();
-        let finished = self.finish(&mut order, &begun, progress.failed).await;
-        if let Err(failure) = &finished {
-            let status = order.state().status;
-            let kept = Kept::Seen {
-                status: format!("{status:?}"),
-                // an invalid order cannot be continued; a refused proof has made it invalid
-                is_final: status == OrderStatus::Invalid
-                    || failure.is_final && status != OrderStatus::Pending,
-                expires,
-            };
-            self.keep_or_abandon(progress, before, kept).await?;
-        }
-        finished
-    }
+/// Why an action that needs an order has none.
+const NO_ORDER: &str = "order: there is none";
 
-    /// Keeps the order for the next attempt, or forgets it.
-    async fn keep_or_abandon(
-        &self,
-        progress: &mut Progress,
-        before: Option<Begun>,
-        kept: Kept,
-    ) -> Result<(), Failure> {
-        let Some(begun) = &mut progress.order else {
-            return Ok(());
-        };
-        let status_before = match before {
-            Some(before) if before.url == begun.url => Some(before.status),
-            _ => None,
-        };
-        let (is_final, expires) = match kept {
-            Kept::Unseen => {
-                begun.unchanged = begun.unchanged.saturating_add(1);
-                (false, None)
-            }
-            Kept::Seen {
-                status,
-                is_final,
-                expires,
-            } => {
-                begun.unchanged = match status_before {
-                    Some(before) if before == status => begun.unchanged.saturating_add(1),
-                    _ => 1,
-                };
-                begun.status = status;
-                (is_final, expires)
-            }
-        };
-        let stuck = Stuck {
-            is_final,
-            unchanged: begun.unchanged,
-            expires,
-        };
-        if schedule::is_abandoned(stuck, since_1970(SystemTime::now()).as_secs()) {
-            log::info!(domain = self.domains[0]; "ACME order abandoned");
-            progress.order = None;
-        }
-        Ok(self.storage.store_progress(self.file, progress).await?)
-    }
-
+impl<'a> Session<'a> {
     /// Returns the stored account, or creates one.
     pub(super) async fn account(&self) -> Result<Account, Failure> {
         const DO: &str = "account";
@@ -182,29 +86,41 @@ impl Ordering<'_> {
         Ok(Some(ExternalAccountKey::new(id.clone(), key.expose())))
     }
 
-    /// Resumes the begun order if the authority still has it; otherwise creates one.
-    async fn open(
-        &self,
-        account: &Account,
-        progress: &mut Progress,
-    ) -> Result<(Order, Begun), Failure> {
-        if let Some(begun) = progress.order.clone() {
-            match account.order(begun.url.clone()).await {
-                Ok(mut order) => {
-                    if order.state().status != OrderStatus::Invalid {
-                        log::info!(domain = self.domains[0]; "ACME order resumed");
-                        return Ok((order, begun));
-                    }
-                }
-                // it has expired, or belongs to another account
-                Err(Error::Api(problem)) if failure::is_gone(&problem) => {}
-                Err(error) => return Err(self.failed(error, "order")),
-            }
+    /// Opens the account for what follows.
+    pub(super) async fn open(&mut self) -> Result<Event, Failure> {
+        self.account = Some(self.account().await?);
+        Ok(Event::Done)
+    }
+
+    fn opened(&self) -> Result<&Account, Failure> {
+        self.account
+            .as_ref()
+            .ok_or(Failure::new("account: there is none"))
+    }
+
+    /// Fetches a begun order.
+    pub(super) async fn resume(&mut self, begun: Begun) -> Result<Event, Failure> {
+        let account = self.opened()?;
+        let found = account.order(begun.url.clone()).await;
+        self.order = Some(found.map_err(|error| self.failed(error, "order"))?);
+        self.begun = Some(begun);
+        let event = self.seen("order")?;
+        if !matches!(&event, Event::Order(order) if order.status == OrderStatus::Invalid) {
+            log::info!(domain = self.domains[0]; "ACME order resumed");
         }
+        Ok(event)
+    }
+
+    /// Places an order with a new key.
+    pub(super) async fn place(
+        &mut self,
+        replaces: Option<CertificateIdentifier<'static>>,
+    ) -> Result<Event, Failure> {
+        let account = self.opened()?;
         let names = self.domains.iter().cloned().map(Identifier::Dns);
         let names: Vec<_> = names.collect();
         let mut new = NewOrder::new(&names);
-        if let Some(replaces) = self.replaces.clone().filter(|_| progress.failed == 0) {
+        if let Some(replaces) = replaces {
             new = new.replaces(replaces);
         }
         let key = KeyPair::generate().map_err(|error| Failure::new(&error.to_string()))?;
@@ -216,49 +132,81 @@ impl Ordering<'_> {
             status: String::new(),
             unchanged: 0,
         };
-        progress.order = Some(begun.clone());
-        self.storage.store_progress(self.file, progress).await?;
+        self.order = Some(order);
+        self.begun = Some(begun.clone());
+        let Event::Order(order) = self.seen("new order")? else {
+            return Err(Failure::new(NO_ORDER));
+        };
         log::info!(domain = self.domains[0]; "ACME order begun");
-        Ok((order, begun))
+        Ok(Event::Placed(begun, order))
     }
 
-    async fn finish(
-        &self,
-        order: &mut Order,
-        begun: &Begun,
-        failed: u32,
-    ) -> Result<Issued, Failure> {
-        if order.state().status == OrderStatus::Pending {
-            self.authorize(order, failed).await?;
-        }
-        if order.state().status == OrderStatus::Ready {
-            let request = self.signing_request(&begun.key)?;
-            let finalized = order.finalize_csr(&request).await;
-            finalized.map_err(|error| self.failed(error, "finalize"))?;
-        }
-        let chain = order.poll_certificate(&PATIENCE).await;
-        let chain = chain.map_err(|error| self.failed(error, "certificate"))?;
-        Ok(Issued {
-            order: begun.url.clone(),
-            key: begun.key.clone(),
-            chain,
-        })
+    /// The order as the last response shows it.
+    fn seen(&self, do_what: &str) -> Result<Event, Failure> {
+        let order = self.client.order().ok_or_else(|| {
+            Failure::malformed(&format!("{do_what}: the authority's response is no order"))
+        })?;
+        Ok(Event::Order(order))
     }
 
-    /// Proves each domain that is not proven yet.
-    async fn authorize(&self, order: &mut Order, failed: u32) -> Result<(), Failure> {
-        let kind = self.challenge(failed);
-        let mut answers = Answers::default();
-        let mut authorizations = order.authorizations();
+    /// Fetches the authorizations.
+    pub(super) async fn authorize(&mut self) -> Result<Event, Failure> {
+        let (order, client) = (self.order.as_mut(), self.client);
+        let mut authorizations = order.ok_or(Failure::new(NO_ORDER))?.authorizations();
+        let mut all = Vec::new();
         while let Some(authorization) = authorizations.next().await {
-            let mut authorization =
-                authorization.map_err(|error| self.failed(error, "authorization"))?;
+            authorization.map_err(|error| failure(error, "authorization", client.retry_after()))?;
+            all.push(client.authorization().ok_or_else(|| {
+                Failure::malformed("authorization: the authority's response is none")
+            })?);
+        }
+        Ok(Event::Authorizations(all))
+    }
+
+    /// Answers the pending challenges of this type, and has them validated.
+    pub(super) async fn prove(&mut self, challenge: Challenge) -> Result<Event, Failure> {
+        let kind = match challenge {
+            Challenge::Http01 => ChallengeType::Http01,
+            Challenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        };
+        let answers = self.answers(&kind).await?;
+        let pending = answers
+            .pending()
+            .map_err(|error| Failure::new(&error.to_string()))?;
+        self.challenges.set(pending);
+        self.answering = Some(Answering(self.challenges));
+        self.storage.announce(&answers).await?;
+        let (order, client) = (self.order.as_mut(), self.client);
+        let mut authorizations = order.ok_or(Failure::new(NO_ORDER))?.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization
+                .map_err(|error| failure(error, "authorization", client.retry_after()))?;
+            let is_pending = authorization.status == AuthorizationStatus::Pending;
+            let challenge = authorization
+                .challenge(kind.clone())
+                .filter(|challenge| is_pending && challenge.status == ChallengeStatus::Pending);
+            if let Some(mut challenge) = challenge {
+                let ready = challenge.set_ready().await;
+                ready.map_err(|error| failure(error, "challenge", client.retry_after()))?;
+            }
+        }
+        Ok(Event::Done)
+    }
+
+    async fn answers(&mut self, kind: &ChallengeType) -> Result<Answers, Failure> {
+        let mut answers = Answers::default();
+        let (order, client) = (self.order.as_mut(), self.client);
+        let mut authorizations = order.ok_or(Failure::new(NO_ORDER))?.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization
+                .map_err(|error| failure(error, "authorization", client.retry_after()))?;
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
             let domain = authorization.identifier().to_string();
-            let challenge = authorization.challenge(kind.clone());
-            let challenge = challenge.ok_or_else(|| unsupported(&kind, &domain))?;
+            let Some(challenge) = authorization.challenge(kind.clone()) else {
+                continue;
+            };
             let answer = challenge.key_authorization();
             match kind {
                 ChallengeType::Http01 => {
@@ -273,52 +221,48 @@ impl Ordering<'_> {
                 }
             }
         }
-        self.challenges.set(answers.pending()?);
-        let _answering = Answering(self.challenges);
-        self.storage.announce(&answers).await?;
-        let proven = self.prove(order, &kind).await;
-        self.storage.withdraw().await;
-        proven
+        Ok(answers)
     }
 
-    /// Has the authority validate the proofs.
-    async fn prove(&self, order: &mut Order, kind: &ChallengeType) -> Result<(), Failure> {
-        let mut authorizations = order.authorizations();
-        while let Some(authorization) = authorizations.next().await {
-            let mut authorization =
-                authorization.map_err(|error| self.failed(error, "authorization"))?;
-            let is_pending = authorization.status == AuthorizationStatus::Pending;
-            let challenge = authorization
-                .challenge(kind.clone())
-                .filter(|challenge| is_pending && challenge.status == ChallengeStatus::Pending);
-            if let Some(mut challenge) = challenge {
-                challenge
-                    .set_ready()
-                    .await
-                    .map_err(|error| self.failed(error, "challenge"))?;
-            }
-        }
-        match order.poll_ready(&PATIENCE).await {
-            Ok(OrderStatus::Ready) => Ok(()),
-            Ok(_) => Err(self.refused(order, None).await),
-            Err(Error::Api(problem)) if order.state().status == OrderStatus::Invalid => {
-                Err(self.refused(order, Some(failure::words(&problem))).await)
-            }
-            Err(error) => Err(self.failed(error, "validation")),
+    /// Ends the answers to challenges, if there are any.
+    pub(super) async fn withdraw(&mut self) {
+        if self.answering.take().is_some() {
+            self.storage.withdraw().await;
         }
     }
 
-    /// The challenge type of this attempt. It alternates after failures if both types can be
-    /// answered.
-    fn challenge(&self, failed: u32) -> ChallengeType {
-        match self.config.http_address.is_some() && failed.is_multiple_of(2) {
-            true => ChallengeType::Http01,
-            false => ChallengeType::TlsAlpn01,
-        }
+    /// Fetches the order after `delay`.
+    pub(super) async fn poll(&mut self, delay: Duration) -> Result<Event, Failure> {
+        tokio::time::sleep(delay).await;
+        let order = self.order.as_mut().ok_or(Failure::new(NO_ORDER))?;
+        let refreshed = order.refresh().await.map(|_| ());
+        refreshed.map_err(|error| self.failed(error, "order"))?;
+        self.seen("order")
     }
 
-    /// Why the authority rejected the order: its problem for each domain, or else `of_order`.
-    async fn refused(&self, order: &mut Order, of_order: Option<String>) -> Failure {
+    /// Sends the signing request.
+    pub(super) async fn finalize(&mut self) -> Result<Event, Failure> {
+        let begun = self.begun.as_ref().ok_or(Failure::new(NO_ORDER))?;
+        let request = self.signing_request(&begun.key)?;
+        let order = self.order.as_mut().ok_or(Failure::new(NO_ORDER))?;
+        let finalized = order.finalize_csr(&request).await;
+        finalized.map_err(|error| self.failed(error, "finalize"))?;
+        self.seen("finalize")
+    }
+
+    /// Fetches the certificate chain in PEM.
+    pub(super) async fn download(&mut self) -> Result<String, Failure> {
+        let order = self.order.as_mut().ok_or(Failure::new(NO_ORDER))?;
+        let chain = order.certificate().await;
+        let chain = chain.map_err(|error| self.failed(error, "certificate"))?;
+        chain.ok_or(Failure::malformed("certificate: there is none"))
+    }
+
+    /// Why the authority rejected the order: its problem for each domain, or else that of the
+    /// order.
+    pub(super) async fn causes(&mut self) -> Result<Event, Failure> {
+        let order = self.order.as_mut().ok_or(Failure::new(NO_ORDER))?;
+        let of_order = order.state().error.as_ref().map(words);
         let mut causes = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -330,17 +274,12 @@ impl Ordering<'_> {
                 .challenges
                 .iter()
                 .filter_map(|challenge| challenge.error.as_ref());
-            causes.extend(problems.map(|of| format!("{domain}: {}", failure::words(of))));
+            causes.extend(problems.map(|of| format!("{domain}: {}", words(of))));
         }
-        let causes = match causes.is_empty() {
-            true => of_order.unwrap_or_else(|| "the order is invalid".to_owned()),
-            false => causes.join("; "),
-        };
-        let retry_after = self.client.retry_after();
-        Failure {
-            retry_after,
-            ..Failure::refused(&format!("validation: {causes}"))
+        if causes.is_empty() {
+            causes.extend(of_order);
         }
+        Ok(Event::Causes(clean(&causes.join("; "))))
     }
 
     /// Creates the certificate signing request for the domains with this key, in DER.
@@ -355,7 +294,7 @@ impl Ordering<'_> {
     }
 
     fn failed(&self, error: Error, do_what: &str) -> Failure {
-        Failure::of(error, do_what, self.client.retry_after())
+        failure(error, do_what, self.client.retry_after())
     }
 }
 
@@ -374,14 +313,4 @@ pub(super) fn external_account_key(file: &Path) -> Result<secrets::Secret, secre
         Ok(key) if !key.is_empty() => Ok(secrets::Secret::new(key)),
         _ => Err(secrets::SecretError::not(file, "the HMAC key in base64url")),
     }
-}
-
-fn unsupported(kind: &ChallengeType, domain: &str) -> Failure {
-    let name = match kind {
-        ChallengeType::Http01 => "http-01",
-        _ => "tls-alpn-01",
-    };
-    Failure::refused(&format!(
-        "{domain}: the authority does not offer the challenge {name}"
-    ))
 }

@@ -6,12 +6,10 @@
 //! so that another instance can continue when this one dies.
 
 use super::challenge::Answers;
-use super::failure::Failure;
-use super::folder::{self, Folder, FolderLock, Progress, Receipt};
-use crate::config::{AcmeConfig, TlsConfig};
+use super::folder::{self, Folder, FolderLock};
+use crate::config::AcmeConfig;
 use crate::fleet::{Fleet, FleetError};
-use crate::http::tls::Identity;
-use portcullis_filters::certificate::{self, Exchange, Own};
+use portcullis_filters::acme::{Failure, Progress, Receipt};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -59,6 +57,14 @@ pub(super) struct Storage {
     folder: Folder,
     account: PathBuf,
     fleet: Option<Arc<Fleet>>,
+}
+
+/// The fleet's certificate, compared with the one here.
+pub(super) enum Other {
+    /// It is the same, or there is no fleet.
+    Same,
+    /// It is another one; `None` if it is missing or no text.
+    Differs(Option<String>),
 }
 
 /// The right to order, released on drop.
@@ -152,7 +158,7 @@ impl Storage {
     /// The progress of the certificate in this file.
     pub(super) async fn progress(&self, certificate: &Path) -> Result<Progress, StorageError> {
         let shared = self.shared("order", certificate).await?;
-        Ok(shared.unwrap_or_else(|| Progress::read(certificate)))
+        Ok(shared.unwrap_or_else(|| folder::progress(certificate)))
     }
 
     /// Stores the progress of the certificate in this file.
@@ -165,7 +171,7 @@ impl Storage {
             true => self.remove_value("order", certificate).await,
             false => self.set_value("order", certificate, progress).await,
         };
-        progress.store(certificate)?;
+        folder::store_progress(certificate, progress)?;
         shared
     }
 
@@ -188,7 +194,7 @@ impl Storage {
     }
 
     /// Stores a certificate with its key, both in PEM. If the fleet's store does not answer,
-    /// [`Self::exchange`] shares it later.
+    /// [`Self::share`] shares it later.
     pub(super) async fn store_certificate(
         &self,
         file: &Path,
@@ -202,47 +208,29 @@ impl Storage {
         Ok(folder::write_text(file, text.as_bytes())?)
     }
 
-    /// Takes a good certificate that another instance has renewed, or shares the one here, `ours`,
-    /// if no other instance has a newer one.
-    pub(super) async fn exchange(
-        &self,
-        tls: &TlsConfig,
-        ours: Option<Own>,
-        now: u64,
-    ) -> Result<(), StorageError> {
+    /// The fleet's content for this file, if it is another one than the file's.
+    pub(super) async fn other(&self, file: &Path) -> Result<Other, StorageError> {
         let Some(fleet) = &self.fleet else {
-            return Ok(());
+            return Ok(Other::Same);
         };
-        let file = &tls.certificate_file;
         let shared = fleet.value(&name("certificate", file)).await?;
         if shared.is_some() && shared == folder::read_text(file).ok() {
-            return Ok(());
+            return Ok(Other::Same);
         }
-        let shared = shared.and_then(|text| String::from_utf8(text).ok());
-        let theirs = shared.and_then(|text| {
-            let identity = Identity::of_ordered(&text, &text, tls).ok()?;
-            match identity.judge(now) {
-                Ok(()) => Some((text, identity.validity())),
-                Err(unfit) => {
-                    log::debug!("the certificate of another instance is not taken: {unfit}");
-                    None
-                }
-            }
-        });
-        let validity = theirs.as_ref().map(|(_, validity)| *validity);
-        match (certificate::exchange(ours, validity), theirs) {
-            (Exchange::Take, Some((text, _))) => {
-                self.folder.create()?;
-                folder::write_text(file, text.as_bytes())?;
-                log::info!(domain = tls.domains[0]; "certificate of another instance taken");
-            }
-            (Exchange::Share, _) => {
-                self.set_text("certificate", file, &folder::read_text(file)?)
-                    .await?;
-            }
-            _ => {}
-        }
-        Ok(())
+        let text = shared.and_then(|text| String::from_utf8(text).ok());
+        Ok(Other::Differs(text))
+    }
+
+    /// Writes the fleet's content to the file.
+    pub(super) fn take(&self, file: &Path, text: &str) -> Result<(), StorageError> {
+        self.folder.create()?;
+        Ok(folder::write_text(file, text.as_bytes())?)
+    }
+
+    /// Shares the content of the file with the fleet.
+    pub(super) async fn share(&self, file: &Path) -> Result<(), StorageError> {
+        self.set_text("certificate", file, &folder::read_text(file)?)
+            .await
     }
 
     /// Lets all instances answer these challenges, and returns when they do.

@@ -408,13 +408,23 @@ impl Identity {
     /// # Errors
     /// It may not be used at `now`, in seconds since 1970.
     pub(crate) fn judge(&self, now: u64) -> Result<(), Unfit> {
-        let names = names(&self.certificate);
+        let names = self.names();
         let offered = Offered {
             names: &names,
             validity: self.validity(),
             chain_bytes: self.chain_bytes,
         };
         certificate::judge(&offered, &self.tls.domains, now)
+    }
+
+    /// The DNS names that the certificate is for.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(&self.certificate)
+    }
+
+    /// The size of the chain in DER.
+    pub(crate) fn chain_bytes(&self) -> usize {
+        self.chain_bytes
     }
 
     /// Returns a copy that issues these tickets.

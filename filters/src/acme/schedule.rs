@@ -1,11 +1,11 @@
 //! Decides when to order, renew or retry a certificate. Pure: time and chance are arguments.
 //!
 //! In: the stored certificate, the authority's suggestion and the outcome of attempts. Out: a
-//! [`Step`], and after a failure the time of the next attempt. Times are seconds since 1970.
+//! step, and after a failure the time of the next attempt. Times are seconds since 1970.
 
-use portcullis_filters::certificate::Validity;
+use super::failure::Class;
+use crate::certificate::Validity;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// Delays after attempts without an answer, doubled from 5 s to 10 min: no authority counts them.
 const UNREACHABLE: [u64; 2] = [5, 600];
@@ -14,7 +14,7 @@ const UNREACHABLE: [u64; 2] = [5, 600];
 /// several.
 const REFUSED: [u64; 2] = [300, 6 * 3_600];
 /// Cap on an authority's `Retry-After`: Let's Encrypt's longest rate limit is that of a week.
-pub(super) const LONGEST: u64 = 7 * 24 * 3_600;
+pub const LONGEST: u64 = 7 * 24 * 3_600;
 /// Shortest and longest rest between certificates that are due too early, otherwise a third of
 /// their lifetime: with it a week has at most five, which Let's Encrypt permits for a set of names.
 const EARLY: [u64; 2] = [300, 2 * 24 * 3_600];
@@ -23,31 +23,34 @@ const UNCHANGED: u32 = 2;
 
 /// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window {
-    pub(super) start: u64,
-    pub(super) end: u64,
+pub struct Window {
+    /// Its first second.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
 }
 
 /// A number from 0 to 1, exclusive, in steps of 2^-32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chance(pub(super) u32);
+pub struct Chance(pub u32);
 
 impl Chance {
     /// This part of `whole`.
     fn of(self, whole: u64) -> u64 {
-        let part = (u128::from(whole) * u128::from(self.0)) >> 32;
+        let part = u128::from(whole).saturating_mul(u128::from(self.0)) >> 32;
         u64::try_from(part).unwrap_or(whole)
     }
 }
 
 /// The last certificate that an authority issued for a set of domains, whether it is used or not.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct LastIssue {
+pub struct LastIssue {
     /// When it was issued, by the clock here.
-    pub(super) at: u64,
-    pub(super) lifetime: u64,
+    pub at: u64,
+    /// Its lifetime in seconds.
+    pub lifetime: u64,
     /// The certificates in a row before it that had to be replaced early.
-    pub(super) early: u32,
+    pub early: u32,
 }
 
 impl LastIssue {
@@ -120,11 +123,7 @@ pub(super) fn next(facts: &Facts, now: u64) -> Step {
     if due > now {
         return Step::Keep(due);
     }
-    // a clock that was ahead must not stop attempts for years
-    let retry = match facts.retry_at {
-        Some(at) if at <= now.saturating_add(LONGEST) => at,
-        _ => 0,
-    };
+    let retry = credible(facts.retry_at, now).unwrap_or(0);
     let rest = facts.last.map_or(0, |last| last.next(now));
     if rest > now.max(retry) {
         return Step::Rest(rest);
@@ -133,6 +132,15 @@ pub(super) fn next(facts: &Facts, now: u64) -> Step {
         return Step::Retry(retry);
     }
     Step::Order
+}
+
+/// The time of the next attempt, unless the clock that set it was ahead: that must not stop
+/// attempts for years.
+pub(super) fn credible(retry_at: Option<u64>, now: u64) -> Option<u64> {
+    match retry_at {
+        Some(at) if at <= now.saturating_add(LONGEST) => Some(at),
+        _ => None,
+    }
 }
 
 /// When a certificate is due; at once without one.
@@ -146,12 +154,12 @@ pub(super) fn due(facts: &Facts) -> u64 {
 /// lifetime plus at most a fiftieth, which spreads the instances. At the latest a tenth of the
 /// lifetime before the end.
 fn renewal(held: Validity, window: Option<Window>, chance: Chance) -> u64 {
-    let lifetime = held.not_after.saturating_sub(held.not_before);
+    let lifetime = held.lifetime();
     let latest = held.not_after.saturating_sub(lifetime / 10);
     let at = match window.filter(|window| window.start < window.end) {
-        Some(Window { start, end }) => start.saturating_add(chance.of(end - start)),
+        Some(Window { start, end }) => start.saturating_add(chance.of(end.saturating_sub(start))),
         None => {
-            let two_thirds = lifetime - lifetime / 3;
+            let two_thirds = lifetime.saturating_sub(lifetime / 3);
             held.not_before
                 .saturating_add(two_thirds)
                 .saturating_add(chance.of(lifetime / 50))
@@ -160,22 +168,13 @@ fn renewal(held: Validity, window: Option<Window>, chance: Chance) -> u64 {
     at.min(latest)
 }
 
-/// How an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// The authority gave no usable answer, or a file cannot be written.
-    Unreachable,
-    /// The authority refused.
-    Refused,
-}
-
 /// When to try again after `failed` failures, the last of this class. The authority's `Retry-After`
 /// is obeyed up to a week.
 pub(super) fn retry_at(
     now: u64,
     failed: u32,
     class: Class,
-    retry_after: Option<Duration>,
+    retry_after: Option<u64>,
     chance: Chance,
 ) -> u64 {
     let [first, longest] = match class {
@@ -185,8 +184,10 @@ pub(super) fn retry_at(
     let doubled = first.saturating_mul(1 << failed.saturating_sub(1).min(16));
     let delay = doubled.min(longest);
     // 75 to 125 % of it
-    let delay = delay - delay / 4 + chance.of(delay / 2);
-    let asked = retry_after.map_or(0, |after| after.as_secs().min(LONGEST));
+    let delay = delay
+        .saturating_sub(delay / 4)
+        .saturating_add(chance.of(delay / 2));
+    let asked = retry_after.map_or(0, |after| after.min(LONGEST));
     now.saturating_add(delay.max(asked))
 }
 
@@ -403,7 +404,6 @@ mod tests {
             (1, Refused, Some(u64::MAX), LONGEST),
             (5, Refused, Some(1), 4_800),
         ] {
-            let asked = asked.map(Duration::from_secs);
             let at = retry_at(BEGIN, failed, class, asked, middle);
             let delay = at - BEGIN;
             assert!(
@@ -455,10 +455,9 @@ mod tests {
             chance in any::<u32>(),
         ) {
             let class = if is_refused { Class::Refused } else { Class::Unreachable };
-            let asked = asked.map(Duration::from_secs);
             let at = retry_at(now, failed, class, asked, Chance(chance));
             prop_assert!(at > now && at <= now + LONGEST, "{at}");
-            prop_assert!(asked.is_none_or(|asked| at >= now + asked.as_secs().min(LONGEST)));
+            prop_assert!(asked.is_none_or(|asked| at >= now + asked.min(LONGEST)));
         }
     }
 }
