@@ -64,9 +64,9 @@ pub mod code {
 }
 
 impl ErrorObject {
-    /// Whether the chain refuses what was read, called or estimated: an execution that reverts, or a
-    /// transaction that it would not take. Anything else is a failure of the node, or of a read of
-    /// it: another URL, or the same one soon, may give a result.
+    /// Whether the chain refuses what was read, called or estimated: an execution that reverts, or
+    /// a transaction that it would not take. Anything else is a failure of the node, or of a read
+    /// of it: another URL, or the same one soon, may give a result.
     #[must_use]
     pub const fn is_of_chain(&self) -> bool {
         matches!(

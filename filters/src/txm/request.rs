@@ -31,9 +31,9 @@ pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
 
 /// Whether a repeat without a key was `refused` because the newest equal request has done what it
 /// asks for: its drip started the cooldown, or it ended the recovery, and no other was `proposed`
-/// since. The outcome of that one is then the answer, as if the repeat had a key. It may be in doubt
-/// since the refusal was decided. A request that is no longer admitted has done it, too, if it was
-/// admitted before.
+/// since. The outcome of that one is then the answer, as if the repeat had a key. It may be in
+/// doubt since the refusal was decided. A request that is no longer admitted has done it, too, if
+/// it was admitted before.
 #[must_use]
 pub fn is_done(refused: &NotSent, newest: &Intent, proposed: Option<&Intent>) -> bool {
     if !matches!(

@@ -93,9 +93,16 @@ struct UrlState {
     health: UrlHealth,
     /// The newest block that it has shown, and when it showed it.
     head: Option<(HeadTime, Duration)>,
-    /// The newest block that the watch has read, the connection that showed it, and when, until a
-    /// round of polls uses it.
-    watched: Option<(BlockIdentity, ConnectionId, Duration)>,
+    /// The newest block that the watch has read, until a round of polls uses it.
+    watched: Option<WatchedHead>,
+}
+
+/// A block that the watch has read as the newest one.
+#[derive(Clone, Copy, Debug)]
+struct WatchedHead {
+    block: BlockIdentity,
+    connection: ConnectionId,
+    read_at: Duration,
 }
 
 /// The state of the node.
@@ -194,7 +201,11 @@ impl NodeState {
         match watched {
             Watched::Head(head) if passes => {
                 if let Some(state) = self.urls.get_mut(url) {
-                    state.watched = Some((head, connection, now));
+                    state.watched = Some(WatchedHead {
+                        block: head,
+                        connection,
+                        read_at: now,
+                    });
                 }
                 Change::None
             }
@@ -244,10 +255,13 @@ impl NodeState {
         time: Duration,
         now: Duration,
     ) -> Option<(BlockIdentity, ConnectionId)> {
-        let (head, connection, seen) = self.urls.get_mut(url)?.watched.take()?;
-        let is_recent = now.saturating_sub(seen) < time;
+        let watched = self.urls.get_mut(url)?.watched.take()?;
+        let is_recent = now.saturating_sub(watched.read_at) < time;
         let known = self.group.members.get(url)?.head;
-        (is_recent && known <= Some(head.number)).then_some((head, connection))
+        if is_recent && known <= Some(watched.block.number) {
+            return Some((watched.block, watched.connection));
+        }
+        None
     }
 
     /// The place of a URL for a request about the state at `block`, or else for one to the primary.

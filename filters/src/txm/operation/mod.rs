@@ -102,8 +102,8 @@ async fn once<I: Io>(
     claimed: Option<&Claimed>,
     since_us: i64,
 ) -> Outcome {
-    // a key that another request claimed may have its answer, and so may a repeat without a key; any
-    // other request must be admitted
+    // a key that another request claimed may have its answer, and so may a repeat without a key;
+    // any other request must be admitted
     if let Err(why) = task.admit() {
         let may_be_known = match claimed {
             Some(claimed) => !claimed.is_new(),
