@@ -30,7 +30,7 @@ impl NodeClient {
     pub(super) async fn catch_up(
         &self,
         route: Route,
-        failed: Unanswered,
+        failed: &Unanswered,
         wait: &mut Duration,
         until: Instant,
     ) -> bool {

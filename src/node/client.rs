@@ -29,10 +29,11 @@ pub struct NodeClient {
     next_id: AtomicU64,
 }
 
-/// No URL returned an answer that may be passed on.
-#[derive(Clone, Copy, Debug)]
+/// No URL returned an answer that may be passed on now.
 pub(super) struct Unanswered {
     error: NodeError,
+    /// An error of a server, which is passed on if no URL answers.
+    payload: Option<(Payload, Origin)>,
     /// Whether a URL returned an answer that is older than what clients have seen.
     pub(super) is_behind: bool,
     /// Whether a URL is not used because of its head, which may change soon.
@@ -110,12 +111,19 @@ impl<'a> Progress<'a> {
             is_behind,
             ..
         } = self;
-        if let Some(payload) = payload
-            && !is_behind
-        {
-            return Ok(payload);
-        }
         let holds_back = choice.holds_back();
+        let payload = payload.filter(|_| !is_behind);
+        if let Some(payload) = payload {
+            if !holds_back {
+                return Ok(payload);
+            }
+            return Err(Unanswered {
+                error: NodeError::Lagging,
+                payload: Some(payload),
+                is_behind,
+                holds_back,
+            });
+        }
         let is_answered = matches!(shown, Some(CallFailure::Busy | CallFailure::After(_)));
         let error = if is_behind || (holds_back && !is_answered) {
             NodeError::Lagging
@@ -124,6 +132,7 @@ impl<'a> Progress<'a> {
         };
         Err(Unanswered {
             error,
+            payload: None,
             is_behind,
             holds_back,
         })
@@ -132,8 +141,9 @@ impl<'a> Progress<'a> {
 
 impl Unanswered {
     /// Whether the same call may be answered soon, and may be sent again.
-    fn may_change<W: Fn(u64, &mut Vec<u8>)>(self, call: &Call<'_, W>) -> bool {
-        self.error == NodeError::Lagging || (self.holds_back && call.repeat() == Repeat::Safe)
+    fn may_change<W: Fn(u64, &mut Vec<u8>)>(&self, call: &Call<'_, W>) -> bool {
+        let is_behind = self.error == NodeError::Lagging && self.payload.is_none();
+        is_behind || (self.holds_back && call.repeat() == Repeat::Safe)
     }
 }
 
@@ -206,7 +216,7 @@ impl NodeClient {
             let mut wait = FIRST_WAIT;
             let answered = loop {
                 let answered = self.attempt(&call, &mut permit).await;
-                if let Err(failed) = answered
+                if let Err(failed) = &answered
                     && failed.may_change(&call)
                 {
                     let until = call.deadline.min(call.start + CATCH_UP);
@@ -218,7 +228,7 @@ impl NodeClient {
                         continue;
                     }
                 }
-                break answered.map_err(|failed| failed.error);
+                break answered.or_else(|failed| failed.payload.ok_or(failed.error));
             };
             let error = answered.as_ref().err().map(|error| error.name());
             self.node.metrics.node_call(error, call.start.elapsed());

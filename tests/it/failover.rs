@@ -20,12 +20,17 @@ use crate::support::script::{envelope, http, json as body, result, send, sized};
 
 /// The answer of a node of one chain; its name is the answer to all other calls.
 fn honest(call: &Call, name: &str) -> Vec<Act> {
+    at_head(call, name, 5)
+}
+
+/// The same of a node whose newest block has this number.
+fn at_head(call: &Call, name: &str, head: usize) -> Vec<Act> {
     let answer = match method(call).as_str() {
         "starknet_chainId" => json!("0x1"),
-        "starknet_blockNumber" => json!(5),
+        "starknet_blockNumber" => json!(head),
         "starknet_getBlockWithTxHashes" => {
             let number = call.json()["params"]["block_id"]["block_number"].as_u64();
-            let number = number.unwrap_or(5);
+            let number = number.unwrap_or(head as u64);
             let status = "ACCEPTED_ON_L2";
             json!({"status": status, "block_number": number, "block_hash": "0xb", "timestamp": 1})
         }
@@ -171,6 +176,30 @@ fn errors_of_every_url_are_passed_on() {
         assert_eq!(response.status, 200, "{}", response.text());
         assert_eq!(response.json()["error"]["code"], -32_603);
     }
+}
+
+#[test]
+fn an_error_waits_for_a_url_that_catches_up() {
+    let heads = [5, 5].map(|head| Arc::new(AtomicUsize::new(head)));
+    let [first, second] = heads.each_ref().map(Arc::clone);
+    let late = Arc::clone(&second);
+    let a = Node::start(move |call| {
+        if !is_poll(call) {
+            // the other URL gets the block while this read fails
+            late.store(6, Ordering::SeqCst);
+            return error(call, -32603);
+        }
+        at_head(call, "a", first.load(Ordering::SeqCst))
+    });
+    let b = Node::start(move |call| at_head(call, "b", second.load(Ordering::SeqCst)));
+    let edge = urls(&[&a, &b]).start();
+    heads[0].store(6, Ordering::SeqCst);
+    let deadline = Instant::now() + PATIENCE;
+    while ask_head(&edge).json()["result"] != 6 {
+        assert!(Instant::now() < deadline, "the first URL is asked");
+    }
+    let answer = edge.ask(&question());
+    assert_eq!(answer.json()["result"], "b", "{}", answer.text());
 }
 
 #[test]
