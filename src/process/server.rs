@@ -95,6 +95,10 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
     } = shown.and(admin_part);
 
     files::raise_limit(file_needs(config, services.len(), &listeners))?;
+    // not before the files are counted: it opens those of the store
+    if let Some(sidecar) = &surfaces.sidecar {
+        sidecar.check_robots();
+    }
     let Shared {
         process,
         exporter,

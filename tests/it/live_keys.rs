@@ -188,6 +188,7 @@ sidecar.age.age_bands = ["18_plus"]
 sidecar.age.verification_url = "https://other.example/{subject_ref}"
 sidecar.age.session_lifetime = "23h"
 sidecar.age.validity = "364d"
+sidecar.podcasts.redirect_moved = true
 sidecar.robots.indexing = false
 sidecar.robots.disallow = ["/private/"]
 sidecar.robots.blocked_agents = ["SomeBot"]

@@ -32,8 +32,7 @@ pub fn earlier(found: Requested, since_us: i64) -> Option<Intent> {
 /// Whether a repeat without a key was `refused` because the newest equal request has done what it
 /// asks for: its drip started the cooldown, or it ended the recovery, and no other was `proposed`
 /// since. The outcome of that one is then the answer, as if the repeat had a key. It may be in
-/// doubt since the refusal was decided. A request that is no longer admitted has done it, too, if
-/// it was admitted before.
+/// doubt since the refusal was decided.
 #[must_use]
 pub fn is_done(refused: &NotSent, newest: &Intent, proposed: Option<&Intent>) -> bool {
     if !matches!(
@@ -45,7 +44,6 @@ pub fn is_done(refused: &NotSent, newest: &Intent, proposed: Option<&Intent>) ->
     match refused {
         NotSent::TooSoon { last, .. } => last.transaction_hash == newest.transaction_hash,
         NotSent::RecoveryNotPending => proposed.is_none_or(|proposed| proposed.id < newest.id),
-        NotSent::Forbidden(_) => true,
         _ => false,
     }
 }

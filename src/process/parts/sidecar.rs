@@ -24,7 +24,6 @@ pub(crate) fn build(
     let Storage { store, runtime } = storage.clone();
     let metrics = Arc::clone(&shared.process.metrics);
     let sidecar = Arc::new(Sidecar::new(config, settings, store, metrics, runtime));
-    sidecar.check_robots();
     let (own, limits) = (Arc::clone(&sidecar), ConnectionsConfig::PUBLIC);
     let listener = serve(
         own,

@@ -25,7 +25,6 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use repeat::is_repeat;
 use write::{Step, write};
 
 /// The most claims of one key: it may turn out to name another intent.
@@ -102,16 +101,11 @@ async fn once<I: Io>(
     claimed: Option<&Claimed>,
     since_us: i64,
 ) -> Outcome {
-    // a key that another request claimed may have its answer, and so may a repeat without a key;
-    // any other request must be admitted
-    if let Err(why) = task.admit() {
-        let may_be_known = match claimed {
-            Some(claimed) => !claimed.is_new(),
-            None => is_repeat(&**io, task).await,
-        };
-        if !may_be_known {
-            return why.into();
-        }
+    // a key that another request claimed may have its answer; any other request must be admitted
+    if claimed.is_none_or(Claimed::is_new)
+        && let Err(why) = task.admit()
+    {
+        return why.into();
     }
     let epoch = match claimed {
         Some(claimed) => Some(claimed.epoch.clone()),

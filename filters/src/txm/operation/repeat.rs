@@ -21,11 +21,10 @@ pub(super) async fn done_before<I: Io>(
     epoch: &str,
     refused: NotSent,
 ) -> Result<Step, NotSent> {
-    let may_be_done = match &refused {
-        NotSent::TooSoon { .. } | NotSent::RecoveryNotPending => true,
-        NotSent::Forbidden(refusal) => task.refused.as_ref() == Some(&**refusal),
-        _ => false,
-    };
+    let may_be_done = matches!(
+        refused,
+        NotSent::TooSoon { .. } | NotSent::RecoveryNotPending
+    );
     if task.key.is_some() || !may_be_done {
         return Err(refused);
     }
@@ -46,15 +45,6 @@ pub(super) async fn done_before<I: Io>(
         // what the refusal was decided by is no longer so
         _ => Err(NotSent::InProgress),
     }
-}
-
-/// Whether the journal has an equal request, so that one without a key may be its repeat.
-pub(super) async fn is_repeat<I: Io>(io: &I, task: &Task<I::Trace>) -> bool {
-    let Ok(epoch) = io.epoch().await else {
-        return false;
-    };
-    let found = io.requested(&epoch, &task.digest, None).await;
-    found.is_ok_and(|found| found.newest.is_some())
 }
 
 /// The newest recovery that was proposed for the identity whose recovery the operation ends.

@@ -66,27 +66,6 @@ fn a_key_is_answered_though_the_policy_refuses_now() {
 }
 
 #[test]
-fn a_repeat_is_answered_though_the_policy_refuses_now() {
-    use IntentState::{Reverted, Succeeded};
-    let refused = ("refused", Some(Reason::ArgumentNotAllowed));
-    for (state, expected) in [(Succeeded, WRITTEN), (Reverted, refused)] {
-        let done = Intent {
-            created_us: crate::txm::tests::START_US - 1,
-            ..intent(1, 6, state)
-        };
-        let script = reconciled(&[done]);
-        script.state().receipts.insert(hash(1), receipt());
-        let script = Arc::new(script);
-        let answer = run(operate(&script, &no_longer_admitted(None)));
-        let Answer::Outcome(outcome) = answer else {
-            panic!("{answer:?}")
-        };
-        assert_eq!((outcome.name(), outcome.reason()), expected, "{state:?}");
-        assert_eq!(count(&script.done(), "stores"), 0, "{state:?}");
-    }
-}
-
-#[test]
 fn a_repeat_without_a_key_gets_the_outcome_of_its_drip() {
     use IntentState::Succeeded;
     let cooldown = ("refused", Some(Reason::FaucetCooldown));
