@@ -160,26 +160,33 @@ impl World {
             return Ok(());
         }
         self.met(Case::HeadsBelow);
-        // the heads in looks at its block: other looks say nothing about it
+        // the heads in looks at its block, whose answer may have been lost: looks at others say
+        // nothing about it
         let facts = || self.oracle.record.since(relay, Duration::ZERO);
-        let is_of_block = |fact: &Fact| matches!(fact, Fact::Block(of, _) if *of == number);
-        let looks = facts().filter(|it| is_of_block(&it.fact));
-        let looks: BTreeSet<_> = looks.map(|it| (it.url, it.begun)).collect();
-        let heads = facts().filter(|it| looks.contains(&(it.url, it.begun)));
+        let looks = |is_meant: &dyn Fn(u64) -> bool| -> BTreeSet<_> {
+            let of =
+                facts().filter(|it| matches!(it.fact, Fact::Block(number, _) if is_meant(number)));
+            of.map(|it| (it.url, it.begun)).collect()
+        };
+        let of_block = looks(&|of| of == number);
+        let of_others = looks(&|of| of != number);
+        let heads = facts().filter_map(|it| match it.fact {
+            Fact::Head(head) => Some((it.at, (it.url, it.begun), head < number)),
+            _ => None,
+        });
         let heads: Vec<_> = heads
-            .filter_map(|it| match it.fact {
-                Fact::Head(head) => Some((it.at, head < number)),
-                _ => None,
-            })
+            .filter(|(_, look, _)| of_block.contains(look) || !of_others.contains(look))
             .collect();
-        let polls = apart(heads.iter().filter(|it| it.1).map(|it| it.0));
+        let polls = apart(heads.iter().filter(|it| it.2).map(|it| it.0));
         let Some(first) = polls.get(2) else {
             return Err(format!(
                 "rule 2: {} polls, and intent {id} is displaced",
                 polls.len()
             ));
         };
-        let others = heads.iter().filter(|it| !it.1 && it.0 + POLL >= *first);
+        let others = heads.iter().filter(|(at, look, is_below)| {
+            !is_below && of_block.contains(look) && *at + POLL >= *first
+        });
         let against = apart(others.map(|it| it.0)).len();
         let view = self.chain.view();
         let is_there = view.find(hash).is_some_and(|(_, block)| block.is_some());

@@ -169,7 +169,7 @@ impl World {
         if view.genesis != of_chain {
             return self.deliver_elsewhere(tx);
         }
-        self.judge_add(&tx);
+        self.judge_add(relay, &tx);
         let overtaken = if self.is_in_doubt(&tx) {
             4
         } else if self.is_repeat(&tx) {

@@ -13,6 +13,9 @@ use portcullis_filters::verdict::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// How long a relay tries to see what it has written before it answers without.
+const READ_BACK: Duration = Duration::from_secs(5);
+
 impl World {
     /// Whether a response is true.
     pub(super) fn judge_reply(&mut self, request: &Request, begun: Begun, reply: &Reply) {
@@ -190,9 +193,9 @@ impl World {
         if !is_final {
             return Ok(());
         }
-        // a relay that was paused may have known it before
+        // a relay that was paused may have known it before, and tries to read it back
         let relay = self.relay_of(begun.watch);
-        let is_late = self.acts_late(relay, 2 * LAG);
+        let is_late = self.acts_late(relay, READ_BACK + 2 * LAG);
         let is_former = intent.epoch != self.epoch() && !is_late;
         if is_former && self.since(self.oracle.former_shown) > 2 * LAG {
             return Err("keys: it is the answer of a former epoch".to_owned());
