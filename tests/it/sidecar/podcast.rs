@@ -1,7 +1,8 @@
 //! `podcast-rss-feed`: the requested feed, and its published content. Feed readers check its
 //! format.
 
-use std::io::Read as _;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::support::check::each;
@@ -411,28 +412,43 @@ fn a_page_ends_by_weight() {
     assert_eq!(items, [60, 60, 10], "every episode is on a page");
 }
 
+/// Reads 64 KiB per second until `is_over`, so that the response goes on however long it takes to
+/// render the next one.
+fn read_slowly(mut stream: impl Read, is_over: &AtomicBool) {
+    let mut part = vec![0; 32 << 10];
+    while !is_over.load(Ordering::Relaxed) && stream.read_exact(&mut part).is_ok() {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
 #[test]
 fn unread_feeds_do_not_exceed_a_share() {
     let stage = Stage::new();
     stage.sql(&long_episodes(ALICE_DID, 240, '"'));
     let page = |page: u32| format!("{PATH}?did={ALICE_DID}&page={page}");
-    let unread = |path: &str| {
-        let mut client = stage.client();
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let (mut stream, mut status) = (client.writer(), [0; 12]);
-        stream.read_exact(&mut status).expect("a status line");
-        (client, String::from_utf8_lossy(&status[9..]).into_owned())
-    };
-    let readers = [1, 2, 3, 4].map(|number| unread(&page(number)));
-    let found = readers.each_ref().map(|(_, status)| status.as_str());
-    assert_eq!(
-        found,
-        ["200", "200", "200", "429"],
-        "three pages are a quarter of 64 MiB"
-    );
-    let small = by(&stage, &format!("did={FRANK_DID}"));
-    refused(&small, "NotFound", "small responses are not charged");
-    drop(readers);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let found = [1, 2, 3, 4].map(|number| {
+            let mut client = stage.client();
+            client.send(format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", page(number)));
+            let (mut stream, mut status) = (client.writer(), [0; 12]);
+            stream.read_exact(&mut status).expect("a status line");
+            let is_over = &is_over;
+            scope.spawn(move || {
+                read_slowly(stream, is_over);
+                drop(client);
+            });
+            String::from_utf8_lossy(&status[9..]).into_owned()
+        });
+        let small = by(&stage, &format!("did={FRANK_DID}"));
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(
+            found,
+            ["200", "200", "200", "429"],
+            "three pages are a quarter of 64 MiB"
+        );
+        refused(&small, "NotFound", "small responses are not charged");
+    });
     let deadline = Instant::now() + PATIENCE;
     while stage.get(&page(4)).status == 429 {
         assert!(Instant::now() < deadline, "its readers have left");
