@@ -376,6 +376,8 @@ impl Io for SimIo {
         if purpose == Purpose::Write {
             let broken = world.judge_signed(self.relay, sender, nonce);
             world.oracle.report(broken);
+            let broken = world.judge_other_hash(&tx);
+            world.oracle.report(broken);
         }
         if world.bug == Bug::BurnedNonce {
             let mut counters = self.counters.lock().expect("no task panics");
