@@ -1,7 +1,9 @@
 //! What happens to the chain: blocks, rollbacks, strangers, and another first block.
 
 use super::chain::{Action, Taking, Tx, felt};
+use super::config::is_own;
 use super::machine::HasAgenda as _;
+use super::node::SELDOM;
 use super::urls::{Mode, Url};
 use super::world::{CONFIRMATIONS, Fault, World};
 use portcullis_filters::felt::Felt;
@@ -9,6 +11,10 @@ use std::time::Duration;
 
 /// How long pins do not hold with a transaction that is gone at once.
 const UNPROVEN: Duration = Duration::from_secs(12);
+
+/// The blocks of a rollback from which on a stranger may use a nonce in a block below the head with
+/// which a transaction was signed.
+const OVERTAKEN: usize = 3;
 
 impl World {
     /// Closes a block, and lets happen to the chain what happens about once a block.
@@ -92,13 +98,16 @@ impl World {
         let gone = self.chain.roll_back(depth, now);
         self.oracle.notes.unsettled = Some(now);
         self.note(|| format!("a rollback of {depth} blocks"));
+        if depth >= OVERTAKEN {
+            self.overtake(&gone);
+        }
         let returns = self.fires(Fault::Returns, 2);
         for tx in gone {
             if returns && self.chance.choose(5) != 0 {
                 let late = self.millis(1, 8_000);
                 self.agenda().after(late, move |world: &mut Self| {
                     let taking = Taking {
-                        is_unlucky: world.reverts(tx.hash),
+                        is_unlucky: world.reverts(tx.hash, SELDOM),
                         ..Taking::default()
                     };
                     if world.chain.add(tx, taking).is_ok() {
@@ -106,6 +115,16 @@ impl World {
                     }
                 });
             }
+        }
+    }
+
+    /// A stranger may use a nonce of ours that the chain has just lost.
+    fn overtake(&mut self, gone: &[Tx]) {
+        let mut own: Vec<Felt> = gone.iter().map(|tx| tx.sender).collect();
+        own.retain(|sender| is_own(*sender));
+        if !own.is_empty() && self.fires(Fault::Stranger, 2) {
+            let sender = self.chance.pick(&own);
+            self.use_nonce(sender);
         }
     }
 

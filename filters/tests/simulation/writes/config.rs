@@ -3,7 +3,7 @@
 
 use super::regime::Regime;
 use super::requests::PINS;
-use super::world::{CONFIRMATIONS, World};
+use super::world::{CONFIRMATIONS, Fault, World};
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::Budgets;
@@ -103,6 +103,9 @@ static VARIANTS: LazyLock<[Pins; 4]> = LazyLock::new(|| {
     ]
 });
 
+/// The variant whose drips the owner signs.
+const WITHOUT_FAUCET: usize = 1;
+
 /// The pins of a variant.
 pub(super) fn pins(variant: usize) -> &'static Pins {
     &VARIANTS[variant]
@@ -124,6 +127,14 @@ impl World {
         urls.truncate(1 + self.chance.choose(self.urls.len() as u32) as usize);
         self.note(|| format!("relay {relay} reloads: urls {urls:?}, {settings:?}"));
         self.relays[relay].config = Config { settings, urls };
+    }
+
+    /// In some worlds, the first relays have no faucet: its drips are signed by the owner, and may be
+    /// in doubt when there is one.
+    pub(super) fn draw_pins(&mut self) {
+        if self.fires(Fault::Repinned, 2) {
+            self.variant = WITHOUT_FAUCET;
+        }
     }
 
     /// Relays that start from now on have other pins.

@@ -141,7 +141,8 @@ impl JournalIo for SimIo {
         limit: u32,
     ) -> Stored<Vec<Intent>> {
         let epoch = epoch.to_owned();
-        self.read(move |world| {
+        let relay = self.relay;
+        let found = self.read(move |world| {
             let is_it = |it: &Intent| {
                 it.state == IntentState::Displaced && below.is_none_or(|below| it.id < below)
             };
@@ -149,8 +150,11 @@ impl JournalIo for SimIo {
             found.sort_by_key(|it| Reverse(it.id));
             found.truncate(limit as usize);
             found
-        })
-        .await
+        });
+        let found = found.await?;
+        let page = found.iter().map(|it| it.id).collect();
+        self.world.lock().oracle.notes.pages.insert(relay, page);
+        Ok(found)
     }
 
     async fn of_slot(&self, epoch: &str, signer: Felt, nonce: u64) -> Stored<Vec<Intent>> {
@@ -371,6 +375,8 @@ impl Io for SimIo {
         world.signed.insert(hash, tx);
         if purpose == Purpose::Write {
             let broken = world.judge_signed(self.relay, sender, nonce);
+            world.oracle.report(broken);
+            let broken = world.judge_other_hash(&tx);
             world.oracle.report(broken);
         }
         if world.bug == Bug::BurnedNonce {

@@ -160,8 +160,10 @@ impl World {
         }
         let since = self.now().saturating_sub(PERMITTED);
         let last = self.oracle.notes.permitted.get(&new.digest).copied();
-        let may_be = last.unwrap_or_default() >= since || self.has_leapt(PERMITTED);
-        if may_be {
+        // a relay that was paused has read it before
+        let relay = self.oracle.notes.stored_by.get(&new.id);
+        let is_late = relay.is_some_and(|relay| self.acts_late(*relay, PERMITTED));
+        if last.unwrap_or_default() >= since || is_late {
             return Ok(());
         }
         Err(format!(

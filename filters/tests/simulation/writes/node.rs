@@ -69,6 +69,11 @@ impl Said {
     }
 }
 
+/// One of this many transactions reverts; and of those that are taken without a true answer, which are
+/// few.
+pub(super) const SELDOM: u32 = 30;
+const OFTEN: u32 = 3;
+
 /// The longest pause between two background resends of a transaction, and a round.
 const RESENT: Duration = Duration::from_secs(310);
 
@@ -179,7 +184,10 @@ impl World {
         };
         if is_own(tx.sender) && self.fires(Fault::Overtaken, overtaken) {
             self.use_nonce(tx.sender);
-            // the node may not even say that the nonce is used
+            // the node may refuse a new one for another reason, or not even say that the nonce is used
+            if !self.is_repeat(&tx) && self.fires(Fault::AddRefused, 2) {
+                return returned(self.chance.pick(&REFUSALS));
+            }
             if self.fires(Fault::Undecided, 2) {
                 return self.chance.pick(&UNDECIDED).called();
             }
@@ -187,7 +195,7 @@ impl World {
         let fate = self.fate(&tx);
         if let Fate::Undecided { said, is_taken } = fate {
             if is_taken {
-                let _taken = self.take(tx, fate);
+                let _taken = self.take(tx, fate, OFTEN);
             }
             self.note(|| format!("{} is answered {said:?}, as always", tx.hash));
             return said.called();
@@ -202,11 +210,14 @@ impl World {
         if view.pending.is_none() && next != tx.nonce && !is_ahead {
             return returned(code::INVALID_NONCE);
         }
-        let taken = self.take(tx, fate);
-        if matches!(self.urls[url].mode, Mode::Mute) {
-            return no_answer();
-        }
-        self.misreported(&tx).unwrap_or(taken)
+        let said = if matches!(self.urls[url].mode, Mode::Mute) {
+            Some(no_answer())
+        } else {
+            self.misreported(&tx)
+        };
+        let reverts = if said.is_some() { OFTEN } else { SELDOM };
+        let taken = self.take(tx, fate, reverts);
+        said.unwrap_or(taken)
     }
 
     /// A node of another chain answers: it may take the transaction, too.
@@ -260,11 +271,11 @@ impl World {
         Some(said.called())
     }
 
-    /// The node takes a transaction, or refuses it.
-    fn take(&mut self, tx: Tx, fate: Fate) -> Called<Felt> {
+    /// The node takes a transaction, of which one in `reverts` reverts, or refuses it.
+    fn take(&mut self, tx: Tx, fate: Fate, reverts: u32) -> Called<Felt> {
         let is_ahead = tx.nonce > self.chain.nonce(tx.sender);
         let taking = Taking {
-            is_unlucky: self.reverts(tx.hash),
+            is_unlucky: self.reverts(tx.hash, reverts),
             is_held: matches!(fate, Fate::Held { .. }),
             keeps_ahead: self.dialect.keeps_ahead,
             replaces: self.dialect.replaces,

@@ -222,6 +222,24 @@ impl World {
         ))
     }
 
+    /// Rule 5: what is signed with the nonce of those in doubt is another transaction than each of them.
+    pub(super) fn judge_other_hash(&self, tx: &Tx) -> Result<(), String> {
+        let epoch = self.epoch();
+        let of_epoch = self.journal.tables.of_epoch(&epoch);
+        let slot: Vec<_> = of_epoch
+            .filter(|it| (it.signer, it.nonce) == (tx.sender, tx.nonce))
+            .collect();
+        let is_each_in_doubt = slot.iter().all(|it| it.state == IntentState::Displaced);
+        let mut equal = slot.iter().filter(|it| it.transaction_hash == tx.hash);
+        match equal.next() {
+            Some(other) if is_each_in_doubt => Err(format!(
+                "rule 5: {} is signed anew as intent {}, which is in doubt",
+                tx.hash, other.id
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Rule 4: a request is answered with the node's refusal only if the nonce was read as free after
     /// that.
     pub(super) fn is_refusal_known(

@@ -45,6 +45,8 @@ pub(super) struct Notes {
     /// When the node last refused each transaction that a relay sent.
     pub(super) refused: BTreeMap<(Process, Felt), Duration>,
     pub(super) open: BTreeMap<(Process, Felt), ReadOpen>,
+    /// The intents in doubt that the round of each relay has read.
+    pub(super) pages: BTreeMap<Process, Vec<IntentId>>,
     /// The floor that the process of a relay has read in an epoch, and the highest block that it
     /// has noted.
     pub(super) floors: BTreeMap<(Process, String), Option<u64>>,
@@ -72,6 +74,7 @@ impl Notes {
     /// The process of a relay ends, and with it what it remembers.
     pub(super) fn crashed(&mut self, relay: Process) {
         self.open.retain(|(of, _), _| *of != relay);
+        self.pages.remove(&relay);
         self.floors.retain(|(of, _), _| *of != relay);
         self.paces.retain(|(of, _), _| *of != relay);
         self.again.retain(|(of, _)| *of != relay);

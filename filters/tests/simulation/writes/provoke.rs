@@ -12,15 +12,13 @@ use std::time::Duration;
 
 /// How late a submission, and its answer, may be, in milliseconds.
 const LATE: u64 = 150;
-/// When a client asks again after the relays have ended: they are down for up to 20 s.
-const AGAIN: [Duration; 3] = [
-    Duration::from_secs(4),
-    Duration::from_secs(11),
-    Duration::from_secs(22),
-];
+/// After how long what is in doubt may be signed anew, in milliseconds.
+const ANEW: u64 = 31_000;
+/// After how many seconds a client asks again once the relays have ended: they are down for up to 20.
+const AGAIN: [u64; 8] = [2, 5, 8, 11, 14, 17, 20, 23];
 
 impl World {
-    /// A write came into doubt: a client may ask for a rival.
+    /// A write came into doubt: a client may ask for a rival, and later for the write again.
     pub(super) fn provoke(&mut self, doubted: IntentId) {
         let Some(intent) = self.journal.tables.intents.get(&doubted).cloned() else {
             return;
@@ -29,33 +27,36 @@ impl World {
             let within = self.millis(10, 2_000);
             self.ask_rival(Some(&intent), |_| true, within);
         }
+        if is_own(intent.signer)
+            && self.fires(Fault::Rivalled, 4)
+            && let Some(wanted) = wanted_of(&intent)
+        {
+            let relay = self.chance.choose(self.relays.len() as u32) as usize;
+            let within = self.millis(ANEW, 2 * ANEW);
+            self.ask_anew(relay, wanted, within);
+        }
         if intent.operation == DRIP && intent.signer == PINS.accounts.owner {
             self.provoke_other_pins(&intent);
         }
     }
 
-    /// The owner signed a drip in doubt, for want of a faucet: the relays may start with one, and the
-    /// client ask again.
+    /// The owner signed a drip in doubt, for want of a faucet: the relays start with one, and the
+    /// client asks again.
     fn provoke_other_pins(&mut self, doubted: &Intent) {
         let Some(wanted) = wanted_of(doubted) else {
             return;
         };
-        if !self.fires(Fault::Repinned, 2) {
+        if self.variant == 0 || !self.permits(Fault::Repinned) {
             return;
         }
+        self.count(Fault::Repinned);
         self.variant = 0;
         for relay in 0..self.relays.len() {
             self.crash(relay);
         }
         for within in AGAIN {
             let relay = self.chance.choose(self.relays.len() as u32) as usize;
-            let number = self.ticket();
-            let request = Request {
-                wanted,
-                key: Some(format!("k{number}")),
-                action: number,
-            };
-            self.ask_later(relay, request, within);
+            self.ask_anew(relay, wanted, Duration::from_secs(within));
         }
     }
 
@@ -118,16 +119,18 @@ impl World {
         if rivals.is_empty() {
             return;
         }
+        let wanted = self.chance.pick(&rivals);
+        self.ask_anew(relay, wanted, within);
+    }
+
+    /// A client asks for something later, under a new key.
+    fn ask_anew(&mut self, relay: Process, wanted: usize, within: Duration) {
         let number = self.ticket();
         let request = Request {
-            wanted: self.chance.pick(&rivals),
+            wanted,
             key: Some(format!("k{number}")),
             action: number,
         };
-        self.ask_later(relay, request, within);
-    }
-
-    fn ask_later(&mut self, relay: Process, request: Request, within: Duration) {
         self.agenda().after(within, move |world: &mut Self| {
             if !world.is_healed {
                 let _unread = world.send(relay, &request);

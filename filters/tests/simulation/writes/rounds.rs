@@ -1,10 +1,12 @@
-//! The background rounds of a relay once nothing goes wrong: each is short, and leaves nothing that
-//! is gone at the top.
+//! The background rounds of a relay: each looks for everything in doubt, whatever fails. Once nothing
+//! goes wrong, each is short, and leaves nothing that is gone at the top.
 
 use super::machine::Process;
-use super::shown::Failure;
+use super::shown::{Fact, Failure};
 use super::world::World;
-use portcullis_filters::ledger::Intent;
+use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::{Intent, IntentState};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a round may take if every call is answered: it waits for no receipt.
@@ -30,20 +32,98 @@ impl World {
 
     /// A round is over.
     pub(super) fn end_round(&mut self, round: Round, epoch: &str) {
-        if !round.is_judged {
-            return;
-        }
-        let judged = self.judge_round(round, epoch);
+        let judged = self.judge_passed(round);
         self.oracle.report(judged);
+        if round.is_judged {
+            let judged = self.judge_round(round, epoch);
+            self.oracle.report(judged);
+        }
+    }
+
+    fn has_failed(&self, round: Round) -> bool {
+        let record = &self.oracle.record;
+        let failures = [Failure::Node, Failure::Store, Failure::Unconfirmed];
+        let mut failures = failures.into_iter();
+        failures.any(|failure| record.has_failed(round.relay, failure, round.begun))
+    }
+
+    /// Rule 8: a round looks for everything in doubt, also after an error of another one.
+    fn judge_passed(&self, round: Round) -> Result<(), String> {
+        let took = self.now().saturating_sub(round.begun);
+        if took > LONGEST || self.acts_late(round.relay, took) {
+            return Ok(());
+        }
+        let Some(looked) = self.looked_for(round) else {
+            return Ok(());
+        };
+        let page = self.oracle.notes.pages.get(&round.relay);
+        let page = page.into_iter().flatten();
+        let intents = &self.journal.tables.intents;
+        for intent in page.filter_map(|id| intents.get(id)) {
+            if !looked.contains(&intent.transaction_hash) {
+                return Err(format!(
+                    "rule 8: a round did not look for intent {}, which is in doubt",
+                    intent.id
+                ));
+            }
+            self.judge_watched(round, intent, &looked)?;
+        }
+        Ok(())
+    }
+
+    /// The transactions that a round looked for; `None` if no URL had a say.
+    fn looked_for(&self, round: Round) -> Option<BTreeSet<Felt>> {
+        let mut looked = BTreeSet::new();
+        for it in self.oracle.record.since(round.relay, round.begun) {
+            match &it.fact {
+                Fact::Receipt(hash, _) | Fact::NoReceipt(hash) => looked.insert(*hash),
+                Fact::NoUrl => return None,
+                _ => continue,
+            };
+        }
+        Some(looked)
+    }
+
+    /// Rule 3: a round looks whether another of ours, which has the nonce of one in doubt, is still in
+    /// its block. If newer ones are in theirs, nothing else does.
+    fn judge_watched(
+        &self,
+        round: Round,
+        intent: &Intent,
+        looked: &BTreeSet<Felt>,
+    ) -> Result<(), String> {
+        let Round { relay, begun, .. } = round;
+        let record = &self.oracle.record;
+        let nonces = record.since(relay, begun).filter_map(|it| match it.fact {
+            Fact::Nonce(of, next) if of == intent.signer => Some(next),
+            _ => None,
+        });
+        let lowest = nonces.min();
+        let is_used = lowest.is_some_and(|next| next > intent.nonce);
+        let has_failed =
+            self.has_failed(round) || record.has_failed(relay, Failure::Returned, begun);
+        if intent.state != IntentState::Displaced || !is_used || has_failed {
+            return Ok(());
+        }
+        let included = &self.oracle.notes.included;
+        let mut of_epoch = self.journal.tables.of_epoch(&intent.epoch);
+        let is_unwatched = |it: &&Intent| {
+            it.slot() == intent.slot()
+                && it.state.is_included()
+                && included.get(&it.id).is_some_and(|at| *at < begun)
+                && !looked.contains(&it.transaction_hash)
+        };
+        match of_epoch.find(is_unwatched) {
+            Some(witness) => Err(format!(
+                "rule 3: a round did not look for intent {}, the witness against intent {}",
+                witness.id, intent.id
+            )),
+            None => Ok(()),
+        }
     }
 
     fn judge_round(&self, round: Round, epoch: &str) -> Result<(), String> {
-        let has_failed = |failure| {
-            let record = &self.oracle.record;
-            record.has_failed(round.relay, failure, round.begun)
-        };
-        let failures = [Failure::Node, Failure::Store, Failure::Unconfirmed];
-        if failures.into_iter().any(has_failed) {
+        if self.has_failed(round) {
             return Ok(());
         }
         let took = self.now() - round.begun;

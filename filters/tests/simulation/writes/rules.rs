@@ -51,14 +51,12 @@ cases! {
 
 /// Transitions that a run of 256 seeds need not take, and why.
 pub(super) fn need_not_be_taken(from: IntentState, to: IntentState) -> bool {
-    use IntentState::{Accepted, Intended, Lost, Reverted, Sent, Succeeded};
+    use IntentState::{Accepted, Intended, Lost, Reverted, Succeeded};
     match (from, to) {
         // only versions before this one store an intent apart from its sending
         (Intended, _) => true,
         // a rollback that meets what reverts, or what another one replaced: longer runs take these
         (Accepted, Lost) | (Succeeded | Lost | Reverted, Reverted) => true,
-        // the few that revert after the answer to their submission was lost
-        (Sent, Reverted) => true,
         _ => false,
     }
 }

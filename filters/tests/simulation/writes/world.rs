@@ -188,6 +188,7 @@ impl World {
         world.set_regime(regime);
         world.urls[0].is_balancer = balancer;
         world.is_exclusive = is_exclusive;
+        world.draw_pins();
         world
     }
 
@@ -309,6 +310,9 @@ impl World {
     pub(super) fn select(&mut self, options: &super::options::Options) {
         options.select(&mut self.enabled);
         let enabled = self.enabled.clone();
+        if !enabled.contains(&Fault::Repinned) {
+            self.variant = 0;
+        }
         self.dialect.restrict(&enabled);
         self.urls[0].is_balancer &= enabled.contains(&Fault::Balancer);
         let mut regime = self.regime;
@@ -324,12 +328,13 @@ impl World {
         *self.fired.entry(fault).or_default() += 1;
     }
 
-    /// Whether a transaction reverts. One that does may succeed when it is executed again.
-    pub(super) fn reverts(&mut self, hash: Felt) -> bool {
+    /// Whether a transaction reverts, on average one in `one_in`. One that does may succeed when it
+    /// is executed again.
+    pub(super) fn reverts(&mut self, hash: Felt, one_in: u32) -> bool {
         let reverts = match self.reverting.get(&hash).copied() {
             Some(true) => !self.fires(Fault::Unreverts, 2),
             Some(false) => return false,
-            None => self.fires(Fault::Reverts, 30),
+            None => self.fires(Fault::Reverts, one_in),
         };
         self.reverting.insert(hash, reverts);
         reverts
