@@ -95,17 +95,12 @@ impl Poller {
         poll.ok_or(STRANGE)
     }
 
-    /// The newest block, unless it is older than what clients have seen. For a group of replicas it
-    /// is the block that `latest` means: one of them may be behind another that was read before.
+    /// The newest block, unless it is older than what clients have seen.
     async fn watch_head(
         &self,
         target: &Target,
         deadline: Instant,
     ) -> Result<BlockIdentity, Unproven> {
-        if let Some(number) = self.node.read(|state| state.group.pinned()) {
-            let known = self.watch_known(target, number, deadline).await?;
-            return known.ok_or(STRANGE);
-        }
         let block = self.ask_block(target, r#""latest""#, deadline, |block| {
             Some(Watched::Head(accepted(block?)?))
         });

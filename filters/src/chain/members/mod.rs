@@ -226,6 +226,7 @@ impl GroupState {
         let Evidence { source, shows, .. } = answer;
         let before = self.floor();
         let is_behind = self.is_behind(answer, floor, now);
+        let has_replicas = self.has_replicas();
         let Some(url) = self.members.get_mut(index) else {
             return true;
         };
@@ -240,6 +241,8 @@ impl GroupState {
             Shows::Accepted(hash, block) => {
                 Arc::make_mut(&mut self.transactions).insert(hash, block, url.head)
             }
+            // the watch reads one replica, whose newest block is not what `latest` means to clients
+            Shows::Head(_) if source == Source::Primary && has_replicas => None,
             Shows::Head(number) | Shows::Block(number) => Some(number),
             Shows::Nothing | Shows::NoBlock(_) | Shows::NoKnownBlock(_) | Shows::NotAccepted(_) => {
                 None

@@ -663,9 +663,7 @@ impl Edge {
         choices: &mut Chance,
         oracle: &mut Oracle,
     ) -> Result<Poll, Behind> {
-        let pinned = self.node.group.pinned();
-        let question = pinned.map_or(Question::Head, Question::Known);
-        let head = self.ask_for_watch(url, question, world, choices, oracle)?;
+        let head = self.ask_for_watch(url, Question::Head, world, choices, oracle)?;
         let head = head.ok_or(Behind::Down)?;
         let mut found = Vec::new();
         for number in self.node.continuity.wanted(head, 0) {
