@@ -71,7 +71,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What the client can do, or for a failure the operator.
+            /// The remedy for the client, or after a failure for the operator.
             pub const fn remedy(self) -> &'static str {
                 match self {
                     $(Self::$value => $remedy,)*

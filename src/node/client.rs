@@ -112,19 +112,13 @@ impl<'a> Progress<'a> {
             ..
         } = self;
         let holds_back = choice.holds_back();
-        let payload = payload.filter(|_| !is_behind);
-        if let Some(payload) = payload {
-            if !holds_back {
-                return Ok(payload);
-            }
-            return Err(Unanswered {
-                error: NodeError::Lagging,
-                payload: Some(payload),
-                is_behind,
-                holds_back,
-            });
-        }
-        let is_answered = matches!(shown, Some(CallFailure::Busy | CallFailure::After(_)));
+        let payload = match payload {
+            Some(payload) if !is_behind && !holds_back => return Ok(payload),
+            Some(payload) if !is_behind => Some(payload),
+            _ => None,
+        };
+        let is_answered =
+            payload.is_some() || matches!(shown, Some(CallFailure::Busy | CallFailure::After(_)));
         let error = if is_behind || (holds_back && !is_answered) {
             NodeError::Lagging
         } else {
@@ -132,7 +126,7 @@ impl<'a> Progress<'a> {
         };
         Err(Unanswered {
             error,
-            payload: None,
+            payload,
             is_behind,
             holds_back,
         })
@@ -142,8 +136,7 @@ impl<'a> Progress<'a> {
 impl Unanswered {
     /// Whether the same call may be answered soon, and may be sent again.
     fn may_change<W: Fn(u64, &mut Vec<u8>)>(&self, call: &Call<'_, W>) -> bool {
-        let is_behind = self.error == NodeError::Lagging && self.payload.is_none();
-        is_behind || (self.holds_back && call.repeat() == Repeat::Safe)
+        self.error == NodeError::Lagging || (self.holds_back && call.repeat() == Repeat::Safe)
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Attempt {
     issued: Option<Box<Certificate>>,
 }
 
-/// What the attempt waits for.
+/// The step whose result the attempt waits for.
 #[derive(Debug)]
 enum Stage {
     Opening,

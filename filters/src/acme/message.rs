@@ -1,4 +1,4 @@
-//! What the decisions exchange with their driver: actions out, events in.
+//! The messages between the decisions and their driver: actions out, events in.
 
 use super::failure::{Class, Failure};
 use super::progress::{Begun, Progress, Receipt};
@@ -164,7 +164,7 @@ pub enum Action {
 pub struct Rest {
     /// When the next round begins at the latest, in seconds since 1970.
     pub until: u64,
-    /// What is to be shown; `None` leaves what is shown.
+    /// The state to show; `None` leaves the shown one.
     pub report: Option<Report>,
     /// How the attempt of this round ended, if there was one.
     pub ended: Option<Ended>,
@@ -202,7 +202,7 @@ pub enum Ended {
     },
 }
 
-/// What came of the last action.
+/// The result of the last action.
 #[derive(Debug)]
 pub enum Event {
     /// A round begins.

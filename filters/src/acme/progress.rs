@@ -45,7 +45,7 @@ pub struct Begun {
 pub struct Receipt {
     /// The URL of its order, so that a repeated download is no second certificate.
     pub order: String,
-    /// What is known of it.
+    /// The facts of its issue.
     pub last: LastIssue,
 }
 

@@ -46,7 +46,7 @@ struct LastFailure {
     failed: u32,
 }
 
-/// What a round waits for.
+/// The step whose result a round waits for.
 #[derive(Debug, Default)]
 enum Phase {
     #[default]
@@ -68,7 +68,7 @@ enum Right {
     Held,
 }
 
-/// What the right to order is for.
+/// The purpose of the right to order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Order,

@@ -63,7 +63,7 @@ pub enum Observation<'a> {
     Missing(u64, Felt, ConnectionId),
 }
 
-/// What the watch reads of a URL.
+/// A read of a URL by the watch.
 #[derive(Clone, Copy, Debug)]
 pub enum Watched {
     /// Its newest block.
