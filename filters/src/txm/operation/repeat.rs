@@ -1,4 +1,5 @@
-//! A repeat without a key that is refused because its own first request has done what it asks for.
+//! A request that is refused because an equal one has done what it asks for: an earlier one, of which
+//! it is a repeat without a key, or one that came in later, while it was under way.
 
 use super::Task;
 use super::write::Step;
@@ -10,25 +11,28 @@ use crate::txm::outcome::{End, Known};
 use crate::txm::{reconcile, request};
 use crate::window::Window;
 
-/// The outcome of the newest equal request, if that has done what this one is `refused` for.
+/// The outcome of the newest equal request, if that has done what this one is `refused` for. This one
+/// came in at `since_us`.
 ///
 /// # Errors
-/// Returns the refusal if it has not, or if the request has a key; that it is in progress if that
+/// Returns the refusal if it has not, or if it is older than a request with a key; that it is in progress if that
 /// one came in doubt meanwhile; another error if the chain or the store is unavailable.
 pub(super) async fn done_before<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
     epoch: &str,
     refused: NotSent,
+    since_us: i64,
 ) -> Result<Step, NotSent> {
     let may_be_done = matches!(
         refused,
         NotSent::TooSoon { .. } | NotSent::RecoveryNotPending
     );
-    if task.key.is_some() || !may_be_done {
+    if !may_be_done {
         return Err(refused);
     }
-    let Some(newest) = io.requested(epoch, &task.digest, None).await?.newest else {
+    let newest = io.requested(epoch, &task.digest, None).await?.newest;
+    let Some(newest) = newest.filter(|it| task.key.is_none() || it.created_us >= since_us) else {
         return Err(refused);
     };
     let proposed = newest_proposal(io, task, epoch).await?;

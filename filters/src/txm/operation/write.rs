@@ -140,7 +140,7 @@ pub(super) async fn write<I: Io>(
             let known = reconcile::known(io, &earlier).await?;
             Ok(known.map_or(Step::Again, Step::Known))
         }
-        Err(refused) => done_before(io, task, &epoch, refused).await,
+        Err(refused) => done_before(io, task, &epoch, refused, since_us).await,
         step => step,
     }
 }
@@ -267,10 +267,11 @@ impl<I: Io> Writing<'_, I> {
     /// because the request is signed by this account from now on.
     async fn repeat_of(&self, role: Role, earlier: &Intent) -> Result<Submitted, NotSent> {
         let io = self.io;
-        let other = io.lock(role, self.deadline).await?;
+        let mut other = io.lock(role, self.deadline).await?;
         io.require(self.task.required()).await?;
         let mut submitted = send_again(io, earlier).await;
         if self.may_sign_anew(&submitted, earlier).await? {
+            io.check_lock(&mut other).await?;
             submitted = Submitted::NotSent(use_nonce(io, earlier, role).await);
         }
         io.unlock(other).await;

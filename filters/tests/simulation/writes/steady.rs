@@ -20,8 +20,8 @@ struct Look {
     is_other: bool,
     heads: BTreeMap<usize, u64>,
     blocks: BTreeMap<usize, Option<Felt>>,
-    /// The URLs that did not answer one of the calls.
-    silent: BTreeSet<usize>,
+    /// The URLs that did not answer one of the calls, and when that was over.
+    silent: BTreeMap<usize, Duration>,
 }
 
 impl Look {
@@ -37,15 +37,24 @@ impl Look {
 
     /// Whether each URL ended both of its calls: nothing follows from a look that was given up.
     fn is_whole(&self) -> bool {
-        let is_ended = |url: &usize| {
-            let has_both = self.heads.contains_key(url) && self.blocks.contains_key(url);
-            has_both || self.silent.contains(url)
-        };
+        let is_ended = |url: &usize| self.has_both(*url) || self.silent.contains_key(url);
         self.heads.keys().chain(self.blocks.keys()).all(is_ended)
     }
 
     fn is_answered(&self) -> bool {
         self.heads.keys().any(|url| self.blocks.contains_key(url))
+    }
+
+    fn has_both(&self, url: usize) -> bool {
+        self.heads.contains_key(&url) && self.blocks.contains_key(&url)
+    }
+
+    /// A URL that answered both calls was silent in another look, which began at the same time.
+    fn end(mut self) -> Self {
+        let of_it = self.silent.iter().filter(|(url, _)| !self.has_both(**url));
+        let silent = of_it.map(|(_, at)| *at).max();
+        self.ended = self.ended.max(silent.unwrap_or_default());
+        self
     }
 }
 
@@ -100,8 +109,8 @@ impl World {
                     look.blocks.insert(it.url, hash).is_none()
                 }
                 Fact::Silent => {
-                    look.silent.insert(it.url);
-                    true
+                    look.silent.entry(it.url).or_insert(it.at);
+                    continue;
                 }
                 _ => continue,
             };
@@ -115,6 +124,7 @@ impl World {
         let mut looks: Vec<_> = looks
             .into_iter()
             .filter(|(_, it)| it.is_answered())
+            .map(|(begun, it)| (begun, it.end()))
             .collect();
         looks.sort_by_key(|(_, look)| std::cmp::Reverse(look.ended));
         looks

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::txm::node::Receipt;
+use crate::txm::operation::repeat::done_before;
+use crate::txm::operation::write::Step;
 
 /// A request that the policy refuses now.
 fn no_longer_admitted(key: Option<&str>) -> Arc<Task<()>> {
@@ -105,6 +107,24 @@ fn a_repeat_without_a_key_gets_the_outcome_of_its_drip() {
         );
         assert_eq!(outcome.transaction_hash, Some(hash(last)), "{why}");
         assert_eq!(count(&done, "stores"), 0, "{why}");
+    }
+}
+
+#[test]
+fn a_key_gets_the_outcome_of_an_equal_request_that_came_in_later() {
+    let paid = intent(1, 6, IntentState::Succeeded);
+    for (since_us, expected) in [(0, true), (1, false)] {
+        let script = reconciled(core::slice::from_ref(&paid));
+        script.state().receipts.insert(hash(1), receipt());
+        let refused = NotSent::TooSoon {
+            last: Box::new(paid.clone()),
+            until_us: 1,
+            now_us: 0,
+        };
+        let since_us = paid.created_us + since_us;
+        let task = task(drip(), Some("key"));
+        let step = run(done_before(&script, &task, EPOCH, refused, since_us));
+        assert_eq!(matches!(step, Ok(Step::Known(_))), expected, "{since_us}");
     }
 }
 
