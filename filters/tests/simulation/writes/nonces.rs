@@ -273,7 +273,8 @@ impl World {
         if self.acts_late(relay, LOOK) {
             return Ok(());
         }
-        let since = self.now().saturating_sub(LOOK);
+        // the store may take long to record it
+        let since = self.now().saturating_sub(RECENT + TIMEOUT);
         let facts = || self.oracle.record.since(relay, since);
         // only this look asks each URL for the nonce
         let nonces = || {
