@@ -97,6 +97,7 @@ fn feed<'a>(podcast: &'a Podcast, episodes: &'a [Episode]) -> Feed<'a> {
         changed_us: None,
         handle,
         base_url: BASE,
+        hub_url: None,
     }
 }
 
@@ -397,6 +398,18 @@ fn pages_link_to_each_other() {
             .into_iter()
             .map(|(relation, page)| [relation.to_owned(), url(page)]);
         assert!(links.map(link).eq(expected), "{pages:?}");
+    }
+    for (page, hubs) in [(1, vec!["https://hub.example/?a&b"]), (2, vec![])] {
+        let document = render(&Feed {
+            pages: (page, 2),
+            hub_url: Some("https://hub.example/?a&b"),
+            ..feed(&podcast(), &[])
+        });
+        let links = read(&document.body);
+        let links = links.one("channel").all("atom:link");
+        let hub = links.filter(|link| link.attribute("rel") == Some("hub"));
+        let found = hub.map(|link| link.attribute("href").unwrap());
+        assert!(found.eq(hubs), "page {page}: apps subscribe to the first");
     }
     let podcast = podcast();
     let changed = Feed {
