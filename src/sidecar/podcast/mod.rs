@@ -316,7 +316,10 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
         "description",
         &*shortened(&description, MAX_DESCRIPTION_BYTES),
     );
-    xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
+    // readers want a description before it, and show nothing of HTML without text
+    if !description.is_empty() {
+        xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
+    }
     item_apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();
