@@ -2,6 +2,7 @@
 
 use super::registry::metrics;
 use super::requests::{Calls, Requests};
+use super::webhooks::WebhookRefusals;
 use portcullis_filters::policy::Function;
 use portcullis_filters::verdict::Api;
 use portcullis_filters::websub::PingOutcome;
@@ -48,6 +49,8 @@ metrics! {
             "By how many seconds the replica of the store is behind, at most; 0 until known.");
     }
     with {
+        /// The webhooks that were refused.
+        pub refused_webhooks: WebhookRefusals = WebhookRefusals::default();
         /// The sidecar's requests.
         pub requests: Requests = Requests::new(
             registry,
