@@ -58,6 +58,7 @@ fn feed(criterion: &mut Criterion) {
                 changed_us: None,
                 handle: None,
                 base_url: "https://cards.example",
+                hub_url: None,
             };
             group.throughput(Throughput::Bytes(size as u64));
             group.bench_with_input(BenchmarkId::new(kind, size), &feed, |bencher, feed| {

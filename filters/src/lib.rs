@@ -9,10 +9,10 @@
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operations`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
-//! [`webhook`] (the age verifier's events), [`certificate`] (which one may be served) and [`acme`]
-//! (when and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`],
-//! [`window`], [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`], [`secret`],
-//! [`node_headers`], [`robots`].
+//! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
+//! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
+//! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
+//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`robots`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -53,4 +53,5 @@ pub mod tx;
 pub mod txm;
 pub mod verdict;
 pub mod webhook;
+pub mod websub;
 pub mod window;

@@ -24,6 +24,7 @@ use crate::fetch::Roots;
 use crate::fleet::Fleet;
 use crate::http::certificates::{Certificates, OrderStatus};
 use crate::io::clock::{self, since_1970};
+use crate::io::drawn;
 use crate::secrets::SecretError;
 use crate::secrets::certificates::CertificatesError;
 use crate::telemetry::{Metrics, OrderOutcome};
@@ -33,11 +34,9 @@ use client::Client;
 use futures_util::FutureExt as _;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::acme::schedule::Chance;
 use portcullis_filters::acme::{
     Action, Class, Ended, Event, Failure, Renewal as Decisions, Report, Rest,
 };
-use ring::rand::{SecureRandom as _, SystemRandom};
 use round::Round;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -271,12 +270,4 @@ fn now() -> u64 {
 
 fn shown(at: u64) -> String {
     clock::rfc3339_of(i64::try_from(at.min(clock::LAST_SECOND)).unwrap_or_default())
-}
-
-/// Draws the chance for a delay. It is 0 if no random bytes are available; then all instances retry
-/// at once.
-fn drawn() -> Chance {
-    let mut bytes = [0; 4];
-    let _ = SystemRandom::new().fill(&mut bytes);
-    Chance(u32::from_be_bytes(bytes))
 }

@@ -7,7 +7,9 @@ use crate::io::clock;
 use crate::node::UrlStats;
 use crate::relay::Relay;
 use crate::store::Budget;
-use crate::telemetry::{ActiveCondition, Condition, LATENCY, Latency, Surface, Verdict, counts};
+use crate::telemetry::{
+    ActiveCondition, Condition, LATENCY, Latency, Surface, Verdict, WebhookRefusals, counts,
+};
 use portcullis_filters::chain::LeftOut;
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::limit::Busy;
@@ -61,6 +63,7 @@ impl Admin {
             "sidecar": self.surfaces.sidecar.as_ref().map(|_| json!({
                 "components": totals(&sidecar.components, "component"),
                 "events": totals(&sidecar.events, "outcome"),
+                "refused_webhooks": refused_webhooks(&sidecar.refused_webhooks),
             })),
         })
     }
@@ -276,6 +279,19 @@ fn concerns(active: &ActiveCondition, surface: Surface) -> bool {
         (Condition::Replica, surface) => surface == Surface::Sidecar,
         (Condition::Store, surface) => matches!(surface, Surface::Relay | Surface::Sidecar),
     }
+}
+
+/// The refused webhooks by reason, the most recent first.
+fn refused_webhooks(refused: &WebhookRefusals) -> Value {
+    let all = refused.by_reason();
+    let all = all.iter().map(|one| {
+        json!({
+            "reason": one.reason.name(),
+            "total": one.total,
+            "last_ms": millis(one.last),
+        })
+    });
+    all.collect()
 }
 
 /// The name of this machine, which a tunnel hides from the browser; empty if it is unknown.

@@ -210,6 +210,9 @@ section! {
         /// Redirects apps from the feed of a podcast that has a new_feed_url to that URL (301).
         /// Why: a permanent redirect cannot be taken back; without it, apps read the tag alone.
         redirect_moved: bool = Default(false), flag;
+        /// The WebSub hub that is pinged when an episode appears or changes; "" for none.
+        /// Why: with a hub, apps show an episode within a minute; only the operator knows one.
+        hub_url: Option<String> = Default(""), text(URL_FORM, hub_url);
     }
 }
 
@@ -381,6 +384,12 @@ fn optional_url(text: &str) -> Result<Option<String>, String> {
     } else {
         url(text).map(Some)
     }
+}
+
+/// A hub compares URLs byte by byte, and apps subscribe at the one that the feeds name.
+fn hub_url(text: &str) -> Result<Option<String>, String> {
+    let hub = optional(text)?;
+    hub.map(|text| uri(&text).map(|_| text)).transpose()
 }
 
 /// Whether a valid URL is requested in cleartext from another machine.

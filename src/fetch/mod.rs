@@ -1,5 +1,5 @@
-//! Requests to other servers, bounded: for health checks, session keys, DID documents, traces and
-//! certificates.
+//! Requests to other servers, bounded: for health checks, session keys, DID documents, hubs, traces
+//! and certificates.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
@@ -137,18 +137,23 @@ pub async fn document(
     .await
 }
 
-/// Sends a JSON document to a URL of the operator; returns the status. The rest of the response is
-/// not read.
+/// Sends a document to a URL of the operator; returns the status. The rest of the response is not
+/// read.
 ///
 /// # Errors
 /// Returns a [`FetchError`] if there is no response within `timeout`.
-pub async fn post(url: &str, json: Bytes, timeout: Duration) -> Result<u16, FetchError> {
+pub async fn post(
+    url: &str,
+    media_type: &'static str,
+    body: Bytes,
+    timeout: Duration,
+) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(&RUNNING, timeout, move |left| {
         let request = agent(Trust::Operator, left)
             .post(url)
-            .content_type("application/json");
-        Ok(request.send(&*json)?.status().as_u16())
+            .content_type(media_type);
+        Ok(request.send(&*body)?.status().as_u16())
     })
     .await
 }

@@ -94,6 +94,9 @@ pub trait Surface: Send + Sync + 'static {
         false
     }
 
+    /// Records a refusal, beyond the counts of all surfaces.
+    fn record_refusal(_target: &[u8], _reason: Reason, _metrics: &Metrics) {}
+
     /// Inspects the body of an admitted call, and answers it. Writes to the request's record.
     fn answer(
         &self,
@@ -355,6 +358,9 @@ impl Context {
     /// Logs and counts the request with this head.
     fn log<S: Surface>(&mut self, header: &RequestHeader, process: &ServerContext) {
         let Some(outcome) = self.outcome else { return };
+        if let Some(reason) = outcome.reason {
+            S::record_refusal(header.raw_path(), reason, &process.metrics);
+        }
         let total = self.started.elapsed();
         let samples =
             |t: &&Tracer| t.samples(self.trace.as_deref(), outcome.status, self.started, total);

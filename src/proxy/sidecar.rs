@@ -7,12 +7,14 @@ use crate::io::cold;
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::sidecar::{Refused, Settings, Sidecar};
-use crate::telemetry::{self, RequestRecord};
+use crate::telemetry::{self, Metrics, RequestRecord};
 use bytes::Bytes;
 use pingora_limits::inflight::Guard;
 use portcullis_filters::head::Head;
 use portcullis_filters::policy::{Admission, Function, RequestParts};
+use portcullis_filters::verdict::Reason;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 impl Surface for Sidecar {
     const NAME: telemetry::Surface = telemetry::Surface::Sidecar;
@@ -57,6 +59,13 @@ impl Surface for Sidecar {
     /// Serves `robots.txt` while draining: to a crawler, an error forbids the whole site.
     fn outlasts_drain(parts: &RequestParts) -> bool {
         parts.function == Function::SeoRobots
+    }
+
+    fn record_refusal(target: &[u8], reason: Reason, metrics: &Metrics) {
+        if Function::at(target) == Some(Function::AgeVerifierWebhook) {
+            let now = SystemTime::now();
+            metrics.sidecar.refused_webhooks.add(reason, now);
+        }
     }
 
     async fn answer(

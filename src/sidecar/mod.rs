@@ -17,6 +17,7 @@ mod describe_feed_generator;
 pub mod document;
 mod get_feed_skeleton;
 mod health_check;
+mod hub;
 pub mod podcast;
 mod podcast_rss_feed;
 mod query;
@@ -27,6 +28,7 @@ pub mod skipped;
 mod turns;
 pub mod xml;
 
+pub use hub::HubPings;
 pub use settings::Settings;
 
 use crate::config::SidecarConfig;

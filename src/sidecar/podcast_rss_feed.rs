@@ -62,7 +62,8 @@ struct Renderer {
 /// A page of a feed, and when its next episode appears.
 struct Rendered {
     document: Document,
-    url: String,
+    /// The value of `Link`.
+    links: String,
     /// The feed's URL elsewhere, if the podcast moved.
     moved_to: Option<String>,
     next_publication_us: Option<i64>,
@@ -135,7 +136,7 @@ impl Podcasts {
         let age = max_age(now_us(), feed.next_publication_us);
         let cache_control = format!("public, max-age={age}, stale-if-error=86400");
         let mut reply = feed.document.reply(request, cache_control);
-        reply.field("link", format!("<{}>; rel=\"self\"", feed.url));
+        reply.field("link", feed.links.clone());
         Ok(reply)
     }
 
@@ -250,11 +251,12 @@ impl Stored {
                 .as_ref()
                 .and_then(|account| account.handle.as_deref()),
             base_url: &live.base_url,
+            hub_url: live.podcasts.hub_url.as_deref(),
         };
         Rendered {
             moved_to: moved_to(&feed).map(str::to_owned),
             document: podcast::render(&feed),
-            url: feed.url(),
+            links: links(&feed),
             next_publication_us: self.next_publication_us,
         }
     }
@@ -275,6 +277,15 @@ impl Stored {
             is_playable
         });
         skipped
+    }
+}
+
+/// The page's own URL and its hub, for the apps that read headers alone (WebSub, section 4).
+fn links(feed: &Feed<'_>) -> String {
+    let own = format!("<{}>; rel=\"self\"", feed.url());
+    match feed.hub() {
+        Some(hub) => format!("{own}, <{hub}>; rel=\"hub\""),
+        None => own,
     }
 }
 

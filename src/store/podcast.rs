@@ -238,6 +238,18 @@ impl FromRow for Published {
     }
 }
 
+/// A feed, and the last change of its episodes.
+struct Changed {
+    did: String,
+    changed_us: i64,
+}
+
+impl FromRow for Changed {
+    fn read(row: &Row) -> Result<Self, StoreError> {
+        Ok(from_row!(row; get: did changed_us;))
+    }
+}
+
 /// Weight of a page of a feed: its bytes, approximately. Directories read 300 episodes, which fit
 /// if each has up to 3 KB of text; of the longest texts, 60 fit.
 const PAGE_WEIGHT: i64 = 6_000_000;
@@ -294,6 +306,23 @@ impl Podcasts<'_> {
             .row(sql::NEXT_PUBLICATION, &[did.into(), now_us.into()])
             .await?;
         row.map_or(Ok(None), |row| row.get("published_us"))
+    }
+
+    /// The creators of the feeds of which an episode appeared or changed after `after_us` and by
+    /// `now_us`, at most `limit`, each with the time of the last change.
+    pub async fn changed(
+        &self,
+        after_us: i64,
+        now_us: i64,
+        limit: usize,
+    ) -> Result<Vec<(String, i64)>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let args = [after_us.into(), now_us.into(), limit.into()];
+        let changed: Vec<Changed> = self.db.all(sql::FEEDS_CHANGED, &args).await?;
+        Ok(changed
+            .into_iter()
+            .map(|feed| (feed.did, feed.changed_us))
+            .collect())
     }
 }
 

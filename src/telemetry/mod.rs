@@ -22,6 +22,7 @@ mod sidecar;
 mod surface;
 mod tasks;
 mod trace;
+mod webhooks;
 
 pub use self::fleet::{FleetMessage, FleetMetrics};
 pub use self::log::{HttpLine, Log, RequestLine};
@@ -40,3 +41,4 @@ pub use sidecar::SidecarMetrics;
 pub use surface::{BySurface, Surface};
 pub use tasks::{Task, TaskMetrics};
 pub use trace::{Exporter, TraceContext, Tracer};
+pub use webhooks::{RefusedWebhooks, WebhookRefusals};

@@ -2,8 +2,10 @@
 
 use super::registry::metrics;
 use super::requests::{Calls, Requests};
+use super::webhooks::WebhookRefusals;
 use portcullis_filters::policy::Function;
 use portcullis_filters::verdict::Api;
+use portcullis_filters::websub::PingOutcome;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::Duration;
 
@@ -37,12 +39,18 @@ metrics! {
         pub components: IntGaugeVec = gauges("portcullis_sidecar_component_healthy",
             "1 while the last health check of a configured dependency succeeded, else 0.",
             "component", &[]);
+        hub_pings: [IntCounter; PingOutcome::ALL.len()] =
+            counter_array("portcullis_sidecar_hub_pings_total",
+                "Pings to the hub of podcasts by outcome.",
+                "outcome", PingOutcome::ALL.map(PingOutcome::name));
         replica_used: IntGauge = gauge("portcullis_store_replica_used",
             "1 while feeds, podcasts and the sitemap are read from the replica of the store.");
         replica_lag: Gauge = float("portcullis_store_replica_lag_seconds",
             "By how many seconds the replica of the store is behind, at most; 0 until known.");
     }
     with {
+        /// The webhooks that were refused.
+        pub refused_webhooks: WebhookRefusals = WebhookRefusals::default();
         /// The sidecar's requests.
         pub requests: Requests = Requests::new(
             registry,
@@ -75,6 +83,11 @@ impl SidecarMetrics {
     /// Counts an event. The outcome comes from a closed list.
     pub fn event(&self, outcome: &'static str) {
         self.events.with_label_values(&[outcome]).inc();
+    }
+
+    /// Counts a ping to the hub of podcasts.
+    pub fn hub_ping(&self, outcome: PingOutcome) {
+        self.hub_pings[outcome as usize].inc();
     }
 
     /// Counts the rows and members that a rendering left out.

@@ -22,6 +22,8 @@ named! {
         Health = "health",
         /// Samples the metrics for the operator's page.
         History = "history",
+        /// Pings the hub of podcasts.
+        HubPings = "hub_pings",
         /// Writes log lines.
         Log = "log",
         /// Polls the URLs of the node.

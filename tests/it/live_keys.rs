@@ -189,6 +189,7 @@ sidecar.age.verification_url = "https://other.example/{subject_ref}"
 sidecar.age.session_lifetime = "23h"
 sidecar.age.validity = "364d"
 sidecar.podcasts.redirect_moved = true
+sidecar.podcasts.hub_url = "https://hub.example/"
 sidecar.robots.indexing = false
 sidecar.robots.disallow = ["/private/"]
 sidecar.robots.blocked_agents = ["SomeBot"]

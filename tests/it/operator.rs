@@ -66,7 +66,7 @@ impl Page {
     }
 
     /// The first snapshot that matches.
-    fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let snapshot = self

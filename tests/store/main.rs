@@ -12,6 +12,7 @@
 )]
 
 mod age;
+mod appeared;
 mod budgets;
 mod clocks;
 mod conformance;
@@ -64,6 +65,8 @@ macro_rules! on_both {
 }
 
 on_both! {
+    appeared:
+        a_feed_changes_with_its_episodes;
     intents:
         an_intent_is_read_as_written
         a_transaction_is_stored_once_per_epoch

@@ -113,7 +113,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],
@@ -177,6 +177,12 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 25] = [
         &["'did:9'", "4500"],
         &[],
         "episode_page",
+    ),
+    (
+        sql::FEEDS_CHANGED,
+        &["8900", "8950", "10000"],
+        &[],
+        "episode_published",
     ),
     (
         sql::SITEMAP_PAGES,

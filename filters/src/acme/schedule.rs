@@ -36,7 +36,7 @@ pub struct Chance(pub u32);
 
 impl Chance {
     /// This part of `whole`.
-    fn of(self, whole: u64) -> u64 {
+    pub(crate) fn of(self, whole: u64) -> u64 {
         let part = u128::from(whole).saturating_mul(u128::from(self.0)) >> 32;
         u64::try_from(part).unwrap_or(whole)
     }

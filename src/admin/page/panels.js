@@ -12,6 +12,7 @@ export function panels() {
   return [
     cards(byId('surface-cards')),
     refusals(byId('refusals-panel')),
+    webhooks(byId('webhooks-panel')),
     clients(byId('client-cards')),
     pins(byId('pins-panel')),
     signers(byId('signers-panel')),
@@ -45,6 +46,21 @@ function refusals(place) {
       one.name, one.surface, pill(row, one.kind, one.kind === 'failed' ? 'bad' : 'warn'),
       one.rate === null ? '–' : `${perSecond(one.rate)}/s`, count(one.total),
       bar(row, one.total / most, one.kind === 'failed' ? 'bad' : 'warn'),
+    ]);
+  };
+}
+
+/** The refused events of the age verifier, the most recent first. */
+function webhooks(place) {
+  const table = new Table('Refused webhooks of the age verifier', [
+    ['Reason', 'code'], ['Total', 'number'], ['Last (UTC)', ''],
+  ], [5, 5]);
+  place.append(el('h3', {}, 'Refused webhooks of the age verifier'), table.node);
+  return ({ sidecar }) => {
+    const refused = sidecar?.refused_webhooks ?? [];
+    place.hidden = refused.length === 0;
+    table.show(refused, ({ reason }) => reason, ({ reason, total, last_ms: last }) => [
+      reason, count(total), instant(last),
     ]);
   };
 }

@@ -1,4 +1,4 @@
-//! The sidecar: the service endpoints.
+//! The sidecar: the service endpoints, and the pings to the hub of podcasts.
 
 use super::endpoint::serve;
 use super::shared::Shared;
@@ -6,10 +6,11 @@ use super::store::Storage;
 use super::{Built, Part};
 use crate::config::{Config, ConnectionsConfig};
 use crate::process::inherited::Inherited;
-use crate::sidecar::{Settings, Sidecar};
+use crate::sidecar::{HubPings, Settings, Sidecar};
+use crate::telemetry::Task;
 use std::sync::Arc;
 
-/// Serves the endpoints, if there is a `[sidecar]` and a store.
+/// Serves the endpoints and pings the hub, if there is a `[sidecar]` and a store.
 pub(crate) fn build(
     config: &Config,
     settings: Option<Settings>,
@@ -33,5 +34,7 @@ pub(crate) fn build(
         shared,
         inherited,
     )?;
-    Ok((Some(sidecar), listener))
+    let pings = HubPings::new(Arc::clone(&sidecar));
+    let pings = Part::task(Task::HubPings, pings, &shared.process.metrics);
+    Ok((Some(sidecar), listener.and(pings)))
 }

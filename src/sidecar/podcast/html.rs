@@ -13,6 +13,8 @@ use std::ops::ControlFlow;
 
 /// Tags of the output. Only `br` has no end tag.
 const ALLOWED: &str = "a b blockquote br code em h1 h2 h3 h4 h5 h6 i li ol p pre strong ul";
+/// Those that end a paragraph.
+const BLOCKS: &str = "blockquote h1 h2 h3 h4 h5 h6 li ol p pre ul";
 /// Elements whose content is dropped.
 const HIDDEN: &str = "iframe noscript script style template textarea title";
 /// Elements that can act, or hide what follows, without any attribute.
@@ -203,19 +205,20 @@ impl Page {
         ControlFlow::Continue(())
     }
 
-    /// Closes open elements that cannot contain this one: a paragraph or link of the same name, or
-    /// an item of the same list.
+    /// Closes open elements that cannot contain this one: a link, an item of the same list, or the
+    /// paragraph around a block.
     fn close_before(&mut self, name: &str) {
-        let is_list = |open: &&str| matches!(*open, "ul" | "ol");
-        let last = match name {
-            "p" | "a" => self.open.iter().rposition(|open| *open == name),
-            "li" => self
-                .open
-                .iter()
-                .rposition(|open| *open == "li" || is_list(open)),
-            _ => None,
-        };
-        if let Some(at) = last.filter(|at| self.open[*at] == name) {
+        if matches!(name, "a" | "li") {
+            let is_list = |open: &str| matches!(open, "ul" | "ol");
+            let ends = |open: &&str| *open == name || (name == "li" && is_list(open));
+            let last = self.open.iter().rposition(ends);
+            if let Some(at) = last.filter(|at| self.open[*at] == name) {
+                self.close_down_to(at);
+            }
+        }
+        if one_of(BLOCKS, name).is_some()
+            && let Some(at) = self.open.iter().rposition(|open| *open == "p")
+        {
             self.close_down_to(at);
         }
     }

@@ -58,6 +58,8 @@ pub struct Feed<'a> {
     pub handle: Option<&'a str>,
     /// This program's origin.
     pub base_url: &'a str,
+    /// The hub that announces changes, if there is one.
+    pub hub_url: Option<&'a str>,
 }
 
 impl Feed<'_> {
@@ -66,20 +68,22 @@ impl Feed<'_> {
         self.url_of(self.pages.0)
     }
 
-    /// The URL of a page, with the DID, since a handle can change its owner. The first page is the
-    /// feed that apps subscribe to.
     fn url_of(&self, page: u32) -> String {
-        let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
-        let did = percent_encoded(&self.podcast.did, is_plain);
-        let page = if page > 1 {
-            format!("&page={page}")
+        let feed = feed_url(self.base_url, &self.podcast.did);
+        if page > 1 {
+            format!("{feed}&page={page}")
         } else {
-            String::new()
-        };
-        format!(
-            "{}/functions/podcast-rss-feed?did={did}{page}",
-            self.base_url
-        )
+            feed
+        }
+    }
+
+    /// The hub of this page: of the first one only, which apps subscribe to.
+    pub fn hub(&self) -> Option<&str> {
+        if self.pages.0 == 1 {
+            self.hub_url
+        } else {
+            None
+        }
     }
 
     /// The time of the last change of any page: a new episode moves others to the next page.
@@ -92,6 +96,14 @@ impl Feed<'_> {
             .chain(self.changed_us)
             .fold(self.podcast.updated_us, i64::max)
     }
+}
+
+/// The URL of the feed that apps subscribe to, which is the first page: with the DID, since a
+/// handle can change its owner.
+pub fn feed_url(base_url: &str, did: &str) -> String {
+    let is_plain = |_, byte: u8| byte.is_ascii_alphanumeric() || b":._-".contains(&byte);
+    let did = percent_encoded(did, is_plain);
+    format!("{base_url}/functions/podcast-rss-feed?did={did}")
 }
 
 /// Renders the feed.
@@ -150,7 +162,8 @@ fn channel(xml: &mut Xml, feed: &Feed<'_>) {
     }
 }
 
-/// Writes the links to this page and, if there are several, to the others (RFC 5005, section 3).
+/// Writes the links to this page and, if there are several, to the others (RFC 5005, section 3),
+/// and to the hub (WebSub, section 4).
 fn links(xml: &mut Xml, feed: &Feed<'_>) {
     let (page, last) = feed.pages;
     let relations = [
@@ -170,6 +183,9 @@ fn links(xml: &mut Xml, feed: &Feed<'_>) {
             ];
             xml.empty("atom:link", &link);
         }
+    }
+    if let Some(hub) = feed.hub() {
+        xml.empty("atom:link", &[("href", hub), ("rel", "hub")]);
     }
 }
 
@@ -300,7 +316,10 @@ fn item(xml: &mut Xml, feed: &Feed<'_>, episode: &Episode) {
         "description",
         &*shortened(&description, MAX_DESCRIPTION_BYTES),
     );
-    xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
+    // readers want a description before it, and show nothing of HTML without text
+    if !description.is_empty() {
+        xml.cdata("content:encoded", &html::sanitize(stored, MAX_HTML_BYTES));
+    }
     item_apple(xml, episode, &title);
     for transcript in &episode.transcripts {
         let language = transcript.language.as_deref().unwrap_or_default();

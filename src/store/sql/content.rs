@@ -157,6 +157,18 @@ pub const EPISODES: &str = concat!(
 /// When the next episode of a podcast is published after `$2`.
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
+/// The feeds of which an episode appeared or changed after `$1` and by `$2`, each with its last
+/// change: at most `$3`, the latest first. A feed that is not served has none.
+pub const FEEDS_CHANGED: &str = "SELECT did, changed_us FROM ( \
+    SELECT did, max(changed_us) AS changed_us FROM ( \
+    SELECT did, published_us AS changed_us FROM episode \
+    WHERE visibility = 'public' AND published_us > $1 AND published_us <= $2 \
+    UNION ALL SELECT did, updated_us FROM episode \
+    WHERE visibility = 'public' AND updated_us > $1 AND updated_us <= $2 \
+    AND published_us <= $2) AS episodes GROUP BY did) AS changed \
+    WHERE (SELECT podcast.status FROM podcast WHERE podcast.did = changed.did) = 'active' \
+    AND coalesce((SELECT account.status FROM account WHERE account.did = changed.did), 'active') \
+    = 'active' ORDER BY changed_us DESC LIMIT $3";
 
 /// The pages of the sitemap that have a URL, at most `$1`: steps from each to the next. No URL
 /// counts for more than the weight `$2`, whatever the column has: there, the last id of page 1 has

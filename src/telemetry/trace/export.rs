@@ -81,12 +81,15 @@ impl Exporter {
         let mut backoffs = retries.iter();
         let outcome = loop {
             // https://opentelemetry.io/docs/specs/otlp/#failures-1
-            let (outcome, cause) = match fetch::post(&self.url, body.clone(), timeout).await {
-                Ok(200..=299) => break SpanOutcome::Exported,
-                Ok(status @ (429 | 502..=504)) => (SpanOutcome::Lost, format!("status {status}")),
-                Ok(status) => (SpanOutcome::Refused, format!("status {status}")),
-                Err(error) => (SpanOutcome::Lost, error.to_string()),
-            };
+            let (outcome, cause) =
+                match fetch::post(&self.url, "application/json", body.clone(), timeout).await {
+                    Ok(200..=299) => break SpanOutcome::Exported,
+                    Ok(status @ (429 | 502..=504)) => {
+                        (SpanOutcome::Lost, format!("status {status}"))
+                    }
+                    Ok(status) => (SpanOutcome::Refused, format!("status {status}")),
+                    Err(error) => (SpanOutcome::Lost, error.to_string()),
+                };
             if !self.has_failed.swap(true, Ordering::Relaxed) {
                 let collector = endpoint.shown();
                 log::warn!(collector, cause; "the collector does not accept spans");

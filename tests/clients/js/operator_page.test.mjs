@@ -70,6 +70,14 @@ test('refusals appear by reason', () => watching({}, async (tab) => {
   assert.equal(bars, 1, 'the client at its limit is marked');
 }));
 
+test('a refused webhook appears with its reason', () => watching({}, async (tab) => {
+  const { page } = tab;
+  assert.equal(await page.$eval('#webhooks-panel', (panel) => panel.hidden), true);
+  const answer = await fetch(`${system.sidecar}/functions/age-verifier-webhook`);
+  assert.equal(answer.status, 405);
+  await tab.until('the reason', '#webhooks-panel', (text) => text.includes('wrong_http_method'));
+}));
+
 test('a write is found by each of its fields', () => watching({}, async (tab) => {
   const { page } = tab;
   const written = [await system.drip(), await system.drip()];

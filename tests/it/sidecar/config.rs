@@ -120,6 +120,7 @@ fn each_mistake_names_key_and_accepted_values() {
         ("sidecar.age.session_lifetime", "24", "unit"),
         ("sidecar.age.validity", "\"forever\"", ""),
         ("sidecar.podcasts.redirect_moved", "\"no\"", "true"),
+        ("sidecar.podcasts.hub_url", "\"hub.example\"", "URL"),
         ("sidecar.robots.indexing", "\"no\"", "true"),
         ("sidecar.robots.disallow", "[\"auth\"]", "/"),
         ("sidecar.robots.disallow", "[\"/a\\nUser-agent: x\"]", "/"),

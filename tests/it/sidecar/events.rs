@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
+use crate::operator::Page;
 use crate::support::check::each;
+use crate::support::request::Request;
 use crate::support::response::Response;
 use crate::support::sidecar::content::{ALICE, BOB};
-use crate::support::sidecar::event::Event;
+use crate::support::sidecar::event::{Event, NOBODY, WEBHOOK};
 use crate::support::sidecar::expect::{answered, refused};
-use crate::support::sidecar::stage::Stage;
+use crate::support::sidecar::stage::{Stage, post};
 
 /// In ascending order of precedence.
 const STATUSES: [&str; 5] = ["pending", "verified", "rejected", "expired", "revoked"];
@@ -265,4 +267,43 @@ fn a_verification_ends_with_its_own_attempt() {
         "expired",
         "its own attempt does"
     );
+}
+
+#[test]
+fn the_page_shows_refused_webhooks_by_reason() {
+    let stage = Stage::new();
+    let event = Event::new("an-event", NOBODY, "pending", 0);
+    for (request, reason) in [
+        (Request::new("GET", WEBHOOK), "MethodNotAllowed"),
+        (post(WEBHOOK, event.body()), "InvalidSignature"),
+        (post(WEBHOOK, "{}"), "InvalidSignature"),
+        (event.request(), "UnknownSubject"),
+    ] {
+        refused(&stage.ask(&request), reason, reason);
+    }
+    let ours = stage.session(ALICE);
+    let good = Event::new("another", &ours, "pending", 0);
+    applied(
+        &stage.send(&good),
+        "pending",
+        "what is applied is not shown",
+    );
+    let rows = |now: &Value| now["sidecar"]["refused_webhooks"].as_array().cloned();
+    let shown = Page::listening(&stage.edge).until("three reasons", |now| {
+        rows(now).is_some_and(|rows| rows.len() == 3 && rows[0]["reason"] == "unknown_subject")
+    });
+    let rows = rows(&shown).unwrap_or_default();
+    let totals = rows
+        .iter()
+        .map(|row| (row["reason"].as_str(), row["total"].as_u64()));
+    let expected = [
+        (Some("unknown_subject"), Some(1)),
+        (Some("bad_webhook_signature"), Some(2)),
+        (Some("wrong_http_method"), Some(1)),
+    ];
+    assert!(totals.eq(expected), "the newest first: {rows:?}");
+    let all = Value::from(rows).to_string();
+    for private in [NOBODY, "an-event", "127.0.0.1"] {
+        assert!(!all.contains(private), "{private} in {all}");
+    }
 }

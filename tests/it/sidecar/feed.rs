@@ -97,6 +97,7 @@ fn feed<'a>(podcast: &'a Podcast, episodes: &'a [Episode]) -> Feed<'a> {
         changed_us: None,
         handle,
         base_url: BASE,
+        hub_url: None,
     }
 }
 
@@ -398,6 +399,18 @@ fn pages_link_to_each_other() {
             .map(|(relation, page)| [relation.to_owned(), url(page)]);
         assert!(links.map(link).eq(expected), "{pages:?}");
     }
+    for (page, hubs) in [(1, vec!["https://hub.example/?a&b"]), (2, vec![])] {
+        let document = render(&Feed {
+            pages: (page, 2),
+            hub_url: Some("https://hub.example/?a&b"),
+            ..feed(&podcast(), &[])
+        });
+        let links = read(&document.body);
+        let links = links.one("channel").all("atom:link");
+        let hub = links.filter(|link| link.attribute("rel") == Some("hub"));
+        let found = hub.map(|link| link.attribute("href").unwrap());
+        assert!(found.eq(hubs), "page {page}: apps subscribe to the first");
+    }
     let podcast = podcast();
     let changed = Feed {
         changed_us: Some(NOVEMBER + DAY),
@@ -551,6 +564,14 @@ fn only_allowed_tags_and_links_remain() {
 }
 
 #[test]
+fn html_without_text_is_no_description() {
+    for html in ["", "<p></p>", "<br><br>", "<p> </p>", "<script>x</script>"] {
+        assert_eq!(described(html), ["", ""], "{html}");
+    }
+    assert_eq!(described("<b>a</b>"), ["<b>a</b>", "a"]);
+}
+
+#[test]
 fn plain_text_has_paragraphs_and_no_tags() {
     for (html, expected) in [
         ("<p>one\n  two</p>\n<p>three</p>", "one two\n\nthree"),
@@ -587,7 +608,7 @@ fn hostile_html_stays_small_and_closed() {
         "<ul><li>",
         "<script>",
     ] {
-        let html = piece.repeat(50_000);
+        let html = piece.repeat(50_000) + "x";
         let [safe, _] = described(&html);
         assert!(
             safe.len() <= 8 * html.len(),
@@ -595,7 +616,7 @@ fn hostile_html_stays_small_and_closed() {
             safe.len()
         );
     }
-    let [deep, _] = described(&"<b>".repeat(1000));
+    let [deep, _] = described(&("<b>".repeat(1000) + "x"));
     assert_eq!(deep.matches("<b>").count(), 32);
     assert_eq!(deep.matches("</b>").count(), 32);
 }

@@ -19,6 +19,7 @@ mod framing;
 mod gzip;
 mod headers;
 mod health;
+mod hub;
 mod limits;
 mod logs;
 mod operating;
