@@ -672,27 +672,6 @@ fn an_account_of_another_role_is_locked_for_a_repeat() {
 }
 
 #[test]
-fn the_pins_are_proven_again_after_the_wait() {
-    let doubted = [intent(1, 7, IntentState::Displaced)];
-    for (operation, earlier, why) in [
-        (register(), &[][..], "nothing is signed"),
-        (register(), &doubted, "nothing is sent again"),
-        (drip(), &doubted, "nor for a former account"),
-    ] {
-        let script = reconciled(earlier);
-        reconcile::caught_up(&script, EPOCH, Role::Faucet);
-        script.state().unproven_once_locked = true;
-        let (answer, done) = answer_to(script, operation, None);
-        let Answer::Outcome(outcome) = answer else {
-            panic!("{answer:?}")
-        };
-        assert_eq!(outcome.reason(), Some(Reason::PinsUnproven), "{why}");
-        let leaves = count(&done, "signs") + count(&done, "sends");
-        assert_eq!(leaves, 0, "{why}: {done:?}");
-    }
-}
-
-#[test]
 fn a_drip_of_a_former_account_gives_its_nonce_up() {
     let by_owner = Intent {
         operation: "faucet-drip".into(),
