@@ -129,12 +129,12 @@ fn hash(outcome: &Outcome) -> Option<String> {
     outcome.transaction_hash.map(|hash| hash.to_string())
 }
 
-/// The response to `GET /readyz`: every pin, expected and actual. `unsettled` names the accounts
+/// The response to `GET /readyz`: every pin, expected and actual. `unresolved` names the accounts
 /// that cannot write yet because of what earlier processes left.
-pub(super) fn readiness(proof: &Proof, unsettled: Option<Pin>) -> Reply {
-    let ready = proof.is_ready() && unsettled.is_none();
+pub(super) fn readiness(proof: &Proof, unresolved: Option<Pin>) -> Reply {
+    let ready = proof.is_ready() && unresolved.is_none();
     let mut pins = proof.pins.clone();
-    pins.extend(unsettled);
+    pins.extend(unresolved);
     let checked_at = clock::rfc3339_millis(SystemTime::UNIX_EPOCH + proof.checked_at);
     let status = if ready { 200 } else { 503 };
     let mut reply = Reply::serialize(

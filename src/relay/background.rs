@@ -1,4 +1,4 @@
-//! Settles open intents in the background, and reports the state of the journal. One of the
+//! Resolves open intents in the background, and reports the state of the journal. One of the
 //! processes that share a store does it; when that ends, cannot write, or is suspended, another one
 //! continues.
 
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 /// Time between two runs while no open intent is signalled.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The task that settles open intents.
+/// The task that resolves open intents.
 pub(crate) struct Reconciliation {
     pub(super) driver: Arc<Driver>,
     /// The threads that work on the store, as for requests.
@@ -42,12 +42,12 @@ impl BackgroundService for Reconciliation {
     }
 }
 
-/// Settles open intents until the process ends.
+/// Resolves open intents until the process ends.
 async fn run(driver: Arc<Driver>) {
     let store = &driver.store;
     let mut chore = ChoreLock::of(Chore::Reconciliation);
     loop {
-        let _elapsed = tokio::time::timeout(INTERVAL, driver.unsettled.notified()).await;
+        let _elapsed = tokio::time::timeout(INTERVAL, driver.left_open.notified()).await;
         // an error is ignored: the statements below report it
         let _read = store.read_clock().await;
         let permitted = reconcile::permit(&*driver, Required::AllButV2).await;

@@ -45,7 +45,7 @@ pub(super) struct Driver {
     pub(super) running: Arc<Running<Settings>>,
     pub(super) metrics: Arc<Metrics>,
     /// Signals that an intent was left open.
-    pub(super) unsettled: Notify,
+    pub(super) left_open: Notify,
     start: Instant,
     memory: Mutex<Memory>,
     in_flight: Shared<Flight, Outcome>,
@@ -69,7 +69,7 @@ impl Driver {
             signers,
             running: Arc::clone(running),
             metrics: Arc::clone(metrics),
-            unsettled: Notify::new(),
+            left_open: Notify::new(),
             start: Instant::now(),
             memory: Mutex::default(),
             in_flight: Shared::new(0, |_| 0),
@@ -424,7 +424,7 @@ impl Io for Driver {
     }
 
     fn wake(&self) {
-        self.unsettled.notify_one();
+        self.left_open.notify_one();
     }
 
     fn note(&self, note: Note<'_>) {

@@ -33,7 +33,7 @@ pub(crate) struct Request {
     pub(crate) request_id: String,
 }
 
-/// How long a readiness check waits for an account whose earlier writes are not settled.
+/// How long a readiness check waits for an account whose earlier writes are not resolved.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Handles requests.
@@ -73,11 +73,11 @@ impl Handler {
         (endpoint.name(), Reply::refusal(format, refusal, request_id))
     }
 
-    /// Proves the pins, and settles what earlier processes left of our accounts.
+    /// Proves the pins, and resolves what earlier processes left of our accounts.
     async fn readiness(&self) -> Reply {
         let driver = &*self.0;
         let proof = driver.prover.prove().await;
-        let mut unsettled = None;
+        let mut unresolved = None;
         if let Some(epoch) = &proof.epoch
             && proof.is_ready()
         {
@@ -87,10 +87,10 @@ impl Handler {
                 .map(Role::name)
                 .collect();
             if !roles.is_empty() {
-                unsettled = Some(earlier_writes(&roles));
+                unresolved = Some(earlier_writes(&roles));
             }
         }
-        answer::readiness(&proof, unsettled)
+        answer::readiness(&proof, unresolved)
     }
 
     /// Responds to a user's transaction.

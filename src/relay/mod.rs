@@ -3,7 +3,7 @@
 //!
 //! In: admitted requests. Out: replies. `settings` (configuration), `handler` (one request), `pins`
 //! (what the chain must hold), `signers` (keys and locks), `driver` (the I/O of the transaction
-//! manager, `portcullis_filters::txm`), `background` (settles open intents), `answer` (the reply).
+//! manager, `portcullis_filters::txm`), `background` (resolves open intents), `answer` (the reply).
 //! Requests run on a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
@@ -58,7 +58,7 @@ pub(crate) struct Parts {
 }
 
 impl Relay {
-    /// Builds the parts. [`Self::reconciliation`] settles the open intents of earlier processes.
+    /// Builds the parts. [`Self::reconciliation`] resolves the open intents of earlier processes.
     pub(crate) fn new(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts {
             tokens,
@@ -102,7 +102,7 @@ impl Relay {
         self.running.change(Settings::new(live, tokens, pinned));
     }
 
-    /// The task that settles open intents.
+    /// The task that resolves open intents.
     pub(crate) fn reconciliation(&self) -> Reconciliation {
         Reconciliation {
             driver: Arc::clone(&self.driver),

@@ -19,7 +19,7 @@ use crate::io::clock::micros;
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    self, DAY_US, Facts, Intention, Key, Rebinding, Step, gfri, minutes,
+    self, ChangedIntent, DAY_US, Facts, Intention, Key, Rebinding, gfri, minutes,
 };
 use portcullis_filters::window::Window;
 
@@ -518,8 +518,8 @@ async fn link(
 }
 
 /// Writes a changed intent.
-async fn write(tx: &mut Tx, step: &Step) -> Result<(), StoreError> {
-    let Step { intent, withdraws } = step;
+async fn write(tx: &mut Tx, step: &ChangedIntent) -> Result<(), StoreError> {
+    let ChangedIntent { intent, withdraws } = step;
     let included = intent
         .included
         .map(|block| stored("included_number", block.number));
@@ -543,7 +543,7 @@ async fn write(tx: &mut Tx, step: &Step) -> Result<(), StoreError> {
 }
 
 /// The journal entry of a changed intent.
-fn event(step: &Step) -> Event<'_> {
+fn event(step: &ChangedIntent) -> Event<'_> {
     let intent = &step.intent;
     let block = intent.included.filter(|_| intent.state.is_included());
     let block = block.map(|block| block.number.to_string());

@@ -28,7 +28,7 @@ named! {
         Log = "log",
         /// Polls the URLs of the node.
         NodePoller = "node_poller",
-        /// Settles open intents of the relay.
+        /// Resolves open intents of the relay.
         Reconciliation = "reconciliation",
         /// Prepares a store that could not be used at the start.
         StorePreparation = "store_preparation",

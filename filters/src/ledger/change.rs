@@ -89,7 +89,7 @@ impl Change<'_> {
 
 /// An intent after a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ChangedIntent {
     /// The intent.
     pub intent: Intent,
     /// Whether the answers that were stored under its keys no longer hold.
@@ -100,7 +100,7 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     /// The changes in the order to write them, so that no two intents ever have the nonce.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ChangedIntent>,
     before: Vec<Intent>,
     after: Vec<Intent>,
 }
@@ -129,7 +129,7 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
     }
     let moved = |intent: &Intent, state, detail: Option<&str>| {
         let detail = detail.map(ToOwned::to_owned);
-        Step::of(
+        ChangedIntent::of(
             intent,
             Intent {
                 state,
@@ -181,7 +181,7 @@ pub fn change(id: IntentId, change: &Change<'_>, intents: &[Intent], now_us: i64
 }
 
 /// The changes of a slot, with its intents before and after them.
-fn of_slot(steps: Vec<Step>, before: Vec<Intent>, after: Vec<Intent>) -> Steps {
+fn of_slot(steps: Vec<ChangedIntent>, before: Vec<Intent>, after: Vec<Intent>) -> Steps {
     let occupants = |slot: &[Intent]| slot.iter().filter(|it| it.state.occupies()).count();
     debug_assert!(
         occupants(&after) <= occupants(&before).max(1),
@@ -194,7 +194,7 @@ fn of_slot(steps: Vec<Step>, before: Vec<Intent>, after: Vec<Intent>) -> Steps {
     }
 }
 
-impl Step {
+impl ChangedIntent {
     /// Whether the journal gets an entry: sending a transaction again changes no state, and adds
     /// none.
     #[must_use]

@@ -23,7 +23,7 @@ mod tests;
 
 pub use binding::{Binding, Bound, Pair, Rebinding};
 pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
-pub use change::{Change, Step, Steps, change};
+pub use change::{Change, ChangedIntent, Steps, change};
 pub use double::Returning;
 pub use epoch::Agreement;
 pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};

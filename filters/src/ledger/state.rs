@@ -19,8 +19,8 @@ named! {
         Reverted = "reverted",
         /// Never sent, and it never will be. Earlier versions recorded a refusal by the node so.
         Rejected = "rejected",
-        /// In doubt: the chain showed it and no longer does, or the node refused it. Its nonce is
-        /// free; it still holds everything else.
+        /// In doubt: the chain showed it and no longer does, the node refused it, or no URL shows
+        /// it for long. It no longer holds its nonce; it still holds everything else.
         Displaced = "displaced",
         /// A settled block has another transaction of its nonce.
         Lost = "lost",

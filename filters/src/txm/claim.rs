@@ -11,7 +11,7 @@ use crate::ledger::{Claim, ClaimToken, Intent, IntentId, IntentState};
 use alloc::string::String;
 
 /// Attempts to claim a key, if the chain changes meanwhile.
-const CLAIMS: usize = 3;
+const ATTEMPTS: usize = 3;
 
 /// A claimed idempotency key.
 pub(super) struct Claimed {
@@ -52,7 +52,7 @@ pub(super) async fn claim<I: Io>(
 ) -> Result<Claiming, NotSent> {
     // without random bytes no key is claimed
     let token = ClaimToken(io.random().ok_or(NotSent::Overdue)?);
-    for _ in 0..CLAIMS {
+    for _ in 0..ATTEMPTS {
         let epoch = io.epoch().await?;
         let claim = io.claim(&task.key_of(key, &epoch), &token).await?;
         let stored = match claim {

@@ -4,11 +4,11 @@
 //! Each flow is an `async` function over [`io::Io`], and every decision is made here, or for one
 //! operation in [`operations`](crate::operations): which intent a request is about, what is signed
 //! with which nonce, what an answer of the node proves. An implementation of `Io` calls the node,
-//! stores and signs. Reading order: `operation` and `transaction` (a request), with `claim`, `sign`
-//! and `store_intent`; `submit`, `fate` and `doubt` (the node's answer, and a transaction in
-//! doubt); `rollbacks` with `sightings` and `evidence` (after a receipt); `reconcile` and `round`
-//! (what is left open); `not_sent` and `outcome` (the answer); `lock_share` (an account among
-//! several processes).
+//! stores and signs. Reading order: `operation` and `transaction` (a request), with `claim`,
+//! `request`, `sign` and `store_intent`; `submit`, `fate` and `doubt` (the node's answer, and a
+//! transaction in doubt); `rollbacks` with `sightings` and `evidence` (after a receipt);
+//! `reconcile`, `resend` and `round` (what is left open); `not_sent` and `outcome` (the answer);
+//! `lock_share` (an account among several processes).
 #![doc = include_str!("rules.md")]
 
 mod bounds;

@@ -43,20 +43,20 @@ fn is_money(pin: &Pin) -> bool {
     pin.name == FAUCET && pin.actual != UNREADABLE
 }
 
-/// Why the epoch of the chain is not confirmed.
+/// Why it is not confirmed that the chain is the proven one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unconfirmed {
+pub(super) enum EpochError {
     /// The chain started again.
     Restarted,
     /// The node is unavailable, or too slow. That proves nothing.
     Unavailable(NotSent),
 }
 
-impl From<Unconfirmed> for NotSent {
-    fn from(unconfirmed: Unconfirmed) -> Self {
+impl From<EpochError> for NotSent {
+    fn from(unconfirmed: EpochError) -> Self {
         match unconfirmed {
-            Unconfirmed::Restarted => Self::Restarted,
-            Unconfirmed::Unavailable(why) => why,
+            EpochError::Restarted => Self::Restarted,
+            EpochError::Unavailable(why) => why,
         }
     }
 }
@@ -66,25 +66,25 @@ impl From<Unconfirmed> for NotSent {
 ///
 /// # Errors
 /// Returns an error if the chain started again, or the node is unavailable or twice too slow.
-pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), Unconfirmed> {
+pub(super) async fn check_epoch(io: &impl Io, proven: &str) -> Result<(), EpochError> {
     for _ in 0..2 {
         let begun = io.now();
         let anchor = match io.anchor().await {
             Ok(anchor) => anchor,
-            Err(error) => return Err(Unconfirmed::Unavailable(error.into())),
+            Err(error) => return Err(EpochError::Unavailable(error.into())),
         };
         if anchor != proven {
             // a proof of the chain that the node serves now permits the writes of others
             if io.epoch().await.ok() != Some(anchor) {
                 io.forget_proof();
             }
-            return Err(Unconfirmed::Restarted);
+            return Err(EpochError::Restarted);
         }
         if is_recent(io, begun) {
             return Ok(());
         }
     }
-    Err(Unconfirmed::Unavailable(NotSent::Overdue))
+    Err(EpochError::Unavailable(NotSent::Overdue))
 }
 
 /// Runs [`check_epoch`] concurrently with `work`, and again if they take longer than [`MAX_AGE`].
@@ -92,7 +92,7 @@ pub(super) async fn check_epoch_during<T>(
     io: &impl Io,
     proven: &str,
     work: impl Future<Output = T>,
-) -> (Result<(), Unconfirmed>, T) {
+) -> (Result<(), EpochError>, T) {
     let begun = io.now();
     let (checked, done) = join(check_epoch(io, proven), work).await;
     match checked {
@@ -107,7 +107,7 @@ fn is_recent(io: &impl Io, begun: Duration) -> bool {
 
 /// Whether the chain certainly started again. An unavailable node is no proof of that.
 pub(super) async fn has_restarted(io: &impl Io, proven: &str) -> bool {
-    check_epoch(io, proven).await == Err(Unconfirmed::Restarted)
+    check_epoch(io, proven).await == Err(EpochError::Restarted)
 }
 
 /// Explains why the chain refused a read or an estimate: pins no longer hold, as on a chain that

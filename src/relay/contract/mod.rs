@@ -213,7 +213,7 @@ impl Stage for RealStage {
     }
 
     async fn woken(&self) {
-        self.io().unsettled.notified().await;
+        self.io().left_open.notified().await;
     }
 
     async fn close_block(&self) {

@@ -50,7 +50,7 @@ pub(super) enum Step {
     Unknown(IntentId, Felt, Unknown),
     /// The store did not confirm the transaction: it may be stored, and be sent later.
     Unconfirmed(Felt),
-    /// It has no effect for good: another attempt may write.
+    /// This attempt has no effect for good, or stored nothing: another one may write.
     Again,
     /// An equal intent is in doubt: another attempt sends that again.
     InDoubt(Box<Intent>),

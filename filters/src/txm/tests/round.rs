@@ -265,6 +265,20 @@ fn a_transaction_that_is_rolled_back_takes_no_nonce() {
 }
 
 #[test]
+fn a_block_in_place_of_the_witness_settles_nothing() {
+    let both = [1, 2].map(|id| intent(id, 7, Displaced));
+    let script = taken(&both);
+    let look = |it: &Intent| run(lose_if_settled(&*script, it)).expect("the node answers");
+    both.iter().for_each(look);
+    script.state().blocks.insert(10, (hash(99), Vec::new()));
+    // the search for one of them shows the other block, and finds it settled for the other one
+    look(&both[0]);
+    script.state().now += Duration::from_secs(3);
+    look(&both[1]);
+    assert_eq!(states(&script, [1, 2]), [Displaced, Displaced]);
+}
+
+#[test]
 fn blocks_are_searched_since_the_signature_and_then_before() {
     let listed_in = |at: u64, head: u64| {
         let script = showing(&[intent(1, 7, Sent)], &[]);

@@ -31,6 +31,8 @@ pub(in crate::txm) struct State {
     /// The epoch of the chain as the node says, and as it was proven.
     pub(in crate::txm) anchor: Called<String>,
     pub(in crate::txm) proven: Result<String, NotSent>,
+    /// Whether the pins no longer hold once an account was waited for.
+    pub(in crate::txm) unproven_once_locked: bool,
     /// Next nonces of every account; the last one remains.
     pub(in crate::txm) nonces: VecDeque<Called<u64>>,
     pub(in crate::txm) receipts: BTreeMap<Felt, Receipt>,
@@ -83,6 +85,7 @@ impl Script {
             is_exclusive: false,
             anchor: Ok(EPOCH.into()),
             proven: Ok(EPOCH.into()),
+            unproven_once_locked: false,
             nonces: [Ok(7)].into(),
             receipts: BTreeMap::new(),
             shown_once: false,
@@ -497,6 +500,10 @@ impl Io for Script {
 
     async fn lock(&self, role: Role, _: Duration) -> Result<(), LockError> {
         self.does(format!("locks {}", role.name()));
+        let mut state = self.state();
+        if state.unproven_once_locked {
+            state.proven = Err(NotSent::PinsUnproven);
+        }
         Ok(())
     }
 

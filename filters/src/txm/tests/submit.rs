@@ -226,6 +226,16 @@ fn a_repeat_that_is_refused_is_in_doubt() {
 }
 
 #[test]
+fn a_repeat_is_not_sent_to_another_chain() {
+    let script = sent(Ok(hash(1)));
+    script.state().anchor = Ok("another".into());
+    let repeated = run(repeat(&script, &intent(1, 7, Sent), PATIENCE));
+    assert_eq!(repeated, Submitted::NotSent(NotSent::Restarted));
+    let done = script.done();
+    assert!(!done.iter().any(|it| it.starts_with("sends")), "{done:?}");
+}
+
+#[test]
 fn nobody_waits_for_the_fate_of_a_repeat_in_the_background() {
     let script = sent(returned(code::INVALID_NONCE));
     script.state().nonces = [Ok(8)].into();

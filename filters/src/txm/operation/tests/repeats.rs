@@ -205,3 +205,75 @@ fn a_drip_that_the_chain_takes_back_answers_no_repeat() {
         assert_eq!(count(&done, "stores"), 0, "{why}");
     }
 }
+
+#[test]
+fn the_pins_are_proven_again_after_the_wait() {
+    let doubted = [intent(1, 7, IntentState::Displaced)];
+    for (operation, earlier, why) in [
+        (register(), &[][..], "nothing is signed"),
+        (register(), &doubted, "nothing is sent again"),
+        (drip(), &doubted, "nor for a former account"),
+    ] {
+        let script = reconciled(earlier);
+        reconcile::caught_up(&script, EPOCH, Role::Faucet);
+        script.state().unproven_once_locked = true;
+        let (answer, done) = answer_to(script, operation, None);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(outcome.reason(), Some(Reason::PinsUnproven), "{why}");
+        let leaves = count(&done, "signs") + count(&done, "sends");
+        assert_eq!(leaves, 0, "{why}: {done:?}");
+    }
+}
+
+#[test]
+fn a_drip_of_a_former_account_gives_its_nonce_up() {
+    let by_owner = Intent {
+        operation: "faucet-drip".into(),
+        ..intent(1, 7, IntentState::Displaced)
+    };
+    let filled = format!("sends {}", hash(SIGNED + 1));
+    for (answer, seconds, expected, fills, why) in [
+        (
+            code::VALIDATION_FAILURE,
+            0,
+            Reason::InProgress,
+            1,
+            "refused",
+        ),
+        (
+            -32_603,
+            29,
+            Reason::OutcomeUnknown,
+            0,
+            "it may still be taken",
+        ),
+        (
+            -32_603,
+            30,
+            Reason::InProgress,
+            1,
+            "the node may never decide",
+        ),
+        (
+            code::INVALID_NONCE,
+            30,
+            Reason::InProgress,
+            0,
+            "the node is behind",
+        ),
+    ] {
+        let script = reconciled(core::slice::from_ref(&by_owner));
+        reconcile::caught_up(&script, EPOCH, Role::Faucet);
+        script.state().later_us = seconds * 1_000_000;
+        script.state().added = [returned(answer)].into();
+        let (answer, done) = answer_to(script, drip(), None);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(outcome.reason(), Some(expected), "{why}: {done:?}");
+        assert_eq!(count(&done, &filled), fills, "{why}: {done:?}");
+        assert_eq!(count(&done, "sends"), 1 + fills, "{why}: {done:?}");
+    }
+}
