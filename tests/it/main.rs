@@ -29,6 +29,7 @@ mod dev_nodes;
 mod documents;
 mod failover;
 mod fleet;
+mod fleet_servers;
 mod flights;
 mod framing;
 mod gzip;
