@@ -78,5 +78,6 @@ mod support;
 mod tasks;
 mod tls;
 mod traces;
+mod trust;
 mod verdict;
 mod wall_clock;
