@@ -6,8 +6,8 @@
 //! even of those whose caller has left. Redirects are not followed, and the environment's proxy is
 //! not used. Connections are reused only for documents at the operator's URLs. A URL that a
 //! stranger chose ([`Trust::Public`]) is fetched over https and from public addresses only: they
-//! are checked after the name is resolved, and the connection uses these very addresses. Servers are
-//! verified by the authorities of the system, unless a file of the configuration names others.
+//! are checked after the name is resolved, and the connection uses these very addresses.
+//! Authorities are those of the system, unless a file of the configuration names others.
 
 pub mod address;
 mod probe;

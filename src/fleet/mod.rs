@@ -6,11 +6,9 @@
 //! the store's clock there and a monotonic one here, so no two clocks are compared. The store sees
 //! clients only as keyed digests. Without the store, each instance admits its part.
 //!
-//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
-//! lease is in the filters), `store` (which sends `messages`), `servers` (of a cluster, by `slots`),
-//! `connect`, `heartbeat` (after an outage),
-//! `leader` and `leadership` (who watches the chain), `values` (sealed values), `tickets` (the key
-//! of TLS sessions).
+//! Reading order: `limit` (a surface's limit; one client's lease is in the filters), `store` (which
+//! sends `messages`), `servers` (of a cluster, by `slots`), `connect`, `heartbeat` (after an
+//! outage), `leader` and `leadership` (who watches the chain), `values` (sealed values), `tickets`.
 
 #[cfg(test)]
 mod conformance;

@@ -280,10 +280,13 @@ impl Store {
 
     /// Whether some server is down, or the servers of a cluster have changed.
     pub(super) fn needs_connections(&self) -> bool {
-        let servers = self.servers.load();
-        let needs =
-            |servers: &Arc<Servers>| servers.is_partial() || servers.down().next().is_some();
-        self.is_stale.load(Ordering::Relaxed) || servers.as_ref().is_none_or(needs)
+        if self.is_stale.load(Ordering::Relaxed) {
+            return true;
+        }
+        match &*self.servers.load() {
+            Some(servers) => servers.is_partial() || servers.down().next().is_some(),
+            None => true,
+        }
     }
 
     /// Instances that are alive, as last known; 0 before the first answer.
@@ -493,11 +496,11 @@ impl Store {
             return;
         };
         let home = self.server_of(Slot::of(&self.heartbeat_key()));
-        let is_home =
-            |server: &Arc<Server>| home.as_ref().is_some_and(|home| Arc::ptr_eq(home, server));
+        let home = home.map(|home| home.address.clone());
         let connector = Arc::clone(&self.connector.lock());
         let others = servers.all.iter();
-        let others = others.filter(|server| !server.is_down() && !is_home(server));
+        let others =
+            others.filter(|server| !server.is_down() && home.as_ref() != Some(&server.address));
         try_all(&connector, &servers, others).await;
         self.show_health();
     }

@@ -3,7 +3,7 @@
 //! connections are not affected by a change at the server.
 
 use super::db::Db;
-use super::open::{Location, text_of};
+use super::open::{Location, Server, text_of};
 use super::timeout::bounded;
 use super::{Store, StoreError};
 use crate::config::StoreConfig;
@@ -62,24 +62,32 @@ impl Store {
     /// # Errors
     /// No server accepts writes.
     pub async fn follow_primary(&self) -> Result<(), StoreError> {
-        let (Location::Postgres(server), Db::Postgres(pool, _)) = (&self.location, &self.db) else {
+        let Some(server) = self.server().filter(|server| server.has_others()) else {
             return Ok(());
         };
-        if !server.has_others() {
-            return Ok(());
-        }
         let connection = server.connect().await?;
-        pool.set_connect_options(server.pool_options());
+        if let Db::Postgres(pool, _) = &self.db {
+            pool.set_connect_options(server.pool_options());
+        }
         bounded(connection.close()).await
     }
 
     fn set_password(&self, password: &Secret) -> Result<(), StoreError> {
-        let (Location::Postgres(server), Db::Postgres(pool, _)) = (&self.location, &self.db) else {
+        let Some(server) = self.server() else {
             return Ok(());
         };
         server.set_password(password)?;
-        let options = pool.connect_options().as_ref().clone();
-        pool.set_connect_options(options.password(text_of(password)?));
+        if let Db::Postgres(pool, _) = &self.db {
+            let options = pool.connect_options().as_ref().clone();
+            pool.set_connect_options(options.password(text_of(password)?));
+        }
         Ok(())
+    }
+
+    fn server(&self) -> Option<&Server> {
+        match &self.location {
+            Location::Postgres(server) => Some(server),
+            Location::Sqlite(_) => None,
+        }
     }
 }
