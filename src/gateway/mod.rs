@@ -323,9 +323,13 @@ impl Gateway {
         };
         let deadline = Instant::now() + HEIGHT_TIMEOUT.min(self.node.timeout());
         let share = self.running.clients().answers_of(client);
-        let call = Call::new(write, deadline)
-            .by(Route::HeadOfPrimary)
-            .for_client(share);
+        let route = if self.node.shared().pinned_head().is_some() {
+            // this client only is beyond the pin
+            Route::Primary
+        } else {
+            Route::HeadOfPrimary
+        };
+        let call = Call::new(write, deadline).by(route).for_client(share);
         let answer = self.node.fetch(call).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))

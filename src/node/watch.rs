@@ -82,7 +82,13 @@ impl Poller {
 
     async fn watch_one(&self, target: &Target, deadline: Instant) -> Result<Poll, Unproven> {
         let (node, anchor) = (&self.node, self.node.anchor());
-        let head = self.watch_head(target, deadline).await?;
+        let mut head = self.watch_head(target, deadline).await?;
+        let newest = node.read(|state| state.group.newest(head.number));
+        let newest = newest.ok_or(None)?;
+        if newest != head.number {
+            let block = self.watch_known(target, newest, deadline).await?;
+            head = block.ok_or(STRANGE)?;
+        }
         let wanted = node.read(|state| state.continuity.wanted(head, anchor));
         let known = wanted.into_iter();
         let known = known.map(|number| self.watch_known(target, number, deadline));

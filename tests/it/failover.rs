@@ -246,14 +246,17 @@ fn a_stopped_url_holds_no_read_for_long() {
         pause(&edge, 20);
     }
     println!("slowest read: {slowest:?}");
-    assert!(slowest < Duration::from_millis(1_700), "{slowest:?}");
+    // a call that waits for the stopped one takes eight
+    assert!(slowest < Duration::from_secs(4), "{slowest:?}");
     is_left_out(&edge, 0);
 }
 
 #[test]
 fn few_calls_are_hedged() {
     const READS: usize = 200;
-    let reads = Arc::new(AtomicUsize::new(0));
+    let reads = AtomicUsize::new(0);
+    let spared = Arc::new(AtomicBool::new(false));
+    let is_spared = spared.clone();
     let first = Node::start(move |call| {
         if is_poll(call) {
             return honest(call, "a");
@@ -264,10 +267,17 @@ fn few_calls_are_hedged() {
         }
         let mut first = result(call, r#""a""#);
         let rest = first.split_off(1);
-        let pause = Duration::from_millis(80);
+        // no bound is longer than a second, however slow this machine is
+        let is_spared = is_spared.load(Ordering::SeqCst);
+        let pause = Duration::from_millis(if is_spared { 80 } else { 1_500 });
         vec![Act::Drip(first, pause), Act::Send(rest)]
     });
-    let second = Node::start(|call| honest(call, "b"));
+    let second = Node::start(move |call| {
+        if !is_poll(call) {
+            spared.store(true, Ordering::SeqCst);
+        }
+        honest(call, "b")
+    });
     let edge = urls(&[&first, &second]).start();
     let mut client = edge.client();
     let ask = |client: &mut crate::support::client::Client| {

@@ -115,6 +115,21 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotS
     })
 }
 
+/// Uses the free nonce of an intent in doubt whose request another account signs by now. Once the
+/// chain has that, the intent is lost (rule 3), and the request is written anew.
+///
+/// Returns why the request waits.
+pub(super) async fn use_nonce(io: &impl Io, intent: &Intent, role: Role) -> NotSent {
+    let in_doubt = match slot_of(io, intent, intent.nonce).await {
+        Ok(slot) => slot.displaced.len(),
+        Err(why) => return why,
+    };
+    match fill(io, intent, role, intent.nonce, in_doubt).await {
+        Submitted::NotSent(why) => why,
+        _ => NotSent::InProgress,
+    }
+}
+
 /// Uses a nonce of the intent's account with a transaction that makes no calls (rule 8).
 async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: usize) -> Submitted {
     let (signed, max_fee) = match sign(io, role, Vec::new(), nonce, in_doubt).await {

@@ -5,7 +5,7 @@ use super::evidence::{Below, Doubt, Polled, Presence, Settling, ShownBlock, View
 use super::io::{Called, Io, Note};
 use super::node::{Receipt, Sender};
 use crate::felt::Felt;
-use crate::ledger::{Intent, IntentId};
+use crate::ledger::{Inclusion, Intent, IntentId};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -84,7 +84,8 @@ enum Searched {
 /// The evidence so far.
 #[derive(Default)]
 pub(super) struct Sightings {
-    below: BTreeMap<IntentId, Below>,
+    /// The polls below the block that had each intent when they were made.
+    below: BTreeMap<IntentId, (Inclusion, Below)>,
     walks: BTreeMap<IntentId, Walk>,
     settling: Settling,
 }
@@ -109,7 +110,12 @@ pub(super) async fn sighting_of(io: &impl Io, intent: &Intent) -> Sighting {
     };
     let (views, polled) = poll(io, &urls, included.number, hash).await;
     let presence = io.memory(|memory| {
-        let below = memory.sightings.below.entry(intent.id).or_default();
+        let below = memory.sightings.below.entry(intent.id);
+        let (block, below) = below.or_insert((included, Below::default()));
+        if *block != included {
+            // another process has seen it in another block meanwhile
+            (*block, *below) = (included, Below::default());
+        }
         let presence = below.judge(&views, included.number, polled);
         if matches!(presence, Presence::Displaced(_)) {
             memory.sightings.below.remove(&intent.id);
@@ -318,6 +324,7 @@ mod tests {
     use crate::ledger::IntentState;
     use crate::txm::tests::script::Script;
     use crate::txm::tests::{intent, run};
+    use core::time::Duration;
 
     #[test]
     fn a_search_is_forgotten_with_its_intent() {
@@ -330,6 +337,25 @@ mod tests {
         retain(&script, |id| id == IntentId(2));
         let walks: Vec<_> = script.memory(|it| it.sightings.walks.keys().copied().collect());
         assert_eq!(walks, [IntentId(2)]);
+    }
+
+    #[test]
+    fn polls_below_a_former_block_count_for_nothing() {
+        let script = Script::new();
+        let of_block = |number| Intent {
+            included: Some(Inclusion {
+                number,
+                fingerprint: [0; 32],
+            }),
+            ..intent(1, 7, IntentState::Succeeded)
+        };
+        let mut look = |number| {
+            let found = run(sighting_of(&script, &of_block(number)));
+            script.state().now += Duration::from_secs(2);
+            matches!(found, Sighting::Displaced(Doubt::HeadBelow))
+        };
+        let found = [40, 40, 30, 30, 30].map(&mut look);
+        assert_eq!(found, [false, false, false, false, true]);
     }
 
     #[test]

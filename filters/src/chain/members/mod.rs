@@ -213,6 +213,21 @@ impl GroupState {
         self.head.filter(can_answer)
     }
 
+    /// Whether `latest` means the primary's newest block. For replicas that is unknown before they
+    /// were polled.
+    fn is_latest_of_primary(&self) -> bool {
+        !self.has_replicas() || (self.top.is_some() && self.pinned().is_none())
+    }
+
+    /// The block that counts as the newest one of the chain, if a URL that may lead has this `head`;
+    /// `None` before replicas were polled.
+    pub fn newest(&self, head: u64) -> Option<u64> {
+        if self.is_latest_of_primary() {
+            return Some(head);
+        }
+        self.pinned()
+    }
+
     /// Records an answer of the URL. Returns false if it must not be passed on: it is older than
     /// `floor`, which clients had seen before the call, or does not have a transaction that was
     /// shown as accepted.
@@ -226,7 +241,10 @@ impl GroupState {
         let Evidence { source, shows, .. } = answer;
         let before = self.floor();
         let is_behind = self.is_behind(answer, floor, now);
-        let has_replicas = self.has_replicas();
+        // the watch reads one replica, whose newest block is not what `latest` means to clients
+        let is_one_replicas = matches!(shows, Shows::Head(_))
+            && source == Source::Primary
+            && !self.is_latest_of_primary();
         let Some(url) = self.members.get_mut(index) else {
             return true;
         };
@@ -234,6 +252,7 @@ impl GroupState {
             // "not found" says nothing about the URL's head: the chain may have gone back
             if let Shows::Head(number) = shows {
                 url.head = Some(number);
+                url.reached = url.reached.max(url.head);
             }
             return false;
         }
@@ -241,8 +260,7 @@ impl GroupState {
             Shows::Accepted(hash, block) => {
                 Arc::make_mut(&mut self.transactions).insert(hash, block, url.head)
             }
-            // the watch reads one replica, whose newest block is not what `latest` means to clients
-            Shows::Head(_) if source == Source::Primary && has_replicas => None,
+            Shows::Head(_) if is_one_replicas => None,
             Shows::Head(number) | Shows::Block(number) => Some(number),
             Shows::Nothing | Shows::NoBlock(_) | Shows::NoKnownBlock(_) | Shows::NotAccepted(_) => {
                 None
@@ -259,9 +277,11 @@ impl GroupState {
                 self.witnesses = Witnesses::default();
             }
         }
-        self.shown = self
-            .shown
-            .max(if source == Source::Any { number } else { head });
+        self.shown = self.shown.max(if source == Source::Any || is_one_replicas {
+            number
+        } else {
+            head
+        });
         if source == Source::PrimaryAtHead && self.head.is_some() {
             // the request was sent before `latest` was pinned
             self.head = self.head.max(head);

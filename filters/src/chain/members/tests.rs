@@ -365,6 +365,28 @@ fn nothing_is_pinned_without_history() {
 }
 
 #[test]
+fn the_newest_block_of_replicas_is_the_pinned_one() {
+    let mut state = group(2, Failover);
+    assert_eq!(state.newest(6), Some(6), "one URL serves at a time");
+    state = group(2, Replicas);
+    assert_eq!(state.newest(6), None, "no replica was polled");
+    play(&mut state, &[at(6), at(4)]);
+    assert_eq!(state.newest(6), Some(4), "one of them has only this");
+    let watched = Evidence {
+        source: Source::Primary,
+        ..head(6)
+    };
+    assert!(state.answered(0, watched, state.floor(), Duration::ZERO));
+    assert_eq!(state.floor(), Some(4), "no client has seen it");
+    for url in &mut state.members {
+        url.keeps_history = false;
+    }
+    assert_eq!(state.newest(6), Some(6), "none can answer about it");
+    assert!(state.answered(0, watched, state.floor(), Duration::ZERO));
+    assert_eq!(state.floor(), Some(6), "its position is stated to clients");
+}
+
+#[test]
 fn an_answer_from_before_the_pin_raises_it() {
     let mut state = group(2, Replicas);
     let before = state.floor();

@@ -9,13 +9,13 @@ use super::repeat::done_before;
 use crate::felt::Felt;
 use crate::ledger::{Budgets, Intent, IntentId, IntentState, NewIntent};
 use crate::operations::{Decision, State};
-use crate::txm::doubt::{role_of, send_again};
+use crate::txm::doubt::{role_of, send_again, use_nonce};
 use crate::txm::io::{Io, Note, SignedText, within};
 use crate::txm::node::{ErrorObject, code};
 use crate::txm::not_sent::NotSent;
 use crate::txm::outcome::{Details, Known, Unknown};
 use crate::txm::rollbacks::PATIENCE;
-use crate::txm::settings::{Required, Settings};
+use crate::txm::settings::{Required, Role, Settings};
 use crate::txm::sign::{Signing, sign};
 use crate::txm::store_intent::{Storing, store_intent};
 use crate::txm::submit::{Submitted, accepted, submit};
@@ -225,22 +225,11 @@ impl<I: Io> Writing<'_, I> {
             match earlier.state {
                 IntentState::Intended => {}
                 IntentState::Displaced => {
-                    match self.repeat(guard, &earlier).await? {
-                        // a node that is behind, or ahead, would refuse another signature as well
-                        Submitted::Refused(error) if error.code == code::INVALID_NONCE => {
-                            return Err(NotSent::InProgress);
-                        }
-                        // it may be signed anew, with the same nonce
-                        Submitted::Refused(_) => replaces = Some(earlier),
-                        Submitted::Undecided | Submitted::Unanswered
-                            if self.is_due_anew(&earlier).await? =>
-                        {
-                            replaces = Some(earlier);
-                        }
-                        submitted => {
-                            return Step::of(submitted, earlier.id, earlier.transaction_hash);
-                        }
+                    let submitted = self.repeat(guard, &earlier).await?;
+                    if !self.may_sign_anew(&submitted, &earlier).await? {
+                        return Step::of(submitted, earlier.id, earlier.transaction_hash);
                     }
+                    replaces = Some(earlier);
                 }
                 _ => return Ok(Step::Earlier(Box::new(earlier))),
             }
@@ -260,29 +249,51 @@ impl<I: Io> Writing<'_, I> {
         self.send(&prepared).await
     }
 
-    /// Sends an earlier intent of the request again, which is in doubt. Another account of ours may
-    /// have signed it, under a former configuration: that one is locked as well, since a lower
-    /// nonce of it may be filled.
+    /// Sends an earlier intent of the request again, which is in doubt.
     async fn repeat(&self, guard: &mut I::Guard, earlier: &Intent) -> Result<Submitted, NotSent> {
         let io = self.io;
         io.check_lock(guard).await?;
-        let mut other = None;
         if let Some(role) = role_of(io, earlier)
             && earlier.signer != self.account()
         {
-            other = Some(io.lock(role, self.deadline).await?);
+            return self.repeat_of(role, earlier).await;
         }
         io.require(self.task.required()).await?;
-        let submitted = send_again(io, earlier).await;
-        if let Some(other) = other {
-            io.unlock(other).await;
+        Ok(send_again(io, earlier).await)
+    }
+
+    /// Sends an earlier intent again that another account of ours has signed, under a former
+    /// configuration. That one is locked as well, since nonces of it may be filled: its own, too,
+    /// because the request is signed by this account from now on.
+    async fn repeat_of(&self, role: Role, earlier: &Intent) -> Result<Submitted, NotSent> {
+        let io = self.io;
+        let other = io.lock(role, self.deadline).await?;
+        io.require(self.task.required()).await?;
+        let mut submitted = send_again(io, earlier).await;
+        if self.may_sign_anew(&submitted, earlier).await? {
+            submitted = Submitted::NotSent(use_nonce(io, earlier, role).await);
         }
+        io.unlock(other).await;
         Ok(submitted)
     }
 
-    /// Whether an intent in doubt, about which the node decides nothing, is signed anew now. The
-    /// node may say that of each transaction: in between, a repeat has the outcome of this one.
-    async fn is_due_anew(&self, earlier: &Intent) -> Result<bool, NotSent> {
+    /// Whether a request may be signed anew after this answer to its earlier transaction, with the
+    /// same nonce. If the node decides nothing, that is due ever less often, since the node may say
+    /// so of each transaction: in between, a repeat has the outcome of this one.
+    async fn may_sign_anew(
+        &self,
+        submitted: &Submitted,
+        earlier: &Intent,
+    ) -> Result<bool, NotSent> {
+        match submitted {
+            // a node that is behind, or ahead, would refuse another signature as well
+            Submitted::Refused(error) if error.code == code::INVALID_NONCE => {
+                return Err(NotSent::InProgress);
+            }
+            Submitted::Refused(_) => return Ok(true),
+            Submitted::Undecided | Submitted::Unanswered => {}
+            _ => return Ok(false),
+        }
         let slot = self
             .io
             .of_slot(&earlier.epoch, earlier.signer, earlier.nonce)

@@ -664,7 +664,14 @@ impl Edge {
         oracle: &mut Oracle,
     ) -> Result<Poll, Behind> {
         let head = self.ask_for_watch(url, Question::Head, world, choices, oracle)?;
-        let head = head.ok_or(Behind::Down)?;
+        let mut head = head.ok_or(Behind::Down)?;
+        let newest = self.node.group.newest(head.number);
+        let newest = newest.ok_or(Behind::Lagging)?;
+        if newest != head.number && !self.has(Bug::WatchOfOneReplica) {
+            let pinned = Question::Known(newest);
+            let block = self.ask_for_watch(url, pinned, world, choices, oracle)?;
+            head = block.ok_or(Behind::Down)?;
+        }
         let mut found = Vec::new();
         for number in self.node.continuity.wanted(head, 0) {
             let known = Question::Known(number);

@@ -54,9 +54,11 @@ enum Bug {
     VersionIgnored,
     /// Replicas pin `latest` to the lowest head, whatever clients have seen.
     PinFollowsLowest,
+    /// The watch takes the newest block of one replica for that of all.
+    WatchOfOneReplica,
 }
 
-const BUGS: [Bug; 14] = [
+const BUGS: [Bug; 15] = [
     Bug::ReceiptIgnored,
     Bug::NoBlockBelieved,
     Bug::NoFloor,
@@ -71,6 +73,7 @@ const BUGS: [Bug; 14] = [
     Bug::WatchedTwice,
     Bug::VersionIgnored,
     Bug::PinFollowsLowest,
+    Bug::WatchOfOneReplica,
 ];
 
 /// The events of a run, one line each.

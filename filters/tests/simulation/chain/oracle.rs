@@ -282,8 +282,6 @@ impl Oracle {
         let is_excused = world.rollbacks > self.rollbacks
             || epoch > self.epoch
             || self.was_forked
-            // the watch may turn to a replica that is behind the one that it has read before
-            || world.mode == NodeMode::Replicas
             || world.is_forked()
             || broke == Some(PurgeCause::Unreachable);
         self.was_forked = world.is_forked();

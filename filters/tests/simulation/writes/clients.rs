@@ -3,6 +3,7 @@
 
 use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
+use super::node::Fate;
 use super::requests::{CATALOG, FRESH, PINS, RIVALS, Reply, ReplyKind, Request, Wanted};
 use super::world::World;
 use portcullis_filters::ledger::IntentState;
@@ -136,15 +137,19 @@ async fn client(world: Shared<World>) {
 }
 
 impl World {
-    /// Whether a request has a transaction in doubt above a free nonce that nobody can use: it is of
-    /// an account that the relays sign with no longer.
+    /// Whether a request has a transaction in doubt of an account that the relays sign with no longer,
+    /// about which nothing is ever decided: below it is a free nonce that nobody can use, or the node
+    /// decides nothing about it.
     fn is_stuck(&self, wanted: usize) -> bool {
         let (epoch, digest) = (self.epoch(), CATALOG[wanted].intent_digest());
         let mut of_epoch = self.journal.tables.of_epoch(&epoch);
         of_epoch.any(|it| {
             let is_open = it.state.is_unresolved() || it.state == IntentState::Displaced;
             let has_gap = self.chain.nonce(it.signer) < it.nonce;
-            it.digest == digest && is_open && has_gap && !PINS.signs_with(it.signer)
+            let fate = self.fates.get(&it.transaction_hash);
+            let is_undecided = matches!(fate, Some(Fate::Undecided { .. }));
+            let is_endless = has_gap || is_undecided;
+            it.digest == digest && is_open && is_endless && !PINS.signs_with(it.signer)
         })
     }
 

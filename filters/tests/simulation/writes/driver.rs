@@ -376,7 +376,7 @@ impl Io for SimIo {
         if purpose == Purpose::Write {
             let broken = world.judge_signed(self.relay, sender, nonce);
             world.oracle.report(broken);
-            let broken = world.judge_other_hash(&tx);
+            let broken = world.judge_other_hash(self.relay, &tx);
             world.oracle.report(broken);
         }
         if world.bug == Bug::BurnedNonce {

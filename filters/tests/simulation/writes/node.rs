@@ -328,6 +328,14 @@ impl World {
         });
     }
 
+    /// A transaction about which the node decides nothing, whenever it is submitted.
+    pub(super) fn undecided(&mut self) -> Fate {
+        Fate::Undecided {
+            said: self.chance.pick(&UNDECIDED[..3]),
+            is_taken: self.chance.choose(4) == 3,
+        }
+    }
+
     /// How the node treats a transaction; drawn once.
     fn fate(&mut self, tx: &Tx) -> Fate {
         let is_own = is_own(tx.sender);
@@ -341,10 +349,7 @@ impl World {
                 is_evicted: false,
             }
         } else if self.fires(Fault::UndecidedForEver, 60) {
-            Fate::Undecided {
-                said: self.chance.pick(&UNDECIDED[..3]),
-                is_taken: self.chance.choose(4) == 3,
-            }
+            self.undecided()
         } else if self.fires(Fault::Held, 40) {
             // an account of ours could never write again if it were for ever
             let is_for_ever = self.chance.choose(3) == 2 && !is_own;

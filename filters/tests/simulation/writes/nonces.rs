@@ -222,14 +222,21 @@ impl World {
         ))
     }
 
-    /// Rule 5: what is signed with the nonce of those in doubt is another transaction than each of them.
-    pub(super) fn judge_other_hash(&self, tx: &Tx) -> Result<(), String> {
+    /// Rule 5: what is signed with the nonce of those in doubt is another transaction than each of
+    /// them. One that came in doubt just now was not read as such: it is signed, and not stored.
+    pub(super) fn judge_other_hash(&self, relay: Process, tx: &Tx) -> Result<(), String> {
         let epoch = self.epoch();
         let of_epoch = self.journal.tables.of_epoch(&epoch);
         let slot: Vec<_> = of_epoch
             .filter(|it| (it.signer, it.nonce) == (tx.sender, tx.nonce))
             .collect();
-        let is_each_in_doubt = slot.iter().all(|it| it.state == IntentState::Displaced);
+        let is_in_doubt = |it: &&Intent| {
+            let displaced = &self.oracle.notes.displaced;
+            let mut recent = displaced.iter().filter(|((_, id), _)| *id == it.id);
+            it.state == IntentState::Displaced
+                && recent.all(|(_, at)| self.since(Some(*at)) > RECENT)
+        };
+        let is_each_in_doubt = slot.iter().all(is_in_doubt) && !self.acts_late(relay, RECENT);
         let mut equal = slot.iter().filter(|it| it.transaction_hash == tx.hash);
         match equal.next() {
             Some(other) if is_each_in_doubt => Err(format!(

@@ -41,7 +41,7 @@ impl World {
     }
 
     /// The owner signed a drip in doubt, for want of a faucet: the relays start with one, and the
-    /// client asks again.
+    /// client asks again. The node may decide nothing about it any longer.
     fn provoke_other_pins(&mut self, doubted: &Intent) {
         let Some(wanted) = wanted_of(doubted) else {
             return;
@@ -51,6 +51,10 @@ impl World {
         }
         self.count(Fault::Repinned);
         self.variant = 0;
+        if self.fires(Fault::UndecidedForEver, 2) {
+            let fate = self.undecided();
+            self.fates.insert(doubted.transaction_hash, fate);
+        }
         for relay in 0..self.relays.len() {
             self.crash(relay);
         }

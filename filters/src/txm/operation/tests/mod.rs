@@ -672,6 +672,57 @@ fn an_account_of_another_role_is_locked_for_a_repeat() {
 }
 
 #[test]
+fn a_drip_of_a_former_account_gives_its_nonce_up() {
+    let by_owner = Intent {
+        operation: "faucet-drip".into(),
+        ..intent(1, 7, IntentState::Displaced)
+    };
+    let filled = format!("sends {}", hash(SIGNED + 1));
+    for (answer, seconds, expected, fills, why) in [
+        (
+            code::VALIDATION_FAILURE,
+            0,
+            Reason::InProgress,
+            1,
+            "refused",
+        ),
+        (
+            -32_603,
+            29,
+            Reason::OutcomeUnknown,
+            0,
+            "it may still be taken",
+        ),
+        (
+            -32_603,
+            30,
+            Reason::InProgress,
+            1,
+            "the node may never decide",
+        ),
+        (
+            code::INVALID_NONCE,
+            30,
+            Reason::InProgress,
+            0,
+            "the node is behind",
+        ),
+    ] {
+        let script = reconciled(core::slice::from_ref(&by_owner));
+        reconcile::caught_up(&script, EPOCH, Role::Faucet);
+        script.state().later_us = seconds * 1_000_000;
+        script.state().added = [returned(answer)].into();
+        let (answer, done) = answer_to(script, drip(), None);
+        let Answer::Outcome(outcome) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(outcome.reason(), Some(expected), "{why}: {done:?}");
+        assert_eq!(count(&done, &filled), fills, "{why}: {done:?}");
+        assert_eq!(count(&done, "sends"), 1 + fills, "{why}: {done:?}");
+    }
+}
+
+#[test]
 fn what_is_journaled_is_not_sent_to_another_chain() {
     use crate::txm::tests::intent as stored;
     let unknown = ("failed", Some(Reason::OutcomeUnknown));
