@@ -2,6 +2,7 @@
 
     crates.py licences --target TRIPLE                  the licence texts of all crates
     crates.py sbom --target TRIPLE --binary FILE        a bill of materials, CycloneDX 1.6 in JSON
+    crates.py audit --target TRIPLE                     the list that scanners find in a binary
 
 Crates that only run at build time (build scripts, procedural macros) are in neither. The output
 depends on the lock file, the binary and SOURCE_DATE_EPOCH alone.
@@ -16,6 +17,7 @@ import sys
 import time
 import tomllib
 import uuid
+import zlib
 from pathlib import Path
 
 # the files that state a crate's terms, at its root
@@ -172,14 +174,40 @@ def sbom(target, binary):
     print()
 
 
+def audit(target):
+    """The section that cargo-auditable adds to a binary: its DESIGN.md, and PARSING.md."""
+    root, packages, needed = linked(target)
+    ordered = by_name(packages)
+    places = {package["id"]: place for place, package in enumerate(ordered)}
+    listed = []
+    for package in ordered:
+        source = package["source"] or "local"
+        one = {
+            "name": package["name"],
+            "version": package["version"],
+            "source": "crates.io" if source.startswith("registry+") else source,
+            "dependencies": sorted(places[on] for on in needed[package["id"]]),
+        }
+        if not one["dependencies"]:
+            del one["dependencies"]
+        if package["id"] == root:
+            one["root"] = True
+        listed.append(one)
+    document = json.dumps({"packages": listed}, separators=(",", ":")).encode()
+    # stored as it is: compressors of other versions make other bytes
+    sys.stdout.buffer.write(zlib.compress(document, 0))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["licences", "sbom"])
+    parser.add_argument("what", choices=["licences", "sbom", "audit"])
     parser.add_argument("--target", required=True)
     parser.add_argument("--binary")
     arguments = parser.parse_args()
     if arguments.what == "sbom":
         sbom(arguments.target, arguments.binary)
+    elif arguments.what == "audit":
+        audit(arguments.target)
     else:
         licences(arguments.target)
 

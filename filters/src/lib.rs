@@ -12,7 +12,7 @@
 //! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
 //! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
 //! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`robots`].
+//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -44,6 +44,7 @@ pub mod policy;
 pub mod position;
 pub mod proxy_header;
 mod reason;
+pub mod replies;
 pub mod robots;
 pub mod rpc;
 pub mod secret;

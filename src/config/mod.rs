@@ -41,7 +41,7 @@ pub use acme::AcmeConfig;
 pub use address::{CorsOrigins, Listen, NodeUrl, NonEmpty, Scheme};
 pub use applied::{AppliedConfig, Change, LastReload, NamedFile, Values};
 pub use error::{ConfigError, Errors, LoadError, Origin};
-pub use fleet::{FleetConfig, WhenDown};
+pub use fleet::{FleetConfig, FleetServer, FleetTransport, FleetUrl, WhenDown};
 pub use gateway::{CacheConfig, CacheLive, ConnectionsConfig, GatewayConfig, GatewayLive};
 pub use key::{Effect, variable};
 pub use process::{

@@ -237,7 +237,8 @@ fn optional_chain_id(text: &str) -> Result<Option<Felt>, String> {
 section! {
     /// The database of the relay and the sidecar; unused when both are off.
     "store" StoreConfig {
-        /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password.
+        /// sqlite:FILE, or postgres://USER@HOST:PORT/DATABASE without a password. Of several hosts,
+        /// HOST:PORT,HOST:PORT, the one that accepts writes is used.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
         /// postgres://… of a replica. Feeds, podcasts and the sitemap are read from it while it is
@@ -289,7 +290,10 @@ fn store_url(value: &Value<'_>) -> Converted<String> {
     let why = if let Some(file) = url.strip_prefix("sqlite:") {
         let is_file = !file.is_empty() && !file.starts_with("//") && !file.contains(['?', '\0']);
         (!is_file).then_some("it names no file")
-    } else if let Some(rest) = url.strip_prefix("postgres://") {
+    } else if let Some(rest) = ["postgres://", "postgresql://"]
+        .into_iter()
+        .find_map(|scheme| url.strip_prefix(scheme))
+    {
         let user = rest.rsplit_once('@').map_or("", |(user, _)| user);
         let has_password = user.contains(':') || rest.to_ascii_lowercase().contains("password=");
         has_password.then_some("a password belongs in the file of store.password_file")

@@ -7,10 +7,12 @@
 //! not used. Connections are reused only for documents at the operator's URLs. A URL that a
 //! stranger chose ([`Trust::Public`]) is fetched over https and from public addresses only: they
 //! are checked after the name is resolved, and the connection uses these very addresses.
+//! Authorities are those of the system, unless a file of the configuration names others.
 
 pub mod address;
 mod probe;
 
+use probe::tls;
 pub use probe::{Roots, exchange, probe};
 
 use crate::io::within;
@@ -58,7 +60,7 @@ pub enum Trust {
 }
 
 /// Why there is no response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FetchError {
     /// The deadline passed.
     #[error("no answer in time")]
@@ -66,6 +68,9 @@ pub enum FetchError {
     /// The name has no address, the connection failed, or the response is not HTTP.
     #[error("no connection, or no HTTP")]
     Unreachable,
+    /// The server's certificate is refused, or there is no TLS; why.
+    #[error("{0}")]
+    Tls(String),
     /// A stranger's URL is not https, or its address is not public.
     #[error("the address is not public, or the URL not https")]
     Refused,
@@ -196,7 +201,7 @@ fn get_over_kept(
     timeout: Duration,
 ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
     static KEPT: LazyLock<Agent> = LazyLock::new(|| {
-        let config = config(Trust::Operator, TlsConfig::default())
+        let config = config(Trust::Operator, tls(Roots::default()))
             .max_idle_connections(MAX_IDLE)
             .max_idle_connections_per_host(MAX_IDLE)
             .max_idle_age(MAX_IDLE_AGE)
@@ -229,7 +234,7 @@ fn was_closed(error: &io::Error) -> bool {
 }
 
 fn agent(trust: Trust, timeout: Duration) -> Agent {
-    agent_with(trust, timeout, TlsConfig::default())
+    agent_with(trust, timeout, tls(Roots::default()))
 }
 
 fn agent_with(trust: Trust, timeout: Duration, tls: TlsConfig) -> Agent {
@@ -286,7 +291,7 @@ impl From<ureq::Error> for FetchError {
             ureq::Error::BodyExceedsLimit(_) | ureq::Error::LargeResponseHeader(..) => {
                 Self::TooLarge
             }
-            _ => Self::Unreachable,
+            error => probe::tls_failure(&error).map_or(Self::Unreachable, Self::Tls),
         }
     }
 }

@@ -2,9 +2,11 @@
 
 use super::{MAX_DOCUMENT, RUNNING, Trust, agent_with, on_thread};
 use crate::secrets::certificates::{self, Remedies};
+use crate::secrets::trust;
 use bytes::Bytes;
+use rustls::crypto::{CryptoProvider, ring};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use ureq::Error;
 use ureq::http::uri::Scheme;
@@ -20,8 +22,24 @@ const OF_ACME: Remedies = Remedies {
     authority: "name the certificate that signed it with tls.acme.ca_file",
     name: "use a name that it lists in tls.acme.directory",
 };
+const OF_SYSTEM: Remedies = Remedies {
+    authority: "add its authority to the system's, or name a file of authorities in SSL_CERT_FILE",
+    name: "use a name that it lists",
+};
 
-/// The root certificates for servers; those of the public authorities by default.
+/// Of all agents, as those of one provider share connections.
+static PROVIDER: LazyLock<Arc<CryptoProvider>> =
+    LazyLock::new(|| Arc::new(ring::default_provider()));
+/// The authorities of the system, as they were at the first request.
+static SYSTEM: LazyLock<Arc<Vec<Certificate<'static>>>> = LazyLock::new(|| {
+    let roots = trust::system();
+    let roots = roots
+        .iter()
+        .map(|root| Certificate::from_der(root).to_owned());
+    Arc::new(roots.collect())
+});
+
+/// The root certificates for servers; those of the system by default.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Option<Arc<Vec<Certificate<'static>>>>);
 
@@ -93,13 +111,22 @@ pub async fn exchange(
         .unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn tls(roots: Roots) -> TlsConfig {
-    match roots.0 {
-        Some(roots) => TlsConfig::builder()
-            .root_certs(RootCerts::Specific(roots))
-            .build(),
-        None => TlsConfig::default(),
-    }
+pub(super) fn tls(roots: Roots) -> TlsConfig {
+    let roots = roots.0.unwrap_or_else(|| Arc::clone(&SYSTEM));
+    TlsConfig::builder()
+        .root_certs(RootCerts::Specific(roots))
+        .unversioned_rustls_crypto_provider(Arc::clone(&PROVIDER))
+        .build()
+}
+
+/// Why TLS failed, if it did.
+pub(super) fn tls_failure(error: &Error) -> Option<String> {
+    let failure = match error {
+        Error::Rustls(error) => error,
+        Error::Io(error) => error.get_ref()?.downcast_ref()?,
+        _ => return None,
+    };
+    Some(tls_cause(failure, &OF_SYSTEM))
 }
 
 fn cause(error: &Error, remedies: &Remedies) -> String {

@@ -7,6 +7,8 @@
 
 use super::Fleet;
 use super::messages::{Answer, Counted, Purpose, Unanswered};
+use super::servers::Server;
+use super::slots::Slot;
 use crate::config::WhenDown;
 use crate::io::clock::millis;
 use crate::telemetry::Surface;
@@ -67,6 +69,8 @@ pub struct Member {
     number: u64,
     /// The key of the client's record in the store.
     key: String,
+    /// The part of the keys that it is of.
+    slot: Slot,
     lease: Mutex<Lease>,
     /// Signalled after each message.
     answered: Notify,
@@ -145,9 +149,12 @@ impl SharedLimit {
         lease.known_remaining(self.now(), &self.terms)
     }
 
-    /// Reports the unreported admissions of all clients.
-    pub(super) async fn report(self: &Arc<Self>) {
-        let has_unreported = |member: &Arc<Member>| member.lease.lock().has_unreported();
+    /// Reports the unreported admissions of all clients whose records these servers hold.
+    pub(super) async fn report(self: &Arc<Self>, servers: &[Arc<Server>]) {
+        let store = &self.fleet.store;
+        let has_unreported = |member: &Arc<Member>| {
+            store.is_held_by(member.slot, servers) && member.lease.lock().has_unreported()
+        };
         let members = self.clients.values(has_unreported);
         let report = |member: Arc<Member>| async move {
             let claimed = member.lease.lock().claim();
@@ -165,7 +172,7 @@ impl SharedLimit {
     fn step(self: &Arc<Self>, member: &Arc<Member>, quota: u32) -> Option<Decision> {
         let now = self.now();
         member.quota.store(quota, Ordering::Relaxed);
-        if self.fleet.store.is_down() {
+        if self.fleet.store.is_down_for(member.slot) {
             return Some(self.decide_alone(member, now, quota));
         }
         let (decision, sends) = {
@@ -262,10 +269,12 @@ impl Member {
     fn new(client: ClientKey, number: u64, key: String) -> Self {
         let (lease, answered) = (Mutex::default(), Notify::new());
         let (failures, quota) = (AtomicU32::new(0), AtomicU32::new(0));
+        let slot = Slot::of(&key);
         Self {
             client,
             number,
             key,
+            slot,
             lease,
             answered,
             failures,

@@ -6,13 +6,13 @@
 //! the store's clock there and a monotonic one here, so no two clocks are compared. The store sees
 //! clients only as keyed digests. Without the store, each instance admits its part.
 //!
-//! Nothing here is used without `[fleet]`. Reading order: `limit` (a surface's limit; one client's
-//! lease is in the filters), `store` (which sends `messages`), `heartbeat` (after an outage),
-//! `leader` and `leadership` (who watches the chain), `values` (sealed values), `tickets` (the key
-//! of TLS sessions).
+//! Reading order: `limit` (a surface's limit; one client's lease is in the filters), `store` (which
+//! sends `messages`), `servers` (of a cluster, by `slots`), `connect`, `heartbeat` (after an
+//! outage), `leader` and `leadership` (who watches the chain), `values` (sealed values), `tickets`.
 
 #[cfg(test)]
 mod conformance;
+mod connect;
 mod heartbeat;
 mod leader;
 mod leadership;
@@ -21,6 +21,8 @@ mod messages;
 #[cfg(test)]
 #[path = "../../filters/tests/simulation/leases/script.rs"]
 mod script;
+mod servers;
+mod slots;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -30,10 +32,11 @@ mod tickets;
 pub(crate) mod toolkit;
 mod values;
 
+pub use connect::{Credentials, CredentialsError, FleetError};
 pub use heartbeat::Heartbeat;
 pub use limit::{ClientWindows, Decision, SharedLimit};
 pub use messages::Counted;
-pub use store::{Credentials, CredentialsError, FleetError, ping};
+pub use store::ping;
 pub use tickets::TicketKeys;
 
 use crate::config::{FleetConfig, WhenDown};

@@ -1,195 +1,109 @@
-//! Messages to the store: Valkey or Redis, on one connection for all.
+//! Messages to the store: Valkey or Redis, on one connection to each server for all.
 //!
 //! A message times out after 20 ms, and 512 may be under way. After three in a row without an
-//! answer the store is down: nothing is sent until [`Store::heartbeat`] gets an answer. Connections
-//! are replaced here, because one to a peer that vanished silently would last for minutes.
+//! answer the server is down: nothing is sent about its keys until [`Store::connect`] gets an
+//! answer. Connections are replaced there, because one to a peer that vanished silently would last
+//! for minutes.
 
+use super::connect::{Connector, Credentials, CredentialsError, FleetError, answered};
+use super::connect::{MESSAGES, ServerKind};
 use super::leadership::{Heard, Leadership, Part};
 use super::messages::{Answer, Counted, Purpose, Unanswered};
+use super::servers::{Server, Servers};
+use super::slots::Slot;
 use crate::config::FleetConfig;
 use crate::io::clock::millis;
+use crate::secrets::Secret;
 use crate::secrets::seal::Seal;
-use crate::secrets::{self, Secret, SecretError, certificates};
 use crate::telemetry::{FleetMessage, Metrics, Surface, as_gauge};
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use portcullis_filters::client::ClientKey;
 use portcullis_filters::hmac;
 use portcullis_filters::limit::lease::{Granted, Message, Terms};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo as _, Script, TlsCertificates};
-use redis::{Cmd, FromRedisValue, ProtocolVersion, PushInfo, PushKind, RedisResult};
+use redis::{Cmd, ErrorKind, FromRedisValue, Script, ScriptInvocation, ServerErrorKind};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
-use thiserror::Error;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
 /// Timeout of a message. One takes a tenth of a millisecond on one machine.
 const MESSAGE: Duration = Duration::from_millis(20);
-/// Messages that may be under way, so that a store that hangs holds few tasks.
-const MESSAGES: usize = 512;
-/// Unanswered messages in a row after which the store is down, as for a node.
-const FAILURES: u32 = 3;
-/// Timeout of connecting, and of a heartbeat: both within its interval.
-const PATIENCE: Duration = Duration::from_millis(450);
 /// An instance counts as alive this long after its last heartbeat; it sends one a second.
 const ALIVE: Duration = Duration::from_secs(5);
-/// Minimum length of the secret in bytes, that of the digest: RFC 2104, section 3.
-const MIN_SECRET: usize = 32;
-
 /// The purpose of the key that seals values: RFC 5869, section 3.2.
 const SEALING: &[u8] = b"portcullis: values of a fleet, AES-256-GCM";
 
 const LEASE: &str = include_str!("lease.lua");
 const HEARTBEAT: &str = include_str!("heartbeat.lua");
 const LOCK: &str = include_str!("lock.lua");
+const PROBE: &str = include_str!("probe.lua");
 
-/// Why the store cannot be used.
-#[derive(Debug, Error)]
-pub enum FleetError {
-    /// The URL or the certificates are invalid, or a call to the store failed.
-    #[error("{0}")]
-    Store(#[from] redis::RedisError),
-    /// The store did not answer in time.
-    #[error("timeout")]
-    Timeout,
-    /// There is no connection; the next heartbeat connects.
-    #[error("not connected")]
-    NotConnected,
-    /// The kernel returned no random bytes.
-    #[error("the kernel returned no random bytes")]
-    Random,
-    /// A shared value was not sealed with this secret.
-    #[error("a value in the store is not sealed with fleet.secret_file")]
-    Sealed,
-}
-
-/// An unusable file of `[fleet]`: its key, and the cause.
-#[derive(Debug)]
-pub struct CredentialsError(pub &'static str, pub String);
-
-impl From<SecretError> for CredentialsError {
-    fn from(error: SecretError) -> Self {
-        Self(error.key(), error.to_string())
-    }
-}
-
-/// The contents of the files of `[fleet]`.
-#[derive(Debug)]
-pub struct Credentials {
-    password: Option<Secret>,
-    /// The secret that is used, and while it is replaced the other one.
-    secrets: Vec<Secret>,
-    /// Root certificates in PEM.
-    roots: Option<Vec<u8>>,
-}
-
-impl Credentials {
-    /// Reads the files.
-    ///
-    /// # Errors
-    /// Returns every file that is unusable.
-    pub fn load(config: &FleetConfig) -> Result<Self, Vec<CredentialsError>> {
-        let password =
-            secrets::read_optional("fleet.password_file", config.password_file.as_deref());
-        let secrets = read_secrets(&config.secret_file).map_err(|e| e.of("fleet.secret_file"));
-        let roots = config
-            .ca_file
-            .as_deref()
-            .map(certificates::read_roots_text)
-            .transpose();
-        let roots = roots.map_err(|error| CredentialsError("fleet.ca_file", error.to_string()));
-        match (password, secrets, roots) {
-            (Ok(password), Ok(secrets), Ok(roots)) => Ok(Self {
-                password,
-                secrets,
-                roots,
-            }),
-            (password, secrets, roots) => {
-                let errors = [password.err(), secrets.err()].into_iter().flatten();
-                Err(errors.map(Into::into).chain(roots.err()).collect())
-            }
-        }
-    }
-}
-
-/// The secret of the file, or the one that is used and the other one on two lines.
-fn read_secrets(path: &Path) -> Result<Vec<Secret>, SecretError> {
-    let secret = secrets::read(path)?;
-    let lines = secrets::lines(&secret);
-    if lines.len() == 2 && lines.iter().all(|line| line.expose().len() >= MIN_SECRET) {
-        return Ok(lines);
-    }
-    if secret.expose().trim_ascii().len() < MIN_SECRET {
-        return Err(SecretError::not(path, "a secret of 32 bytes or more"));
-    }
-    // as it is, with its white space
-    Ok(vec![secret])
-}
-
-/// Checks that the store can be used: connects and loads the scripts. Returns how long that took.
+/// Checks that the store can be used: connects to its servers, and has each run a script. Returns
+/// how long that took, and the number of servers.
 ///
 /// # Errors
 /// Returns why the store cannot be used.
-pub async fn ping(config: &FleetConfig, credentials: &Credentials) -> Result<Duration, FleetError> {
+pub async fn ping(
+    config: &FleetConfig,
+    credentials: &Credentials,
+) -> Result<(Duration, usize), FleetError> {
     let started = Instant::now();
-    let client = client(config, credentials)?;
-    let mut connection = connect(&client, AsyncConnectionConfig::new()).await?;
-    for script in [LEASE, HEARTBEAT, LOCK] {
-        answered(Script::new(script).load_async(&mut connection)).await?;
-    }
-    Ok(started.elapsed())
-}
-
-fn client(config: &FleetConfig, credentials: &Credentials) -> Result<Client, FleetError> {
-    let info = (&*config.url).into_connection_info()?;
-    // with RESP3, pushes arrive on the same connection
-    let mut settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3);
-    if let Some(password) = &credentials.password {
-        settings = settings.set_password(String::from_utf8_lossy(password.expose().trim_ascii()));
-    }
-    let info =
-        info.set_redis_settings(settings.set_lib_name("portcullis", env!("CARGO_PKG_VERSION")));
-    Ok(match &credentials.roots {
-        Some(roots) => {
-            let root_cert = Some(roots.clone());
-            Client::build_with_tls(
-                info,
-                TlsCertificates {
-                    client_tls: None,
-                    root_cert,
-                },
-            )?
+    let connector = Connector::new(&config.url, credentials, Arc::default());
+    let servers = Servers::find(&connector, None).await?;
+    for server in &servers.all {
+        let tried = try_server(&connector, &servers, server).await;
+        tried.map_err(|error| match servers.kind {
+            ServerKind::Single => error,
+            ServerKind::Cluster => FleetError::Servers(format!("{}: {error}", server.address)),
+        })?;
+        for script in [LEASE, HEARTBEAT, LOCK] {
+            let mut connection = server.connection()?;
+            answered(Script::new(script).load_async(&mut connection)).await?;
         }
-        None => Client::open(info)?,
-    })
+    }
+    match servers.failure() {
+        Some(failure) => Err(FleetError::Servers(failure)),
+        None => Ok((started.elapsed(), servers.all.len())),
+    }
 }
 
-async fn connect(
-    client: &Client,
-    config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, FleetError> {
-    // each call has a timeout of its own
-    let config = config
-        .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(MESSAGES);
-    let connected = client.get_multiplexed_async_connection_with_config(&config);
-    answered(connected).await
+/// Connects to a server, unless it is connected, and has it run a script that writes: it may be a
+/// replica by now, or of a cluster that is down.
+async fn try_server(
+    connector: &Connector,
+    servers: &Servers,
+    server: &Server,
+) -> Result<(), FleetError> {
+    let mut connection = connector.link(server).await?;
+    let key = servers.key_of(server).ok_or(FleetError::NoServer)?;
+    let script = Script::new(PROBE);
+    let call = script.key(key);
+    answered(call.invoke_async::<u32>(&mut connection)).await?;
+    Ok(())
 }
 
-/// Waits up to [`PATIENCE`] for the answer to a call other than a message.
-async fn answered<T>(call: impl Future<Output = RedisResult<T>>) -> Result<T, FleetError> {
-    Ok(timeout(PATIENCE, call)
-        .await
-        .map_err(|_| FleetError::Timeout)??)
+/// Tries these servers. Returns those that answer; the others are down.
+async fn try_all<'a>(
+    connector: &Connector,
+    servers: &Servers,
+    tried: impl Iterator<Item = &'a Arc<Server>>,
+) -> Vec<Arc<Server>> {
+    let tried = tried.map(|server| async move {
+        match try_server(connector, servers, server).await {
+            Ok(()) => Some(Arc::clone(server)),
+            Err(error) => {
+                server.disconnect();
+                server.mark_down(&error.to_string());
+                None
+            }
+        }
+    });
+    join_all(tried).await.into_iter().flatten().collect()
 }
 
 /// A key by one of the fleet's secrets.
@@ -229,7 +143,7 @@ impl Keys {
 pub(super) struct Store {
     config: FleetConfig,
     /// By the files as they were when they were last usable.
-    client: Mutex<Client>,
+    connector: Mutex<Arc<Connector>>,
     pub(super) name: String,
     keys: ArcSwap<Keys>,
     /// The name of this instance, random at each start.
@@ -237,12 +151,14 @@ pub(super) struct Store {
     lease: Script,
     heartbeat: Script,
     lock: Script,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    /// `None` until one was found.
+    servers: ArcSwapOption<Servers>,
+    /// Set when a server says that another one holds a key.
+    is_stale: AtomicBool,
     permits: Semaphore,
     /// Timeout of a message.
     pub(super) patience: Duration,
-    failures: AtomicU32,
-    is_down: AtomicBool,
+    /// Why no server was found so far.
     cause: Mutex<Option<String>>,
     /// Signalled when messages fail, so that a heartbeat follows at once.
     pub(super) tripped: Notify,
@@ -264,25 +180,26 @@ impl Store {
         SystemRandom::new()
             .fill(&mut instance)
             .map_err(|_| FleetError::Random)?;
+        let pushed = Arc::<Notify>::default();
+        let connector = Connector::new(&config.url, &credentials, Arc::clone(&pushed));
         Ok(Self {
             config: config.clone(),
-            client: Mutex::new(client(config, &credentials)?),
+            connector: Mutex::new(Arc::new(connector)),
             name: config.name.clone(),
             keys: ArcSwap::from_pointee(Keys::of(credentials.secrets)),
             instance: hex::encode(instance),
             lease: Script::new(LEASE),
             heartbeat: Script::new(HEARTBEAT),
             lock: Script::new(LOCK),
-            connection: Mutex::default(),
+            servers: ArcSwapOption::empty(),
+            is_stale: AtomicBool::new(false),
             permits: Semaphore::new(MESSAGES),
             patience: MESSAGE,
-            failures: AtomicU32::new(0),
-            is_down: AtomicBool::new(true),
             cause: Mutex::default(),
             tripped: Notify::new(),
             instances: AtomicU32::new(0),
             leadership: Leadership::default(),
-            pushed: Arc::default(),
+            pushed,
             metrics,
         })
     }
@@ -315,33 +232,61 @@ impl Store {
     /// Reads the files again; an open connection keeps its password.
     pub(super) fn renew(&self) -> Result<(), Vec<CredentialsError>> {
         let credentials = Credentials::load(&self.config)?;
-        let client = client(&self.config, &credentials)
-            .map_err(|error| vec![CredentialsError("fleet.ca_file", error.to_string())])?;
-        *self.client.lock() = client;
+        *self.connector.lock() = self.connector_with(&credentials);
         self.keys.store(Arc::new(Keys::of(credentials.secrets)));
         Ok(())
     }
 
-    /// The client by the password and the certificates as they are in their files now.
-    fn renewed_client(&self) -> Client {
-        let mut known = self.client.lock();
+    fn connector_with(&self, credentials: &Credentials) -> Arc<Connector> {
+        let pushed = Arc::clone(&self.pushed);
+        Arc::new(Connector::new(&self.config.url, credentials, pushed))
+    }
+
+    /// The connector by the password and the certificates as they are in their files now.
+    fn renewed_connector(&self) -> Arc<Connector> {
+        let mut known = self.connector.lock();
         // files that are unusable now are reported by the next reload
-        if let Ok(credentials) = Credentials::load(&self.config)
-            && let Ok(renewed) = client(&self.config, &credentials)
-        {
-            *known = renewed;
+        if let Ok(credentials) = Credentials::load(&self.config) {
+            *known = self.connector_with(&credentials);
         }
-        known.clone()
+        Arc::clone(&known)
     }
 
-    /// Whether nothing is sent until a heartbeat is answered.
+    /// Whether nothing is sent about keys of this slot until their server answers a heartbeat.
+    pub(super) fn is_down_for(&self, slot: Slot) -> bool {
+        let servers = self.servers.load();
+        let server = servers.as_ref().and_then(|servers| servers.of(slot));
+        server.is_none_or(|server| server.is_down())
+    }
+
+    /// Whether one of these servers holds the keys of a slot.
+    pub(super) fn is_held_by(&self, slot: Slot, servers: &[Arc<Server>]) -> bool {
+        let holder = self.server_of(slot);
+        holder.is_some_and(|holder| servers.iter().any(|server| Arc::ptr_eq(server, &holder)))
+    }
+
+    /// Whether heartbeats are not answered.
     pub(super) fn is_down(&self) -> bool {
-        self.is_down.load(Ordering::Relaxed)
+        self.is_down_for(Slot::of(&self.heartbeat_key()))
     }
 
-    /// Why the store is down; `None` while it is up, and before the first attempt.
+    /// Why the store is down, or a part of it; `None` while it is up, and before the first attempt.
     pub(super) fn failure(&self) -> Option<String> {
-        self.cause.lock().clone()
+        match &*self.servers.load() {
+            Some(servers) => servers.failure(),
+            None => self.cause.lock().clone(),
+        }
+    }
+
+    /// Whether some server is down, or the servers of a cluster have changed.
+    pub(super) fn needs_connections(&self) -> bool {
+        if self.is_stale.load(Ordering::Relaxed) {
+            return true;
+        }
+        match &*self.servers.load() {
+            Some(servers) => servers.is_partial() || servers.down().next().is_some(),
+            None => true,
+        }
     }
 
     /// Instances that are alive, as last known; 0 before the first answer.
@@ -364,46 +309,34 @@ impl Store {
             count(FleetMessage::Busy, None);
             return Err(Unanswered);
         };
-        let connection = self.connection.lock().clone();
-        let Some(mut connection) = connection else {
+        let Some(server) = self.server_of(Slot::of(key)) else {
             count(FleetMessage::Failed, None);
-            self.failed("not connected");
+            self.tripped.notify_one();
             return Err(Unanswered);
         };
-        let want = if purpose == Purpose::Lease {
-            terms.want
-        } else {
-            message.hold
-        };
         let mut call = self.lease.key(key);
-        call.arg(format!("{}:{holder}", self.instance));
-        call.arg(message.number)
+        call.arg(format!("{}:{holder}", self.instance))
+            .arg(message.number)
             .arg(message.acknowledged)
             .arg(quota);
         for time in [terms.window, terms.cell, terms.life] {
             call.arg(millis(time));
         }
+        let want = match purpose {
+            Purpose::Lease => terms.want,
+            Purpose::Report => message.hold,
+        };
         call.arg(want).arg(message.hold).arg(&message.uses);
         let started = Instant::now();
-        let answer = timeout(
-            self.patience,
-            call.invoke_async::<[i64; 4]>(&mut connection),
-        )
-        .await;
-        let [granted, left, retry, _] = match answer {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => {
-                count(FleetMessage::Failed, None);
-                self.failed(&error.to_string());
-                return Err(Unanswered);
-            }
-            Err(_) => {
-                count(FleetMessage::Timeout, None);
-                self.failed("timeout");
+        let [granted, left, retry, _] = match self.invoke(&server, &call).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                count(outcome_of(&error), None);
+                self.failed(&server, &error);
                 return Err(Unanswered);
             }
         };
-        self.failures.store(0, Ordering::Relaxed);
+        server.succeeded();
         let outcome = match granted {
             -1 => FleetMessage::Forgotten,
             _ if purpose == Purpose::Report => FleetMessage::Reported,
@@ -423,17 +356,29 @@ impl Store {
         }))
     }
 
-    /// Sends one command about a shared value.
+    /// Has a server run the script of a message.
+    async fn invoke(
+        &self,
+        server: &Server,
+        call: &ScriptInvocation<'_>,
+    ) -> Result<[i64; 4], FleetError> {
+        let mut connection = server.connection()?;
+        let answer = timeout(self.patience, call.invoke_async(&mut connection)).await;
+        Ok(answer.map_err(|_| FleetError::Timeout)??)
+    }
+
+    /// Sends one command about the value under this key.
     ///
     /// # Errors
-    /// There is no answer. That does not mark the store as down.
-    pub(super) async fn call<T: FromRedisValue>(&self, call: &Cmd) -> Result<T, FleetError> {
-        let mut connection = self
-            .connection
-            .lock()
-            .clone()
-            .ok_or(FleetError::NotConnected)?;
-        answered(call.query_async(&mut connection)).await
+    /// There is no answer. That does not mark a server as down.
+    pub(super) async fn call<T: FromRedisValue>(
+        &self,
+        key: &str,
+        call: &Cmd,
+    ) -> Result<T, FleetError> {
+        let mut connection = self.connection_of(key)?;
+        let answer = answered(call.query_async(&mut connection)).await;
+        answer.inspect_err(|error| self.note_move(error))
     }
 
     /// Takes or extends the lock `name` for `life` milliseconds; 0 releases it. Returns `false` if
@@ -442,31 +387,49 @@ impl Store {
     /// # Errors
     /// There is no answer.
     pub(super) async fn lock(&self, name: &str, life: u64) -> Result<bool, FleetError> {
-        let mut connection = self
-            .connection
-            .lock()
-            .clone()
-            .ok_or(FleetError::NotConnected)?;
-        let mut call = self
-            .lock
-            .key(format!("pc:{}:hold:{}", self.name, self.digest(name)));
+        let key = format!("pc:{}:hold:{}", self.name, self.digest(name));
+        let mut connection = self.connection_of(&key)?;
+        let mut call = self.lock.key(key);
         call.arg(&self.instance).arg(life);
-        answered(call.invoke_async(&mut connection)).await
+        let answer = answered(call.invoke_async(&mut connection)).await;
+        answer.inspect_err(|error| self.note_move(error))
     }
 
-    /// Reports that this instance is alive, and its part in the watch of the chain; connects first
-    /// if it has no connection. `epoch` is the newest that this instance named.
+    fn server_of(&self, slot: Slot) -> Option<Arc<Server>> {
+        self.servers.load().as_ref()?.of(slot).map(Arc::clone)
+    }
+
+    fn connection_of(&self, key: &str) -> Result<MultiplexedConnection, FleetError> {
+        self.server_of(Slot::of(key))
+            .ok_or(FleetError::NotConnected)?
+            .connection()
+    }
+
+    fn heartbeat_key(&self) -> String {
+        format!("pc:{}:instances:{}", self.name, self.digest("instances"))
+    }
+
+    /// Reports that this instance is alive, and its part in the watch of the chain. `epoch` is the
+    /// newest that this instance named.
     ///
     /// # Errors
-    /// The store is unavailable. The connection is dropped.
+    /// The server of this key is unavailable. Its connection is dropped.
     pub(super) async fn heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
+        let key = self.heartbeat_key();
+        let server = self.server_of(Slot::of(&key));
+        let server = server.ok_or(FleetError::NotConnected)?;
         let sent = Instant::now();
         let heard = self
-            .send_heartbeat(part, epoch)
+            .send_heartbeat(&server, &key, part, epoch)
             .await
             .inspect_err(|error| {
-                *self.connection.lock() = None;
-                self.mark_down(&error.to_string());
+                self.note_move(error);
+                if server.is_down() && matches!(error, FleetError::NotConnected) {
+                    return; // its cause says more
+                }
+                server.disconnect();
+                server.mark_down(&error.to_string());
+                self.show_health();
             })?;
         self.leadership.note(part, &heard, sent);
         self.instances.store(heard.instances, Ordering::Relaxed);
@@ -474,15 +437,16 @@ impl Store {
         Ok(heard)
     }
 
-    async fn send_heartbeat(&self, part: Part<'_>, epoch: u64) -> Result<Heard, FleetError> {
-        let key = format!("pc:{}:instances:{}", self.name, self.digest("instances"));
-        let connection = self.connection.lock().clone();
-        let mut connection = match connection {
-            Some(connection) => connection,
-            None => self.connect(&key).await?,
-        };
+    async fn send_heartbeat(
+        &self,
+        server: &Server,
+        key: &str,
+        part: Part<'_>,
+        epoch: u64,
+    ) -> Result<Heard, FleetError> {
+        let mut connection = server.connection()?;
         let of_part = self.leadership.arguments(part);
-        let mut call = self.heartbeat.key(&key);
+        let mut call = self.heartbeat.key(key);
         call.arg(&self.instance)
             .arg(millis(ALIVE))
             .arg(of_part.part)
@@ -491,59 +455,125 @@ impl Store {
             .arg(epoch)
             .arg(of_part.polled)
             .arg(of_part.state)
-            .arg(&key);
-        let heard = answered(call.invoke_async(&mut connection)).await?;
-        *self.connection.lock() = Some(connection);
-        Ok(heard)
+            .arg(key);
+        answered(call.invoke_async(&mut connection)).await
     }
 
-    /// Connects, and subscribes to the publications of leaders.
-    async fn connect(&self, channel: &str) -> Result<MultiplexedConnection, FleetError> {
-        let pushed = Arc::clone(&self.pushed);
-        let config = AsyncConnectionConfig::new().set_push_sender(move |push: PushInfo| {
-            if push.kind == PushKind::Message {
-                pushed.notify_one();
+    /// Connects to the servers that are down, or finds others. Returns those that answer: down
+    /// until they are marked as up.
+    pub(super) async fn connect(&self) -> Vec<Arc<Server>> {
+        let connector = self.renewed_connector();
+        let known = self.servers.load_full();
+        if let Some(known) = &known
+            && !self.is_stale.load(Ordering::Relaxed)
+        {
+            // it may only have been slow
+            let back = try_all(&connector, known, known.down()).await;
+            if back.len() == known.down().count() {
+                self.subscribe().await;
+                return back;
             }
-            Ok::<_, FleetError>(())
-        });
-        let mut connection = connect(&self.renewed_client(), config).await?;
-        let subscribed = timeout(PATIENCE, connection.subscribe(channel)).await;
-        if let Err(error) = subscribed.map_err(|_| FleetError::Timeout)? {
+        }
+        let found = match Servers::find(&connector, known.as_deref()).await {
+            Ok(found) => Arc::new(found),
+            Err(error) => {
+                self.not_found(known.as_deref(), &error);
+                return Vec::new();
+            }
+        };
+        self.is_stale.store(false, Ordering::Relaxed);
+        self.servers.store(Some(Arc::clone(&found)));
+        let back = try_all(&connector, &found, found.down()).await;
+        self.subscribe().await;
+        self.show_health();
+        back
+    }
+
+    /// Checks the servers of a cluster that are up and get no heartbeats: without clients of theirs
+    /// nothing else would tell.
+    pub(super) async fn check_others(&self) {
+        let Some(servers) = self.servers.load_full() else {
+            return;
+        };
+        let home = self.server_of(Slot::of(&self.heartbeat_key()));
+        let home = home.map(|home| home.address.clone());
+        let connector = Arc::clone(&self.connector.lock());
+        let others = servers.all.iter();
+        let others =
+            others.filter(|server| !server.is_down() && home.as_ref() != Some(&server.address));
+        try_all(&connector, &servers, others).await;
+        self.show_health();
+    }
+
+    fn not_found(&self, known: Option<&Servers>, error: &FleetError) {
+        let cause = error.to_string();
+        for server in known.iter().flat_map(|known| known.down()) {
+            server.mark_down(&cause);
+        }
+        *self.cause.lock() = Some(cause);
+        self.show_health();
+    }
+
+    /// Subscribes to the publications of leaders.
+    async fn subscribe(&self) {
+        let channel = self.heartbeat_key();
+        let Some(server) = self.server_of(Slot::of(&channel)) else {
+            return;
+        };
+        let Ok(mut connection) = server.connection() else {
+            return;
+        };
+        if server.is_subscribed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = answered(connection.subscribe(channel)).await {
             log::debug!(error:%; "fleet: no pushes: updates arrive with the next heartbeat");
         }
-        Ok(connection)
     }
 
-    /// Marks the store as up: messages are sent again.
-    pub(super) fn mark_up(&self) {
-        self.failures.store(0, Ordering::Relaxed);
-        *self.cause.lock() = None;
-        self.is_down.store(false, Ordering::Relaxed);
-        self.metrics.fleet.up.set(1);
+    /// Marks a server as up: messages are sent again.
+    pub(super) fn mark_up(&self, server: &Server) {
+        server.mark_up();
+        self.show_health();
     }
 
-    fn mark_down(&self, cause: &str) {
-        *self.cause.lock() = Some(cause.to_owned());
-        self.is_down.store(true, Ordering::Relaxed);
-        self.metrics.fleet.up.set(0);
+    fn show_health(&self) {
+        self.metrics.fleet.up.set(match self.needs_connections() {
+            true => 0,
+            false => 1,
+        });
     }
 
-    fn failed(&self, cause: &str) {
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES {
-            self.mark_down(cause);
+    /// Notes that a server has another one's keys in mind: a cluster moves them.
+    fn note_move(&self, error: &FleetError) {
+        if is_move(error) {
+            self.is_stale.store(true, Ordering::Relaxed);
+            self.tripped.notify_one();
+        }
+    }
+
+    fn failed(&self, server: &Server, error: &FleetError) {
+        self.note_move(error);
+        // a server that says where a key is now is not down
+        if !is_move(error) && server.failed(&error.to_string()) {
+            self.show_health();
             self.tripped.notify_one();
         }
     }
 }
 
-#[cfg(test)]
-impl Credentials {
-    pub(super) fn of(secret: Secret) -> Self {
-        Self {
-            password: None,
-            secrets: vec![secret],
-            roots: None,
-        }
+fn is_move(error: &FleetError) -> bool {
+    const MOVES: [ErrorKind; 2] = [
+        ErrorKind::Server(ServerErrorKind::Moved),
+        ErrorKind::Server(ServerErrorKind::Ask),
+    ];
+    matches!(error, FleetError::Store(error) if MOVES.contains(&error.kind()))
+}
+
+fn outcome_of(error: &FleetError) -> FleetMessage {
+    match error {
+        FleetError::Timeout => FleetMessage::Timeout,
+        _ => FleetMessage::Failed,
     }
 }
 
@@ -551,16 +581,15 @@ impl Credentials {
 impl Store {
     /// Deletes a client's record.
     pub(super) async fn forget(&self, key: &str) {
-        let mut connection = self.connection.lock().clone().expect("it is connected");
-        let deleted = redis::cmd("DEL")
-            .arg(key)
-            .query_async::<u32>(&mut connection)
-            .await;
+        let deleted = self.call::<u32>(key, redis::cmd("DEL").arg(key)).await;
         assert_eq!(deleted.expect("the store answers"), 1);
     }
 
-    /// Drops the connection.
+    /// Drops the connections.
     pub(super) fn break_connection(&self) {
-        *self.connection.lock() = None;
+        let servers = self.servers.load();
+        for server in servers.iter().flat_map(|servers| &servers.all) {
+            server.disconnect();
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! Tests the scripts with a real server, and the leases of several instances against their quota.
 
-use super::leadership::Part;
+use super::connect::Credentials;
 use super::limit::{ClientWindows, Decision, SharedLimit};
 use super::messages::{Answer, Counted, Purpose};
-use super::store::Credentials;
 use super::{Fleet, Heartbeat};
-use crate::config::{FleetConfig, WhenDown};
+use crate::config::{FleetConfig, FleetUrl, WhenDown};
 use crate::io::monotonic;
 use crate::secrets::Secret;
 use crate::telemetry::{Metrics, Surface};
@@ -50,7 +49,7 @@ pub(super) fn name() -> String {
 /// An instance of this fleet, connected to the server.
 async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     let config = FleetConfig {
-        url: url(),
+        url: FleetUrl::of(&url()),
         password_file: None,
         ca_file: None,
         secret_file: "unused".into(),
@@ -69,8 +68,9 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
         "nothing is sent before the first heartbeat"
     );
     // a busy machine may take longer than a heartbeat waits
-    while fleet.store.heartbeat(Part::Member, 0).await.is_err() {}
-    fleet.store.mark_up();
+    while fleet.store.needs_connections() {
+        Heartbeat(Arc::clone(&fleet)).send().await;
+    }
     fleet
 }
 

@@ -19,7 +19,8 @@ impl Fleet {
             .flatten()
         {
             let stored = self.store.key_of(name, key);
-            let sealed: Option<Vec<u8>> = self.store.call(redis::cmd("GET").arg(stored)).await?;
+            let call = redis::cmd("GET").arg(&stored).to_owned();
+            let sealed: Option<Vec<u8>> = self.store.call(&stored, &call).await?;
             if let Some(sealed) = sealed {
                 let opened = key.seal.open(name.as_bytes(), &sealed);
                 return opened.map(Some).ok_or(FleetError::Sealed);
@@ -46,11 +47,12 @@ impl Fleet {
             .seal
             .seal(name.as_bytes(), value)
             .ok_or(FleetError::Random)?;
-        call.arg(self.store.key_of(name, &keys.used)).arg(sealed);
+        let key = self.store.key_of(name, &keys.used);
+        call.arg(&key).arg(sealed);
         if let Some(life) = life {
             call.arg("PX").arg(millis(life));
         }
-        self.store.call(&call).await
+        self.store.call(&key, &call).await
     }
 
     /// Removes the value that is shared under this name.
@@ -58,9 +60,18 @@ impl Fleet {
     /// # Errors
     /// The store does not answer.
     pub async fn remove_value(&self, name: &str) -> Result<(), FleetError> {
-        self.store
-            .call(redis::cmd("DEL").arg(self.store.key_of(name, &self.store.keys().used)))
-            .await
+        let key = self.store.key_of(name, &self.store.keys().used);
+        self.store.call(&key, redis::cmd("DEL").arg(&key)).await
+    }
+
+    /// The clock of the server that holds the value of this name, since 1970.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn clock(&self, name: &str) -> Result<Duration, FleetError> {
+        let key = self.store.key_of(name, &self.store.keys().used);
+        let (seconds, micros) = self.store.call(&key, &redis::cmd("TIME")).await?;
+        Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
     /// Takes or extends the lock `name` for `life` from now on; `false` if another instance holds

@@ -5,10 +5,9 @@
 //! `node.header_file`, which are secrets: providers of hosted nodes identify their clients by them.
 
 use crate::config::{NodeLive, NodeUrl, NonEmpty, Scheme};
-use crate::secrets::certificates::{self, CertificatesError, MAX_ROOTS, TlsClock};
+use crate::secrets::trust::{self, TrustError};
 use crate::secrets::{self, SecretError};
 use portcullis_filters::node_headers::{MalformedHeaders, NodeHeaders};
-use rustls::{ClientConfig, RootCertStore, crypto};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -38,15 +37,9 @@ pub enum CredentialsError {
         /// Which line, and why.
         fault: MalformedHeaders,
     },
-    /// `node.ca_file` is unusable.
-    #[error(transparent)]
-    Roots(#[from] CertificatesError),
     /// No certificate authority verifies the `https://` URLs.
-    #[error("the system has no root certificates: name a file of them")]
-    NoRoots,
-    /// TLS cannot be set up.
-    #[error("TLS to the node: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
 }
 
 impl CredentialsError {
@@ -54,7 +47,7 @@ impl CredentialsError {
     pub const fn key(&self) -> &'static str {
         match self {
             Self::Header(_) | Self::HeaderLine { .. } => "node.header_file",
-            Self::Roots(_) | Self::NoRoots | Self::Tls(_) => "node.ca_file",
+            Self::Trust(_) => "node.ca_file",
         }
     }
 
@@ -91,49 +84,18 @@ impl Credentials {
         urls: &NonEmpty<NodeUrl>,
     ) -> Result<Option<TlsConnector>, CredentialsError> {
         let is_https = |url: &NodeUrl| url.scheme == Scheme::Https;
-        let roots = match &config.ca_file {
-            Some(path) => read_roots(path)?,
-            None if urls.iter().any(is_https) => system_roots()?,
-            None => return Ok(None),
-        };
-        Ok(Some(connector(roots)?))
+        if config.ca_file.is_none() && !urls.iter().any(is_https) {
+            return Ok(None);
+        }
+        let mut tls = trust::client(config.ca_file.as_deref())?;
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Some(TlsConnector::from(Arc::new(tls))))
     }
 
     /// The lines that are sent with each request, each with its CRLF.
     pub(super) fn headers(&self) -> &[u8] {
         self.headers.expose()
     }
-}
-
-fn connector(roots: RootCertStore) -> Result<TlsConnector, rustls::Error> {
-    let provider = Arc::new(crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_details(provider, Arc::new(TlsClock))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-fn system_roots() -> Result<RootCertStore, CredentialsError> {
-    let mut roots = RootCertStore::empty();
-    // some may have an unsupported form; the others suffice
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() {
-        Err(CredentialsError::NoRoots)
-    } else {
-        Ok(roots)
-    }
-}
-
-fn read_roots(path: &Path) -> Result<RootCertStore, CredentialsError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates::read(path, MAX_ROOTS)? {
-        roots
-            .add(certificate)
-            .map_err(|_| CertificatesError::not_x509(path))?;
-    }
-    Ok(roots)
 }
 
 fn read_headers(path: &Path) -> Result<NodeHeaders, CredentialsError> {

@@ -164,6 +164,13 @@ impl Health {
             if failed.is_some() && matches!(storage.store.renew_password(), Ok(true)) {
                 log::warn!("store.password_file: its content changed, and is used from now on");
             }
+            if failed.is_some() {
+                let store = Arc::clone(&storage.store);
+                // a failure is that of the next probe, too
+                let _followed = storage
+                    .run(async move { store.follow_primary().await })
+                    .await;
+            }
             let cause = watch.after(failed, Instant::now());
             self.report(Condition::Store, cause.map(|cause| failure("", &cause)));
             tokio::time::sleep(watch.interval()).await;

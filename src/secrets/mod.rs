@@ -11,6 +11,7 @@ pub mod certificates;
 pub mod hardening;
 pub(crate) mod seal;
 pub mod tickets;
+pub mod trust;
 
 use portcullis_filters::bearer::Tokens;
 use std::fs::File;

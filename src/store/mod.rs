@@ -37,6 +37,7 @@ mod examine;
 mod faucet;
 mod feed;
 mod forget;
+mod hosts;
 mod idempotency;
 mod intent;
 mod journal;

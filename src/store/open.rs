@@ -7,6 +7,7 @@
 
 use super::db::Db;
 use super::error::StoreError;
+use super::hosts::{self, Hosts};
 use super::sql;
 use super::timeout::{TIMEOUT, bounded, within};
 use super::versions::{NEWEST, migrator};
@@ -54,8 +55,10 @@ pub(super) enum Location {
 
 /// A PostgreSQL server.
 pub(super) struct Server {
-    /// The password in them can be replaced.
+    /// Of the host that is used. The password in them can be replaced.
     options: RwLock<PgConnectOptions>,
+    /// The hosts of the URL.
+    hosts: Vec<(String, u16)>,
     /// Maximum number of connections in the pool.
     connections: u32,
     /// After this time a connection is replaced.
@@ -86,21 +89,8 @@ impl Server {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Self, StoreError> {
-        let Some(rest) = url.strip_prefix("postgres://") else {
-            return Err(StoreError::Url(
-                "expected sqlite:FILE or postgres://USER@HOST:PORT/DATABASE",
-            ));
-        };
-        if rest
-            .split_once('@')
-            .is_some_and(|(user, _)| user.contains(':'))
-        {
-            return Err(StoreError::Url(
-                "move the password to the file of store.password_file",
-            ));
-        }
-        let mut options: PgConnectOptions = url.parse()?;
-        options = with_tls(options, config)?;
+        let Hosts { options, all } = hosts::parse(url)?;
+        let mut options = with_tls(options, config)?;
         if let Some(password) = password {
             options = options.password(text_of(password)?);
         }
@@ -117,6 +107,7 @@ impl Server {
         let (connections, lifetime) = (config.max_connections, config.connection_lifetime);
         Ok(Self {
             options: RwLock::new(options),
+            hosts: all,
             connections,
             lifetime,
         })
@@ -378,16 +369,27 @@ pub(super) async fn prepare_postgres(server: &Server) -> Result<(), StoreError> 
 /// Checks that transactions of PostgreSQL may write; fails as a write does if not.
 pub(super) async fn check_writable(server: &Server) -> Result<(), StoreError> {
     let mut connection = server.connect().await?;
-    let row = bounded(sqlx::raw_sql(sql::READ_ONLY).fetch_one(&mut connection)).await?;
-    let is_read_only: bool = row.try_get("is_read_only")?;
+    let checked = check_session(&mut connection).await;
     bounded(connection.close()).await?;
-    if is_read_only {
+    checked
+}
+
+async fn check_session(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let row = bounded(sqlx::raw_sql(sql::READ_ONLY).fetch_one(connection)).await?;
+    if row.try_get("is_read_only")? {
         return Err(StoreError::Failed {
             code: "25006".to_owned(),
             message: "its transactions are read-only".to_owned(),
         });
     }
     Ok(())
+}
+
+/// A connection to a server that accepts writes.
+async fn connect_to_write(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let mut connection = bounded(cold(PgConnection::connect_with(options))).await?;
+    check_session(&mut connection).await?;
+    Ok(connection)
 }
 
 /// Connects to PostgreSQL for reading.
@@ -409,10 +411,36 @@ pub(super) async fn postgres_shared(server: &Server) -> Result<Db, StoreError> {
 }
 
 impl Server {
-    /// A connection outside the pool.
+    /// A connection outside the pool. Of several hosts, to the one that accepts writes, which is
+    /// used from now on.
+    ///
+    /// # Errors
+    /// Returns why there is none; of several hosts, why the last one that answers cannot be used.
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
         let options = self.options.read().clone();
-        bounded(cold(PgConnection::connect_with(&options))).await
+        if self.hosts.len() < 2 {
+            return bounded(cold(PgConnection::connect_with(&options))).await;
+        }
+        let used = (options.get_host().to_owned(), options.get_port());
+        let others = self.hosts.iter().filter(|host| **host != used);
+        let mut failure = None;
+        for (host, port) in [&used].into_iter().chain(others) {
+            let options = options.clone().host(host).port(*port);
+            match connect_to_write(&options).await {
+                Ok(connection) => {
+                    *self.options.write() = options;
+                    return Ok(connection);
+                }
+                Err(error @ StoreError::Failed { .. }) => failure = Some(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or(StoreError::Url("the host is missing")))
+    }
+
+    /// Whether the URL has several hosts.
+    pub(super) fn has_others(&self) -> bool {
+        self.hosts.len() > 1
     }
 
     /// The server of `store.read_url`.
@@ -433,6 +461,7 @@ impl Server {
         let options = options.options([("default_transaction_read_only", "on")]);
         Self {
             options: RwLock::new(options),
+            hosts: Vec::new(),
             connections,
             lifetime: self.lifetime,
         }
@@ -443,21 +472,25 @@ impl Server {
         Db::Postgres(self.pool(), Arc::default())
     }
 
-    pub(super) fn pool(&self) -> sqlx::PgPool {
+    /// The options of the pool's connections.
+    pub(super) fn pool_options(&self) -> PgConnectOptions {
         let bound = |name: &'static str| (name, TIMEOUT.as_millis().to_string());
-        let options = self.options.read().clone().options(
+        self.options.read().clone().options(
             [
                 "statement_timeout",
                 "lock_timeout",
                 "idle_in_transaction_session_timeout",
             ]
             .map(bound),
-        );
+        )
+    }
+
+    pub(super) fn pool(&self) -> sqlx::PgPool {
         PgPoolOptions::new()
             .max_connections(self.connections)
             .acquire_timeout(WAIT)
             .max_lifetime(self.lifetime)
-            .connect_lazy_with(options)
+            .connect_lazy_with(self.pool_options())
     }
 }
 

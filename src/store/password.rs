@@ -1,13 +1,16 @@
-//! Replaces the password of PostgreSQL while the store is in use: new connections are opened with
-//! the one that its file holds. Open connections are not affected by a change at the server.
+//! Replaces the password and the server of PostgreSQL while the store is in use: new connections
+//! are opened with the password that its file holds, to the server that accepts writes. Open
+//! connections are not affected by a change at the server.
 
 use super::db::Db;
-use super::open::{Location, text_of};
+use super::open::{Location, Server, text_of};
+use super::timeout::bounded;
 use super::{Store, StoreError};
 use crate::config::StoreConfig;
 use crate::secrets::{self, Secret, SecretError};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use sqlx::Connection as _;
 use std::path::PathBuf;
 
 /// The file of the password, and which content of it is in use.
@@ -53,13 +56,38 @@ impl Store {
         Ok(before.is_some())
     }
 
+    /// Looks for the server that accepts writes, if the URL has several hosts, and uses it for new
+    /// connections.
+    ///
+    /// # Errors
+    /// No server accepts writes.
+    pub async fn follow_primary(&self) -> Result<(), StoreError> {
+        let Some(server) = self.server().filter(|server| server.has_others()) else {
+            return Ok(());
+        };
+        let connection = server.connect().await?;
+        if let Db::Postgres(pool, _) = &self.db {
+            pool.set_connect_options(server.pool_options());
+        }
+        bounded(connection.close()).await
+    }
+
     fn set_password(&self, password: &Secret) -> Result<(), StoreError> {
-        let (Location::Postgres(server), Db::Postgres(pool, _)) = (&self.location, &self.db) else {
+        let Some(server) = self.server() else {
             return Ok(());
         };
         server.set_password(password)?;
-        let options = pool.connect_options().as_ref().clone();
-        pool.set_connect_options(options.password(text_of(password)?));
+        if let Db::Postgres(pool, _) = &self.db {
+            let options = pool.connect_options().as_ref().clone();
+            pool.set_connect_options(options.password(text_of(password)?));
+        }
         Ok(())
+    }
+
+    fn server(&self) -> Option<&Server> {
+        match &self.location {
+            Location::Postgres(server) => Some(server),
+            Location::Sqlite(_) => None,
+        }
     }
 }

@@ -34,7 +34,7 @@ metrics! {
     #[expect(rustdoc::broken_intra_doc_links, reason = "[fleet] is a section of the configuration")]
     pub struct FleetMetrics(registry) {
         pub up: IntGauge = gauge("portcullis_fleet_up",
-            "1 while the fleet's store answers; 0 while not, and without [fleet].");
+            "1 while each server of the fleet's store answers; 0 while not, and without [fleet].");
         pub instances: IntGauge = gauge("portcullis_fleet_instances",
             "Instances that share their limits, as last known; 0 without [fleet].");
         pub is_watcher: IntGauge = gauge("portcullis_fleet_is_watcher",

@@ -2,12 +2,12 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::admin::{eventually, metrics};
 use crate::support::client::Client;
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
+use crate::support::load::lost_during;
 use crate::support::node::Node;
 use crate::support::postgres::Database;
 use crate::support::request::{QUESTION, Request};
@@ -15,25 +15,6 @@ use crate::support::script::good;
 
 const OLD: &str = "old-0123456789abcdef0123456789abcdef";
 const NEW: &str = "new-0123456789abcdef0123456789abcdef";
-
-/// Sends this request over and over while `work` runs; returns how many got another status than
-/// 200, and how many were sent.
-fn lost_during(ask: impl Fn() -> u16 + Sync, work: impl FnOnce()) -> (usize, usize) {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let (mut lost, mut all) = (0, 0);
-            while !is_over.load(Ordering::Relaxed) {
-                lost += usize::from(ask() != 200);
-                all += 1;
-            }
-            (lost, all)
-        });
-        work();
-        is_over.store(true, Ordering::Relaxed);
-        reading.join().expect("it does not panic")
-    })
-}
 
 /// Reloads, and waits for the line about the file of a key.
 fn reload(edge: &Edge, key: &str, effective: &str) {

@@ -11,6 +11,7 @@ use crate::admin::{eventually, metrics};
 use crate::support::client::Client;
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
+use crate::support::load::lost_during;
 use crate::support::node::Node;
 use crate::support::relay::stage;
 use crate::support::request::{QUESTION, Request};
@@ -295,6 +296,44 @@ fn a_live_check_reports_standbys() {
         "ok",
         "commits wait for its standbys (1)",
     );
+}
+
+/// A failover without a change of the configuration, and without a restart.
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn of_several_hosts_the_primary_is_used() {
+    let (mut cluster, node) = (Cluster::start(), Node::start(good));
+    let (user, host) = cluster.url.rsplit_once('@').expect("a user");
+    let user = user.replace("postgres:", "postgresql:");
+    let url = format!("{user}@{host}:5433,{host}:5432/postgres?target_session_attrs=read-write");
+    let edge = Setup::before(node.address())
+        .set("gateway.requests_per_minute", "1000000")
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.requests_per_minute", "1000000")
+        .set("store.url", &format!("{url:?}"))
+        .start();
+    sql(&cluster.primary(), &page(1));
+    assert!(sitemap(&edge).contains("page-1"), "the second host");
+    let ask = || edge.ask(&Request::post(QUESTION)).status;
+    let (lost, all) = lost_during(ask, || {
+        cluster.order("die");
+        eventually(&edge, "the cause is named", |_| {
+            let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+            shown.contains("store unreachable")
+        });
+        cluster.order("promote");
+        eventually(&edge, "the other host is used", |_| {
+            let request = Request::new("GET", "/functions/seo-sitemap");
+            let answer = Client::connect(edge.sidecar()).ask(&request);
+            answer.status == 200 && answer.text().contains("page-1")
+        });
+        eventually(&edge, "nothing is wrong", |_| {
+            let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+            shown.contains("verdict: ok")
+        });
+    });
+    assert_eq!(lost, 0, "of {all} reads of the gateway");
 }
 
 #[test]

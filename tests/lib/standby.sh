@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A PostgreSQL of the tests' own, with a standby that streams from it. Prints its URL, to which a port
 # is appended: 5432, 5433 for the standby, 6432 for a PgBouncer. Then it obeys one word a line, and
-# repeats it when that is done: kill, start or promote (the standby), synchronous (writes wait for the
+# repeats it when that is done: kill, start or promote (the standby), die (the primary), synchronous (writes wait for the
 # standby), restart (the primary crashes and starts), failover (the primary crashes, and the standby
 # is promoted at its address), rejoin (the crashed one is the synchronous standby from then on),
 # bouncer. Ends with its input.
@@ -49,6 +49,7 @@ echo "$PORTCULLIS_TEST_POSTGRES"
 while read -r word; do
   case $word in
     kill) server "$STANDBY" -m immediate stop ;;
+    die) server "$PRIMARY" -m immediate stop ;;
     start) start_standby ;;
     promote) server "$STANDBY" -w promote ;;
     synchronous) sql "ALTER SYSTEM SET synchronous_standby_names = '*'" ;;

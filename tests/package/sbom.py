@@ -1,11 +1,15 @@
 """Judges a bill of materials: by the schema of CycloneDX, and by the binary that it is of.
 
-    sbom.py FILE BINARY
+    sbom.py FILE BINARY [PACKED]
+
+PACKED, the binary as it is released, must have the same list for scanners, as cargo-auditable adds it.
 """
 
 import json
 import re
+import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 from cyclonedx.schema import SchemaVersion
@@ -17,8 +21,19 @@ MENTIONED = re.compile(
 )
 
 
+def listed(binary):
+    """The crates that scanners find in a binary."""
+    command = ["objcopy", "--dump-section", ".dep-v0=/dev/stdout", binary, "/dev/null"]
+    section = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    packages = json.loads(zlib.decompress(section))["packages"]
+    assert [one["name"] for one in packages if one.get("root")] == ["portcullis"]
+    needed = [on for one in packages for on in one.get("dependencies", [])]
+    assert needed and max(needed) < len(packages)
+    return {(one["name"], one["version"]) for one in packages}
+
+
 def main():
-    file, binary = sys.argv[1:]
+    file, binary, *packed = sys.argv[1:]
     text = Path(file).read_text(encoding="utf-8")
     mistakes = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     assert mistakes is None, mistakes
@@ -42,6 +57,8 @@ def main():
     graph = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}
     assert set(graph) == references, set(graph) ^ references
     assert all(on in references for needed in graph.values() for on in needed)
+    for one in packed:
+        assert listed(one) == names - {name for name in names if name[0] == "rust-std"}
     print(f"{len(components)} components, {len(mentioned)} of them mentioned by the binary")
 
 

@@ -233,11 +233,19 @@ fn listener(key: &str, listen: &Listen) -> Finding {
 }
 
 /// Reports whether the fleet's store can be used, with the status `away` if it cannot.
-fn fleet(config: &FleetConfig, pinged: Result<Duration, FleetError>, away: Status) -> Finding {
+fn fleet(
+    config: &FleetConfig,
+    pinged: Result<(Duration, usize), FleetError>,
+    away: Status,
+) -> Finding {
     const KEY: &str = "fleet.url";
     let url = &config.url;
     match pinged {
-        Ok(took) => Finding::ok(Kind::Store, KEY, format!("{url} answers ({took:.0?})")),
+        Ok((took, 1)) => Finding::ok(Kind::Store, KEY, format!("{url} answers ({took:.0?})")),
+        Ok((took, servers)) => {
+            let message = format!("{url}: all {servers} servers of a cluster answer ({took:.0?})");
+            Finding::ok(Kind::Store, KEY, message)
+        }
         Err(error) => {
             let message = format!("{url}: {error}: a start serves as fleet.when_down says");
             Finding::new(Kind::Store, KEY, away, message)

@@ -210,7 +210,7 @@ fn key_of(did: &str, document: &Document) -> Option<PublicKey> {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Self {
         match error {
-            FetchError::Timeout | FetchError::Unreachable => Self::Unavailable,
+            FetchError::Timeout | FetchError::Unreachable | FetchError::Tls(_) => Self::Unavailable,
             FetchError::Status(429 | 500..) => Self::Unavailable,
             FetchError::Status(_) | FetchError::Refused | FetchError::TooLarge => Self::Absent,
         }

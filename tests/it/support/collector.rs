@@ -4,6 +4,7 @@
 //! the attributes against a closed list.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use serde_json::Value;
 
@@ -139,6 +140,10 @@ impl Collector {
     /// One that does as the script says.
     pub(crate) fn with(script: impl Fn(&Call) -> Vec<Act> + Send + Sync + 'static) -> Self {
         Self(Node::start(script))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.address()
     }
 
     /// Its URL, as a TOML value.

@@ -1,0 +1,124 @@
+//! URLs of PostgreSQL with one host or several, as libpq reads them: of several servers, the one
+//! that accepts writes is used.
+
+use super::StoreError;
+use sqlx::postgres::PgConnectOptions;
+
+const TARGET: &str = "target_session_attrs=";
+
+/// A URL, divided.
+pub(super) struct Hosts {
+    /// The options for the first host.
+    pub(super) options: PgConnectOptions,
+    /// All hosts, with their ports.
+    pub(super) all: Vec<(String, u16)>,
+}
+
+/// Parses the URL.
+pub(super) fn parse(url: &str) -> Result<Hosts, StoreError> {
+    let rest = ["postgres://", "postgresql://"]
+        .into_iter()
+        .find_map(|scheme| url.strip_prefix(scheme));
+    let Some(rest) = rest else {
+        return Err(StoreError::Url(
+            "expected sqlite:FILE or postgres://USER@HOST:PORT/DATABASE",
+        ));
+    };
+    if rest
+        .split_once('@')
+        .is_some_and(|(user, _)| user.contains(':'))
+    {
+        return Err(StoreError::Url(
+            "move the password to the file of store.password_file",
+        ));
+    }
+    let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let query = without_target(query)?;
+    let (authority, database) = address.split_once('/').unwrap_or((address, ""));
+    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let at = if user.is_empty() { "" } else { "@" };
+    let mut parsed = Vec::new();
+    for host in hosts.split(',') {
+        let one = format!("postgres://{user}{at}{host}/{database}?{query}");
+        parsed.push(one.parse::<PgConnectOptions>()?);
+    }
+    let all = parsed
+        .iter()
+        .map(|one| (one.get_host().to_owned(), one.get_port()))
+        .collect();
+    // only the name and the port differ
+    if parsed
+        .iter()
+        .any(|one| one.get_socket() != parsed[0].get_socket())
+    {
+        return Err(StoreError::Url(
+            "the hosts must not be of different sockets",
+        ));
+    }
+    let mut parsed = parsed.into_iter();
+    let options = parsed.next().expect("a text has a first part");
+    Ok(Hosts { options, all })
+}
+
+/// The parameters without `target_session_attrs`, which our driver does not know.
+fn without_target(query: &str) -> Result<String, StoreError> {
+    let mut kept = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.strip_prefix(TARGET) {
+            None => kept.push(parameter),
+            // what is used in any case
+            Some("read-write" | "primary") => {}
+            Some(_) => {
+                return Err(StoreError::Url(
+                    "target_session_attrs must be read-write or primary",
+                ));
+            }
+        }
+    }
+    Ok(kept.join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_one_host_or_several() {
+        for (url, expected) in [
+            ("postgres://me@a:1/db", vec![("a", 1)]),
+            ("postgresql://me@a/db", vec![("a", 5432)]),
+            (
+                "postgres://me@a:1,b,10.0.0.1:3/db?target_session_attrs=read-write",
+                vec![("a", 1), ("b", 5432), ("10.0.0.1", 3)],
+            ),
+            (
+                "postgres://a:1,b:2/db?sslmode=disable",
+                vec![("a", 1), ("b", 2)],
+            ),
+        ] {
+            let found = parse(url).unwrap();
+            let all: Vec<_> = found
+                .all
+                .iter()
+                .map(|(host, port)| (&**host, *port))
+                .collect();
+            assert_eq!(all, expected, "{url}");
+            assert_eq!(found.options.get_database(), Some("db"), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_url_without_a_primary_is_refused() {
+        for (url, why) in [
+            ("postgres://me:secret@a,b/db", "move the password"),
+            (
+                "postgres://a,b/db?target_session_attrs=any",
+                "read-write or primary",
+            ),
+            ("mysql://a/db", "expected sqlite:FILE"),
+        ] {
+            let error = parse(url).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.contains(why)), "{url}");
+        }
+    }
+}
