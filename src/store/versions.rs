@@ -27,7 +27,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 16] = [
+const VERSIONS: [Version; 17] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -44,6 +44,7 @@ const VERSIONS: [Version; 16] = [
     version!(14, "forgotten", "0014_forgotten.sql"),
     version!(15, "rules", "0015_rules.sql"),
     version!(16, "podcasting", "0016_podcasting.sql"),
+    version!(17, "dates", "0017_dates.sql"),
 ];
 
 /// Creates a migrator, to be run in one transaction: another process sees all versions or none,
