@@ -1,9 +1,10 @@
 //! A window of time that ends now: which stored instants count for a limit, and until when.
 //!
 //! A limit holds "within any day", by the clock that dated its rows. A clock that was ahead for a
-//! moment dates rows in the future. Rows up to one window ahead count as if they were dated now, so
-//! that a small step of the clock opens no second budget. Rows further ahead do not count, so that
-//! a wrong clock locks nobody out once it is corrected. No wait is longer than the window.
+//! moment dates rows in the future. These are dated anew when they are first seen
+//! ([`ahead_after_us`]), so that they count for one window from then on. Until that is stored, rows
+//! up to one window ahead count as if they were dated now, and rows further ahead do not count. No
+//! wait is longer than the window.
 
 /// A window of time. Instants are in microseconds since 1970, by any clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,22 @@ impl Window {
     }
 }
 
+/// 1 s: more than the clocks of the processes that share a store differ.
+const SKEW_US: i64 = 1_000_000;
+/// November 2021, in microseconds since 1970: Starknet is not older.
+const EARLIEST_US: i64 = 1_637_000_000_000_000;
+
+/// The instant after which a stored row is dated ahead of the clock, and has to be dated anew.
+/// `None` if this clock is wrong itself, as after a start without a battery: then all rows are
+/// ahead of it.
+#[must_use]
+pub const fn ahead_after_us(now_us: i64) -> Option<i64> {
+    if now_us < EARLIEST_US {
+        return None;
+    }
+    Some(now_us.saturating_add(SKEW_US))
+}
+
 /// Seconds from `now_us` until a later time, rounded up; `None` if it is not later.
 #[must_use]
 pub fn seconds_until(time_us: i64, now_us: i64) -> Option<u32> {
@@ -114,6 +131,13 @@ mod tests {
             !Window::between(NOW, NOW - 1).counts(NOW - 1),
             "nothing is between"
         );
+    }
+
+    #[test]
+    fn rows_are_ahead_of_a_plausible_clock_only() {
+        assert_eq!(ahead_after_us(NOW), Some(NOW + SKEW_US));
+        assert_eq!(ahead_after_us(0), None, "1970");
+        assert_eq!(ahead_after_us(i64::MAX), Some(i64::MAX));
     }
 
     #[test]

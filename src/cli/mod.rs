@@ -4,6 +4,7 @@
 
 mod check;
 mod completions;
+mod config;
 mod config_file;
 mod dev;
 mod explain;
@@ -17,7 +18,7 @@ mod sign_webhook;
 mod store;
 mod token;
 
-use crate::config::{self, LoadError};
+use crate::config::LoadError;
 use crate::secrets::SecretError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
@@ -70,6 +71,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Report every mistake in a configuration.
     Check(check::Arguments),
+    /// Show the configuration that is used.
+    Config(config::Arguments),
     /// Run the whole system on loopback, with a real node and nothing to configure.
     Dev(dev::Arguments),
     /// Show, check by check, how the gateway or the relay would judge a request.
@@ -165,7 +168,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
 /// Parses a duration in an argument.
 fn duration(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and its unit, such as 3s, 12h or 90d";
-    config::duration(text).ok_or_else(|| expected.to_owned())
+    crate::config::duration(text).ok_or_else(|| expected.to_owned())
 }
 
 /// The definition of the command line, with its help.
@@ -184,6 +187,7 @@ pub fn run() -> ExitCode {
     let outcome = match arguments.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Dev(arguments) => dev::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Journal(arguments) => journal::run(&arguments),

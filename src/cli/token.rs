@@ -45,7 +45,7 @@ pub(super) fn run(command: &TokenCommand) -> Outcome {
     let shown = file.display();
     match new(file) {
         Ok(()) => {
-            let text = "a new token, for relay.token_files and for the backend";
+            let text = "a new token or secret, 32 random bytes in hexadecimal";
             written("token", writeln!(io::stdout(), "{shown}: {text}"))
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -7,24 +7,26 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use serde_json::Value as Json;
+use sha2::{Digest as _, Sha256};
 
 use super::key::{Effect, Key};
 
-/// The value of each key as text, defaults included, in the order of the example file.
+/// The value of each key as text, defaults included, in the order of the example file. The keys of
+/// a section that is off have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Values(pub(super) Vec<(&'static Key, Text)>);
 
 /// A value as text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The value as it is written.
+    /// The value as it is written; empty if there is none.
     pub(super) written: String,
     /// The value without path segments that may be an API key, if that differs.
     pub(super) shown: Option<String>,
 }
 
 impl Text {
-    fn shown(&self) -> &str {
+    pub(super) fn shown(&self) -> &str {
         self.shown.as_deref().unwrap_or(&self.written)
     }
 }
@@ -95,10 +97,45 @@ impl Values {
                 key: key.path,
                 from: from.shown(),
                 to: to.shown(),
-                effect: key.effect,
+                effect: effect(key, from, to),
             })
             .collect()
     }
+
+    /// 48 bits of the SHA-256 digest of all values: each such number is exact in a metric. The
+    /// contents of named files are not part of it.
+    pub fn hash(&self) -> u64 {
+        let mut digest = Sha256::new();
+        for (key, text) in &self.0 {
+            if !text.written.is_empty() {
+                digest.update(format!("{} = {}\n", key.path, text.written));
+            }
+        }
+        let bytes = digest.finalize();
+        let bits = bytes.iter().take(6);
+        bits.fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+    }
+
+    /// The values that a process uses which started with these and has read `last` since.
+    fn after_reload(&self, last: &Self) -> Self {
+        let pairs = self.0.iter().zip(&last.0);
+        let used = pairs.map(|((key, started), (_, read))| {
+            let text = match effect(key, started, read) {
+                Effect::Live => read,
+                Effect::Reread | Effect::Reconnect | Effect::Restart => started,
+            };
+            (*key, text.clone())
+        });
+        Self(used.collect())
+    }
+}
+
+/// When the change of a key is effective. No reload starts or ends what a section switches on.
+fn effect(key: &Key, from: &Text, to: &Text) -> Effect {
+    if from.written.is_empty() || to.written.is_empty() {
+        return Effect::Restart;
+    }
+    key.effect
 }
 
 /// The values at the start, and those of the last reload.
@@ -139,6 +176,19 @@ impl AppliedConfig {
     /// The values that the process started with.
     pub fn started(&self) -> &Values {
         &self.started
+    }
+
+    /// The hash of the values that the process uses, as [`Values::hash`].
+    pub fn hash(&self) -> u64 {
+        self.started.after_reload(&self.last.lock().values).hash()
+    }
+
+    /// The number of keys whose value in the last valid file needs a restart.
+    pub fn pending_restart(&self) -> usize {
+        let last = self.last.lock();
+        let changes = self.started.changes(&last.values);
+        let waiting = changes.iter().filter(|it| it.effect != Effect::Live);
+        waiting.count()
     }
 
     /// The last reload.

@@ -7,12 +7,14 @@
 //! Each key is one row of its section, in `acme.rs`, `process.rs`, `fleet.rs`, `gateway.rs`,
 //! `relay.rs`, `sidecar.rs`, `surface.rs` or `trace.rs`. `section.rs` defines rows, `registry.rs`
 //! lists the sections, `keys.rs` finds keys by name, `check.rs` relates keys to each other,
-//! `reader.rs` finds values; `values.rs`, `units.rs`, `address.rs` convert them.
+//! `reader.rs` finds values, `effective.rs` shows them; `values.rs`, `units.rs`, `address.rs`
+//! convert them.
 
 mod acme;
 mod address;
 mod applied;
 mod check;
+mod effective;
 mod error;
 mod fleet;
 mod gateway;
@@ -30,6 +32,7 @@ mod units;
 mod values;
 
 use crate::secrets;
+use effective::Setting;
 use registry::KEYS;
 use std::ffi::OsString;
 use std::fs::File;
@@ -191,6 +194,8 @@ pub struct Live<'c> {
 pub struct Draft {
     /// The configuration.
     pub config: Config,
+    /// Each value that is used, and where it is set.
+    settings: Vec<Setting>,
     /// Every mistake, if there are any.
     pub mistakes: Result<(), Errors>,
 }
@@ -252,9 +257,19 @@ impl Draft {
         let variables = reader::variables(env, KEYS);
         let mut reader = reader::Reader::new(text, &variables, KEYS)?;
         let mut config = check::config(&mut reader);
+        let settings = reader.settings();
         let (mistakes, warnings) = reader.finish();
         config.warnings = warnings;
-        Ok(Self { config, mistakes })
+        Ok(Self {
+            config,
+            settings,
+            mistakes,
+        })
+    }
+
+    /// The configuration that is used, as a file: each value with the place where it is set.
+    pub fn effective(&self) -> String {
+        effective::file(&self.settings, self.config.values.hash())
     }
 }
 

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::applied::{Text, Values};
+use super::effective::Setting;
 use super::error::{ConfigError, Errors, Origin, quoted, shown};
 use super::key::{self, DefaultValue, ENV_PREFIX, Effect, Key, NAME_PREFIX};
 use super::keys::Keys;
@@ -63,6 +64,8 @@ pub(super) struct Reader<'t> {
     /// The sections that are not in the file, each with a variable that sets one of its keys.
     only_variables: BTreeMap<&'static str, String>,
     values: BTreeMap<&'static str, RawValue<'t>>,
+    /// The keys that were read: those of sections that are on.
+    used: BTreeSet<&'static str>,
     errors: Vec<ConfigError>,
     warnings: Vec<ConfigError>,
 }
@@ -128,6 +131,7 @@ impl<'t> Reader<'t> {
             sections: BTreeSet::new(),
             only_variables: BTreeMap::new(),
             values: defaults(keys),
+            used: BTreeSet::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
         };
@@ -307,6 +311,7 @@ impl<'t> Reader<'t> {
             .keys
             .find(path)
             .expect("every key that is read has a row: a test reads all");
+        self.used.insert(key.path);
         let errors: Vec<_> = match self.values.get(path) {
             None => {
                 let message = format!("this key is required, such as {}", key.literal());
@@ -378,21 +383,30 @@ impl<'t> Reader<'t> {
         self.keys.find(path).map_or("", |key| key.path)
     }
 
-    /// Each key's value as text; empty if it has none.
+    /// Each key's value as text; empty if it has none, or its section is off.
     pub(super) fn texts(&self) -> Values {
-        let text = |key: &Key, raw: &RawValue<'t>| {
-            let is_url = matches!(key.path, "node.url" | "trace.endpoint");
-            let shown = is_url.then(|| safely_written(raw.value.get_ref()));
-            Text {
-                written: written(raw.value.get_ref()),
-                shown,
-            }
-        };
         let value = |key: &'static Key| {
             let raw = self.values.get(key.path);
-            (key, raw.map(|raw| text(key, raw)).unwrap_or_default())
+            let used = raw.filter(|_| self.used.contains(key.path));
+            (key, used.map(|raw| text(key, raw)).unwrap_or_default())
         };
         Values(self.keys.all().map(value).collect())
+    }
+
+    /// Each value that is used, with its origin.
+    pub(super) fn settings(&self) -> Vec<Setting> {
+        let used = self.keys.all().filter(|key| self.used.contains(key.path));
+        let setting = |key: &'static Key| {
+            let raw = self.values.get(key.path)?;
+            let (section, name) = key.split();
+            Some(Setting {
+                section,
+                name,
+                value: text(key, raw).shown().to_owned(),
+                origin: raw.origin.clone(),
+            })
+        };
+        used.filter_map(setting).collect()
     }
 
     /// The mistakes and the warnings.
@@ -435,6 +449,16 @@ impl<'t> Reader<'t> {
             line,
             column: before.chars().count() + 1,
         }
+    }
+}
+
+/// A value as text. URLs of a node and a collector may contain a key.
+fn text(key: &Key, raw: &RawValue<'_>) -> Text {
+    let is_url = matches!(key.path, "node.url" | "trace.endpoint");
+    let shown = is_url.then(|| safely_written(raw.value.get_ref()));
+    Text {
+        written: written(raw.value.get_ref()),
+        shown,
     }
 }
 

@@ -74,7 +74,7 @@ section! {
         /// written anew, only once another transaction has its nonce in such a block.
         /// Why: deeper than the chain rolls back: a write that reappears is not repeated.
         confirmations: u64 = Default(10), integer(0..=1_000, "no chain rolls back further");
-        /// Drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
+        /// The number of drips in any 24h, of all relays of a store; 1 to 1000000, "" for no limit.
         /// Why: only the operator knows what it may give away; it bounds what a stolen token takes.
         faucet_per_day: Option<u32> = Default(""), optional_drips;
         /// Fees of operations in any 24h, of all relays of a store; up to 1000000 STRK, "" for no

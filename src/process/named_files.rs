@@ -12,6 +12,7 @@ use std::path::Path;
 const MAX: u64 = 1 << 20;
 
 /// The digests of the files; `None` for a file that cannot be read.
+#[derive(Clone)]
 pub(crate) struct NamedFiles(BTreeMap<NamedFile, Option<[u8; 32]>>);
 
 impl NamedFiles {

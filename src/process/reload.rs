@@ -4,7 +4,9 @@
 //! logged, even if it needs a restart; [`AppliedConfig`] records them for the operator's page.
 
 use crate::admin::Access;
-use crate::config::{AppliedConfig, Change, Config, Live, LoadError, NamedFile, NodeUrl, NonEmpty};
+use crate::config::{
+    AppliedConfig, Change, Config, Effect, Live, LoadError, NamedFile, NodeUrl, NonEmpty,
+};
 use crate::fleet::Fleet;
 use crate::gateway;
 use crate::http::tls::Identities;
@@ -28,7 +30,9 @@ pub(crate) struct Reload {
     current: Mutex<Config>,
     /// The URLs of the node that are in use: others need a restart.
     urls: NonEmpty<NodeUrl>,
-    /// The files that it names, as they were last read.
+    /// The files that it names, as they were at the start.
+    started: NamedFiles,
+    /// These files, as they were last read.
     files: Mutex<NamedFiles>,
     parts: Reloadable,
 }
@@ -48,13 +52,15 @@ pub(crate) struct Reloadable {
 impl Reload {
     /// Reloads `path`, from which `current` was read at the start.
     pub(crate) fn new(path: PathBuf, current: Config, parts: Reloadable) -> Self {
-        let files = Mutex::new(NamedFiles::read(&current.values));
+        let started = NamedFiles::read(&current.values);
+        let files = Mutex::new(started.clone());
         let urls = current.node.url.clone();
         let current = Mutex::new(current);
         Self {
             path,
             current,
             urls,
+            started,
             files,
             parts,
         }
@@ -102,6 +108,7 @@ impl Reload {
         }
         drop(changes);
         self.parts.in_force.record(Some(&new.values));
+        self.measure();
         *current = new;
         Ok(count)
     }
@@ -118,6 +125,18 @@ impl Reload {
         }
         *known = new;
         count
+    }
+
+    /// Sets the metrics of the values in use, and of those that wait for a restart.
+    fn measure(&self) {
+        let Reloadable {
+            in_force, metrics, ..
+        } = &self.parts;
+        let files = self.files.lock();
+        let changed = self.started.changed(&files);
+        let waiting = changed.filter(|file| file.effect == Effect::Restart);
+        let pending = in_force.pending_restart() + waiting.count();
+        metrics.reloads.set_active(in_force.hash(), pending);
     }
 
     /// Reads the passwords of the stores and the fleet's secret again.

@@ -60,6 +60,7 @@ async fn run(driver: Arc<Driver>) {
             }
         };
         driver.metrics.relay.reconciles.set(i64::from(is_ours));
+        let _dated = store.date_anew(store.now_us()).await;
         let Ok(epoch) = permitted else { continue };
         report_budgets(&driver, &epoch).await;
         // an error is ignored here, too: requests read the chain themselves

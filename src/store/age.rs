@@ -13,6 +13,7 @@ use portcullis_filters::webhook::{
     AgeClock, AgeRecord, AgeReport, AgeSession, AgeStatus, AgeUser, EventFacts, EventOutcome,
     Opening, Recording, SignedEvent, StoredEvent, Verdict, record,
 };
+use portcullis_filters::window::ahead_after_us;
 
 /// Reads and writes age sessions, events and the status of users.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,7 @@ impl Ages<'_> {
     ) -> Result<Opening, StoreError> {
         let mut tx = self.db.begin().await?;
         tx.lock(user_id).await?;
+        let dated = date_anew(&mut tx, user_id, now_us).await?;
         let minute = Opening::minute(now_us);
         let args = [
             user_id.into(),
@@ -49,6 +51,8 @@ impl Ages<'_> {
                 expires_us.into(),
             ];
             tx.run(sql::AGE_SESSION_ADD, &args).await?;
+        }
+        if opening == Opening::Opened || dated > 0 {
             tx.commit().await?;
         }
         Ok(opening)
@@ -111,6 +115,15 @@ impl Ages<'_> {
         tx.commit().await?;
         Ok(outcome)
     }
+}
+
+/// Dates the sessions of a user anew that a clock which was ahead has dated; returns their number.
+async fn date_anew(tx: &mut Tx, user_id: &str, now_us: i64) -> Result<u64, StoreError> {
+    let Some(after_us) = ahead_after_us(now_us) else {
+        return Ok(0);
+    };
+    let args = [user_id.into(), now_us.into(), after_us.into()];
+    tx.run(sql::AGE_SESSIONS_DATE, &args).await
 }
 
 fn session(row: &Row) -> Result<AgeSession, StoreError> {

@@ -1,9 +1,9 @@
 //! The used part of each budget, for [`portcullis_filters::ledger`] to decide by.
 
-use super::intent::{Intents, fees_of};
+use super::intent::Intents;
 use super::row::{Arg, Row};
 use super::{StoreError, sql};
-use portcullis_filters::ledger::{Budget, Budgets, DAY_US};
+use portcullis_filters::ledger::{Budget, Budgets, DAY_US, minutes};
 use portcullis_filters::window::Window;
 
 impl Intents<'_> {
@@ -36,4 +36,10 @@ impl Intents<'_> {
 /// The arguments that select the drips of a day.
 fn drips_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
     [epoch.into(), day.after_us().into(), day.until_us().into()]
+}
+
+/// The arguments that select the minutes that overlap `day`.
+pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
+    let [first, last] = minutes(day);
+    [epoch.into(), first.into(), last.into()]
 }

@@ -1,10 +1,12 @@
-//! The clock that dates entries.
+//! The clock that dates entries, and the intents that it has dated ahead of the time.
 
 use super::db::Db;
-use super::{Store, StoreError, sql};
+use super::tx::Tx;
+use super::{Store, StoreError, journal, sql};
 use crate::io::clock::now_us;
 use parking_lot::Mutex;
 use portcullis_filters::clock::{Reading, RemoteClock};
+use portcullis_filters::ledger;
 use std::time::{Duration, Instant};
 
 /// How far the estimate of another process that shares the store may be from PostgreSQL's clock, in
@@ -72,6 +74,22 @@ impl Store {
         self.read_clock_of(&self.db).await
     }
 
+    /// Dates the intents anew that a clock which was ahead has dated, so that they count for limits
+    /// from now on. Each decision does so as well, but a request may be refused before it.
+    ///
+    /// # Errors
+    /// The database is unavailable.
+    pub async fn date_anew(&self, now_us: i64) -> Result<(), StoreError> {
+        let newest = self.db.row(sql::INTENT_NEWEST, &[]).await?;
+        let newest_us = newest.map(|row| row.get("newest_us")).transpose()?;
+        let Some(after_us) = ledger::ahead_after_us(newest_us, now_us) else {
+            return Ok(());
+        };
+        let (mut tx, _) = journal::begin(&self.db).await?;
+        date_anew(&mut tx, after_us, now_us).await?;
+        tx.commit().await
+    }
+
     pub(super) async fn read_clock_of(&self, db: &Db) -> Result<(), StoreError> {
         let Db::Postgres(..) = db else { return Ok(()) };
         let sent = self.clock.now();
@@ -84,6 +102,15 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Dates the newest intents anew, those that are dated after `after_us`. The journal's end must be
+/// locked.
+pub(super) async fn date_anew(tx: &mut Tx, after_us: i64, now_us: i64) -> Result<(), StoreError> {
+    let args = [now_us.into(), after_us.into()];
+    let intents = tx.run(sql::INTENTS_DATE, &args).await?;
+    log::warn!(intents; "intents that were dated ahead of the clock are dated anew");
+    Ok(())
 }
 
 #[cfg(test)]

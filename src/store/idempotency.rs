@@ -175,3 +175,20 @@ pub(super) async fn link(
     ];
     Ok(tx.run(sql::KEY_LINK, &args).await? == 1)
 }
+
+/// The key of a row of [`sql::INTEND_FACTS`], if there is one.
+pub(super) fn key_of_facts(row: &Row) -> Result<Option<Key>, StoreError> {
+    let Some(epoch) = row.get::<Option<String>>("key_epoch")? else {
+        return Ok(None);
+    };
+    let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
+    let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
+    Ok(Some(Key {
+        epoch,
+        operation: row.get("key_operation")?,
+        digest,
+        token: None,
+        intent,
+        answer: None,
+    }))
+}

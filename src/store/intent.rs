@@ -13,14 +13,12 @@ use super::state::EntryKind;
 use super::tx::Tx;
 use super::{
     Change, Inclusion, Intended, Intent, IntentId, IntentState, NewIntent, Requested, StoreError,
-    faucet, idempotency, journal, sql,
+    budget, clock, faucet, idempotency, journal, sql,
 };
 use crate::io::clock::micros;
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{
-    self, ChangedIntent, DAY_US, Facts, Intention, Key, Rebinding, gfri, minutes,
-};
+use portcullis_filters::ledger::{self, ChangedIntent, DAY_US, Facts, Intention, Rebinding, gfri};
 use portcullis_filters::window::Window;
 
 impl FromRow for Intent {
@@ -83,10 +81,20 @@ impl Intents<'_> {
     pub async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Result<Intended, StoreError> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
-        let facts = facts(&mut tx, new, nonce, now_us).await?;
-        debug_assert!(facts.are_of(new), "they are read for this intent");
-        match ledger::intention(new, &facts, now_us) {
-            Intention::Refuse { reply, link: None } => Ok(reply),
+        let mut known = facts(&mut tx, new, nonce, now_us).await?;
+        let ahead = known.ahead_after_us(now_us);
+        if let Some(after_us) = ahead {
+            clock::date_anew(&mut tx, after_us, now_us).await?;
+            known = facts(&mut tx, new, nonce, now_us).await?;
+        }
+        debug_assert!(known.are_of(new), "they are read for this intent");
+        match ledger::intention(new, &known, now_us) {
+            Intention::Refuse { reply, link: None } => {
+                if ahead.is_some() {
+                    tx.commit().await?;
+                }
+                Ok(reply)
+            }
             Intention::Refuse {
                 reply,
                 link: Some(id),
@@ -368,7 +376,7 @@ async fn facts(
     let none = || Arg::Text(None);
     let day = Window::new(now_us, DAY_US);
     let drips = new.budgets.drips.filter(|limit| *limit > 0);
-    let [fees_epoch, first, last] = fees_of(new.epoch, day);
+    let [fees_epoch, first, last] = budget::fees_of(new.epoch, day);
     let cooldown = Window::new(now_us, new.cooldown.map_or(0, micros));
     let args = [
         new.epoch.into(),
@@ -391,24 +399,9 @@ async fn facts(
     let row = tx.row(sql::INTEND_FACTS, &args).await?;
     let row = row.ok_or(StoreError::Corrupt("facts"))?;
     let last: Option<i64> = row.get("last_id")?;
-    let key = key(&row)?;
-    let args = [
-        new.epoch.into(),
-        new.transaction_hash.into(),
-        new.signer.into(),
-        nonce.into(),
-        (&new.digest).into(),
-        key.as_ref()
-            .and_then(|key| key.intent)
-            .map(|id| id.0)
-            .into(),
-        last.into(),
-    ];
-    let rows = tx.rows(sql::INTEND_INTENTS, &args).await?;
-    let intents = rows
-        .iter()
-        .map(Intent::read)
-        .collect::<Result<Vec<_>, _>>()?;
+    let key = idempotency::key_of_facts(&row)?;
+    let linked = key.as_ref().and_then(|key| key.intent);
+    let intents = related(tx, new, nonce, [linked.map(|id| id.0), last]).await?;
     let bound = match new.identity.zip(new.subject) {
         Some((identity, subject)) => {
             let of = [(Some(identity), subject)];
@@ -428,10 +421,11 @@ async fn facts(
         drip_us: row.get("drip_us")?,
         fees_gfri: row.get::<Option<i64>>("fees_gfri")?.unwrap_or(0),
         minutes: Vec::new(),
+        newest_us: row.get("newest_us")?,
     };
     if facts.need_minutes(new, now_us) {
         let rows = tx
-            .rows(sql::FEES_BY_MINUTE, &fees_of(new.epoch, day))
+            .rows(sql::FEES_BY_MINUTE, &budget::fees_of(new.epoch, day))
             .await?;
         let minute = |row: &Row| Ok((row.get("minute")?, row.get("fee_gfri")?));
         facts.minutes = rows.iter().map(minute).collect::<Result<_, StoreError>>()?;
@@ -439,26 +433,24 @@ async fn facts(
     Ok(facts)
 }
 
-/// The arguments that select the minutes that overlap `day`.
-pub(super) fn fees_of(epoch: &str, day: Window) -> [Arg<'_>; 3] {
-    let [first, last] = minutes(day);
-    [epoch.into(), first.into(), last.into()]
-}
-
-fn key(row: &Row) -> Result<Option<Key>, StoreError> {
-    let Some(epoch) = row.get::<Option<String>>("key_epoch")? else {
-        return Ok(None);
-    };
-    let digest = row.parsed("key_digest", |text| <[u8; 32]>::from_hex(text).ok())?;
-    let intent = row.get::<Option<i64>>("key_intent")?.map(IntentId);
-    Ok(Some(Key {
-        epoch,
-        operation: row.get("key_operation")?,
-        digest,
-        token: None,
-        intent,
-        answer: None,
-    }))
+/// The intents that a new one may conflict with, and those of these ids.
+async fn related(
+    tx: &mut Tx,
+    new: &NewIntent<'_>,
+    nonce: i64,
+    [linked, last]: [Option<i64>; 2],
+) -> Result<Vec<Intent>, StoreError> {
+    let args = [
+        new.epoch.into(),
+        new.transaction_hash.into(),
+        new.signer.into(),
+        nonce.into(),
+        (&new.digest).into(),
+        linked.into(),
+        last.into(),
+    ];
+    let rows = tx.rows(sql::INTEND_INTENTS, &args).await?;
+    rows.iter().map(Intent::read).collect()
 }
 
 /// Writes a new intent, its entries and its bindings.

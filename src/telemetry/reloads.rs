@@ -13,6 +13,10 @@ metrics! {
             "1 if the last reload succeeded, else 0.");
         last_ok_at: IntGauge = gauge("portcullis_config_last_reload_success_timestamp_seconds",
             "When the active configuration was read, in seconds since 1970.");
+        hash: IntGauge = gauge("portcullis_config_hash",
+            "Hash of the values in use: equal on instances that use equal ones.");
+        pending_restart: IntGauge = gauge("portcullis_config_pending_restart",
+            "Keys and named files whose change was read, and needs a restart.");
     }
 }
 
@@ -29,6 +33,12 @@ impl ReloadMetrics {
         let [ok, _] = &self.reloads;
         ok.inc();
         self.mark_read();
+    }
+
+    /// Sets the hash of the values in use, and the number of keys and files that need a restart.
+    pub fn set_active(&self, hash: u64, pending_restart: usize) {
+        self.hash.set(as_gauge(hash));
+        self.pending_restart.set(as_gauge(pending_restart as u64));
     }
 
     /// Counts a reload that was rejected.

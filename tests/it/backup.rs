@@ -13,6 +13,7 @@ use portcullis_filters::felt::Felt;
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
+use crate::support::node::Node;
 use crate::support::postgres::Database;
 use crate::support::relay::devnet;
 use crate::support::relay::expect::submitted;
@@ -153,6 +154,41 @@ fn a_dump_of_a_writing_relay_is_whole() {
     ];
     succeeds(&Command::new("pg_restore").args(arguments).output().unwrap());
     assert_restored(&stage, &on(&setup, &to.url()), &written);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn the_printed_dump_runs_without_credentials() {
+    let (database, folder, elsewhere) = (Database::new(), Folder::new(), Folder::new());
+    let name = database.name();
+    database.run(&format!(
+        "CREATE ROLE dumper LOGIN PASSWORD 'it''s'; ALTER DATABASE {name} OWNER TO dumper"
+    ));
+    folder.secret("it's a password", "it's\n");
+    let credentials = folder.path().display().to_string();
+    let setup = Setup::before(Node::nowhere())
+        .set("sidecar.listen", "\"127.0.0.1:0\"")
+        .set("sidecar.base_url", "\"https://portcullis.test\"")
+        .set(
+            "store.url",
+            &database.url().replace("portcullis@", "dumper@"),
+        )
+        .set("store.password_file", "\"it's a password\"")
+        .environment("CREDENTIALS_DIRECTORY", &credentials);
+    succeeds(&setup.run("store migrate"));
+    let dump = elsewhere.file("it's.dump");
+    let refused = backup(&setup, &dump);
+    let said = text(&refused.stderr);
+    let command = said.lines().find(|line| line.contains("pg_dump"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command.expect("a command")]);
+    succeeds(&shell.current_dir("/").output().unwrap());
+    succeeds(
+        &Command::new("pg_restore")
+            .args(["--list", &dump])
+            .output()
+            .unwrap(),
+    );
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod debugging;
 mod dev;
 mod dev_nodes;
 mod documents;
+mod drift;
 mod failover;
 mod fleet;
 mod fleet_servers;

@@ -124,7 +124,7 @@ service_lives() {
 base_url = "https://cards.example"
 operator_token_file = "secret_operator.token"
 EOT
-  mkdir -p "$drop_in"
+  mkdir -p "$drop_in" "$etc/systemd/system/portcullis-prune.service.d"
   printf '[Service]\nWatchdogSec=3s\n' >"$drop_in/watchdog.conf"
   machine_do systemctl daemon-reload
   machine_do systemctl enable portcullis-sidecar.socket portcullis-prune.timer 2>/dev/null
@@ -133,7 +133,12 @@ EOT
   curl_in -H "Authorization: Bearer $(cat "$etc/portcullis/secrets/operator.token")" \
     http://127.0.0.1:8082/functions/health-check | grep -o '"database":[^]]*'
   a_reload_renews_secrets "$etc/portcullis/secrets/operator.token"
+  printf '[Service]\nExecStartPre=/bin/sh -c "ls $CREDENTIALS_DIRECTORY >credentials"\n' \
+    >"$etc/systemd/system/portcullis-prune.service.d/credentials.conf"
+  machine_do systemctl daemon-reload
   machine_do systemctl start portcullis-prune.service
+  expect "the secrets of the prune" secret_postgres.password \
+    "$(machine_do cat /var/lib/private/portcullis/credentials)"
   expect "the prune" success \
     "$(machine_do systemctl show --value -p Result portcullis-prune.service)"
   # by its number, which only a library that a small system lacks translates into a name

@@ -198,3 +198,21 @@ class BadReload(Outage):
         config.write_text(good)
         self.edge.signal(signal.SIGHUP)
         self.is_over("PortcullisConfigReloadFailed")
+
+
+class ForgottenRestart(Outage):
+    """Somebody changes a key that needs a restart, sends SIGHUP, and forgets the restart."""
+
+    alerts = ("PortcullisRestartPending",)
+
+    def play(self):
+        config = self.folder / "portcullis.toml"
+        before = self.edge.metric("portcullis_config_hash")
+        config.write_text(config.read_text() + "[server]\ngrace_period = '14s'\n")
+        self.edge.signal(signal.SIGHUP)
+        self.fires("PortcullisRestartPending")
+        assert self.edge.metric("portcullis_config_hash") == before, "nothing else is in force"
+        self.edge.child.end()
+        self.edge.start()
+        self.is_over("PortcullisRestartPending")
+        assert self.edge.metric("portcullis_config_hash") != before

@@ -54,6 +54,7 @@ SHORT = (
         process.ManyConnections,
         process.ManyClients,
         process.BadReload,
+        process.ForgottenRestart,
         node.HangingMethod,
         node.CuttingProxy,
         node.ErrorPages,

@@ -64,8 +64,12 @@ def user(service):
 
 def secrets(name, service):
     """Whoever mounts the secrets is their owner, or root with the capability to read any file."""
-    if not any(volume.startswith("secrets:") for volume in service.get("volumes", [])):
+    mounted = [volume for volume in service.get("volumes", []) if volume.startswith("secrets")]
+    if not mounted:
         return
+    is_instance = "command" not in service and service["image"].startswith("portcullis:")
+    has_all = any(volume.startswith("secrets:") for volume in mounted)
+    assert not has_all or is_instance or name == "secrets", f"{name}: it needs not all secrets"
     as_root = user(service) in ("root", "0") and "ALL" not in service.get("cap_drop", [])
     assert user(service) == READER or as_root, f"{name}: user {user(service)} cannot read the secrets"
 
@@ -119,6 +123,10 @@ def other_reader(document, _):
     del document["services"]["prometheus"]["user"]
 
 
+def all_secrets(document, _):
+    document["services"]["prune"]["volumes"] = ["secrets:/secrets:ro"]
+
+
 def root_without_capabilities(document, _):
     document["services"]["postgres"]["cap_drop"] = ["ALL"]
 
@@ -150,6 +158,7 @@ MISTAKES = [
     missing_folder,
     inside_read_only,
     other_reader,
+    all_secrets,
     root_without_capabilities,
     other_port,
     plain_probe_of_tls,

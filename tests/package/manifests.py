@@ -91,7 +91,8 @@ def compose(program, folder):
     docker.refuses_mistakes(document, PACKAGE, contents)
     made = folder / "compose.yaml" / "secrets"
     make_secrets(services["secrets"]["command"][0], made)
-    valkey.keeps_its_password(services["valkey"], made, folder / "valkey")
+    own = made.with_name("secrets-valkey")
+    valkey.keeps_its_password(services["valkey"], own, folder / "valkey")
     check(program, folder, "compose.yaml", contents["portcullis"])
     prometheus = folder / "prometheus.yml"
     prometheus.write_text(contents["prometheus"])
@@ -105,6 +106,10 @@ def compose(program, folder):
 def make_secrets(script, folder):
     """Runs the script that makes the secrets of compose.yaml: once, and at a second start."""
     folder.mkdir(parents=True)
+    parts = ("postgres.password", "valkey.password", "operator.token")
+    own = {folder.with_name(f"secrets-{part.split('.')[0]}"): part for part in parts}
+    for part in own:
+        part.mkdir()
     script = script.replace("$$", "$").replace("/secrets", str(folder))
     before = None
     for _ in range(2):
@@ -112,7 +117,9 @@ def make_secrets(script, folder):
         made = {path.name: path.read_text() for path in folder.iterdir()}
         assert before in (None, made), "a second start makes others"
         before = made
-    for path in folder.iterdir():
+    for part, name in own.items():
+        assert [path.name for path in part.iterdir()] == [name], part
+    for path in (path for one in (folder, *own) for path in one.iterdir()):
         status = path.stat()
         assert (status.st_mode & 0o777, status.st_uid) == (0o600, 65532), path
         assert re.fullmatch("[0-9a-f]{64}", path.read_text()), path
@@ -152,7 +159,8 @@ def overlay(folder, readme):
 
 
 def prunes(by_kind):
-    """The job reads the relay's configuration and secrets, and gets none of its requests."""
+    """The job reads the relay's configuration, of its secrets only the store's, and gets none of its
+    requests."""
     (job,) = by_kind.pop("CronJob").values()
     template = job["spec"]["jobTemplate"]["spec"]["template"]
     labels = template["metadata"]["labels"]
@@ -161,7 +169,10 @@ def prunes(by_kind):
     for service in by_kind["Service"].values():
         assert service["spec"]["selector"] != labels, service
     relay = by_kind["Deployment"]["portcullis-relay"]["spec"]["template"]["spec"]
-    assert template["spec"]["volumes"] == relay["volumes"], template["spec"]["volumes"]
+    volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}
+    keys = [item["key"] for item in volumes["secrets"]["secret"].pop("items")]
+    assert keys == ["postgres.password"], keys
+    assert list(volumes.values()) == relay["volumes"], volumes
     (container,) = template["spec"]["containers"]
     assert container["args"][:2] == ["store", "prune"], container["args"]
 

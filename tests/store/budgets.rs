@@ -347,8 +347,11 @@ pub(crate) async fn older_drips_count_and_older_fees_do_not(world: World) {
     // the tables before migration 9
     world.undo_displaced().await;
     let triggers = match world.is_sqlite() {
-        true => "DROP TRIGGER intent_may_cost; DROP TRIGGER intent_costs",
-        false => "DROP FUNCTION sum_fee CASCADE",
+        true => {
+            "DROP TRIGGER intent_may_cost; DROP TRIGGER intent_costs; \
+             DROP TRIGGER intent_is_dated_anew"
+        }
+        false => "DROP FUNCTION sum_fee CASCADE; DROP FUNCTION move_fee CASCADE",
     };
     world.raw(triggers).await.unwrap();
     world

@@ -1,5 +1,5 @@
-//! Cooldowns are decided where an intent is stored; and of rows that a wrong clock dated in the
-//! future, those further ahead than the window of a limit do not count, and no wait is longer.
+//! Cooldowns are decided where an intent is stored; and rows that a wrong clock dated in the future
+//! count from when they are first seen, so that no wait is longer than the window of a limit.
 
 use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent};
 use portcullis::store::{
@@ -147,34 +147,27 @@ pub(crate) async fn one_of_parallel_drips_is_paid(world: World) {
     );
 }
 
-pub(crate) async fn a_cooldown_of_the_future_is_none(world: World) {
+pub(crate) async fn a_cooldown_counts_from_when_it_is_seen(world: World) {
     let store = world.open().await;
-    for (recipient, ahead, until) in [
-        (0xa, HOUR, Some(NOW + DAY)),
-        (0xb, DAY, Some(NOW + DAY)),
-        (0xc, DAY + 1, None),
-        (0xd, YEARS, None),
+    for (recipient, ahead) in [
+        (0xa, 2 * SECOND),
+        (0xb, HOUR),
+        (0xc, 30 * HOUR),
+        (0xd, YEARS),
     ] {
         let at = NOW + ahead;
-        assert_eq!(
-            refused_until(&store, &drip(2 * recipient, recipient), at).await,
-            None
-        );
-        let again = drip(2 * recipient + 1, recipient);
-        assert_eq!(
-            refused_until(&store, &again, NOW).await,
-            until,
-            "{ahead} us ahead"
-        );
+        let [paid, again, later] = [0, 1, 2].map(|number| drip(3 * recipient + number, recipient));
+        assert_eq!(refused_until(&store, &paid, at).await, None);
+        for now in [NOW, NOW + HOUR, NOW + DAY - 1] {
+            let until = refused_until(&store, &again, now).await;
+            assert_eq!(until, Some(NOW + DAY), "{ahead} us ahead, at {now}");
+        }
+        let free = refused_until(&store, &later, NOW + DAY).await;
+        assert_eq!(free, None, "{ahead} us ahead: a day after it was seen");
     }
-    // the one of the future hides no other
-    assert_eq!(
-        refused_until(&store, &drip(100, 0xd), NOW + HOUR).await,
-        Some(NOW + DAY)
-    );
 }
 
-pub(crate) async fn budgets_forget_the_future(world: World) {
+pub(crate) async fn budgets_count_from_when_they_are_seen(world: World) {
     let store = world.open().await;
     let budgets = Budgets {
         drips: Some(3),
@@ -186,91 +179,118 @@ pub(crate) async fn budgets_forget_the_future(world: World) {
         budgets,
         ..intent(numbers.next().unwrap())
     };
-    let used = async |now_us| {
-        let used = store
-            .intents()
-            .budgets_used(&budgets, EPOCH, now_us)
-            .await
-            .unwrap();
+    let used = async |store: &Store, now_us| {
+        let intents = store.intents();
+        let used = intents.budgets_used(&budgets, EPOCH, now_us).await.unwrap();
         assert_eq!(used.map(|(budget, _)| budget), Budget::ALL);
         used.map(|(_, part)| part)
     };
-    for _ in 0..3 {
-        assert_eq!(refused_until(&store, &next(), NOW + YEARS).await, None);
+    let mut now = NOW;
+    for ahead in [HOUR, 30 * HOUR, YEARS] {
+        for _ in 0..3 {
+            assert_eq!(refused_until(&store, &next(), now + ahead).await, None);
+        }
+        // by a decision, or by the regular task
+        let until = match ahead {
+            HOUR => store.date_anew(now).await.map(|()| None).unwrap(),
+            _ => refused_until(&store, &next(), now).await,
+        };
+        // fees are summed by minute
+        let in_a_day = now + DAY..=now + DAY + 60 * SECOND;
+        assert!(until.is_none_or(|until| in_a_day.contains(&until)));
+        assert_eq!(used(&store, now).await, [1.0, 1.0], "{ahead} us ahead");
+        let later = now + DAY - SECOND;
+        let until = refused_until(&store, &next(), later).await;
+        assert!(in_a_day.contains(&until.expect("they stay where they are")));
+        assert_eq!(used(&store, later).await, [1.0, 1.0]);
+        now += DAY + 60 * SECOND;
+        assert_eq!(used(&store, now).await, [0.0, 0.0], "and no longer");
     }
-    assert_eq!(used(NOW).await, [0.0, 0.0], "12 years ahead");
-    for _ in 0..3 {
-        assert_eq!(
-            refused_until(&store, &next(), NOW + HOUR).await,
-            None,
-            "of all of it"
-        );
-    }
-    assert_eq!(
-        used(NOW).await,
-        [1.0, 1.0],
-        "an hour ahead: as if it were of now"
-    );
-    assert_eq!(
-        refused_until(&store, &next(), NOW).await,
-        Some(NOW + DAY),
-        "within a day"
-    );
-    let later = NOW + HOUR + DAY + 60 * SECOND;
-    assert_eq!(
-        refused_until(&store, &next(), later).await,
-        None,
-        "and no longer"
-    );
 }
 
-pub(crate) async fn sessions_of_the_future_lock_nobody_out(world: World) {
+pub(crate) async fn a_lost_drip_that_is_dated_anew_counts_again(world: World) {
+    let store = world.open().await;
+    let budgets = Budgets {
+        drips: None,
+        fees: Some(3 * STRK),
+    };
+    let new = NewIntent {
+        max_fee: STRK,
+        ..intent(1)
+    };
+    let Intended::New(id) = store.intents().intend(&new, NOW + HOUR).await.unwrap() else {
+        panic!("nothing forbids it");
+    };
+    assert!(advance(&store, id, IntentState::Lost).await);
+    store.date_anew(NOW).await.unwrap();
+    let used = async || {
+        let used = store.intents().budgets_used(&budgets, EPOCH, NOW).await;
+        let [_, (_, fees)] = used.unwrap();
+        fees
+    };
+    assert_eq!(used().await, 0.0);
+    assert!(advance(&store, id, IntentState::Succeeded).await);
+    assert!(used().await > 0.3, "its minute exists");
+}
+
+pub(crate) async fn a_clock_of_1970_dates_nothing_anew(world: World) {
+    let store = world.open().await;
+    let id = intend(&store, &drip(1, 0xa)).await;
+    store.date_anew(0).await.unwrap();
+    assert_eq!(refused_until(&store, &drip(2, 0xb), 0).await, None);
+    let known = store.intents().get(id).await.unwrap().unwrap();
+    assert_eq!(known.created_us, NOW);
+    let session = format!("{:048x}", 1);
+    let opened = store
+        .ages()
+        .open_session("a", &session, NOW, NOW + DAY)
+        .await;
+    assert_eq!(opened.unwrap(), Opening::Opened);
+    let session = format!("{:048x}", 2);
+    let opened = store.ages().open_session("a", &session, 0, DAY).await;
+    assert_eq!(opened.unwrap(), Opening::Opened);
+    let status = store.ages().user("a", crate::age::clock(NOW + HOUR)).await;
+    assert_eq!(status.unwrap().map(|user| user.status), Some(Pending));
+}
+
+pub(crate) async fn sessions_count_from_when_they_are_seen(world: World) {
     let store = world.open().await;
     let mut numbers = 0..;
     let mut open = async |user: &str, now_us| {
         let name = format!("{:048x}", numbers.next().unwrap());
-        store
-            .ages()
-            .open_session(user, &name, now_us, now_us + DAY)
-            .await
-            .unwrap()
+        let ages = store.ages();
+        let opening = ages.open_session(user, &name, now_us, now_us + DAY).await;
+        opening.unwrap()
     };
-    let expected = |wait: Option<i64>| {
-        wait.map_or(Opening::Opened, |wait| Opening::TooMany {
-            retry_at_us: NOW + wait,
-        })
+    let refused = |wait| Opening::TooMany {
+        retry_at_us: NOW + wait,
     };
-    for (user, ahead, wait) in [
-        ("a second", SECOND, Some(60 * SECOND)),
-        ("a minute", 60 * SECOND, Some(60 * SECOND)),
-        ("an hour", HOUR, None),
-        ("years", YEARS, None),
+    let minute = 60 * SECOND;
+    for (user, ahead) in [
+        ("two seconds", 2 * SECOND),
+        ("two minutes", 2 * minute),
+        ("an hour", HOUR),
+        ("years", YEARS),
     ] {
         for _ in 0..5 {
             assert_eq!(open(user, NOW + ahead).await, Opening::Opened);
         }
-        assert_eq!(
-            open(user, NOW).await,
-            expected(wait),
-            "five of a minute, {user} ahead"
-        );
+        for now in [NOW, NOW + minute - 1] {
+            assert_eq!(open(user, now).await, refused(minute), "{user} ahead");
+        }
+        let later = NOW + minute + SECOND;
+        assert_eq!(open(user, later).await, Opening::Opened, "{user} ahead");
     }
-    for (user, ahead, wait) in [("hours", 2 * HOUR, Some(DAY)), ("more", YEARS, None)] {
-        for minute in 0..10 {
-            let at = NOW + ahead + minute * 60 * SECOND;
+    for (user, ahead) in [("hours", 2 * HOUR), ("more", YEARS)] {
+        for passed in 0..10 {
+            let at = NOW + ahead + passed * minute;
             assert_eq!(open(user, at).await, Opening::Opened);
         }
-        let known = store
-            .ages()
-            .user(user, crate::age::clock(NOW))
-            .await
-            .unwrap()
-            .map(|user| user.status);
-        assert_eq!(known, wait.map(|_| Pending), "ten that wait, {user} ahead");
-        assert_eq!(
-            open(user, NOW).await,
-            expected(wait),
-            "ten that wait, {user} ahead"
-        );
+        for now in [NOW, NOW + HOUR, NOW + DAY - 1] {
+            assert_eq!(open(user, now).await, refused(DAY), "{user} ahead");
+        }
+        let known = store.ages().user(user, crate::age::clock(NOW)).await;
+        assert_eq!(known.unwrap().map(|user| user.status), Some(Pending));
+        assert_eq!(open(user, NOW + DAY).await, Opening::Opened, "{user} ahead");
     }
 }

@@ -94,9 +94,11 @@ on_both! {
         a_refused_drip_binds_nothing
         what_paid_nothing_starts_no_cooldown
         one_of_parallel_drips_is_paid
-        a_cooldown_of_the_future_is_none
-        budgets_forget_the_future
-        sessions_of_the_future_lock_nobody_out;
+        a_cooldown_counts_from_when_it_is_seen
+        a_clock_of_1970_dates_nothing_anew
+        a_lost_drip_that_is_dated_anew_counts_again
+        budgets_count_from_when_they_are_seen
+        sessions_count_from_when_they_are_seen;
     upgrade:
         intents_of_older_versions_are_kept
         an_older_store_counts_as_pruned

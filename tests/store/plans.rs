@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 27] = [
+const LOOK_UPS: [(&str, &[&str], &str); 29] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
@@ -69,6 +69,8 @@ const LOOK_UPS: [(&str, &[&str], &str); 27] = [
         "idempotency_pkey",
     ),
     (sql::KEY_PRUNE, &["20"], "idempotency_created"),
+    (sql::INTENT_NEWEST, &[], "intent_pkey"),
+    (sql::INTENTS_DATE, &["10", "8999"], "intent_pkey"),
     (sql::SEARCH, &["900", "25"], "intent_pkey"),
     (
         sql::SEARCH_BY_HASH,
@@ -113,7 +115,7 @@ const FACTS: [(&str, &[&str]); 6] = [
 ];
 
 /// The lookups of content. The blocking labels are arguments from `$5` on, so later ones are apart.
-const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
+const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 27] = [
     (
         sql::FEED_MODERATIONS,
         &["'showcase'", "1001"],
@@ -217,6 +219,12 @@ const CONTENT_LOOK_UPS: [(&str, &[&str], &[&str], &str); 26] = [
     (
         sql::AGE_SESSIONS,
         &["'9'", "10", "20", "10"],
+        &[],
+        "age_session_user",
+    ),
+    (
+        sql::AGE_SESSIONS_DATE,
+        &["'9'", "10", "20"],
         &[],
         "age_session_user",
     ),

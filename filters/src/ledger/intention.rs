@@ -5,7 +5,7 @@ use super::budget::{self, OverBudget};
 use super::intent::{Intent, IntentId, NewIntent};
 use super::key::{self, Key};
 use super::state::IntentState;
-use crate::window::Window;
+use crate::window::{self, Window};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -59,6 +59,8 @@ pub struct Facts {
     pub fees_gfri: i64,
     /// The fees of a day by minute, in gfri; read only if they are over the budget.
     pub minutes: Vec<(i64, i64)>,
+    /// The date of the newest intent.
+    pub newest_us: Option<i64>,
 }
 
 impl Facts {
@@ -79,6 +81,13 @@ impl Facts {
             && last.is_none_or(|it| it.operation == new.operation && it.subject == new.subject)
     }
 
+    /// The instant after which intents have to be dated anew before they are facts: a clock that
+    /// was ahead has dated them. `None` if there are none.
+    #[must_use]
+    pub fn ahead_after_us(&self, now_us: i64) -> Option<i64> {
+        ahead_after_us(self.newest_us, now_us)
+    }
+
     /// Whether the fees by minute are needed.
     #[must_use]
     pub fn need_minutes(&self, new: &NewIntent<'_>, now_us: i64) -> bool {
@@ -91,6 +100,15 @@ impl Facts {
         let yields = move |it: &&Intent| it.state == IntentState::Displaced && it.slot() == slot;
         self.intents.iter().filter(yields)
     }
+}
+
+/// The instant after which intents have to be dated anew, if the newest is dated after it. Each
+/// decision dates them first, so that no older one is dated ahead if the newest is not.
+#[must_use]
+pub fn ahead_after_us(newest_us: Option<i64>, now_us: i64) -> Option<i64> {
+    let after_us = window::ahead_after_us(now_us)?;
+    newest_us.filter(|newest| *newest > after_us)?;
+    Some(after_us)
 }
 
 /// The changes that an attempt to store an intent makes.

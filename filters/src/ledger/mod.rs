@@ -27,7 +27,7 @@ pub use change::{Change, ChangedIntent, Steps, change};
 pub use double::Returning;
 pub use epoch::Agreement;
 pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
-pub use intention::{Facts, Intended, Intention, intention};
+pub use intention::{Facts, Intended, Intention, ahead_after_us, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use state::IntentState;
 

@@ -137,6 +137,23 @@ impl Tables {
         paying
     }
 
+    /// Dates the intents anew that a clock which was ahead has dated; returns these.
+    pub(crate) fn date_anew(&mut self, now_us: i64) -> Vec<IntentId> {
+        let newest = self.intents.last_key_value();
+        let newest_us = newest.map(|(_, intent)| intent.created_us);
+        let Some(after_us) = ledger::ahead_after_us(newest_us, now_us) else {
+            return Vec::new();
+        };
+        let newest = self.intents.values_mut().rev();
+        let ahead = newest.take_while(|it| it.created_us > after_us);
+        ahead
+            .map(|intent| {
+                intent.created_us = now_us;
+                intent.id
+            })
+            .collect()
+    }
+
     /// The facts that a new intent may conflict with.
     pub(crate) fn facts(&self, new: &NewIntent<'_>, now_us: i64) -> Facts {
         let slot = (new.epoch, new.signer, new.nonce);
@@ -180,6 +197,7 @@ impl Tables {
             drip_us,
             fees_gfri: minutes.iter().map(|(_, fee)| fee).sum(),
             minutes,
+            newest_us: None,
         }
     }
 

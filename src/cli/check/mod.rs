@@ -92,6 +92,7 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
     let Draft {
         config,
         mistakes: found,
+        ..
     } = draft;
     match found {
         Ok(()) => report.add(Finding::ok(

@@ -178,7 +178,9 @@ impl Addresses {
             .replace("BASE_URL", BASE_URL);
         // the faucet is an account of its own
         let text = text.replace("# PINS\n", "faucet = \"0x2\"\n");
-        let Draft { config, mistakes } = Draft::parse(&text, env)?;
+        let Draft {
+            config, mistakes, ..
+        } = Draft::parse(&text, env)?;
         mistakes.or_else(|errors| errors.except_in("relay.pins"))?;
         let surfaces = ADDRESSES.iter().filter_map(|(surface, _)| {
             let mut listeners = config.listeners();

@@ -2,11 +2,16 @@
 
 use super::Failed;
 use crate::config::{StoreConfig, StoreTls};
+use crate::secrets;
 use crate::store::Store;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+/// Where the shipped units have their secrets; each is a credential `secret_NAME`.
+const SECRETS: &str = "/etc/portcullis/secrets";
 
 /// Writes the store to `to`, which must not exist.
 pub(super) async fn run(config: &StoreConfig, to: &Path) -> Result<(), Failed> {
@@ -23,18 +28,46 @@ pub(super) async fn run(config: &StoreConfig, to: &Path) -> Result<(), Failed> {
     Ok(writeln!(io::stdout(), "{}: {bytes} bytes", to.display())?)
 }
 
-/// The command that does the same for PostgreSQL. The URL has no password.
+/// The command that does the same for PostgreSQL, from any folder and without this unit's
+/// credentials. The URL has no password.
 fn pg_dump(config: &StoreConfig, to: &Path) -> String {
     let mut command = String::new();
     if let Some(file) = &config.password_file {
-        command += &format!("PGPASSWORD=\"$(cat '{}')\" ", file.display());
+        command += &format!("PGPASSWORD=\"$(cat {})\" ", lasting_place(file));
     }
     if config.tls == StoreTls::VerifyFull {
-        let roots = config.ca_file.as_deref().unwrap_or(Path::new("system"));
-        command += &format!("PGSSLMODE=verify-full PGSSLROOTCERT='{}' ", roots.display());
+        let roots = config.ca_file.as_deref().map(lasting_place);
+        let roots = roots.unwrap_or_else(|| "system".to_owned());
+        command += &format!("PGSSLMODE=verify-full PGSSLROOTCERT={roots} ");
     }
-    let (url, to) = (&config.url, to.display());
-    format!("{command}pg_dump --format=custom --file='{to}' '{url}'")
+    let (url, to) = (quoted(&config.url), quoted(&absolute(to)));
+    format!("{command}pg_dump --format=custom --file={to} {url}")
+}
+
+/// The place of a file after this process: the folder of a unit's credentials ends with it, and the
+/// shipped units fill it from [`SECRETS`].
+fn lasting_place(file: &Path) -> String {
+    let place = secrets::locate(file);
+    let credential = place
+        .strip_prefix("/run/credentials")
+        .ok()
+        .and_then(Path::file_name)
+        .and_then(OsStr::to_str)
+        .and_then(|name| name.strip_prefix("secret_"));
+    match credential {
+        Some(name) => quoted(&format!("{SECRETS}/{name}")),
+        None => quoted(&absolute(&place)),
+    }
+}
+
+fn absolute(path: &Path) -> String {
+    let absolute = std::path::absolute(path);
+    absolute.as_deref().unwrap_or(path).display().to_string()
+}
+
+/// One word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// An unfinished backup next to its destination; removed when dropped.
@@ -69,5 +102,24 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // a file that cannot be removed is recognizable by its name
         let _ignored = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_is_read_where_it_lasts() {
+        for (file, place) in [
+            (
+                "/run/credentials/portcullis.service/secret_a.password",
+                "'/etc/portcullis/secrets/a.password'",
+            ),
+            ("/run/secrets/portcullis/a", "'/run/secrets/portcullis/a'"),
+            ("/it's", r"'/it'\''s'"),
+        ] {
+            assert_eq!(lasting_place(Path::new(file)), place);
+        }
     }
 }

@@ -65,6 +65,7 @@ impl Shared {
             .clone()
             .map(|exporter| Part::task(Task::Trace, exporter, metrics));
         let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
+        metrics.reloads.set_active(config.values.hash(), 0);
         let shared = Self {
             process,
             exporter,

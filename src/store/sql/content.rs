@@ -222,6 +222,11 @@ pub const SITEMAP_BELOW: &str = "SELECT loc FROM sitemap_url WHERE loc >= $1 AND
 pub const AGE_SESSIONS: &str = "SELECT created_us, expires_us, last_occurred_us \
     FROM age_session WHERE user_id = $1 AND ((created_us > $2 AND created_us <= $3) \
     OR (last_occurred_us IS NULL AND expires_us > $4))";
+/// Dates the sessions of a user anew, at `$2`, that are dated after `$3`; each waits as long as
+/// before.
+pub const AGE_SESSIONS_DATE: &str = "UPDATE age_session \
+    SET created_us = $2, expires_us = $2 + expires_us - created_us \
+    WHERE user_id = $1 AND created_us > $3";
 /// Opens a session.
 pub const AGE_SESSION_ADD: &str = "INSERT INTO age_session \
     (subject_ref, user_id, status, created_us, expires_us) VALUES ($1, $2, 'pending', $3, $4)";

@@ -97,10 +97,16 @@ pub const INTENT_ADD: &str = "INSERT INTO intent \
 /// Changes an intent.
 pub const INTENT_MOVE: &str = "UPDATE intent SET state = $2, detail = $3, updated_us = $4, \
     fee_gfri = $5, included_number = $6, included_fingerprint = $7 WHERE id = $1";
+/// The date of the newest intent.
+pub const INTENT_NEWEST: &str =
+    "SELECT created_us AS newest_us FROM intent WHERE id = (SELECT max(id) FROM intent)";
+/// Dates the newest intents anew, at `$1`: those after the last one that is not dated after `$2`.
+pub const INTENTS_DATE: &str = "UPDATE intent SET created_us = $1 WHERE id > \
+    coalesce((SELECT id FROM intent WHERE created_us <= $2 ORDER BY id DESC LIMIT 1), 0)";
 /// Facts that a new intent may conflict with, except other intents: the epoch in force; its key;
-/// the n-th newest drip, for a budget of n; the fees of the day; and the intent that starts its
-/// cooldown. A fact that is not needed is NULL. Displaced intents of the slot count neither as
-/// drips nor for the cooldown.
+/// the n-th newest drip, for a budget of n; the fees of the day; the intent that starts its
+/// cooldown; and the date of the newest intent. A fact that is not needed is NULL. Displaced
+/// intents of the slot count neither as drips nor for the cooldown.
 pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch, \
     idempotency.epoch AS key_epoch, idempotency.operation AS key_operation, \
     idempotency.digest AS key_digest, idempotency.intent_id AS key_intent, \
@@ -114,7 +120,9 @@ pub const INTEND_FACTS: &str = "SELECT (SELECT epoch FROM chain_epoch) AS epoch,
     AND created_us > $15 AND created_us <= $16 \
     AND state NOT IN ('rejected', 'lost', 'reverted') \
     AND NOT (state = 'displaced' AND signer = $7 AND nonce = $8) \
-    ORDER BY created_us DESC, id DESC LIMIT 1) AS last_id \
+    ORDER BY created_us DESC, id DESC LIMIT 1) AS last_id, \
+    (SELECT created_us FROM intent WHERE id = (SELECT max(id) FROM intent)) \
+    AS newest_us \
     FROM (SELECT 1 AS one) AS here \
     LEFT JOIN idempotency ON idempotency.epoch = $1 AND idempotency.key = $2";
 /// The intents that a new one may conflict with: those of its hash, its slot or its digest, and

@@ -53,6 +53,7 @@ impl Model {
             }
             Command::Apply(id, change) => Reply::Done(tables.apply(*id, change, now_us)),
             Command::Intend(new) => {
+                let _dated = tables.date_anew(now_us);
                 let facts = tables.facts(new, now_us);
                 Reply::Intended(tables.intend(new, &facts, now_us))
             }

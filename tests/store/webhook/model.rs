@@ -7,6 +7,7 @@ use portcullis_filters::webhook::{
     AgeRecord, AgeReport, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent,
     Verdict, record,
 };
+use portcullis_filters::window::ahead_after_us;
 use std::collections::BTreeMap;
 
 /// A command of the store.
@@ -136,7 +137,24 @@ impl Model {
         of.map(|session| session.times).collect()
     }
 
+    fn date_anew(&mut self, user: &str, now_us: i64) {
+        let after_us = ahead_after_us(now_us).expect("the clock is plausible");
+        let of_user = self.sessions.values_mut().filter(|it| it.user == user);
+        for AgeSession {
+            created_us,
+            expires_us,
+            ..
+        } in of_user.map(|it| &mut it.times)
+        {
+            if *created_us > after_us {
+                *expires_us -= *created_us - now_us;
+                *created_us = now_us;
+            }
+        }
+    }
+
     fn open(&mut self, user: &str, subject: &str, now_us: i64, expires_us: i64) -> Opening {
+        self.date_anew(user, now_us);
         let mut sessions = self.sessions_of(user);
         if self.bug == Some(Bug::MinuteNotCounted) {
             sessions.retain(|it| !Opening::minute(now_us).counts(it.created_us));

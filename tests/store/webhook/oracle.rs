@@ -50,6 +50,7 @@ impl Oracle {
                 },
                 Reply::Opened(opening),
             ) => {
+                self.date_anew(user, *now_us);
                 self.opened(user, *now_us, *expires_us, *opening)?;
                 if *opening == Opening::Opened {
                     let (created_us, expires_us) = (*now_us, *expires_us);
@@ -86,6 +87,15 @@ impl Oracle {
             (command, reply) => return Err(format!("{command:?} has no reply {reply:?}")),
         }
         Ok(())
+    }
+
+    /// A session that a clock which was ahead has dated begins when it is first seen.
+    fn date_anew(&mut self, user: &str, now_us: i64) {
+        let of_user = self.sessions.values_mut().filter(|it| it.user == user);
+        for session in of_user.filter(|it| it.created_us > now_us + 1_000_000) {
+            session.expires_us -= session.created_us - now_us;
+            session.created_us = now_us;
+        }
     }
 
     fn opened(&self, user: &str, now: i64, expires: i64, opening: Opening) -> Result<(), String> {

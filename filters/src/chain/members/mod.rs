@@ -219,7 +219,7 @@ impl GroupState {
         !self.has_replicas() || (self.top.is_some() && self.pinned().is_none())
     }
 
-    /// The block that counts as the newest one of the chain, if a URL that may lead has this `head`;
+    /// The block that counts as the newest one of the chain if a URL that may lead has this `head`.
     /// `None` before replicas were polled.
     pub fn newest(&self, head: u64) -> Option<u64> {
         if self.is_latest_of_primary() {

@@ -7,7 +7,7 @@ use super::node::Fate;
 use super::requests::{CATALOG, FRESH, PINS, RIVALS, Reply, ReplyKind, Request, Wanted};
 use super::world::World;
 use portcullis_filters::ledger::IntentState;
-use portcullis_filters::txm::io::Io as _;
+use portcullis_filters::txm::io::{Io as _, JournalIo as _};
 use portcullis_filters::txm::settings::Required;
 use portcullis_filters::txm::{reconcile, round};
 use std::future::{Future, poll_fn};
@@ -27,6 +27,8 @@ const ATTEMPTS: u32 = 5;
 pub(super) async fn background(io: Arc<SimIo>) {
     loop {
         either(io.sleep(Duration::from_secs(2)), io.woken()).await;
+        let now_us = io.clock_us();
+        io.world.lock().journal.date_anew(now_us);
         let permitted = reconcile::permit(&*io, Required::AllButV2).await;
         let Ok(epoch) = permitted else {
             io.world.lock().release_chore(io.relay);

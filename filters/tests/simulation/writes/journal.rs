@@ -9,7 +9,7 @@ use portcullis_filters::ledger::{
 };
 use portcullis_filters::txm::io::KeyOf;
 use portcullis_filters::window::Window;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 impl From<&KeyOf<'_>> for RequestKey {
@@ -166,6 +166,8 @@ pub(super) struct Journal {
     pub(super) written_with: BTreeMap<IntentId, Option<String>>,
     /// When each key was claimed.
     claimed_us: BTreeMap<Named, i64>,
+    /// The intents that were dated anew.
+    pub(super) dated: BTreeSet<IntentId>,
 }
 
 impl Journal {
@@ -175,6 +177,7 @@ impl Journal {
             tables: Tables::default(),
             written_with: BTreeMap::new(),
             claimed_us: BTreeMap::new(),
+            dated: BTreeSet::new(),
         }
     }
 
@@ -186,8 +189,13 @@ impl Journal {
         done
     }
 
+    pub(super) fn date_anew(&mut self, now_us: i64) {
+        self.dated.extend(self.tables.date_anew(now_us));
+    }
+
     pub(super) fn intend(&mut self, new: &OwnedIntent, now_us: i64) -> Intended {
         let new = new.borrowed();
+        self.date_anew(now_us);
         let mut facts = self.tables.facts(&new, now_us);
         match self.bug {
             Bug::NoFence => facts.intents.retain(|it| {

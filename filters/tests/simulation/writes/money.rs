@@ -54,7 +54,10 @@ impl Oracle {
             if chain.seen.get(&tx.hash).is_some_and(|seen| seen.reverted) {
                 continue;
             }
-            paid.entry(recipient).or_default().push(intent.created_us);
+            // after its new date, the next one may be nearer to its old one
+            if !journal.dated.contains(&intent.id) {
+                paid.entry(recipient).or_default().push(intent.created_us);
+            }
             if let Some(identity) = intent.identity
                 && *pairs.entry(identity).or_insert(recipient) != recipient
             {

@@ -1,0 +1,56 @@
+//! `portcullis config show`: the configuration that a start would use, as a file.
+//!
+//! It reads the file and the variables, and no secret: these are shown as the paths of their files.
+
+use super::{ConfigArgument, Outcome, written};
+use crate::config::{Draft, LoadError};
+use clap::Subcommand;
+use std::io::{self, Write as _};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  # what a start would use, and where each value is set
+  portcullis config show --config portcullis.toml
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration
+  70  internal error")]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    file: ConfigArgument,
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Show every value that is used, and where it is set.
+    ///
+    /// That is a line of the file, a variable, or the default. The hash in the second line is the
+    /// metric portcullis_config_hash of a process that uses these values.
+    #[command(after_help = "\
+Examples:
+  # what a start would use
+  portcullis config show --config portcullis.toml
+  # only what differs from the defaults
+  portcullis config show | grep -v '# default'
+
+Exit codes:
+  0   success
+  2   usage, or an unusable configuration
+  70  internal error")]
+    Show,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let ConfigCommand::Show = arguments.command;
+    let path = arguments.file.path()?;
+    let draft = Draft::load(&path, std::env::vars_os())?;
+    let text = format!("# {}\n{}", path.display(), draft.effective());
+    draft
+        .mistakes
+        .map_err(|errors| LoadError::Invalid { path, errors })?;
+    written("config", io::stdout().write_all(text.as_bytes()))
+}
