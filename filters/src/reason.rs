@@ -405,7 +405,7 @@ impl Reason {
         }
     }
 
-    /// Whether an API gives it.
+    /// Whether `api` returns it.
     pub fn is_of(self, api: Api) -> bool {
         self.row().apis.contains(&api)
     }

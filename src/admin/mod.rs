@@ -114,7 +114,7 @@ pub struct Operator {
 enum Response {
     /// With a complete reply.
     Reply(Reply),
-    /// With the stream of snapshots.
+    /// With snapshots as they are taken, until the client leaves.
     Events,
     /// With a query of the journal.
     Journal(JournalQuery),

@@ -141,7 +141,7 @@ pub(super) fn certificates(config: &mut Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// RFC 8555, section 6.1: HTTPS is required.
+/// Parses the URL of a directory, which has to be https (RFC 8555, section 6.1).
 fn directory(text: &str) -> Result<String, String> {
     let url = NodeUrl::parse(text)?;
     match url.scheme {

@@ -55,7 +55,7 @@ impl GzipForm {
         Self((length >= MIN_PAYLOAD).then(Arc::default))
     }
 
-    /// Whether the payload may have a form.
+    /// Whether the payload is large enough for a gzip form.
     pub fn is_there(&self) -> bool {
         self.0.is_some()
     }

@@ -84,8 +84,7 @@ impl State {
         }
     }
 
-    /// Admits a caller that has waited for longer than [`PROMPT`]; if granted, it continues to
-    /// wait.
+    /// Decides whether a caller that has waited for longer than [`PROMPT`] may continue to wait.
     fn admit_waiting(&self, now: Instant) -> Admission {
         match self {
             Self::Closed(Some(at)) if now.saturating_duration_since(*at) < RECHECK => {

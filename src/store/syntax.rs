@@ -94,7 +94,7 @@ fn is_nsid(text: &str) -> bool {
         && domain.split('.').all(is_part)
 }
 
-/// AT Protocol, "Record Key".
+/// Whether the text is a record key of AT Protocol.
 pub(crate) fn is_record_key(text: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._:~-".contains(&byte);
     (1..=512).contains(&text.len()) && text.bytes().all(is_known) && !matches!(text, "." | "..")

@@ -14,8 +14,8 @@ use prometheus::{IntCounter, IntGauge};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// The target of the log lines. The operator's page shows them at any level, so that it has the
-/// ends.
+/// The target of the log lines. The operator's page shows them at any level, since an end is not a
+/// warning.
 pub(super) const TARGET: &str = "portcullis::telemetry::conditions";
 
 named! {

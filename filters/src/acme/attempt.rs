@@ -198,7 +198,10 @@ impl Attempt {
         }
     }
 
-    /// Goes on after an action that failed, where that is possible.
+    /// The action after one that failed.
+    ///
+    /// # Errors
+    /// The failure, if it ends the attempt.
     fn failed_at(
         &mut self,
         stage: Stage,

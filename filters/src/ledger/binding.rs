@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 /// Whether an identity and a recipient are bound to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// The two are bound, or nothing prevents it.
+    /// Neither is bound to another one.
     Bound,
     /// The identity is bound to another recipient.
     IdentityElsewhere,

@@ -41,7 +41,7 @@ pub struct StoredEvent {
     pub status_after: AgeStatus,
 }
 
-/// The rows that an event may conflict with, or that decide with it.
+/// The stored rows that recording an event depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFacts {
     /// The stored event with its id.

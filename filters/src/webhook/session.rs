@@ -9,7 +9,6 @@ use alloc::string::String;
 const MAX_PER_MINUTE: usize = 5;
 /// Sessions of a user that may wait for an event.
 const MAX_OPEN: usize = 10;
-/// A minute, in microseconds.
 const MINUTE_US: i64 = 60_000_000;
 
 /// The times of a session, which limit further ones. Instants are microseconds since 1970.
@@ -24,8 +23,8 @@ pub struct AgeSession {
 }
 
 impl AgeSession {
-    /// Whether it waits for its first event. A session that begins further ahead than it lasts does
-    /// not: a wrong clock dated it.
+    /// Whether it waits for its first event. A session dated further in the future than its
+    /// lifetime does not count: the clock was wrong.
     fn is_open(&self, now_us: i64) -> bool {
         let life_us = self.expires_us.saturating_sub(self.created_us);
         let ahead_us = self.created_us.saturating_sub(now_us);

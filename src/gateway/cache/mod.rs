@@ -200,7 +200,7 @@ struct Entry {
 /// The state of the cache, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStats {
-    /// Whether it is enabled.
+    /// Whether answers are cached.
     pub enabled: bool,
     /// Cached answers.
     pub entries: u64,

@@ -74,7 +74,7 @@ impl FrameTimer {
         }
     }
 
-    /// Starts another turn, when the connection's task runs.
+    /// Starts a turn of the connection's task, and allows it [`TURN`] again.
     pub(super) fn start_turn(&self) {
         self.turn.store(TURN, Ordering::Relaxed);
     }

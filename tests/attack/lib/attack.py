@@ -74,9 +74,11 @@ class Attack:
         return [name for name in (HTTP1, TLS1, HTTP2) if name in used]
 
     def bounds(self):
-        """The bounds in words: of the cases, then of the checks."""
+        """The bounds in words: of the cases, "usual" if all are `Bound()`, then of the checks."""
         texts = []
-        if self.cases:
+        if self.cases and all(case.bound == Bound() for case in self.cases):
+            texts.append("usual")
+        elif self.cases:
             memory = sorted({case.bound.memory for case in self.cases})
             sizes = " or ".join(f"{size // MIB}" for size in memory)
             p99 = max(case.bound.p99 for case in self.cases)

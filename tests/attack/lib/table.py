@@ -8,7 +8,8 @@ HEAD = "| attack | published as | over | the client | bound |\n|---|---|---|---|
 
 
 def row(name, attack):
-    over = ", ".join(attack.protocols())
+    protocols = attack.protocols()
+    over = "all" if len(protocols) == 3 else ", ".join(protocols)
     title = f"[{attack.title}](tests/attack/{name}.py)"
     return f"| {title} | {attack.published} | {over} | {attack.does} | {attack.bounds()} |\n"
 

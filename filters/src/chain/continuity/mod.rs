@@ -229,8 +229,8 @@ impl Watch {
         })
     }
 
-    /// The blocks that need no request with this newest block: it, and the anchor if it proves
-    /// that. It does once it has settled, since a block that replaced it would be later.
+    /// The blocks that a poll with this newest block need not read again: `head` itself, and the
+    /// anchor once `head` has settled, since no other chain has that block.
     fn known_with(&self, head: BlockIdentity) -> Vec<BlockIdentity> {
         let genesis = self
             .state
