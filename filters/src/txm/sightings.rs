@@ -183,7 +183,8 @@ fn remember(io: &impl Io, intent: &Intent, walk: Walk) {
 /// and read again when the search begins again.
 async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
-    let mut walk = begun.unwrap_or(Walk::from(intent.born.unwrap_or(0)));
+    let born = intent.born.unwrap_or(0);
+    let mut walk = begun.unwrap_or(Walk::from(born));
     if walk.found.is_some() {
         return walk.found;
     }
@@ -192,8 +193,11 @@ async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let (head, _) = *urls.first()?;
     for _ in 0..BLOCKS {
         if walk.next > head {
-            // the transaction was in a replaced block, or in an earlier one: search again
-            walk.first = walk.first.saturating_sub(u64::from(BLOCKS));
+            // the transaction was in a replaced block, or in an earlier one: search again, each time
+            // about twice as far back
+            let back = born.saturating_sub(walk.first);
+            let further = back.saturating_add(u64::from(BLOCKS));
+            walk.first = walk.first.saturating_sub(further);
             walk.next = walk.first;
             break;
         }
@@ -356,6 +360,24 @@ mod tests {
         };
         let found = [40, 40, 30, 30, 30].map(&mut look);
         assert_eq!(found, [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn a_search_begins_about_twice_as_far_back_each_time() {
+        let script = Script::new();
+        let block = |number: u64| (number, (Felt::from(number), Vec::new()));
+        script.state().blocks = (0..=610).map(block).collect();
+        let sent = Intent {
+            born: Some(600),
+            ..intent(1, 7, IntentState::Sent)
+        };
+        let mut begins: Vec<u64> = Vec::new();
+        for _ in 0..40 {
+            let _open = run(nonce_use(&script, &sent, None));
+            begins.push(script.memory(|it| it.sightings.walks[&sent.id].first));
+        }
+        begins.dedup();
+        assert_eq!(begins, [536, 408, 152, 0]);
     }
 
     #[test]
