@@ -97,7 +97,7 @@ impl Values {
                 key: key.path,
                 from: from.shown(),
                 to: to.shown(),
-                effect: effect(key, from, to),
+                effect: self.effect(key, new),
             })
             .collect()
     }
@@ -120,7 +120,7 @@ impl Values {
     fn after_reload(&self, last: &Self) -> Self {
         let pairs = self.0.iter().zip(&last.0);
         let used = pairs.map(|((key, started), (_, read))| {
-            let text = match effect(key, started, read) {
+            let text = match self.effect(key, last) {
                 Effect::Live => read,
                 Effect::Reread | Effect::Reconnect | Effect::Restart => started,
             };
@@ -128,14 +128,28 @@ impl Values {
         });
         Self(used.collect())
     }
+
+    /// When the change of a key is effective. No reload starts or ends what a section of the file
+    /// switches on.
+    fn effect(&self, key: &Key, new: &Self) -> Effect {
+        if self.has_section_of(key) && new.has_section_of(key) {
+            return key.effect;
+        }
+        Effect::Restart
+    }
+
+    /// Whether the section of a key is on. TLS is a part of its surface's section.
+    fn has_section_of(&self, key: &Key) -> bool {
+        let mut of_section = self
+            .0
+            .iter()
+            .filter(|(other, _)| section(other) == section(key));
+        of_section.any(|(_, text)| !text.written.is_empty())
+    }
 }
 
-/// When the change of a key is effective. No reload starts or ends what a section switches on.
-fn effect(key: &Key, from: &Text, to: &Text) -> Effect {
-    if from.written.is_empty() || to.written.is_empty() {
-        return Effect::Restart;
-    }
-    key.effect
+fn section(key: &Key) -> &str {
+    key.path.split('.').next().unwrap_or_default()
 }
 
 /// The values at the start, and those of the last reload.

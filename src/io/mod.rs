@@ -22,9 +22,7 @@ pub use retry_after::parse_retry_after;
 use bytes::BytesMut;
 use parking_lot::Mutex;
 use pingora_limits::inflight::{Guard, Inflight};
-use portcullis_filters::acme::schedule::Chance;
 use portcullis_filters::client::ClientKey;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::hint::black_box;
@@ -71,14 +69,6 @@ impl DescriptorUse {
 /// holds its whole future while the node is queried.
 pub fn cold<F: Future>(future: F) -> Pin<Box<F>> {
     Box::pin(future)
-}
-
-/// Draws the chance for a delay. It is 0 if no random bytes are available; then all instances retry
-/// at once.
-pub fn drawn() -> Chance {
-    let mut bytes = [0; 4];
-    let _ = SystemRandom::new().fill(&mut bytes);
-    Chance(u32::from_be_bytes(bytes))
 }
 
 /// Appends what has arrived, at most [`READ_SIZE`] bytes, and returns how many: 0 at the end. The

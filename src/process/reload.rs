@@ -72,12 +72,8 @@ impl Reload {
     /// # Errors
     /// Fails if a file is invalid; then nothing has changed. The error is logged.
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
-        let read = self.read();
-        match &read {
-            Ok(_) => self.parts.metrics.reloads.succeeded(),
-            Err(_) => self.parts.metrics.reloads.failed(),
-        }
-        let read = read.inspect_err(|error| {
+        let read = self.read().inspect_err(|error| {
+            self.parts.metrics.reloads.failed();
             for line in error.to_string().lines() {
                 log::error!("reload failed, nothing changed: {line}");
             }
@@ -109,6 +105,7 @@ impl Reload {
         drop(changes);
         self.parts.in_force.record(Some(&new.values));
         self.measure();
+        self.parts.metrics.reloads.succeeded();
         *current = new;
         Ok(count)
     }

@@ -8,6 +8,7 @@
 
 pub use portcullis_filters::secret::Secret;
 pub mod certificates;
+pub mod chance;
 pub mod hardening;
 pub(crate) mod seal;
 pub mod tickets;

@@ -9,7 +9,7 @@ use super::podcast::feed_url;
 use super::xml::percent_encoded;
 use crate::fetch;
 use crate::io::clock::now_us;
-use crate::io::drawn;
+use crate::secrets::chance::drawn;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::server::ShutdownWatch;

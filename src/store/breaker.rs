@@ -13,6 +13,7 @@ use super::timeout::within;
 use crate::io::cold;
 use parking_lot::Mutex;
 use sqlx::pool::PoolConnection;
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres};
 use std::pin::pin;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub(super) struct ConnectBreaker {
     state: Mutex<State>,
     /// Held by the caller that tries a connection, so that only one does.
     trial: tokio::sync::Mutex<()>,
+    /// While the password is replaced, the options with the one that the pool does not use: the
+    /// server may know only that.
+    other: Mutex<Option<PgConnectOptions>>,
 }
 
 /// The state of a [`ConnectBreaker`].
@@ -123,6 +127,7 @@ impl Default for ConnectBreaker {
         Self {
             state: Mutex::new(State::Closed(None)),
             trial: tokio::sync::Mutex::default(),
+            other: Mutex::default(),
         }
     }
 }
@@ -133,6 +138,7 @@ impl ConnectBreaker {
         Self {
             state: Mutex::new(State::Unprepared(cause)),
             trial: tokio::sync::Mutex::default(),
+            other: Mutex::default(),
         }
     }
 
@@ -149,11 +155,50 @@ impl ConnectBreaker {
         !matches!(&*self.state.lock(), State::Unprepared(_))
     }
 
+    /// Uses these options for new connections.
+    pub(super) fn connect_with(&self, pool: &PgPool, options: PgConnectOptions) {
+        *self.other.lock() = None;
+        pool.set_connect_options(options);
+    }
+
+    /// Uses these options with another password for new connections, and the former ones for as
+    /// long as the server refuses it.
+    pub(super) fn replace_password(&self, pool: &PgPool, options: PgConnectOptions) {
+        let mut other = self.other.lock();
+        *other = Some(pool.connect_options().as_ref().clone());
+        pool.set_connect_options(options);
+    }
+
+    /// Uses the other password from now on, unless another caller does since the pool had the
+    /// options in `used`. Returns false if there is none.
+    fn use_other_password(&self, pool: &PgPool, used: &Arc<PgConnectOptions>) -> bool {
+        let mut other = self.other.lock();
+        if !Arc::ptr_eq(used, &pool.connect_options()) {
+            return true;
+        }
+        let Some(options) = other.replace(used.as_ref().clone()) else {
+            *other = None;
+            return false;
+        };
+        pool.set_connect_options(options);
+        true
+    }
+
     /// Takes a connection from the pool.
     pub(super) async fn acquire(
         &self,
         pool: &PgPool,
     ) -> Result<PoolConnection<Postgres>, StoreError> {
+        let used = pool.connect_options();
+        match self.acquire_once(pool).await {
+            Err(error) if error.is_of_password() && self.use_other_password(pool, &used) => {
+                cold(self.acquire_once(pool)).await
+            }
+            acquired => acquired,
+        }
+    }
+
+    async fn acquire_once(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>, StoreError> {
         let admission = self.state.lock().admit(Instant::now());
         match admission {
             Admission::Trial => cold(self.retry(pool)).await?,

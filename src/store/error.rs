@@ -278,6 +278,11 @@ impl StoreError {
         }
     }
 
+    /// Whether PostgreSQL refused the password of a new connection.
+    pub(super) fn is_of_password(&self) -> bool {
+        matches!(self, Self::Failed { code, .. } if matches!(&**code, "28000" | "28P01"))
+    }
+
     /// Whether a row violated a constraint.
     ///
     /// SQLite: 19 SQLITE_CONSTRAINT in the low byte. PostgreSQL: class 23.

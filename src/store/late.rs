@@ -95,7 +95,7 @@ impl Store {
         let _renewed = self.renew_password();
         let prepare = async {
             open::prepare_postgres(server).await?;
-            pool.set_connect_options(server.pool_options());
+            breaker.connect_with(pool, server.pool_options());
             // bypasses the breaker, which refuses all calls until then
             self.read_clock_of(&Db::Postgres(pool.clone(), Arc::default()))
                 .await

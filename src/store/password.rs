@@ -1,6 +1,7 @@
 //! Replaces the password and the server of PostgreSQL while the store is in use: new connections
-//! are opened with the password that its file holds, to the server that accepts writes. Open
-//! connections are not affected by a change at the server.
+//! are opened with the password that its file holds, or with the former one until the server knows
+//! that, to the server that accepts writes. Open connections are not affected by a change at the
+//! server.
 
 use super::db::Db;
 use super::open::{Location, Server, text_of};
@@ -66,8 +67,8 @@ impl Store {
             return Ok(());
         };
         let connection = server.connect().await?;
-        if let Db::Postgres(pool, _) = &self.db {
-            pool.set_connect_options(server.pool_options());
+        if let Db::Postgres(pool, breaker) = &self.db {
+            breaker.connect_with(pool, server.pool_options());
         }
         bounded(connection.close()).await
     }
@@ -77,9 +78,9 @@ impl Store {
             return Ok(());
         };
         server.set_password(password)?;
-        if let Db::Postgres(pool, _) = &self.db {
+        if let Db::Postgres(pool, breaker) = &self.db {
             let options = pool.connect_options().as_ref().clone();
-            pool.set_connect_options(options.password(text_of(password)?));
+            breaker.replace_password(pool, options.password(text_of(password)?));
         }
         Ok(())
     }

@@ -48,15 +48,22 @@ fn a_new_password_of_postgresql_needs_no_restart() {
         let request = Request::new("GET", "/functions/seo-sitemap");
         Client::connect(edge.sidecar()).ask(&request).status
     };
+    const END: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+        WHERE usename = 'rotated'";
     assert_eq!(ask(), 200);
     let (lost, all) = lost_during(ask, || {
         folder.secret("password", "second\n");
         reload(&edge, "store.password_file", "with the next connection");
+    });
+    assert_eq!(lost, 0, "of {all}");
+    assert!(database.number(END) > 0);
+    eventually(&edge, "the server knows only the former one", |_| {
+        ask() == 200
+    });
+    let (lost, all) = lost_during(ask, || {
         database.run("ALTER ROLE rotated PASSWORD 'second'");
     });
     assert_eq!(lost, 0, "of {all}");
-    const END: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-        WHERE usename = 'rotated'";
     assert!(database.number(END) > 0);
     eventually(&edge, "new connections have it", |_| ask() == 200);
 

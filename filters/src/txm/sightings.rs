@@ -193,8 +193,8 @@ async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let (head, _) = *urls.first()?;
     for _ in 0..BLOCKS {
         if walk.next > head {
-            // the transaction was in a replaced block, or in an earlier one: search again, each time
-            // about twice as far back
+            // the transaction was in a replaced block, or in an earlier one: search again, each
+            // time about twice as far back
             let back = born.saturating_sub(walk.first);
             let further = back.saturating_add(u64::from(BLOCKS));
             walk.first = walk.first.saturating_sub(further);

@@ -209,9 +209,10 @@ impl Page {
     /// paragraph around a block.
     fn close_before(&mut self, name: &str) {
         if matches!(name, "a" | "li") {
-            let is_list = |open: &str| matches!(open, "ul" | "ol");
-            let ends = |open: &&str| *open == name || (name == "li" && is_list(open));
-            let last = self.open.iter().rposition(ends);
+            let last = self
+                .open
+                .iter()
+                .rposition(|open| *open == name || (name == "li" && matches!(*open, "ul" | "ol")));
             if let Some(at) = last.filter(|at| self.open[*at] == name) {
                 self.close_down_to(at);
             }

@@ -1,5 +1,5 @@
-//! A request that is refused because an equal one has done what it asks for: an earlier one, of which
-//! it is a repeat without a key, or one that came in later, while it was under way.
+//! A request that is refused because an equal one has done what it asks for: an earlier one, of
+//! which it is a repeat without a key, or one that came in later, while it was under way.
 
 use super::Task;
 use super::write::Step;
@@ -11,12 +11,13 @@ use crate::txm::outcome::{End, Known};
 use crate::txm::{reconcile, request};
 use crate::window::Window;
 
-/// The outcome of the newest equal request, if that has done what this one is `refused` for. This one
-/// came in at `since_us`.
+/// The outcome of the newest equal request, if that has done what this one is `refused` for. This
+/// one came in at `since_us`.
 ///
 /// # Errors
-/// Returns the refusal if it has not, or if it is older than a request with a key; that it is in progress if that
-/// one came in doubt meanwhile; another error if the chain or the store is unavailable.
+/// Returns the refusal if it has not, or if it is older than a request with a key; that it is in
+/// progress if that one came in doubt meanwhile; another error if the chain or the store is
+/// unavailable.
 pub(super) async fn done_before<I: Io>(
     io: &I,
     task: &Task<I::Trace>,
