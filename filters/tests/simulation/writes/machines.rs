@@ -24,6 +24,8 @@ impl World {
         if self.fires(Fault::Pause, 90) {
             let pause = self.millis(1_000, 90_000);
             let until = self.now() + pause;
+            // it may be paused already, for longer
+            let until = until.max(self.relays[relay].paused_until);
             self.relays[relay].paused_until = until;
             self.oracle.notes.paused.insert(relay, until);
             self.note(|| format!("relay {relay} is paused for {pause:?}"));
