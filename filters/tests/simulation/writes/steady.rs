@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How far apart the two looks are.
 const SETTLING: Duration = Duration::from_secs(2);
+/// The calls of looks that begin so close to each other cannot be told apart.
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 /// A look at a block: the head and the block of each URL that answered.
 #[derive(Debug, Default)]
@@ -72,6 +74,7 @@ impl World {
             // one that ended with it and began later is not before it
             let before = looks[at + 1..].iter();
             let before = before.filter(|(other, it)| it.ended < look.ended || other < begun);
+            let before = before.filter(|(other, _)| other.abs_diff(*begun) >= AT_ONCE);
             let mut steady = before
                 .map(|(_, look)| look)
                 .filter(|it| it.is_whole())
