@@ -12,7 +12,8 @@
 //! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
 //! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
 //! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`].
+//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
+//! [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -29,6 +30,7 @@ pub mod acme;
 pub mod bearer;
 pub mod certificate;
 pub mod chain;
+pub mod chance;
 pub mod client;
 pub mod clock;
 pub mod felt;

@@ -45,7 +45,7 @@ enum Place {
     Line,
     /// The number that announces the length of an element of this type.
     Length { of: u8, number: u64, digits: u32 },
-    /// The length is none, -1, and its line goes on.
+    /// The length is -1, that of a null, and its line goes on.
     NoLength,
     /// The bytes of a string and of its line's end.
     Bytes { left: u64 },

@@ -6,7 +6,7 @@
 //! fetches the feed and finds nothing new, so a repeated ping is harmless. Times are microseconds
 //! since 1970.
 
-use crate::acme::schedule::Chance;
+use crate::chance::Chance;
 use crate::named::named;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -37,7 +37,7 @@ pub enum HubAnswer {
 }
 
 named! {
-    /// What follows from an answer.
+    /// The result of a ping.
     pub enum PingOutcome {
         /// The hub fetches the feed.
         Accepted = "accepted",
@@ -212,7 +212,8 @@ mod tests {
     fn a_silent_hub_is_given_up() {
         for chance in [Chance(0), HALF, Chance(u32::MAX)] {
             let mut all = changed("a", NOW);
-            let (mut now, mut pings) = (NOW + SETTLING, 0);
+            let mut now = NOW + SETTLING;
+            let mut pings = 0;
             loop {
                 assert_eq!(all.due(now), ["a"]);
                 pings += 1;

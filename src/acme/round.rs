@@ -13,8 +13,9 @@ use super::window;
 use crate::config::AcmeConfig;
 use crate::http::certificates::{Certificates, OrderStatus};
 use crate::http::tls::Identity;
-use portcullis_filters::acme::schedule::{Chance, Window};
+use portcullis_filters::acme::schedule::Window;
 use portcullis_filters::acme::{Action, Certificate, Event, Failure, Lock, Seen};
+use portcullis_filters::chance::Chance;
 use sha2::{Digest as _, Sha256};
 
 /// A round.
@@ -234,12 +235,7 @@ fn facts(identity: &Identity) -> Certificate {
         chain_bytes: identity.chain_bytes(),
         digest: hex::encode(digest),
         // differs between certificates, and survives restarts
-        chance: Chance(
-            digest
-                .iter()
-                .take(4)
-                .fold(0, |all, byte| all << 8 | u32::from(*byte)),
-        ),
+        chance: Chance::from_bytes([digest[0], digest[1], digest[2], digest[3]]),
         id: window::identifier(identity.certificate()).map(|id| id.to_string()),
     }
 }

@@ -19,7 +19,7 @@ pub struct Values(pub(super) Vec<(&'static Key, Text)>);
 /// A value as text.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The value as it is written; empty if there is none.
+    /// The value as it is written; empty in a section that is off.
     pub(super) written: String,
     /// The value without path segments that may be an API key, if that differs.
     pub(super) shown: Option<String>,

@@ -32,8 +32,10 @@ pub(super) fn file(settings: &[Setting], hash: u64) -> String {
         let Setting { name, value, .. } = setting;
         let _ = writeln!(text, "{name} = {value}  # {}", origin(&setting.origin));
     }
-    let is_off = |section: &&str| settings.iter().all(|it| it.section != *section);
-    let off: Vec<_> = KEYS.sections().filter(is_off).collect();
+    let off: Vec<_> = KEYS
+        .sections()
+        .filter(|section| settings.iter().all(|it| it.section != *section))
+        .collect();
     if !off.is_empty() {
         let _ = write!(text, "\n# off: {}\n", off.join(", "));
     }

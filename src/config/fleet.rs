@@ -123,7 +123,7 @@ pub struct FleetUrl {
     pub servers: Vec<FleetServer>,
     /// How they are spoken to.
     pub transport: FleetTransport,
-    /// The user; the store's default one if there is none.
+    /// The user; `None` for the store's default one.
     pub user: Option<String>,
     /// The number of the database.
     pub database: i64,

@@ -396,7 +396,7 @@ impl<'t> Reader<'t> {
     /// Each value that is used, with its origin.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let used = self.keys.all().filter(|key| self.used.contains(key.path));
-        let setting = |key: &'static Key| {
+        used.filter_map(|key: &'static Key| {
             let raw = self.values.get(key.path)?;
             let (section, name) = key.split();
             Some(Setting {
@@ -405,8 +405,8 @@ impl<'t> Reader<'t> {
                 value: text(key, raw).shown().to_owned(),
                 origin: raw.origin.clone(),
             })
-        };
-        used.filter_map(setting).collect()
+        })
+        .collect()
     }
 
     /// The mistakes and the warnings.

@@ -152,10 +152,9 @@ impl SharedLimit {
     /// Reports the unreported admissions of all clients whose records these servers hold.
     pub(super) async fn report(self: &Arc<Self>, servers: &[Arc<Server>]) {
         let store = &self.fleet.store;
-        let has_unreported = |member: &Arc<Member>| {
+        let members = self.clients.values(|member: &Arc<Member>| {
             store.is_held_by(member.slot, servers) && member.lease.lock().has_unreported()
-        };
-        let members = self.clients.values(has_unreported);
+        });
         let report = |member: Arc<Member>| async move {
             let claimed = member.lease.lock().claim();
             if claimed {

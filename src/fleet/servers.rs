@@ -41,7 +41,7 @@ impl Server {
     /// The connection, for one call.
     ///
     /// # Errors
-    /// There is none.
+    /// The server is not connected.
     pub(super) fn connection(&self) -> Result<MultiplexedConnection, FleetError> {
         let link = self.link.lock().clone();
         link.map(|link| link.connection())

@@ -6,7 +6,8 @@
 //! succeeds. A connection that hangs proves nothing, because a busy server is slow as well: callers
 //! wait.
 //!
-//! All calls to a store that is not prepared yet are refused, too (`late.rs`).
+//! All calls to a store that is not prepared yet are refused, too (`late.rs`). While the password
+//! is replaced, a connection that is refused for it is opened with the other one.
 
 use super::error::{Cause, StoreError};
 use super::timeout::within;
@@ -170,7 +171,7 @@ impl ConnectBreaker {
     }
 
     /// Uses the other password from now on, unless another caller does since the pool had the
-    /// options in `used`. Returns false if there is none.
+    /// options in `used`. Returns false if none is known.
     fn use_other_password(&self, pool: &PgPool, used: &Arc<PgConnectOptions>) -> bool {
         let mut other = self.other.lock();
         if !Arc::ptr_eq(used, &pool.connect_options()) {

@@ -82,7 +82,7 @@ impl Intents<'_> {
         let nonce = stored("nonce", new.nonce)?;
         let (mut tx, end) = journal::begin(self.db).await?;
         let mut known = facts(&mut tx, new, nonce, now_us).await?;
-        let ahead = known.ahead_after_us(now_us);
+        let ahead = ledger::ahead_after_us(known.newest_us, now_us);
         if let Some(after_us) = ahead {
             clock::date_anew(&mut tx, after_us, now_us).await?;
             known = facts(&mut tx, new, nonce, now_us).await?;

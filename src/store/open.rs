@@ -415,7 +415,7 @@ impl Server {
     /// used from now on.
     ///
     /// # Errors
-    /// Returns why there is none; of several hosts, why the last one that answers cannot be used.
+    /// Returns why no connection can be used; of several hosts, that of the last one that answers.
     pub(super) async fn connect(&self) -> Result<PgConnection, StoreError> {
         let options = self.options.read().clone();
         if self.hosts.len() < 2 {

@@ -14,7 +14,7 @@ const HASH: &str = "portcullis_config_hash";
 const PENDING: &str = "portcullis_config_pending_restart";
 const RELOADS: &str = "portcullis_config_reloads_total{outcome=\"ok\"}";
 
-/// What `config show` prints.
+/// The output of `config show`.
 fn shown(setup: &Setup) -> String {
     let output = setup.run_with("config", &["show"], "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -11,9 +11,10 @@ use super::message::{
 };
 use super::progress::{Begun, Found, Progress, Receipt};
 use super::renewal::{self, DUE_AGAIN};
-use super::schedule::{self, Chance, LastIssue, Window};
+use super::schedule::{self, LastIssue, Window};
 use super::window::Known;
 use crate::certificate;
+use crate::chance::Chance;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

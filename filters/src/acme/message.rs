@@ -2,8 +2,9 @@
 
 use super::failure::{Class, Failure};
 use super::progress::{Begun, Progress, Receipt};
-use super::schedule::{Chance, Window};
+use super::schedule::Window;
 use crate::certificate::{self, Offered, Unfit, Validity};
+use crate::chance::Chance;
 use crate::named::named;
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -5,6 +5,7 @@
 
 use super::failure::Class;
 use crate::certificate::Validity;
+use crate::chance::Chance;
 use serde::{Deserialize, Serialize};
 
 /// Delays after attempts without an answer, doubled from 5 s to 10 min: no authority counts them.
@@ -28,18 +29,6 @@ pub struct Window {
     pub start: u64,
     /// Its end.
     pub end: u64,
-}
-
-/// A number from 0 to 1, exclusive, in steps of 2^-32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chance(pub u32);
-
-impl Chance {
-    /// This part of `whole`.
-    pub(crate) fn of(self, whole: u64) -> u64 {
-        let part = u128::from(whole).saturating_mul(u128::from(self.0)) >> 32;
-        u64::try_from(part).unwrap_or(whole)
-    }
 }
 
 /// The last certificate that an authority issued for a set of domains, whether it is used or not.

@@ -59,7 +59,7 @@ pub struct Facts {
     pub fees_gfri: i64,
     /// The fees of a day by minute, in gfri; read only if they are over the budget.
     pub minutes: Vec<(i64, i64)>,
-    /// The date of the newest intent.
+    /// The date of the newest intent. One that [`ahead_after_us`] excludes is dated anew first.
     pub newest_us: Option<i64>,
 }
 
@@ -79,13 +79,6 @@ impl Facts {
         });
         are_related
             && last.is_none_or(|it| it.operation == new.operation && it.subject == new.subject)
-    }
-
-    /// The instant after which intents have to be dated anew before they are facts: a clock that
-    /// was ahead has dated them. `None` if there are none.
-    #[must_use]
-    pub fn ahead_after_us(&self, now_us: i64) -> Option<i64> {
-        ahead_after_us(self.newest_us, now_us)
     }
 
     /// Whether the fees by minute are needed.

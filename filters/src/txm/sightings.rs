@@ -346,27 +346,27 @@ mod tests {
     #[test]
     fn polls_below_a_former_block_count_for_nothing() {
         let script = Script::new();
-        let of_block = |number| Intent {
-            included: Some(Inclusion {
-                number,
-                fingerprint: [0; 32],
-            }),
-            ..intent(1, 7, IntentState::Succeeded)
-        };
-        let mut look = |number| {
-            let found = run(sighting_of(&script, &of_block(number)));
+        let found = [40, 40, 30, 30, 30].map(|number| {
+            let included = Intent {
+                included: Some(Inclusion {
+                    number,
+                    fingerprint: [0; 32],
+                }),
+                ..intent(1, 7, IntentState::Succeeded)
+            };
+            let found = run(sighting_of(&script, &included));
             script.state().now += Duration::from_secs(2);
             matches!(found, Sighting::Displaced(Doubt::HeadBelow))
-        };
-        let found = [40, 40, 30, 30, 30].map(&mut look);
+        });
         assert_eq!(found, [false, false, false, false, true]);
     }
 
     #[test]
     fn a_search_begins_about_twice_as_far_back_each_time() {
         let script = Script::new();
-        let block = |number: u64| (number, (Felt::from(number), Vec::new()));
-        script.state().blocks = (0..=610).map(block).collect();
+        script.state().blocks = (0..=610)
+            .map(|number: u64| (number, (Felt::from(number), Vec::new())))
+            .collect();
         let sent = Intent {
             born: Some(600),
             ..intent(1, 7, IntentState::Sent)

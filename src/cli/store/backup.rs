@@ -40,7 +40,8 @@ fn pg_dump(config: &StoreConfig, to: &Path) -> String {
         let roots = roots.unwrap_or_else(|| "system".to_owned());
         command += &format!("PGSSLMODE=verify-full PGSSLROOTCERT={roots} ");
     }
-    let (url, to) = (quoted(&config.url), quoted(&absolute(to)));
+    let url = quoted(&config.url);
+    let to = quoted(&absolute(to));
     format!("{command}pg_dump --format=custom --file={to} {url}")
 }
 

@@ -65,7 +65,7 @@ impl Redis {
         server
     }
 
-    /// Starts a cluster of three primaries, each with so many replicas.
+    /// Starts a cluster of three primaries, each with this many replicas.
     pub(crate) fn cluster(replicas: usize, options: &[&str]) -> Vec<Self> {
         let mut options = options.to_vec();
         options.extend(["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);

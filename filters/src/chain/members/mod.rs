@@ -113,6 +113,8 @@ pub enum Source {
     PrimaryAtHead,
     /// Any URL, about the block that the request named; or the only URL.
     Any,
+    /// A replica, about its own chain, which clients do not see: `latest` means another block.
+    Replica,
 }
 
 /// The source of an answer, and the chain state that the answer shows.
@@ -215,7 +217,7 @@ impl GroupState {
 
     /// Whether `latest` means the primary's newest block. For replicas that is unknown before they
     /// were polled.
-    fn is_latest_of_primary(&self) -> bool {
+    pub(super) fn is_latest_of_primary(&self) -> bool {
         !self.has_replicas() || (self.top.is_some() && self.pinned().is_none())
     }
 
@@ -241,10 +243,6 @@ impl GroupState {
         let Evidence { source, shows, .. } = answer;
         let before = self.floor();
         let is_behind = self.is_behind(answer, floor, now);
-        // the watch reads one replica, whose newest block is not what `latest` means to clients
-        let is_one_replicas = matches!(shows, Shows::Head(_))
-            && source == Source::Primary
-            && !self.is_latest_of_primary();
         let Some(url) = self.members.get_mut(index) else {
             return true;
         };
@@ -260,7 +258,7 @@ impl GroupState {
             Shows::Accepted(hash, block) => {
                 Arc::make_mut(&mut self.transactions).insert(hash, block, url.head)
             }
-            Shows::Head(_) if is_one_replicas => None,
+            _ if source == Source::Replica => None,
             Shows::Head(number) | Shows::Block(number) => Some(number),
             Shows::Nothing | Shows::NoBlock(_) | Shows::NoKnownBlock(_) | Shows::NotAccepted(_) => {
                 None
@@ -277,10 +275,9 @@ impl GroupState {
                 self.witnesses = Witnesses::default();
             }
         }
-        self.shown = self.shown.max(if source == Source::Any || is_one_replicas {
-            number
-        } else {
-            head
+        self.shown = self.shown.max(match source {
+            Source::Primary | Source::PrimaryAtHead => head,
+            Source::Any | Source::Replica => number,
         });
         if source == Source::PrimaryAtHead && self.head.is_some() {
             // the request was sent before `latest` was pinned

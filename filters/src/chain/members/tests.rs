@@ -372,17 +372,17 @@ fn the_newest_block_of_replicas_is_the_pinned_one() {
     assert_eq!(state.newest(6), None, "no replica was polled");
     play(&mut state, &[at(6), at(4)]);
     assert_eq!(state.newest(6), Some(4), "one of them has only this");
-    let watched = Evidence {
-        source: Source::Primary,
-        ..head(6)
+    let watched = |source| Evidence { source, ..head(6) };
+    let answered = |state: &mut GroupState, source| {
+        state.answered(0, watched(source), state.floor(), Duration::ZERO)
     };
-    assert!(state.answered(0, watched, state.floor(), Duration::ZERO));
+    assert!(answered(&mut state, Source::Replica));
     assert_eq!(state.floor(), Some(4), "no client has seen it");
     for url in &mut state.members {
         url.keeps_history = false;
     }
     assert_eq!(state.newest(6), Some(6), "none can answer about it");
-    assert!(state.answered(0, watched, state.floor(), Duration::ZERO));
+    assert!(answered(&mut state, Source::Primary));
     assert_eq!(state.floor(), Some(6), "its position is stated to clients");
 }
 

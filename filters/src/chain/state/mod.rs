@@ -184,12 +184,15 @@ impl NodeState {
         now: Duration,
     ) -> Change {
         let is_only = self.urls.len() == 1;
+        let source = if is_only {
+            Source::Any
+        } else if self.group.is_latest_of_primary() {
+            Source::Primary
+        } else {
+            Source::Replica
+        };
         let answer = Evidence {
-            source: if is_only {
-                Source::Any
-            } else {
-                Source::Primary
-            },
+            source,
             shows: match watched {
                 Watched::Head(head) => Shows::Head(head.number),
                 Watched::Gone(number) => Shows::NoKnownBlock(number),

@@ -225,8 +225,7 @@ impl<I: Io> Writing<'_, I> {
             match earlier.state {
                 IntentState::Intended => {}
                 IntentState::Displaced => {
-                    let submitted = self.repeat(guard, &earlier).await?;
-                    if !self.may_sign_anew(&submitted, &earlier).await? {
+                    if let Some(submitted) = self.repeat(guard, &earlier).await? {
                         return Step::of(submitted, earlier.id, earlier.transaction_hash);
                     }
                     replaces = Some(earlier);
@@ -249,17 +248,26 @@ impl<I: Io> Writing<'_, I> {
         self.send(&prepared).await
     }
 
-    /// Sends an earlier intent of the request again, which is in doubt.
-    async fn repeat(&self, guard: &mut I::Guard, earlier: &Intent) -> Result<Submitted, NotSent> {
+    /// Sends an earlier intent of the request again, which is in doubt. Returns how far that came;
+    /// `None` if the request may be signed anew with the same nonce.
+    async fn repeat(
+        &self,
+        guard: &mut I::Guard,
+        earlier: &Intent,
+    ) -> Result<Option<Submitted>, NotSent> {
         let io = self.io;
         io.check_lock(guard).await?;
         if let Some(role) = role_of(io, earlier)
             && earlier.signer != self.account()
         {
-            return self.repeat_of(role, earlier).await;
+            return self.repeat_of(role, earlier).await.map(Some);
         }
         io.require(self.task.required()).await?;
-        Ok(send_again(io, earlier).await)
+        let submitted = send_again(io, earlier).await;
+        if self.may_sign_anew(&submitted, earlier).await? {
+            return Ok(None);
+        }
+        Ok(Some(submitted))
     }
 
     /// Sends an earlier intent again that another account of ours has signed, under a former

@@ -1,9 +1,9 @@
 //! The authority: right, or wrong in one way for a while. An order keeps the way of its birth.
 
 use super::documents::{Fields, Mutation, WAYS};
-use portcullis_filters::acme::schedule::Chance as Drawn;
 use portcullis_filters::acme::{Certificate, Challenge, OrderStatus};
 use portcullis_filters::certificate::Validity;
+use portcullis_filters::chance::Chance as Drawn;
 use std::rc::Rc;
 
 pub(super) const DAY: u64 = 86_400;

@@ -5,8 +5,8 @@ use super::authority::{Authority, DAY, Mode, Pair};
 use super::instance::{Instance, Stop};
 use super::judge::{Judge, is_good};
 use crate::toolkit::{Chance, Outcome};
-use portcullis_filters::acme::schedule::Chance as Drawn;
 use portcullis_filters::acme::{Action, Class, Ended, Event, Progress, Receipt, Report, Rest};
+use portcullis_filters::chance::Chance as Drawn;
 use std::collections::HashSet;
 use std::rc::Rc;
 

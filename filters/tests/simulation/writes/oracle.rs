@@ -43,7 +43,7 @@ pub(super) const CHECKED: Duration = Duration::from_secs(60);
 /// How old the evidence for a response may be, beyond its request.
 pub(super) const RECENT: Duration = Duration::from_secs(15);
 
-/// What uses a nonce below one in doubt.
+/// The journal's name for a transaction that only uses a nonce.
 const FILL: &str = "fill-nonce";
 
 /// The observations so far.

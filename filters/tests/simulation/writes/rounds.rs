@@ -107,13 +107,13 @@ impl World {
         }
         let included = &self.oracle.notes.included;
         let mut of_epoch = self.journal.tables.of_epoch(&intent.epoch);
-        let is_unwatched = |it: &&Intent| {
+        let unwatched = of_epoch.find(|it| {
             it.slot() == intent.slot()
                 && it.state.is_included()
                 && included.get(&it.id).is_some_and(|at| *at < begun)
                 && !looked.contains(&it.transaction_hash)
-        };
-        match of_epoch.find(is_unwatched) {
+        });
+        match unwatched {
             Some(witness) => Err(format!(
                 "rule 3: a round did not look for intent {}, the witness against intent {}",
                 witness.id, intent.id

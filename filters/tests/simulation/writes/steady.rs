@@ -39,8 +39,8 @@ impl Look {
 
     /// Whether each URL ended both of its calls: nothing follows from a look that was given up.
     fn is_whole(&self) -> bool {
-        let is_ended = |url: &usize| self.has_both(*url) || self.silent.contains_key(url);
-        self.heads.keys().chain(self.blocks.keys()).all(is_ended)
+        let mut urls = self.heads.keys().chain(self.blocks.keys());
+        urls.all(|url| self.has_both(*url) || self.silent.contains_key(url))
     }
 
     fn is_answered(&self) -> bool {
