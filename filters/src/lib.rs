@@ -12,7 +12,7 @@
 //! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
 //! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
 //! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
+//! [`bearer`], [`hmac`], [`secret`], [`header_lines`], [`key_values`], [`replies`], [`robots`],
 //! [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
@@ -35,12 +35,13 @@ pub mod client;
 pub mod clock;
 pub mod felt;
 pub mod head;
+pub mod header_lines;
 pub mod hmac;
+pub mod key_values;
 pub mod ledger;
 pub mod limit;
 mod named;
 pub mod nearest;
-pub mod node_headers;
 pub mod operations;
 pub mod policy;
 pub mod position;

@@ -5,8 +5,9 @@ use super::error::{closest, distance};
 use super::key::{Key, Section};
 
 /// Variables of OpenTelemetry, and the keys that they override unless our own variables do.
-const STANDARD: [(&str, &str); 3] = [
+const STANDARD: [(&str, &str); 4] = [
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "trace.endpoint"),
+    ("OTEL_RESOURCE_ATTRIBUTES", "trace.resource_attributes"),
     ("OTEL_SERVICE_NAME", "trace.service_name"),
     ("OTEL_TRACES_SAMPLER_ARG", "trace.ratio"),
 ];

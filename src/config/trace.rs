@@ -1,16 +1,19 @@
 //! `[trace]`: which requests are recorded as traces, and the collector that they are sent to.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use portcullis_filters::key_values;
 use toml::de::DeValue;
 
 use super::address::NodeUrl;
 use super::section::section;
-use super::values::{Converted, Value, duration, integer, mismatch, text, url};
+use super::values::{Converted, Value, duration, integer, mismatch, optional_path, text, url};
 use super::{HOUR, SHORTEST};
 
 const ENDPOINT_FORM: &str = "a URL such as \"http://127.0.0.1:4318\"";
 const NAME_FORM: &str = "1 to 255 characters without control characters";
+const ATTRIBUTES_FORM: &str = "a list such as \"deployment.environment.name=prod\"";
 const WHY_CAP: &str = "a second's records must fit into the 1,024 that may wait";
 const WHY_SLOW: &str = "nothing that takes less is slow, and nothing takes longer";
 
@@ -24,6 +27,14 @@ section! {
         /// The name of the service in traces. OTEL_SERVICE_NAME sets it, too.
         /// Why: set another one where several deployments share a collector.
         service_name: String = Default("portcullis"), text(NAME_FORM, service_name);
+        /// Further attributes of the service, a list key=value,key2=value2 with %20 for a space.
+        /// OTEL_RESOURCE_ATTRIBUTES sets it, too.
+        /// Why: only the operator knows the deployment, such as deployment.environment.name=prod.
+        resource_attributes: Vec<(String, String)> = Default(""), text(ATTRIBUTES_FORM, attributes);
+        /// The file of headers for the collector, each a line `Name: value`; "" for those of the
+        /// variable OTEL_EXPORTER_OTLP_HEADERS.
+        /// Why: hosted collectors know their clients by a key, and keys live in files.
+        header_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
         /// The part of requests to sample at random, 0.0 to 1.0. A trusted proxy decides for its
         /// own requests, if they have a traceparent. OTEL_TRACES_SAMPLER_ARG sets it, too.
         /// Why: each trace costs the collector; failed and slow requests are recorded anyway.
@@ -56,6 +67,10 @@ fn ratio(value: &Value<'_>) -> Converted<Ratio> {
         }),
         None => mismatch("a number from 0.0 to 1.0", value),
     }
+}
+
+fn attributes(text: &str) -> Result<Vec<(String, String)>, String> {
+    key_values::parse(text).map_err(|fault| fault.to_string())
 }
 
 fn service_name(text: &str) -> Result<String, String> {

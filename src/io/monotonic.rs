@@ -16,8 +16,10 @@ pub fn now() -> Duration {
 
 /// The time of an instant; zero if it is more than a day before the start.
 pub fn of(instant: Instant) -> Duration {
-    let later = HEAD_START + instant.saturating_duration_since(*START);
-    later.saturating_sub(START.saturating_duration_since(instant))
+    match instant.checked_duration_since(*START) {
+        Some(since) => HEAD_START + since,
+        None => HEAD_START.saturating_sub(START.saturating_duration_since(instant)),
+    }
 }
 
 /// The instant of a time.

@@ -39,6 +39,14 @@ impl Answer {
     pub fn is_result(&self) -> bool {
         self.member == RESULT
     }
+
+    /// The code of the node's error; `None` if the answer is a result.
+    pub fn error_code(&self) -> Option<i64> {
+        if self.is_result() {
+            return None;
+        }
+        Some(error_code(&(self.member, self.payload.clone())))
+    }
 }
 
 /// The part of an error that is read.

@@ -5,38 +5,26 @@
 //! `node.header_file`, which are secrets: providers of hosted nodes identify their clients by them.
 
 use crate::config::{NodeLive, NodeUrl, NonEmpty, Scheme};
+use crate::secrets::headers::{self, AGENT, HeadersError};
 use crate::secrets::trust::{self, TrustError};
-use crate::secrets::{self, SecretError};
-use portcullis_filters::node_headers::{MalformedHeaders, NodeHeaders};
-use std::path::{Path, PathBuf};
+use portcullis_filters::header_lines::HeaderLines;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio_rustls::TlsConnector;
-
-/// The `User-Agent` of requests to the node: firewalls refuse requests without one.
-const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 
 /// The credentials of a request.
 pub struct Credentials {
     /// `None` without an `https://` URL.
     pub(super) tls: Option<TlsConnector>,
-    headers: NodeHeaders,
+    headers: HeaderLines,
 }
 
 /// Why a file of the credentials is unusable.
 #[derive(Debug, Error)]
 pub enum CredentialsError {
-    /// `node.header_file` is unreadable.
+    /// `node.header_file` is unusable.
     #[error(transparent)]
-    Header(#[from] SecretError),
-    /// A line of `node.header_file` cannot be sent.
-    #[error("secret file {}: {fault}", path.display())]
-    HeaderLine {
-        /// The file.
-        path: PathBuf,
-        /// Which line, and why.
-        fault: MalformedHeaders,
-    },
+    Header(#[from] HeadersError),
     /// No certificate authority verifies the `https://` URLs.
     #[error(transparent)]
     Trust(#[from] TrustError),
@@ -46,7 +34,7 @@ impl CredentialsError {
     /// The configuration key at fault.
     pub const fn key(&self) -> &'static str {
         match self {
-            Self::Header(_) | Self::HeaderLine { .. } => "node.header_file",
+            Self::Header(_) => "node.header_file",
             Self::Trust(_) => "node.ca_file",
         }
     }
@@ -70,8 +58,8 @@ impl Credentials {
         urls: &NonEmpty<NodeUrl>,
     ) -> Result<Self, Vec<CredentialsError>> {
         let headers = match &config.header_file {
-            Some(path) => read_headers(path),
-            None => Ok(NodeHeaders::of_program(AGENT)),
+            Some(path) => headers::of_file(path).map_err(CredentialsError::Header),
+            None => Ok(HeaderLines::of_program(AGENT)),
         };
         match (headers, Self::tls(config, urls)) {
             (Ok(headers), Ok(tls)) => Ok(Self { tls, headers }),
@@ -96,12 +84,4 @@ impl Credentials {
     pub(super) fn headers(&self) -> &[u8] {
         self.headers.expose()
     }
-}
-
-fn read_headers(path: &Path) -> Result<NodeHeaders, CredentialsError> {
-    let text = secrets::read(path)?;
-    NodeHeaders::parse(text.expose(), AGENT).map_err(|fault| CredentialsError::HeaderLine {
-        path: secrets::locate(path),
-        fault,
-    })
 }

@@ -9,6 +9,7 @@ use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
 use crate::relay::settings::{self, Keys, load_keys};
+use crate::secrets::headers::{self, HeadersError};
 use crate::secrets::{self, Secret, SecretError, hardening};
 use crate::sidecar;
 use portcullis_filters::bearer::Tokens;
@@ -85,6 +86,15 @@ impl From<AcmeFileError> for FileError {
     fn from(error: AcmeFileError) -> Self {
         Self {
             key: error.key().to_owned(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<HeadersError> for FileError {
+    fn from(error: HeadersError) -> Self {
+        Self {
+            key: "trace.header_file".to_owned(),
             message: error.to_string(),
         }
     }
@@ -174,7 +184,7 @@ impl Loaded {
         config: &Config,
         identities: Result<Identities, Vec<TlsError>>,
     ) -> Result<(Self, StartSecrets), FileErrors> {
-        if config.fleet.is_some() {
+        if config.fleet.is_some() || config.trace.is_some() {
             hardening::no_core_files();
         }
         let loaded = Self::load_with(config.live(), &config.node.url, identities);
@@ -190,8 +200,14 @@ impl Loaded {
             .map(fleet::Credentials::load)
             .transpose();
         let acme = config.acme.as_ref().map(acme::load).transpose();
-        match (loaded, keys, store_password, fleet, acme) {
-            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet), Ok(acme)) => Ok((
+        // read again for each export
+        let trace = config
+            .trace
+            .as_ref()
+            .map(|trace| headers::for_collector(trace.header_file.as_deref()))
+            .transpose();
+        match (loaded, keys, store_password, fleet, acme, trace) {
+            (Ok(loaded), Ok(keys), Ok(store_password), Ok(fleet), Ok(acme), Ok(_)) => Ok((
                 loaded,
                 StartSecrets {
                     keys,
@@ -200,12 +216,13 @@ impl Loaded {
                     acme,
                 },
             )),
-            (loaded, keys, store_password, fleet, acme) => {
+            (loaded, keys, store_password, fleet, acme, trace) => {
                 let mut errors = loaded.err().unwrap_or_else(|| FileErrors(Vec::new()));
                 errors.add(keys.err().into_iter().flat_map(|errors| errors.0));
                 errors.add(store_password.err());
                 errors.add(fleet.err().into_iter().flatten());
                 errors.add(acme.err());
+                errors.add(trace.err());
                 Err(errors)
             }
         }

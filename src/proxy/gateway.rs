@@ -5,7 +5,7 @@ use crate::gateway::{Caller, Gateway, Lookup, Settings};
 use crate::http::clients::{RequestLimiter, Running, Ticket, Uncounted};
 use crate::io::cold;
 use crate::io::gzip::MIN_BODY;
-use crate::node::NodeError;
+use crate::node::{Answer, NodeError};
 use crate::reply::coding::{self, Coding};
 use crate::reply::{Cors, ErrorFormat, Reply};
 use crate::telemetry::{self, CacheUse, RequestRecord, Stage};
@@ -174,6 +174,9 @@ impl Surface for Gateway {
                 answer
             }
         };
+        if record.stages.is_some() {
+            record.error_code = answer.as_ref().ok().and_then(Answer::error_code);
+        }
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
             // refused as an answer that is ready would be: without fields of the cache

@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use exchange::Exchange;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, Version};
 use pingora::http::RequestHeader;
 use pingora::modules::http::HttpModules;
 use pingora::server::configuration::ServerConf;
@@ -320,6 +320,7 @@ impl Outcome {
         HttpLine {
             method: standard_method(&header.method),
             path: text(path).unwrap_or_default(),
+            version: version(header.version),
             cache: self.cache,
             trace_id: text(trace_id).unwrap_or_default(),
         }
@@ -335,6 +336,16 @@ fn standard_method(method: &Method) -> &'static str {
         .into_iter()
         .find(|name| method == name)
         .unwrap_or_default()
+}
+
+/// The version of HTTP, as OpenTelemetry writes it.
+fn version(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_11 => "1.1",
+        Version::HTTP_2 => "2",
+        _ => "",
+    }
 }
 
 impl Context {

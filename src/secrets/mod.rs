@@ -10,6 +10,7 @@ pub use portcullis_filters::secret::Secret;
 pub mod certificates;
 pub mod chance;
 pub mod hardening;
+pub mod headers;
 pub(crate) mod seal;
 pub mod tickets;
 pub mod trust;

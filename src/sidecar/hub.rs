@@ -7,7 +7,7 @@
 use super::Sidecar;
 use super::podcast::feed_url;
 use super::xml::percent_encoded;
-use crate::fetch;
+use crate::fetch::{self, Post};
 use crate::io::clock::now_us;
 use crate::secrets::chance::drawn;
 use async_trait::async_trait;
@@ -95,7 +95,12 @@ impl HubPings {
     async fn ping(&self, hub: &str, did: &str, announcements: &mut Announcements) {
         let settings = self.sidecar.running.settings();
         let feed = feed_url(&settings.live.base_url, did);
-        let answer = fetch::post(hub, FORM, publication(&feed), TIMEOUT).await;
+        let post = Post {
+            media_type: FORM,
+            headers: Vec::new(),
+            body: publication(&feed),
+        };
+        let answer = fetch::post(hub, post, TIMEOUT).await;
         let (answer, cause) = match answer {
             Ok(status) => (HubAnswer::Status(status), format!("status {status}")),
             Err(error) => (HubAnswer::None, error.to_string()),

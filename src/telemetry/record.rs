@@ -12,6 +12,8 @@ pub struct RequestRecord {
     pub upstream: Duration,
     /// The position in `node.url` of the URL that answered, if one did.
     pub node: Option<usize>,
+    /// The code of the node's error, if the answer is one and stages are recorded.
+    pub error_code: Option<i64>,
     /// The stages of its trace; `None` without `[trace]`.
     pub stages: Option<Vec<Stage>>,
 }

@@ -218,6 +218,8 @@ fleet.floor_per_minute = 31
 fleet.lease = "31s"
 trace.endpoint = "http://127.0.0.1:2"
 trace.service_name = "other"
+trace.resource_attributes = "service.namespace=other"
+trace.header_file = "DIR/new.headers"
 trace.ratio = 0.5
 trace.per_second = 11
 trace.slow = "2s"

@@ -4,11 +4,12 @@ use crate::admin::{eventually, series};
 use crate::support::client::Client;
 use crate::support::collector::{Collector, Span};
 use crate::support::edge::{Edge, Setup};
+use crate::support::folder::Folder;
 use crate::support::node::{Act, Call, Latch, Node};
 use crate::support::relay::chain::{error, honest, is_add, is_view, method, receipt, result};
 use crate::support::relay::stage::{Stage, post};
 use crate::support::request::{QUESTION, Request, rpc};
-use crate::support::script::{good, http, send, sized};
+use crate::support::script::{good, http, json, send, sized};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -83,9 +84,13 @@ fn a_trusted_peers_trace_continues_at_the_node() {
         (request, "http.route", "/rpc"),
         (request, "http.response.status_code", "200"),
         (request, "rpc.method", "starknet_blockNumber"),
+        (request, "url.path", "/rpc"),
+        (request, "url.scheme", "http"),
+        (request, "network.protocol.version", "1.1"),
         (request, "portcullis.surface", "gateway"),
         (request, "portcullis.cache", "miss"),
-        (call, "rpc.system", "jsonrpc"),
+        (call, "rpc.system.name", "jsonrpc"),
+        (call, "jsonrpc.protocol.version", "2.0"),
         (call, "rpc.method", "starknet_blockNumber"),
         (call, "portcullis.node", "0"),
     ] {
@@ -292,6 +297,96 @@ fn failed_requests_are_recorded() {
         "{spans:?}"
     );
     spans[1].assert_part_of(&spans[0]);
+}
+
+#[test]
+fn the_error_of_a_call_is_recorded() {
+    let node = Node::start(|call| {
+        let id = call.json()["id"].clone();
+        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":20,"message":"x"}}}}"#);
+        send(json(&body))
+    });
+    let collector = Collector::start();
+    let edge = setup(&node, &collector).set("trace.ratio", "1.0").start();
+    edge.ask(&Request::post(QUESTION));
+    let spans = spans_at_the_end(edge, &collector);
+    let codes = spans
+        .iter()
+        .map(|span| (span.kind, span.attribute("rpc.response.status_code")));
+    let codes: Vec<_> = codes.collect();
+    assert_eq!(codes, [(2, Some("20")), (3, Some("20"))], "{spans:?}");
+}
+
+#[test]
+fn the_service_is_described_as_the_operator_says() {
+    let (node, collector) = (Node::start(good), Collector::start());
+    let attributes = "service.namespace=shop,deployment.environment.name=prod%20eu";
+    let start = |name: &str| {
+        setup(&node, &collector)
+            .set("trace.ratio", "1.0")
+            .environment("OTEL_RESOURCE_ATTRIBUTES", attributes)
+            .environment("OTEL_SERVICE_NAME", name)
+            .start()
+    };
+    let instances = ["one", "two"].map(|name| {
+        let edge = start(name);
+        edge.ask(&Request::post(QUESTION));
+        spans_at_the_end(edge, &collector);
+        let mut resource = collector.resource();
+        let instance = resource.remove("service.instance.id");
+        let version = env!("CARGO_PKG_VERSION");
+        let expected = [
+            ("deployment.environment.name", "prod eu"),
+            ("service.name", name),
+            ("service.namespace", "shop"),
+            ("service.version", version),
+        ];
+        let found: Vec<_> = resource.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(found, expected);
+        instance
+    });
+    assert_ne!(instances[0], instances[1], "each process has its own");
+}
+
+#[test]
+fn a_hosted_collector_gets_its_key() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let keys = |collector: &Collector| -> Vec<_> {
+        let headers = collector.0.calls().last().expect("an export").headers();
+        let named = |(name, value): (String, String)| (name == "x-key").then_some(value);
+        headers.into_iter().filter_map(named).collect()
+    };
+    let exported = |edge: Edge, collector: &Collector| {
+        edge.ask(&Request::post(QUESTION));
+        let log = edge.lines().join("\n");
+        spans_at_the_end(edge, collector);
+        assert!(!log.contains("hunter2"), "{log}");
+        keys(collector)
+    };
+    let collector = Collector::start();
+    let traced = setup(&node, &collector).set("trace.ratio", "1.0");
+    let edge = traced
+        .clone()
+        .environment("OTEL_EXPORTER_OTLP_HEADERS", "x-key=hunter2%20a")
+        .start();
+    assert_eq!(exported(edge, &collector), ["hunter2 a"], "by the variable");
+    let file = folder.secret("collector.headers", "X-Key: hunter2 b");
+    let edge = traced
+        .clone()
+        .set("trace.header_file", &format!("{file:?}"))
+        .start();
+    folder.secret("collector.headers", "X-Key: hunter2 c");
+    assert_eq!(exported(edge, &collector), ["hunter2 c"], "read each time");
+    folder.secret("collector.headers", "hunter2");
+    let output = traced
+        .set("trace.header_file", &format!("{file:?}"))
+        .run("check");
+    let message = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("trace.header_file") && !message.contains("hunter2"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -14,7 +14,9 @@ use crate::node::{Credentials, Node, NodeClient, NodeError, Poller};
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use crate::store::IntentState;
-use crate::telemetry::{Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED};
+use crate::telemetry::{
+    BySurface, Exporter, LabelValues, Log, Metrics, Surface, Task, Tracer, UNPLACED,
+};
 use portcullis_filters::chain::PurgeCause;
 use std::sync::Arc;
 
@@ -105,7 +107,21 @@ fn context(config: &Config, log: Log) -> ServerContext {
         tracer: config
             .trace
             .clone()
-            .map(|config| Tracer::new(config, Arc::clone(&metrics))),
+            .map(|trace| Tracer::new(trace, schemes(config), Arc::clone(&metrics))),
         metrics,
     }
+}
+
+/// The scheme of each surface's listener.
+fn schemes(config: &Config) -> BySurface<&'static str> {
+    Surface::ALL.map(|surface| {
+        let tls = match surface {
+            Surface::Gateway => config.gateway.as_ref().and_then(|it| it.live.tls.as_ref()),
+            Surface::Relay => config.relay.as_ref().and_then(|it| it.live.tls.as_ref()),
+            Surface::Sidecar => config.sidecar.as_ref().and_then(|it| it.live.tls.as_ref()),
+            Surface::Admin => config.admin.as_ref().and_then(|it| it.live.tls.as_ref()),
+            Surface::Acme => None,
+        };
+        if tls.is_some() { "https" } else { "http" }
+    })
 }

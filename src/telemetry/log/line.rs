@@ -42,6 +42,8 @@ pub struct HttpLine<'a> {
     pub method: &'static str,
     /// The path if it is one of the surface's.
     pub path: &'a str,
+    /// The version of HTTP.
+    pub version: &'static str,
     /// How the cache was used.
     pub cache: &'static str,
     /// The id of the recorded trace, or else of a valid `traceparent`.

@@ -4,17 +4,19 @@
 //! lost, and counted. No request waits for an export.
 
 use super::{Tracer, span};
-use crate::config::TraceConfig;
-use crate::fetch;
+use crate::fetch::{self, Post};
+use crate::secrets::headers;
 use crate::telemetry::metrics::SpanOutcome;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
+use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
+use uuid::Builder;
 
 /// How often spans are sent.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -30,6 +32,7 @@ const LAST: Duration = Duration::from_secs(1);
 pub struct Exporter {
     tracer: Arc<Tracer>,
     url: String,
+    resource: Arc<Value>,
     has_failed: Arc<AtomicBool>,
 }
 
@@ -54,9 +57,12 @@ impl Exporter {
     pub fn new(tracer: Arc<Tracer>) -> Self {
         let endpoint = tracer.config.endpoint.to_string();
         let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
+        let instance = Builder::from_random_bytes(tracer.draw_id().to_be_bytes()).into_uuid();
+        let resource = span::resource(&tracer.config, instance);
         Self {
             tracer,
             url,
+            resource: Arc::new(resource),
             has_failed: Arc::default(),
         }
     }
@@ -72,24 +78,13 @@ impl Exporter {
         if spans.is_empty() {
             return;
         }
-        let TraceConfig {
-            endpoint,
-            service_name,
-            ..
-        } = &self.tracer.config;
-        let body = Bytes::from(span::export(service_name, &spans));
+        let body = Bytes::from(span::export(&self.resource, &spans));
+        let endpoint = &self.tracer.config.endpoint;
         let mut backoffs = retries.iter();
         let outcome = loop {
-            // https://opentelemetry.io/docs/specs/otlp/#failures-1
-            let (outcome, cause) =
-                match fetch::post(&self.url, "application/json", body.clone(), timeout).await {
-                    Ok(200..=299) => break SpanOutcome::Exported,
-                    Ok(status @ (429 | 502..=504)) => {
-                        (SpanOutcome::Lost, format!("status {status}"))
-                    }
-                    Ok(status) => (SpanOutcome::Refused, format!("status {status}")),
-                    Err(error) => (SpanOutcome::Lost, error.to_string()),
-                };
+            let Err((outcome, cause)) = self.send(body.clone(), timeout).await else {
+                break SpanOutcome::Exported;
+            };
             if !self.has_failed.swap(true, Ordering::Relaxed) {
                 let collector = endpoint.shown();
                 log::warn!(collector, cause; "the collector does not accept spans");
@@ -104,5 +99,27 @@ impl Exporter {
             log::info!(collector = endpoint.shown(); "the collector accepts spans again");
         }
         self.tracer.metrics.spans(outcome, spans.len());
+    }
+
+    /// Sends spans once. On failure, returns what it means for them, and the cause.
+    /// <https://opentelemetry.io/docs/specs/otlp/#failures-1>
+    async fn send(&self, body: Bytes, timeout: Duration) -> Result<(), (SpanOutcome, String)> {
+        let file = self.tracer.config.header_file.as_deref();
+        let headers =
+            headers::for_collector(file).map_err(|error| (SpanOutcome::Lost, error.to_string()))?;
+        let headers = headers
+            .pairs()
+            .map(|(name, value)| (name.to_owned().into(), value.to_owned()));
+        let post = Post {
+            media_type: "application/json",
+            headers: headers.collect(),
+            body,
+        };
+        match fetch::post(&self.url, post, timeout).await {
+            Ok(200..=299) => Ok(()),
+            Ok(status @ (429 | 502..=504)) => Err((SpanOutcome::Lost, format!("status {status}"))),
+            Ok(status) => Err((SpanOutcome::Refused, format!("status {status}"))),
+            Err(error) => Err((SpanOutcome::Lost, error.to_string())),
+        }
     }
 }

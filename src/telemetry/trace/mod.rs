@@ -13,6 +13,7 @@ pub use export::Exporter;
 
 use super::log::RequestLine;
 use super::metrics::{Metrics, SpanOutcome};
+use super::surface::BySurface;
 use crate::config::TraceConfig;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -29,6 +30,8 @@ const CAPACITY: usize = 1_024;
 #[derive(Debug)]
 pub struct Tracer {
     config: TraceConfig,
+    /// The scheme of each surface's listener.
+    schemes: BySurface<&'static str>,
     /// The source of ids and of random decisions.
     seed: RandomState,
     next: AtomicU64,
@@ -57,10 +60,15 @@ pub struct TraceContext {
 }
 
 impl Tracer {
-    /// A tracer with this configuration.
-    pub fn new(config: TraceConfig, metrics: Arc<Metrics>) -> Arc<Self> {
+    /// A tracer with this configuration, of listeners with these schemes.
+    pub fn new(
+        config: TraceConfig,
+        schemes: BySurface<&'static str>,
+        metrics: Arc<Metrics>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             config,
+            schemes,
             seed: RandomState::new(),
             next: AtomicU64::new(0),
             started: Instant::now(),
@@ -89,8 +97,7 @@ impl Tracer {
     }
 
     fn context(&self, parent: Option<(u128, u64, u8)>, flags: u8) -> Box<TraceContext> {
-        let new_id = || u128::from(self.draw()) << 64 | u128::from(self.draw());
-        let id = parent.map_or_else(new_id, |(id, ..)| id);
+        let id = parent.map_or_else(|| self.draw_id(), |(id, ..)| id);
         let parent = parent.map(|(_, span, _)| span);
         // a span id of zero is invalid
         let span = self.draw() << 8 | 1;
@@ -136,7 +143,8 @@ impl Tracer {
         start: Instant,
     ) -> u128 {
         let trace = trace.unwrap_or_else(|| self.context(None, SAMPLED));
-        let spans = span::render(&trace, line, start);
+        let scheme = self.schemes[line.surface as usize];
+        let spans = span::render(&trace, line, scheme, start);
         let mut buffered = self.spans.lock();
         buffered.extend(spans);
         // the oldest are dropped: the newest show the current state
@@ -144,6 +152,10 @@ impl Tracer {
         buffered.drain(..excess);
         self.metrics.spans(SpanOutcome::Dropped, excess);
         trace.id
+    }
+
+    fn draw_id(&self) -> u128 {
+        u128::from(self.draw()) << 64 | u128::from(self.draw())
     }
 
     fn draw(&self) -> u64 {
@@ -174,7 +186,11 @@ mod tests {
         let config = Config::parse(&text, []).expect("it is valid").trace;
         let metrics = Arc::new(Metrics::default());
         (
-            Tracer::new(config.expect("it is there"), Arc::clone(&metrics)),
+            Tracer::new(
+                config.expect("it is there"),
+                ["http"; 5],
+                Arc::clone(&metrics),
+            ),
             metrics,
         )
     }

@@ -5,21 +5,32 @@
 //! key, and no text from a client or the node.
 
 use super::TraceContext;
+use crate::config::TraceConfig;
 use crate::telemetry::Stage;
 use crate::telemetry::log::RequestLine;
 use crate::telemetry::surface::Surface;
 use portcullis_filters::verdict::Reason;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// OTLP's `SpanKind`.
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
+/// The default of `trace.service_name`.
+const DEFAULT_NAME: &str = "portcullis";
 
-/// The span of a request that began at `start`, and those of its stages.
-pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instant) -> Vec<String> {
+/// The span of a request that began at `start`, and those of its stages. `scheme` is that of the
+/// listener's connections.
+pub(super) fn render(
+    trace: &TraceContext,
+    line: &RequestLine<'_>,
+    scheme: &str,
+    start: Instant,
+) -> Vec<String> {
     let (now, since_1970) = (
         Instant::now(),
         SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(),
@@ -59,7 +70,7 @@ pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instan
         name.trim(),
         SERVER,
         [start, start + line.total],
-        of(line),
+        of(line, scheme),
     )];
     // the node received the first id, so the call has it
     let (mut sent, mut ids) = (Some(trace.span + 1), trace.span + 2..);
@@ -81,7 +92,7 @@ pub(super) fn render(trace: &TraceContext, line: &RequestLine<'_>, start: Instan
 }
 
 /// The attributes of a request.
-fn of(line: &RequestLine<'_>) -> Vec<Value> {
+fn of(line: &RequestLine<'_>, scheme: &str) -> Vec<Value> {
     let reason = line.reason.map_or("", Reason::name);
     let operation = if line.surface == Surface::Gateway {
         ""
@@ -91,18 +102,20 @@ fn of(line: &RequestLine<'_>) -> Vec<Value> {
     let texts = [
         ("http.request.method", line.http.method),
         ("http.route", line.http.path),
+        ("url.path", line.http.path),
+        ("url.scheme", scheme),
+        ("network.protocol.version", line.http.version),
         ("error.type", if line.status >= 500 { reason } else { "" }),
         ("portcullis.surface", line.surface.name()),
         ("portcullis.operation", operation),
         ("portcullis.cache", line.http.cache),
         ("portcullis.reason", reason),
     ];
-    let texts = texts.into_iter().chain(rpc(line));
-    let texts = texts
-        .filter(|(_, text)| !text.is_empty())
-        .map(|(key, text)| attribute(key, text));
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    let texts = texts.map(|(key, text)| attribute(key, text));
     let status = number("http.response.status_code", line.status.into());
     texts
+        .chain(rpc(line))
         .chain([status, number("http.response.body.size", line.bytes as u64)])
         .collect()
 }
@@ -113,22 +126,25 @@ fn of_call(line: &RequestLine<'_>) -> Vec<Value> {
         .record
         .node
         .map(|node| number("portcullis.node", node as u64));
-    rpc(line)
-        .into_iter()
-        .map(|(key, text)| attribute(key, text))
-        .chain(node)
-        .collect()
+    rpc(line).into_iter().chain(node).collect()
 }
 
-/// The RPC method of a gateway request and of its call to the node.
-fn rpc<'a>(line: &RequestLine<'a>) -> Vec<(&'static str, &'a str)> {
+/// The call of JSON-RPC that a gateway request is, and that it sends to the node.
+/// <https://opentelemetry.io/docs/specs/semconv/rpc/json-rpc/>
+fn rpc(line: &RequestLine<'_>) -> Vec<Value> {
     if line.surface != Surface::Gateway || line.record.method.is_empty() {
         return Vec::new();
     }
-    vec![
-        ("rpc.system", "jsonrpc"),
+    let refused = line.reason.map(|reason| i64::from(reason.code()));
+    let code = line.record.error_code.or(refused);
+    let code = code.map(|code| attribute("rpc.response.status_code", &code.to_string()));
+    let call = [
+        ("rpc.system.name", "jsonrpc"),
         ("rpc.method", line.record.method),
-    ]
+        ("jsonrpc.protocol.version", "2.0"),
+    ];
+    let call = call.map(|(key, text)| attribute(key, text));
+    call.into_iter().chain(code).collect()
 }
 
 fn attribute(key: &str, text: &str) -> Value {
@@ -140,18 +156,29 @@ fn number(key: &str, number: u64) -> Value {
     json!({ "key": key, "value": { "intValue": number.to_string() } })
 }
 
+/// The attributes of this process. Those of the operator are added, or replace the program's.
+pub(super) fn resource(config: &TraceConfig, instance: Uuid) -> Value {
+    let name = &*config.service_name;
+    let instance = instance.to_string();
+    let mut all = BTreeMap::from([
+        ("service.name", name),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+        ("service.instance.id", &*instance),
+    ]);
+    let own = config.resource_attributes.iter();
+    all.extend(own.map(|(key, value)| (&**key, &**value)));
+    if name != DEFAULT_NAME {
+        // the variable of the name precedes that of the attributes
+        all.insert("service.name", name);
+    }
+    let attributes = all.into_iter().map(|(key, text)| attribute(key, text));
+    json!({ "attributes": attributes.collect::<Vec<_>>() })
+}
+
 /// The body of an export of these spans.
-pub(super) fn export(service: &str, spans: &[String]) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    let resource = [
-        attribute("service.name", service),
-        attribute("service.version", version),
-    ];
-    let (resource, scope) = (
-        json!({ "attributes": resource }),
-        json!({ "name": "portcullis" }),
-    );
+pub(super) fn export(resource: &Value, spans: &[String]) -> String {
     let spans = spans.join(",");
+    let scope = json!({ "name": "portcullis", "version": env!("CARGO_PKG_VERSION") });
     let scope_spans = format!(r#"{{"scope":{scope},"spans":[{spans}]}}"#);
     format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{scope_spans}]}}]}}"#)
 }

@@ -15,7 +15,7 @@ use crate::support::script::{json, send};
 type Rule = fn(&str) -> bool;
 
 /// The attributes that a span may have.
-const ALLOWED: [(&str, Rule); 12] = [
+const ALLOWED: [(&str, Rule); 17] = [
     ("http.request.method", |text| {
         ["GET", "HEAD", "POST", "PUT", "OPTIONS"].contains(&text)
     }),
@@ -24,7 +24,16 @@ const ALLOWED: [(&str, Rule); 12] = [
         text.len() == 3 && is_number(text)
     }),
     ("http.response.body.size", is_number),
-    ("rpc.system", |text| text == "jsonrpc"),
+    ("url.path", |text| ROUTES.contains(&text)),
+    ("url.scheme", |text| ["http", "https"].contains(&text)),
+    ("network.protocol.version", |text| {
+        ["1.0", "1.1", "2"].contains(&text)
+    }),
+    ("rpc.system.name", |text| text == "jsonrpc"),
+    ("rpc.response.status_code", |text| {
+        text.parse::<i64>().is_ok()
+    }),
+    ("jsonrpc.protocol.version", |text| text == "2.0"),
     ("rpc.method", |text| {
         text.starts_with("starknet_") && is_name(text)
     }),
@@ -162,14 +171,21 @@ impl Collector {
             let media_type = ("content-type".to_owned(), "application/json".to_owned());
             assert!(call.headers().contains(&media_type), "{}", call.head);
             let export = call.json();
-            let resource = &export["resourceSpans"][0]["resource"]["attributes"];
-            assert_eq!(resource[0]["key"], "service.name", "{resource}");
+            assert!(
+                resource(&export).contains_key("service.instance.id"),
+                "{export}"
+            );
             let spans = export["resourceSpans"][0]["scopeSpans"][0]["spans"]
                 .as_array()
                 .cloned();
             spans.expect("an export has spans")
         });
         spans.map(|span| Span::read(&span)).collect()
+    }
+
+    /// The attributes of the service in its last export.
+    pub(crate) fn resource(&self) -> BTreeMap<String, String> {
+        resource(&self.0.calls().last().expect("an export").json())
     }
 
     /// Waits until it has been sent this many spans.
@@ -184,4 +200,13 @@ impl Collector {
             self.0.wait_for_calls(exports);
         }
     }
+}
+
+fn resource(export: &Value) -> BTreeMap<String, String> {
+    let attributes = &export["resourceSpans"][0]["resource"]["attributes"];
+    let attributes = attributes.as_array().expect("a list").iter();
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    attributes
+        .map(|one| (text(&one["key"]), text(&one["value"]["stringValue"])))
+        .collect()
 }

@@ -1,9 +1,9 @@
-//! The headers that an operator adds to each request to the node: `node.header_file`.
+//! The headers that an operator adds to each request to a node or a collector.
 //!
-//! In: the text of the file, one header a line, and the `User-Agent` of the program. Out: the lines
+//! In: the text of a file, one header a line, and the `User-Agent` of the program. Out: the lines
 //! as they are sent, or the first line that is refused, and why. The lines are secrets, since
-//! hosted nodes identify their clients by them: an error has a line number, and no text of a line
-//! except a name that the program sets itself.
+//! hosted services identify their clients by them: an error has a line number, and no text of a
+//! line except a name that the program sets itself.
 
 use crate::secret::Secret;
 use alloc::string::String;
@@ -89,9 +89,9 @@ impl fmt::Display for MalformedHeaders {
 
 /// The lines that are sent with each request, each with its CRLF; wiped when dropped.
 #[derive(Debug)]
-pub struct NodeHeaders(Secret);
+pub struct HeaderLines(Secret);
 
-impl NodeHeaders {
+impl HeaderLines {
     /// The lines without a file: the program names itself.
     pub fn of_program(agent: &str) -> Self {
         Self(Secret::new(agent_line(agent).into_bytes()))
@@ -142,6 +142,12 @@ impl NodeHeaders {
     /// The lines, for the code that sends them.
     pub fn expose(&self) -> &[u8] {
         self.0.expose()
+    }
+
+    /// The name and the value of each line, for a library that sends them.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let lines = self.0.expose().split(|byte| *byte == b'\n');
+        lines.filter_map(|line| str::from_utf8(line).ok()?.trim_end().split_once(": "))
     }
 }
 
@@ -203,7 +209,7 @@ mod tests {
     const AGENT: &str = "portcullis/1.2.3";
 
     fn parse(text: &str) -> Result<String, MalformedHeaders> {
-        let headers = NodeHeaders::parse(text.as_bytes(), AGENT)?;
+        let headers = HeaderLines::parse(text.as_bytes(), AGENT)?;
         Ok(String::from_utf8(headers.expose().to_vec()).expect("it was a string"))
     }
 
@@ -225,8 +231,12 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(expected), "{why}");
         }
-        let ours_only = NodeHeaders::of_program(AGENT);
+        let ours_only = HeaderLines::of_program(AGENT);
         assert_eq!(ours_only.expose(), ours.as_bytes(), "without a file");
+        let headers = HeaderLines::parse(b"X-Key: a: b\nY-Key:c", AGENT).expect("two lines");
+        let pairs: Vec<_> = headers.pairs().collect();
+        let expected = [("User-Agent", AGENT), ("X-Key", "a: b"), ("Y-Key", "c")];
+        assert_eq!(pairs, expected, "as pairs");
     }
 
     #[test]
@@ -273,11 +283,11 @@ mod tests {
             "X-Key: hunter2\u{e9}",
             "Host: hunter2",
         ] {
-            let error = NodeHeaders::parse(text.as_bytes(), AGENT).expect_err(text);
+            let error = HeaderLines::parse(text.as_bytes(), AGENT).expect_err(text);
             let shown = format!("{error} {error:?}");
             assert!(!shown.contains("hunter2"), "{shown}");
         }
-        let headers = NodeHeaders::parse(b"X-Key: hunter2", AGENT).expect("a header");
+        let headers = HeaderLines::parse(b"X-Key: hunter2", AGENT).expect("a header");
         assert!(!format!("{headers:?}").contains("hunter2"));
     }
 }
