@@ -17,7 +17,7 @@ from pathlib import Path
 
 import kubernetes_validate
 import yaml
-from cloudcoil.models.prometheus_operator.v1 import PodMonitor
+from cloudcoil.models.prometheus_operator.v1 import PodMonitor, PrometheusRule
 from compose_spec import PyOptions
 
 import docker
@@ -27,6 +27,7 @@ PACKAGE = Path("conf/package")
 KUBERNETES = "1.32"
 # what is elsewhere: a store of its own, for the check only
 ELSEWHERE = {"PORTCULLIS__STORE__URL": "sqlite:check.db", "PORTCULLIS__STORE__PASSWORD_FILE": ""}
+PARTS = ["gateway", "relay", "sidecar"]
 LISTEN = {
     f"PORTCULLIS__{surface.upper()}__LISTEN": "127.0.0.1:0"
     for surface in ["gateway", "relay", "sidecar", "admin"]
@@ -143,10 +144,11 @@ def overlay(folder, readme):
     text = re.search(r"```yaml\n# overlay/kustomization.yaml\n(.*?)```", readme, re.S)[1]
     if is_before_1_21():
         text = text.replace("resources:", "bases:")
+        text = text.replace("patches:\n  - patch: |-", "patchesStrategicMerge:\n  - |-")
     (folder / "conf").symlink_to(Path("conf").resolve())
     (folder / "overlay").mkdir()
     (folder / "overlay" / "kustomization.yaml").write_text(text)
-    for part in ["gateway", "relay"]:
+    for part in PARTS:
         (folder / "overlay" / f"{part}.toml").write_text(f"# of the {part}\n")
     objects = rendered(folder / "overlay")
     assert {one["metadata"]["namespace"] for one in objects} == {"portcullis"}
@@ -156,6 +158,42 @@ def overlay(folder, readme):
         if one["kind"] == "Deployment":
             (container,) = one["spec"]["template"]["spec"]["containers"]
             assert container["image"] == f"registry.example/portcullis:{version()}", container
+        if one["metadata"]["name"] == "portcullis-node":
+            assert one["spec"]["egress"] == [{"ports": [{"port": 8545}]}], one
+
+
+def alerts(readme):
+    """The README's commands give the operator every rule, and no other object."""
+    script = re.search(r"^for file in conf/prometheus.*?^done", readme, re.S | re.M)[0]
+    made = subprocess.run(["sh", "-euc", script], check=True, stdout=subprocess.PIPE).stdout
+    objects = list(yaml.safe_load_all(made))
+    for one in objects:
+        PrometheusRule.model_validate(one, extra="forbid")
+    groups = [group for one in objects for group in one["spec"]["groups"]]
+    files = sorted(Path("conf/prometheus/rules").glob("*.yml"))
+    texts = [yaml.safe_load(file.read_text())["groups"] for file in files]
+    assert groups == [group for text in texts for group in text]
+
+
+def routes(by_kind):
+    """Both examples send each path to a port that a Service has, and nothing to the relay."""
+    examples = PACKAGE / "kubernetes" / "examples"
+    ingress = yaml.safe_load((examples / "ingress.yaml").read_text())
+    kubernetes_validate.validate(ingress, KUBERNETES, strict=True)
+    (rule,) = ingress["spec"]["rules"]
+    by_ingress = {
+        path["path"]: (path["backend"]["service"]["name"], path["backend"]["service"]["port"]["name"])
+        for path in rule["http"]["paths"]
+    }
+    by_route = {}
+    for rule in yaml.safe_load((examples / "route.yaml").read_text())["spec"]["rules"]:
+        (backend,) = rule["backendRefs"]
+        ports = by_kind["Service"][backend["name"]]["spec"]["ports"]
+        (port,) = [port["name"] for port in ports if port["port"] == backend["port"]]
+        for match in rule["matches"]:
+            by_route[match["path"]["value"]] = (backend["name"], port)
+    assert by_route == by_ingress, (by_route, by_ingress)
+    assert all(name != "portcullis-relay" for name, _ in by_route.values()), by_route
 
 
 def prunes(by_kind):
@@ -164,8 +202,9 @@ def prunes(by_kind):
     (job,) = by_kind.pop("CronJob").values()
     template = job["spec"]["jobTemplate"]["spec"]["template"]
     labels = template["metadata"]["labels"]
-    policy = by_kind["NetworkPolicy"].pop(job["metadata"]["name"])
+    policy = by_kind["NetworkPolicy"][job["metadata"]["name"]]
     assert policy["spec"]["podSelector"]["matchLabels"] == labels
+    assert "ingress" not in policy["spec"], policy
     for service in by_kind["Service"].values():
         assert service["spec"]["selector"] != labels, service
     relay = by_kind["Deployment"]["portcullis-relay"]["spec"]["template"]["spec"]
@@ -189,8 +228,14 @@ def kubernetes(program, folder):
         by_kind.setdefault(one["kind"], {})[one["metadata"]["name"]] = one
     configs = {name.rpartition("-")[0]: one for name, one in by_kind["ConfigMap"].items()}
     prunes(by_kind)
-    for kind in ["Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"]:
-        assert set(by_kind[kind]) == {"portcullis-gateway", "portcullis-relay"}, kind
+    names = {f"portcullis-{part}" for part in PARTS}
+    for kind in ["Deployment", "Service", "PodDisruptionBudget", "PodMonitor"]:
+        assert set(by_kind[kind]) == names, kind
+    assert set(by_kind["NetworkPolicy"]) > names, by_kind["NetworkPolicy"]
+    (scaled,) = by_kind["HorizontalPodAutoscaler"].values()
+    target = by_kind["Deployment"][scaled["spec"]["scaleTargetRef"]["name"]]
+    assert "replicas" not in target["spec"], "it would undo the autoscaler's number"
+    routes(by_kind)
     readme = (PACKAGE / "README.md").read_text().replace("\\\n", " ")
     for name, deployment in by_kind["Deployment"].items():
         pod = deployment["spec"]["template"]
@@ -214,6 +259,7 @@ def kubernetes(program, folder):
         create(folder / name / "secrets", re.findall(r"=(\S+)", created))
         check(program, folder, name, text)
     overlay(folder, readme)
+    alerts(readme)
     print(f"{len(objects)} objects of Kubernetes {KUBERNETES}")
 
 
