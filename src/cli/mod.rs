@@ -39,7 +39,7 @@ const INTERNAL: u8 = 70;
 
 /// The edge in front of a private Starknet node.
 #[derive(Debug, Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(version = env!("PORTCULLIS_VERSION"), about, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   # try it: the whole system on loopback, with a real node

@@ -180,9 +180,14 @@ impl Metrics {
     pub fn new(values: &LabelValues<'_>) -> Self {
         let registry = Registry::default();
         process::register(&registry);
-        let (name, help) = ("portcullis_build_info", "1, with the version.");
-        let [build] = registry.gauge_array(name, help, "version", [env!("CARGO_PKG_VERSION")]);
-        build.set(1);
+        registry.info(
+            "portcullis_build_info",
+            "1, with the version, and the commit of a release build.",
+            [
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("revision", env!("PORTCULLIS_REVISION")),
+            ],
+        );
         Self::register(&registry, values)
     }
 

@@ -10,7 +10,7 @@ use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Result,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
 /// Defines a struct of metrics and its `register`, which creates it from a registry and, if needed,
@@ -171,6 +171,18 @@ impl Registry {
     ) -> [IntGauge; VALUES] {
         let gauges = self.gauges(name, help, label, &values);
         values.map(|value| gauges.with_label_values(&[value]))
+    }
+
+    /// Registers a gauge that is always 1, for its labels.
+    pub(super) fn info<const LABELS: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        labels: [(&str, &str); LABELS],
+    ) {
+        let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let opts = Opts::new(name, help).const_labels(HashMap::from(labels));
+        self.add(IntGauge::with_opts(opts)).set(1);
     }
 
     pub(super) fn float(&self, name: &str, help: &str) -> Gauge {
