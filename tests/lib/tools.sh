@@ -3,7 +3,7 @@
 # only missing ones. Reads TARGET; puts what it unpacked or built on PATH.
 
 CARGO_MUTANTS_VERSION=27.1.0
-NODE_VERSION=20.20.2
+NODE_VERSION=22.23.3
 # The node that `portcullis dev` is made for.
 DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' src/cli/dev/install.rs)
 
