@@ -62,7 +62,10 @@ fn revision() -> String {
         return String::new();
     }
     let commit = env::var("REVISION").ok().or_else(|| {
-        println!("cargo::rerun-if-changed={}", git(&["--git-path", "logs/HEAD"])?);
+        println!(
+            "cargo::rerun-if-changed={}",
+            git(&["--git-path", "logs/HEAD"])?
+        );
         git(&["HEAD"])
     });
     let is_commit = |text: &String| text.len() >= 8 && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -73,7 +76,10 @@ fn revision() -> String {
 
 /// What `git rev-parse` prints.
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").arg("rev-parse").args(arguments).output();
+    let output = Command::new("git")
+        .arg("rev-parse")
+        .args(arguments)
+        .output();
     let output = output.ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }

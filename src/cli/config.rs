@@ -1,9 +1,9 @@
-//! `portcullis config show`: the configuration that a start would use, as a file.
+//! `portcullis config`: the configuration that a start would use, as a file, and the schema of files.
 //!
 //! It reads the file and the variables, and no secret: these are shown as the paths of their files.
 
 use super::{ConfigArgument, Outcome, written};
-use crate::config::{Draft, LoadError};
+use crate::config::{Draft, LoadError, schema};
 use clap::Subcommand;
 use std::io::{self, Write as _};
 
@@ -12,6 +12,8 @@ use std::io::{self, Write as _};
 Examples:
   # what a start would use, and where each value is set
   portcullis config show --config portcullis.toml
+  # the JSON Schema for an editor
+  portcullis config schema > portcullis.schema.json
 
 Exit codes:
   0   success
@@ -42,10 +44,26 @@ Exit codes:
   2   usage, or an unusable configuration
   70  internal error")]
     Show,
+    /// Print the JSON Schema of configuration files, for editors.
+    ///
+    /// It has names, meanings, types and defaults; `portcullis check` also knows bounds, and which
+    /// keys exclude each other.
+    #[command(after_help = "\
+Examples:
+  # the file's first line for an editor with Taplo: #:schema ./portcullis.schema.json
+  portcullis config schema > portcullis.schema.json
+
+Exit codes:
+  0   success
+  2   usage
+  70  internal error")]
+    Schema,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let ConfigCommand::Show = arguments.command;
+    if let ConfigCommand::Schema = arguments.command {
+        return written("config", io::stdout().write_all(schema().as_bytes()));
+    }
     let path = arguments.file.path()?;
     let draft = Draft::load(&path, std::env::vars_os())?;
     let text = format!("# {}\n{}", path.display(), draft.effective());

@@ -24,6 +24,7 @@ mod process;
 mod reader;
 mod registry;
 mod relay;
+mod schema;
 mod section;
 mod sidecar;
 mod surface;
@@ -53,6 +54,7 @@ pub use process::{
 };
 pub use registry::example;
 pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayLive, RelayPolicyLive};
+pub use schema::schema;
 pub use sidecar::{
     AgeLive, FeedsLive, HealthLive, PodcastsLive, Provider, RobotsLive, SessionLive, SidecarConfig,
     SidecarLive, parse_origin,
