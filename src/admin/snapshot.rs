@@ -43,6 +43,7 @@ impl Admin {
             "at_ms": millis(SystemTime::now()),
             "started_ms": millis(self.started),
             "version": env!("CARGO_PKG_VERSION"),
+            "revision": env!("PORTCULLIS_REVISION"),
             "revision": option_env!("PORTCULLIS_REVISION"),
             "draining": process.drain.has_begun(),
             "in_flight": process.metrics.in_flight.get(),

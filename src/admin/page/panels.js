@@ -5,6 +5,9 @@ import {
 } from './dom.js';
 import { totalOf } from './rates.js';
 
+/** The text of a panel before the first snapshot. */
+const LOADING = 'Loading.';
+
 const byId = (id) => document.getElementById(id);
 
 /** Every section but the journal. */
@@ -23,7 +26,7 @@ export function panels() {
 
 /** The reasons for refusals and failures, most frequent first. */
 function refusals(place) {
-  const none = el('p', { class: 'note' }, 'No refusals or failures.');
+  const none = el('p', { class: 'note' }, LOADING);
   const table = new Table('Refusals and failures by reason', [
     ['Reason', 'code'], ['Surface', 'bare'], ['Kind', ''], ['Per second', 'number'],
     ['Total', 'number'], ['Share', ''],
@@ -40,6 +43,7 @@ function refusals(place) {
     }
     rows.sort((a, b) => b.total - a.total || a.name.localeCompare(b.name));
     const most = Math.max(1, ...rows.map(({ total }) => total));
+    setText(none, 'No refusals or failures.');
     none.hidden = rows.length > 0;
     table.node.hidden = rows.length === 0;
     table.show(rows, (row) => `${row.surface} ${row.kind} ${row.name}`, (one, row) => [
@@ -208,12 +212,13 @@ function readable(text) {
 
 /** The most recent warnings and errors of the log, and the ends of conditions. */
 function errors(place) {
-  const none = el('p', { class: 'note' }, 'None since start.');
+  const none = el('p', { class: 'note' }, LOADING);
   const table = new Table('Recent warnings and errors', [
     ['Time (UTC)', ''], ['Level', ''], ['Times', 'number'], ['Text', 'code bare'],
   ], [10, 3]);
   place.append(none, table.node);
   return following('/errors', ({ errors: number }) => number, (lines) => {
+    setText(none, 'None since start.');
     none.hidden = lines.length > 0;
     table.node.hidden = lines.length === 0;
     table.show(folded(lines), ({ key }) => key, ({ at, level, text, times, first }, row) => [

@@ -60,6 +60,21 @@ test('numbers change with requests', () => watching({}, async (tab) => {
   assert.ok(!(await tab.text('body')).includes('127.0.0.1/'), 'no client is shown in full');
 }));
 
+test('before its first data the page says that it is loading', async () => {
+  const page = await browser.newPage();
+  try {
+    await page.setRequestInterception(true);
+    page.on('request', (request) => request.url().endsWith('/events') || request.continue());
+    await page.goto(`${system.admin}/`, { waitUntil: 'domcontentloaded' });
+    await page.waitForSelector('#errors-panel .note');
+    const texts = await page.$$eval('#status, .note', (all) => all.map((one) => one.textContent));
+    assert.ok(texts.includes('loading') && texts.includes('Loading.'), texts.join());
+    assert.ok(!texts.some((text) => /No refusals|None since/.test(text)), texts.join());
+  } finally {
+    await page.close();
+  }
+});
+
 test('refusals appear by reason', () => watching({}, async (tab) => {
   await system.read('devnet_mint');
   await tab.until('a method that is not allowed', '#refusals-panel',
