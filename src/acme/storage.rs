@@ -248,7 +248,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Ends what [`Self::announce`] began.
+    /// Withdraws the challenges that [`Self::announce`] shared with the fleet.
     pub(super) async fn withdraw(&self) {
         if let Some(fleet) = &self.fleet {
             // without an answer, they expire

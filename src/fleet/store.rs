@@ -142,7 +142,7 @@ impl Keys {
 /// This instance's client of the store.
 pub(super) struct Store {
     config: FleetConfig,
-    /// By the files as they were when they were last usable.
+    /// Connects by the newest usable content of the files.
     connector: Mutex<Arc<Connector>>,
     pub(super) name: String,
     keys: ArcSwap<Keys>,

@@ -9,16 +9,16 @@ use core::cmp::Reverse;
 /// Whether a request may be sent to a second URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// A read: it changes nothing.
+    /// A read, which may be sent to another URL as well.
     Safe,
     /// A write: it is sent once.
     Never,
 }
 
-/// Why a URL is asked.
+/// Why a request goes to a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// No other URL is to be waited for.
+    /// It is the next URL, and no earlier one may still answer.
     Next,
     /// Another one is slow.
     Second,
@@ -27,9 +27,9 @@ pub enum Turn {
 /// The place of a URL for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is asked in order of preference.
+    /// It gets requests in order of preference.
     Serves,
-    /// It is asked only after all others failed.
+    /// It gets requests only after all others failed.
     LeftOut,
     /// It is not asked: its chain or its head forbids it.
     Excluded,
@@ -63,7 +63,7 @@ pub enum End {
 pub enum Step {
     /// The answer is passed on.
     Deliver,
-    /// Another URL is asked.
+    /// The request goes to another URL.
     Next,
     /// The failure is passed on.
     Stop,

@@ -57,7 +57,7 @@ pub(super) struct Frames {
     pub(super) without_content: usize,
     /// RST_STREAM frames among them.
     pub(super) resets: usize,
-    /// The header blocks cannot be followed further.
+    /// Whether a header block could not be decoded, so that later ones cannot be, either.
     pub(super) are_broken: bool,
 }
 

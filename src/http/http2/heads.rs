@@ -50,7 +50,7 @@ impl Malformed {
     }
 }
 
-/// The header blocks of a connection.
+/// Decoder of a connection's header blocks.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     hpack: Hpack,

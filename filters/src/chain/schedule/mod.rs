@@ -223,7 +223,6 @@ impl Schedule {
         polled.saturating_add(self.interval.saturating_mul(FRESH))
     }
 
-    /// A quarter of the interval.
     fn quarter(&self) -> Duration {
         self.interval.checked_div(4).unwrap_or_default()
     }
