@@ -72,8 +72,8 @@ pub async fn ping(
     }
 }
 
-/// Connects to a server, unless it is connected, and has it run a script that writes: it may be a
-/// replica by now, or of a cluster that is down.
+/// Connects to a server unless it is connected, and runs a script on it that writes, which fails on
+/// a replica and in a cluster that is down.
 async fn try_server(
     connector: &Connector,
     servers: &Servers,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// How long a process may be suspended before another one takes its chore.
 const SUSPENDED: Duration = Duration::from_secs(30);
 
-/// An advisory lock of a session, across all processes that share the store.
+/// Advisory lock of a database session, across all processes that share the store.
 #[derive(Debug)]
 pub struct SessionLock {
     key: i64,

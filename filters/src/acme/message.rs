@@ -110,7 +110,7 @@ named! {
 pub enum Lock {
     /// It is held until the rest.
     Held,
-    /// Another process has it.
+    /// Another process holds it.
     Other,
 }
 

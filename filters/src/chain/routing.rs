@@ -24,14 +24,14 @@ pub enum Turn {
     Second,
 }
 
-/// The place of a URL for one request.
+/// Whether and when a URL gets a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It gets requests in order of preference.
     Serves,
     /// It gets requests only after all others failed.
     LeftOut,
-    /// It is not asked: its chain or its head forbids it.
+    /// It gets no request, because of its chain or its head.
     Excluded,
 }
 
@@ -52,7 +52,7 @@ pub enum End {
     Unsent,
     /// No valid answer.
     Failed,
-    /// An error in a JSON-RPC answer, which is not that of the API.
+    /// A JSON-RPC error that the API does not define.
     Error,
     /// Our own bound is reached, or the answer is too large: another URL would not help.
     Final,

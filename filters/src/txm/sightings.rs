@@ -22,7 +22,7 @@ pub(super) enum Sighting {
     Shown(Receipt),
     /// The transaction is in doubt.
     Displaced(Doubt),
-    /// A URL has it in the block that is being built, and none in an accepted one.
+    /// A URL shows it in the block that is being built, and no URL in an accepted one.
     Pending,
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
@@ -32,9 +32,9 @@ pub(super) enum Sighting {
 
 /// Whether it is final which transaction has a used nonce.
 pub(super) enum NonceUse {
-    /// Another transaction has it for good, in this block.
+    /// Another transaction used the nonce, in this settled block.
     Settled { transaction: Felt, number: u64 },
-    /// No transaction has it for good yet.
+    /// No settled block has a transaction with the nonce.
     Open,
 }
 

@@ -19,7 +19,7 @@ const STREAM_BITS: u32 = u32::MAX >> 1;
 /// Malformed streams whose requests still have to be refused: more than can be open.
 const MAX_MALFORMED: usize = 256;
 
-/// The malformed streams, for the code that answers them.
+/// Malformed streams whose requests are still to be refused.
 #[derive(Debug, Default)]
 pub(super) struct Malformed {
     /// Whether there are any, so that other requests need no lock.
