@@ -115,9 +115,9 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotS
     })
 }
 
-/// Uses the free nonce of an intent in doubt, because another account now signs for its request. The
-/// intent is lost once the chain has the transaction that uses it (rule 3); then the request is
-/// written anew.
+/// Uses the free nonce of an intent in doubt, because another account now signs for its request.
+/// The intent is lost once the chain has the transaction with its nonce (rule 3); then the request
+/// is written anew.
 ///
 /// Returns why the request waits.
 pub(super) async fn use_nonce(io: &impl Io, intent: &Intent, role: Role) -> NotSent {

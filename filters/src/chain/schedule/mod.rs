@@ -312,7 +312,7 @@ impl Schedule {
         (fresh.is_some() || is_awaited).then_some(next)
     }
 
-    /// Ends the part of a turn that concerns the fleet. Without a `next` turn, this instance polls
+    /// Enters the mode that follows from the fleet's state. Without a `next` turn, this instance polls
     /// for itself.
     fn settle(&mut self, next: Option<Duration>, facts: Facts) -> Task {
         self.mode = match next {
