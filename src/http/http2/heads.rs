@@ -61,8 +61,8 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Decodes a block in its frames, HEADERS and any CONTINUATION; `None` if it is malformed, after
-    /// which no later block can be decoded.
+    /// Decodes a block in its frames, HEADERS and any CONTINUATION; `None` if neither it nor any
+    /// later block can be decoded.
     pub(super) fn follow(&mut self, frames: &[u8], malformed: &Malformed) -> Option<()> {
         let (
             Frame {

@@ -312,8 +312,8 @@ impl Schedule {
         (fresh.is_some() || is_awaited).then_some(next)
     }
 
-    /// Enters the mode that follows from the fleet's state. Without a `next` turn, this instance polls
-    /// for itself.
+    /// Enters the mode that follows from the fleet's state. Without a `next` turn, this instance
+    /// polls for itself.
     fn settle(&mut self, next: Option<Duration>, facts: Facts) -> Task {
         self.mode = match next {
             None => Mode::Detached,
