@@ -179,8 +179,8 @@ fn remember(io: &impl Io, intent: &Intent, walk: Walk) {
 }
 
 /// Continues the search for the transaction with an intent's nonce, block by block since signing.
-/// Its progress outlives a round that ends within it. A block that no URL lets be read is passed,
-/// and read again when the search begins again.
+/// Its progress outlives a round that ends within it. A block that no URL returns is skipped, and
+/// read again when the search begins again.
 async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
     let born = intent.born.unwrap_or(0);

@@ -35,7 +35,7 @@ pub(super) struct Passed {
     pub(super) another: bool,
 }
 
-/// The position in the client's frames.
+/// Parser of the client's frames, which holds a header block back until it is whole.
 #[derive(Debug)]
 pub(super) struct Frames {
     /// Bytes left of the preface, or of the frame whose head has passed.

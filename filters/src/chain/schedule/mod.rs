@@ -22,7 +22,7 @@ const FRESH: u32 = 2;
 
 /// Shortest lease of a leader, for polls each second or more often.
 const MIN_LEASE: Duration = Duration::from_secs(3);
-/// Length of a lease in intervals of polls, if these are longer.
+/// Length of a lease in poll intervals, if that is longer than [`MIN_LEASE`].
 const INTERVALS: u32 = 3;
 
 /// The lease of a leader that polls at this interval: how long it leads without publishing.
