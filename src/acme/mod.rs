@@ -55,10 +55,10 @@ const DEFECT: &str = "a defect of the program ended the attempt, see the log";
 /// A file of `[tls.acme]` that cannot be used.
 #[derive(Debug, Error)]
 pub enum AcmeFileError {
-    /// The certificates that verify the directory.
+    /// The certificates that verify the directory are unusable.
     #[error("{0}")]
     Roots(#[from] CertificatesError),
-    /// The key of the external account.
+    /// The key of the external account is unusable.
     #[error("{0}")]
     ExternalAccount(#[from] SecretError),
 }

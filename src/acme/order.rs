@@ -86,7 +86,7 @@ impl<'a> Session<'a> {
         Ok(Some(ExternalAccountKey::new(id.clone(), key.expose())))
     }
 
-    /// Opens the account for what follows.
+    /// Opens the authority's account, which the later steps use.
     pub(super) async fn open(&mut self) -> Result<Event, Failure> {
         self.account = Some(self.account().await?);
         Ok(Event::Done)

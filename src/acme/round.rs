@@ -18,7 +18,7 @@ use portcullis_filters::acme::{Action, Certificate, Event, Failure, Lock, Seen};
 use portcullis_filters::chance::Chance;
 use sha2::{Digest as _, Sha256};
 
-/// A round.
+/// One check of a certificate, from reading the stored state to the next due time.
 pub(super) struct Round<'a> {
     ordered: &'a Ordered,
     storage: &'a Storage,
@@ -226,7 +226,6 @@ fn noted(result: Result<(), StorageError>) -> Result<Event, Failure> {
     done(result)
 }
 
-/// The facts of a certificate.
 fn facts(identity: &Identity) -> Certificate {
     let digest: [u8; 32] = Sha256::digest(identity.certificate()).into();
     Certificate {

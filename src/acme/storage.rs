@@ -116,7 +116,7 @@ impl Storage {
         }
     }
 
-    /// Takes the right to order; `None` while another process has it.
+    /// Acquires the right to order; `None` while another process holds it.
     pub(super) async fn lock(&self) -> Result<Option<Lock>, StorageError> {
         match &self.fleet {
             None => Ok(self.folder.lock()?.map(Lock::Folder)),
@@ -248,7 +248,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Ends what [`Self::announce`] began.
+    /// Withdraws the challenges that [`Self::announce`] shared with the fleet.
     pub(super) async fn withdraw(&self) {
         if let Some(fleet) = &self.fleet {
             // without an answer, they expire

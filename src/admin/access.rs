@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::slice;
 use std::sync::Arc;
 
-/// Longer credentials are refused: a token has at most 4 KiB.
+/// The longest credentials that are decoded; a token has at most 4 KiB.
 const MAX_ENCODED: usize = 8 << 10;
 
 /// Decides who may see the operator's page.

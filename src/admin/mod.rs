@@ -112,11 +112,11 @@ pub struct Operator {
 
 /// How to answer a request.
 enum Response {
-    /// With a complete reply.
+    /// Answers with a complete reply.
     Reply(Reply),
-    /// With snapshots as they are taken, until the client leaves.
+    /// Streams snapshots as they are taken, until the client leaves.
     Events,
-    /// With a query of the journal.
+    /// Answers with the result of a query of the journal.
     Journal(JournalQuery),
 }
 

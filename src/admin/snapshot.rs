@@ -312,7 +312,7 @@ fn named<N: AsRef<str>>(totals: impl Iterator<Item = (N, u64)>) -> Value {
         .collect()
 }
 
-/// The totals of a metric by label value.
+/// Sums a metric by the values of a label.
 fn totals(metric: &impl Collector, label: &str) -> Value {
     named(
         counts(metric, label)

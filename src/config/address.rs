@@ -120,7 +120,7 @@ impl fmt::Display for Listen {
 /// The transport towards a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Without TLS.
+    /// Plain HTTP.
     Http,
     /// Over TLS.
     Https,

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// The length to which a message shortens a value, in characters.
 const SHOWN: usize = 60;
 
-/// The place of a value. Errors are listed in this order.
+/// Where a value is set. Errors are listed in this order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A place in the file, counted from 1.
@@ -33,7 +33,7 @@ pub enum Origin {
 pub struct ConfigError {
     /// The key's full path (`gateway.listen`); empty for a mistake in the TOML itself.
     pub key: String,
-    /// The place of the value.
+    /// Where the value is set.
     pub origin: Origin,
     /// The mistake, and the accepted values.
     pub message: String,

@@ -111,7 +111,7 @@ impl fmt::Display for FleetServer {
 pub enum FleetTransport {
     /// In plain text.
     Plain,
-    /// By TLS.
+    /// Encrypted by TLS.
     Tls,
 }
 

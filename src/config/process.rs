@@ -268,7 +268,7 @@ section! {
 /// verifies nothing, it does not stop an attacker on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreTls {
-    /// Without TLS.
+    /// Connections are not encrypted.
     Off,
     /// Encrypted, with the certificate and its host name verified.
     VerifyFull,

@@ -6,7 +6,6 @@ use super::key::{Effect, Section};
 use super::keys::Keys;
 use super::{acme, fleet, gateway, process, relay, sidecar, surface, trace};
 
-/// All keys.
 pub(super) const KEYS: Keys = Keys(SECTIONS);
 
 /// All sections, in the order of the example file.

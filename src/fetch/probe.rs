@@ -27,7 +27,7 @@ const OF_SYSTEM: Remedies = Remedies {
     name: "use a name that it lists",
 };
 
-/// Of all agents, as those of one provider share connections.
+/// The provider of every agent: agents of one provider share connections.
 static PROVIDER: LazyLock<Arc<CryptoProvider>> =
     LazyLock::new(|| Arc::new(ring::default_provider()));
 /// The authorities of the system, as they were at the first request.

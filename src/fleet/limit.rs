@@ -36,7 +36,7 @@ const REPORTS: usize = 256;
 pub enum Decision {
     /// The request is admitted; this many more are left, as far as known.
     Admitted(u32),
-    /// The request is refused; nothing is left for this long.
+    /// The request is refused: no quota is left for this long.
     Refused(Duration),
     /// The store is unavailable: this instance may admit this many in its own window. If it admits
     /// the request, [`SharedLimit::admitted_alone`] must be called.

@@ -15,7 +15,7 @@ pub enum Counted {
 /// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To lease requests.
+    /// Leases requests.
     Lease,
     /// Only to report admissions.
     Report,

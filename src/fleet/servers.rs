@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Unanswered messages in a row after which a server is down, as for a node.
 const FAILURES: u32 = 3;
 
-/// One server.
+/// A server of the store, with its connection and state.
 pub(super) struct Server {
     pub(super) address: FleetServer,
     link: Mutex<Option<Arc<Link>>>,

@@ -72,8 +72,8 @@ pub async fn ping(
     }
 }
 
-/// Connects to a server, unless it is connected, and has it run a script that writes: it may be a
-/// replica by now, or of a cluster that is down.
+/// Connects to a server unless it is connected, and runs a script on it that writes, which fails on
+/// a replica and in a cluster that is down.
 async fn try_server(
     connector: &Connector,
     servers: &Servers,
@@ -142,7 +142,7 @@ impl Keys {
 /// This instance's client of the store.
 pub(super) struct Store {
     config: FleetConfig,
-    /// By the files as they were when they were last usable.
+    /// Connects by the newest usable content of the files.
     connector: Mutex<Arc<Connector>>,
     pub(super) name: String,
     keys: ArcSwap<Keys>,

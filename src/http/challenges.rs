@@ -27,9 +27,9 @@ pub struct Challenges(Arc<ArcSwapOption<Pending>>);
 /// The pending challenges: one for each domain of the order that is under way.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    /// By domain.
+    /// Configurations for handshakes, by domain.
     tls: HashMap<String, Arc<ServerConfig>>,
-    /// By token.
+    /// Responses, by token.
     http: HashMap<String, String>,
 }
 

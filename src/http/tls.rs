@@ -55,7 +55,7 @@ pub struct Identity {
 /// How a listener treats new connections.
 #[derive(Debug, Default)]
 pub enum Presented {
-    /// Without TLS.
+    /// The surface has no TLS.
     #[default]
     Nothing,
     /// Has a certificate.

@@ -64,7 +64,7 @@ pub(super) fn error_code(payload: &Payload) -> i64 {
     serde_json::from_slice(text).map_or(0, |ErrorCode { code }| code)
 }
 
-/// The class of an error that is not that of the API; `None` if the payload is an answer.
+/// The class of an error that the API does not define; `None` if the payload is an answer.
 pub(super) fn failure_class(payload: &Payload) -> Option<FailureClass> {
     FailureClass::of_error(error_code(payload))
 }

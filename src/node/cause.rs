@@ -43,7 +43,7 @@ pub(super) enum Cause {
     Invalid(InvalidAnswer),
     /// The answer ended after this many bytes of its body.
     CutOff(usize),
-    /// An error of this code in a JSON-RPC answer, which is not that of the API.
+    /// A JSON-RPC error with this code, which the API does not define.
     Error(i64),
     /// Any other error.
     Fault(NodeError),

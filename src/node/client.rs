@@ -276,7 +276,7 @@ impl NodeClient {
         routing.next(turn, order, |url| self.standing(choice, call, url))
     }
 
-    /// The place of a URL for this call.
+    /// Whether and when a URL gets this call.
     fn standing<W: Fn(u64, &mut Vec<u8>)>(
         &self,
         choice: &Choice<'_>,

@@ -52,7 +52,7 @@ const RELEASE: u8 = b'g';
 pub(crate) struct ListenerFd {
     pub(crate) surface: Surface,
     pub(crate) fd: OwnedFd,
-    /// Whether the service manager holds it, too.
+    /// Whether the service manager also holds it.
     pub(crate) is_held: bool,
 }
 

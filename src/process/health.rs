@@ -478,7 +478,7 @@ fn open_files() -> Option<Finding> {
     })
 }
 
-/// Probes the store on its own runtime. Returns why it fails, if it does.
+/// Probes the store on its own runtime. Returns the cause of a failure.
 async fn probe_store(storage: &Storage, probe: Probe) -> Option<String> {
     let store = Arc::clone(&storage.store);
     let answer = storage.run(async move {

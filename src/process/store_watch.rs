@@ -22,7 +22,7 @@ const UNEXPLAINED: &str = "requests fail, although a write of the probe succeeds
 pub(super) enum Probe {
     /// Reads a few rows.
     Read,
-    /// Commits a write, too.
+    /// Reads, and commits a write.
     Write,
 }
 

@@ -50,7 +50,7 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// The runtimes that serve.
+/// The runtimes that the watchdog checks.
 #[derive(Debug, Default)]
 pub struct Runtimes {
     handles: Mutex<Vec<Handle>>,

@@ -64,7 +64,7 @@ pub struct Reply {
     pub fields: Vec<(&'static str, HeaderValue)>,
     /// `X-Cache`.
     pub cache: Option<&'static str>,
-    /// `X-Chain-Position`: that of the answer, or an earlier one.
+    /// `X-Chain-Position`: the position of the answer, or an earlier one.
     pub chain_position: Option<ChainPosition>,
     /// `Allow`.
     pub allow: Option<&'static str>,

@@ -78,9 +78,9 @@ pub fn refusal(error: &CertificateError) -> String {
 /// The advice for a certificate that is refused.
 #[derive(Debug)]
 pub struct Remedies {
-    /// For a certificate of an unknown authority.
+    /// Text for a certificate of an unknown authority.
     pub authority: &'static str,
-    /// For a certificate of another host name.
+    /// Text for a certificate of another host name.
     pub name: &'static str,
 }
 

@@ -272,12 +272,12 @@ pub fn searched(path: &Path) -> String {
     format!("; searched {}", places.join(" and "))
 }
 
-/// The place of a file of the configuration: a relative path may be a credential of the unit.
+/// Resolves a path of the configuration: a relative one may be a credential of the unit.
 pub fn locate(path: &Path) -> PathBuf {
     found(path).0
 }
 
-/// The place of a file, and the permission bits that a secret there must not have.
+/// Resolves a path; also returns the permission bits that a secret there must not have.
 fn found(path: &Path) -> (PathBuf, u32) {
     let mut folders = credentials().filter(|_| path.is_relative());
     match folders.find_map(|(_, folder)| Some(folder.join(path)).filter(|path| path.exists())) {

@@ -22,7 +22,7 @@ pub enum TrustError {
     Tls(#[from] rustls::Error),
 }
 
-/// The certificates of the system's authorities, as they are now. `SSL_CERT_FILE` and
+/// Reads the certificates of the system's authorities. `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR` name others.
 pub fn system() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs

@@ -1,4 +1,4 @@
-//! WebSub: pings a hub when episodes of a podcast appear or change, so that apps learn it at once.
+//! WebSub: pings a hub when episodes of a podcast appear or change, so that apps need not poll.
 //!
 //! In: the changes in the store, and the hub's answers. Out: `hub.mode=publish` requests, one at a
 //! time, to the operator's URL; redirects are not followed. `portcullis_filters::websub` decides

@@ -37,7 +37,7 @@ const STEP: SitemapStep = SitemapStep {
     urls: 1_000,
     weight: STEP_MEMORY as i64,
 };
-/// The memory of a step.
+/// Memory that is reserved for one step of a stream.
 const STEP_MEMORY: usize = 256 << 10;
 /// 8 MiB for a URL with its images: the tables allow no more, and import rejects a larger one.
 const MAX_ENTRY: usize = 8 << 20;

@@ -20,10 +20,10 @@ use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection, Row as _};
 use std::time::{Duration, Instant};
 
-/// After a suspension of this length, a process loses its chore to another one.
+/// How long a process may be suspended before another one takes its chore.
 const SUSPENDED: Duration = Duration::from_secs(30);
 
-/// An advisory lock of a session, across all processes that share the store.
+/// Advisory lock of a database session, across all processes that share the store.
 #[derive(Debug)]
 pub struct SessionLock {
     key: i64,

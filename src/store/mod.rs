@@ -250,22 +250,22 @@ impl Store {
         FaucetBindings { db: &self.db }
     }
 
-    /// Feeds and suggestions.
+    /// Queries of feeds and suggestions.
     pub fn feeds(&self) -> Feeds<'_> {
         Feeds { db: &self.db }
     }
 
-    /// Accounts.
+    /// Queries of accounts.
     pub fn accounts(&self) -> Accounts<'_> {
         Accounts { db: &self.db }
     }
 
-    /// Podcasts and episodes.
+    /// Queries of podcasts and episodes.
     pub fn podcasts(&self) -> Podcasts<'_> {
         Podcasts { db: &self.db }
     }
 
-    /// The sitemap.
+    /// Queries of the sitemap.
     pub fn sitemap(&self) -> Sitemap<'_> {
         Sitemap {
             db: &self.db,
@@ -273,7 +273,7 @@ impl Store {
         }
     }
 
-    /// Age sessions, events and the status of users.
+    /// Queries of age sessions, age events and users' status.
     pub fn ages(&self) -> Ages<'_> {
         Ages { db: &self.db }
     }

@@ -55,13 +55,13 @@ pub(super) enum Location {
 
 /// A PostgreSQL server.
 pub(super) struct Server {
-    /// Of the host that is used. The password in them can be replaced.
+    /// Options for the host that is used; their password can be replaced.
     options: RwLock<PgConnectOptions>,
     /// The hosts of the URL.
     hosts: Vec<(String, u16)>,
     /// Maximum number of connections in the pool.
     connections: u32,
-    /// After this time a connection is replaced.
+    /// Age at which a connection is replaced.
     pub(super) lifetime: Duration,
 }
 

@@ -45,7 +45,7 @@ pub struct Podcast {
     pub owner_email: Option<String>,
     /// The copyright notice.
     pub copyright: Option<String>,
-    /// The license: a name that others know, such as `cc-by-4.0`, or one of its own.
+    /// The license: a known name, such as `cc-by-4.0`, or a name of the creator's.
     pub license: Option<String>,
     /// The text of the license.
     pub license_url: Option<String>,

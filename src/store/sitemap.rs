@@ -232,7 +232,7 @@ impl FromRow for SitemapUrl {
 #[derive(Debug)]
 pub struct SitemapReader {
     db: Db,
-    /// With its start, and its permit among all snapshots.
+    /// The snapshot's transaction, when it began, and its permit among all snapshots.
     snapshot: Option<(Tx, Instant, OwnedSemaphorePermit)>,
 }
 

@@ -23,7 +23,7 @@ pub struct RefusedWebhooks {
 pub struct WebhookRefusals(Mutex<Vec<RefusedWebhooks>>);
 
 impl WebhookRefusals {
-    /// Adds one at `now`.
+    /// Counts a webhook that was refused at `now`.
     pub fn add(&self, reason: Reason, now: SystemTime) {
         let mut all = self.0.lock();
         match all.iter_mut().find(|one| one.reason == reason) {

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// A certificate whose key is there, too.
+/// A certificate whose private key is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// The DNS names that it is for.
@@ -110,7 +110,7 @@ named! {
 pub enum Lock {
     /// It is held until the rest.
     Held,
-    /// Another process has it.
+    /// Another process holds it.
     Other,
 }
 
@@ -192,7 +192,7 @@ pub enum Report {
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// There is a new certificate.
+    /// A new certificate was obtained.
     Issued,
     /// It failed; [`Report::Failing`] says why.
     Failed {

@@ -73,7 +73,7 @@ enum Right {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Order,
-    /// To remove the progress of an earlier renewal; nothing is due until then.
+    /// Removes the progress of an earlier renewal; nothing is due until then.
     Clear(u64),
 }
 
@@ -385,7 +385,6 @@ const NOTHING: Facts = Facts {
     chance: Chance(0),
 };
 
-/// The facts of a certificate.
 pub(super) fn facts(held: &Certificate, window: Option<Window>) -> Facts {
     Facts {
         held: Some(held.validity),

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-/// The longest wait for a URL before a second one is asked.
+/// The longest wait for a URL before the read is sent to a second one.
 pub const SLOW: Duration = Duration::from_secs(1);
 /// The shortest: below it, a second call costs more than it saves.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ impl Latency {
         });
     }
 
-    /// How long to wait for an answer before a second URL is asked.
+    /// How long to wait for an answer before the read is sent to a second URL.
     pub fn bound(self) -> Duration {
         let Some(Estimate { mean, deviation }) = self.0 else {
             return SLOW;

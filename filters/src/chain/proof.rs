@@ -30,7 +30,7 @@ pub struct Pin {
     pub actual: String,
 }
 
-/// All pins at one time.
+/// The result of checking all pins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// When it was begun, since 1970.

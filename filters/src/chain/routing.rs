@@ -9,29 +9,29 @@ use core::cmp::Reverse;
 /// Whether a request may be sent to a second URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// A read: it changes nothing.
+    /// A read, which may be sent to another URL as well.
     Safe,
     /// A write: it is sent once.
     Never,
 }
 
-/// Why a URL is asked.
+/// Why a request goes to a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// No other URL is to be waited for.
+    /// It is the next URL, and no earlier one may still answer.
     Next,
     /// Another one is slow.
     Second,
 }
 
-/// The place of a URL for one request.
+/// Whether and when a URL gets a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is asked in order of preference.
+    /// It gets requests in order of preference.
     Serves,
-    /// It is asked only after all others failed.
+    /// It gets requests only after all others failed.
     LeftOut,
-    /// It is not asked: its chain or its head forbids it.
+    /// It gets no request, because of its chain or its head.
     Excluded,
 }
 
@@ -52,7 +52,7 @@ pub enum End {
     Unsent,
     /// No valid answer.
     Failed,
-    /// An error in a JSON-RPC answer, which is not that of the API.
+    /// A JSON-RPC error that the API does not define.
     Error,
     /// Our own bound is reached, or the answer is too large: another URL would not help.
     Final,
@@ -63,7 +63,7 @@ pub enum End {
 pub enum Step {
     /// The answer is passed on.
     Deliver,
-    /// Another URL is asked.
+    /// The request goes to another URL.
     Next,
     /// The failure is passed on.
     Stop,

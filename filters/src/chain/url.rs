@@ -11,7 +11,7 @@ use core::time::Duration;
 pub struct UrlFault {
     /// Its last failure, in words.
     pub cause: String,
-    /// Whether it has given no valid answer at all since it failed first.
+    /// Whether it has not returned a valid answer since its first failure.
     pub is_total: bool,
 }
 

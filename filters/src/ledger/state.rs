@@ -40,7 +40,7 @@ impl IntentState {
         matches!(self, Self::Succeeded | Self::Reverted)
     }
 
-    /// Whether it holds what it has: digest, key, binding, cooldown, budget.
+    /// Whether it holds its digest, key, binding, cooldown and budget against other intents.
     #[must_use]
     pub const fn holds(self) -> bool {
         !matches!(self, Self::Rejected | Self::Lost)

@@ -30,7 +30,7 @@ struct Top {
 }
 
 impl Top {
-    /// A client must have more requests than this to be listed.
+    /// The number of requests above which a client is listed.
     fn floor(&self) -> u32 {
         let last = self.busy.last().filter(|_| self.busy.len() >= self.most);
         last.map_or(0, |last| last.requests)

@@ -111,7 +111,7 @@ impl<S, T> RateLimiter<S, T> {
         core::iter::once(&self.first).chain(&self.further)
     }
 
-    /// Takes a free place for a new client, if there is one.
+    /// Takes a free slot for a new client; returns whether there was one.
     fn take_place(&self) -> bool {
         let next = |taken: u32| (taken < self.capacity).then(|| taken.saturating_add(1));
         self.places_taken

@@ -129,7 +129,7 @@ impl Definition for FaucetDrip {
         })
     }
 
-    /// Reads nothing: a drip changes a balance only, which may be spent by now.
+    /// Reads nothing: a drip only changes a balance, which may already be spent.
     async fn read_back(&self, _state: &State<'_, impl Io>) -> Result<Option<Details>, NotSent> {
         Ok(Some(Details::None))
     }

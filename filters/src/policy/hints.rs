@@ -16,16 +16,16 @@ use http::header;
 /// A hint: a constant, or a sentence that names a method.
 pub(super) type Hint = Cow<'static, str>;
 
-/// For a read at the relay.
+/// Hint for a read at the relay.
 const READ: &str = "the relay takes starknet_addInvokeTransaction and \
      starknet_addDeployAccountTransaction; send reads to the gateway";
-/// For a signed transaction at the gateway.
+/// Hint for a signed transaction at the gateway.
 const WRITE: &str = "send signed transactions to the product's backend, which submits them through \
      the relay";
-/// For the declaration of a class, at either surface.
+/// Hint for the declaration of a class, at either surface.
 const DECLARE: &str = "classes are declared by the operator, directly at the node: neither the \
      gateway nor the relay takes DECLARE";
-/// For a subscription, or for the opening of a WebSocket.
+/// Hint for a subscription, or for the opening of a WebSocket.
 const POLL: &str = "there is no WebSocket: poll starknet_blockNumber, about once a second, and \
      read what is new";
 const POST: &str = "send the call as JSON by POST, with Content-Type: application/json";

@@ -37,15 +37,15 @@ pub enum Finding<'a> {
     Size(usize),
     /// The body is one JSON-RPC request; the JSON text of its id.
     Envelope(&'a str),
-    /// The method is permitted; its name.
+    /// The method, with this name, is permitted.
     Method(&'a str),
-    /// The parameters fit the method; how many there are.
+    /// The parameters, this many, fit the method.
     Params(usize),
     /// The transaction has version 3 and no field that is unused here.
     Transaction(&'a Transaction),
     /// The calls are permitted; empty for the deployment of an account.
     Calls(&'a [AllowedCall]),
-    /// The fee is within its bounds; the hash that the user must have signed.
+    /// The fee is within its bounds, and the user must have signed this hash.
     Hash(Felt),
     /// The operation is well-formed.
     Operation(&'a Operation),

@@ -115,8 +115,9 @@ async fn slot_of(io: &impl Io, intent: &Intent, nonce: u64) -> Result<Slot, NotS
     })
 }
 
-/// Uses the free nonce of an intent in doubt whose request another account signs by now. Once the
-/// chain has that, the intent is lost (rule 3), and the request is written anew.
+/// Uses the free nonce of an intent in doubt, because another account now signs for its request.
+/// The intent is lost once the chain has the transaction with its nonce (rule 3); then the request
+/// is written anew.
 ///
 /// Returns why the request waits.
 pub(super) async fn use_nonce(io: &impl Io, intent: &Intent, role: Role) -> NotSent {

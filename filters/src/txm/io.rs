@@ -73,12 +73,12 @@ pub enum Purpose {
 pub enum Note<'a> {
     /// An intent is in doubt; why.
     Displaced(&'a Intent, &'a str),
-    /// Another transaction has the nonce of this intent for good; which.
+    /// Another transaction, which the text names, used the nonce of this intent for good.
     Lost(&'a Intent, &'a str),
     /// The chain shows the transaction of an intent again.
     Back(&'a Intent),
-    /// The search for the transaction that used the nonce of this intent passed a block that no URL
-    /// lets be read.
+    /// The search for the transaction that used the nonce of this intent skipped a block that no URL
+    /// returned.
     Unreadable(&'a Intent, u64),
     /// The first of two drips is paid after all, although the second was paid to its recipient
     /// within the cooldown.

@@ -94,7 +94,7 @@ pub(super) struct Known {
 pub(super) enum End {
     /// The chain has it, and it succeeded.
     Succeeded(Details),
-    /// The chain has it, and it reverted; the contract's reason.
+    /// The chain has it, and it reverted, with the contract's reason.
     Reverted(Option<String>),
     /// The node accepted it.
     Accepted,

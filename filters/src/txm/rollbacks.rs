@@ -23,7 +23,7 @@ const POLL: Duration = Duration::from_millis(500);
 pub(super) enum Confirmed {
     /// A URL shows it; the journal has what its receipt says.
     Shown,
-    /// A URL has it in the block that is being built, and none in an accepted one.
+    /// A URL shows it in the block that is being built, and no URL in an accepted one.
     Pending,
     /// No URL answers: the journal's state applies.
     Unavailable,
@@ -53,7 +53,7 @@ pub(super) async fn confirm(io: &impl Io, intent: &Intent) -> Result<Confirmed, 
 
 /// An intent that was included, after a look at the chain.
 pub(super) enum Still {
-    /// According to the node, the chain has it; this is what the journal has now.
+    /// The node shows it in an accepted block; this is the intent as recorded now.
     Included(Box<Intent>),
     /// It is in doubt.
     Displaced,

@@ -21,11 +21,11 @@ named! {
 /// A value for each account that signs.
 #[derive(Clone, Copy, Debug)]
 pub struct Accounts<T> {
-    /// For the owner of the contracts.
+    /// The value of the contracts' owner.
     pub owner: T,
-    /// For the verifier.
+    /// The value of the verifier.
     pub verifier: T,
-    /// For the account that pays drips, if it is not the owner.
+    /// The value of the account that pays drips, if it is not the owner.
     pub faucet: Option<T>,
 }
 
@@ -108,7 +108,7 @@ impl Settings {
 pub enum Required {
     /// All.
     All,
-    /// All but the one that `/require-v2` makes true.
+    /// All pins but the one that `/require-v2` makes true.
     AllButV2,
     /// All; if only the faucet's balance is too low, the refusal says so.
     Drip,

@@ -22,7 +22,7 @@ pub(super) enum Sighting {
     Shown(Receipt),
     /// The transaction is in doubt.
     Displaced(Doubt),
-    /// A URL has it in the block that is being built, and none in an accepted one.
+    /// A URL shows it in the block that is being built, and no URL in an accepted one.
     Pending,
     /// No URL shows it, and nothing proves that it is gone.
     Unknown,
@@ -32,9 +32,9 @@ pub(super) enum Sighting {
 
 /// Whether it is final which transaction has a used nonce.
 pub(super) enum NonceUse {
-    /// Another transaction has it for good, in this block.
+    /// Another transaction used the nonce, in this settled block.
     Settled { transaction: Felt, number: u64 },
-    /// No transaction has it for good yet.
+    /// No settled block has a transaction with the nonce.
     Open,
 }
 
@@ -179,8 +179,8 @@ fn remember(io: &impl Io, intent: &Intent, walk: Walk) {
 }
 
 /// Continues the search for the transaction with an intent's nonce, block by block since signing.
-/// Its progress outlives a round that ends within it. A block that no URL lets be read is passed,
-/// and read again when the search begins again.
+/// Its progress outlives a round that ends within it. A block that no URL returns is skipped, and
+/// read again when the search begins again.
 async fn walk(io: &impl Io, intent: &Intent) -> Option<(Felt, u64)> {
     let begun = io.memory(|memory| memory.sightings.walks.get(&intent.id).copied());
     let born = intent.born.unwrap_or(0);

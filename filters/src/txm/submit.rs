@@ -40,7 +40,7 @@ pub(super) enum Submitted {
     Undecided,
     /// It was sent again, and there is no answer that can be read. The node may say so for ever.
     Unanswered,
-    /// It was sent; whether the chain has it is unknown, and why.
+    /// It was sent, and for this reason it is unknown whether the chain has it.
     Unknown(Unknown),
 }
 
@@ -126,7 +126,7 @@ fn unknown(io: &impl Io, why: Unknown) -> Submitted {
 /// A stored intent whose transaction did not leave here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// The journal has it as rejected.
+    /// The journal recorded it as rejected.
     Recorded,
     /// Another relay, which held the account meanwhile, has sent it.
     SentAgain,
@@ -214,7 +214,7 @@ pub(super) async fn receipt(io: &impl Io, id: IntentId, hash: Felt) -> Stored<Op
     }
 }
 
-/// Reads an open intent again; records its receipt first, if there is one by now.
+/// Records the receipt of an open intent if it has one, then reads the intent again.
 pub(super) async fn refreshed(io: &impl Io, intent: &Intent) -> Stored<Option<Intent>> {
     if let Ok(Some(receipt)) = io.receipt(intent.transaction_hash).await
         && receipt.accepted

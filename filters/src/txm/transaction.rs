@@ -127,9 +127,9 @@ enum Step {
     Sent(IntentId),
     /// The node refused it, and its nonce is free.
     Refused(ErrorObject),
-    /// It is stored and was not sent, so that the journal has it as rejected; why.
+    /// It was stored and, for this reason, not sent: the journal has rejected it.
     Rejected(IntentId, NotSent),
-    /// It was sent; whether the chain has it is unknown, and why.
+    /// It was sent, and for this reason it is unknown whether the chain has it.
     Unknown(IntentId, Unknown),
     /// The store did not confirm it: it may be stored, and be sent later.
     Unconfirmed,

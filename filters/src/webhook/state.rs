@@ -9,7 +9,7 @@ named! {
     /// The status of an age verification. Of two at the same instant, the greater one applies.
     #[derive(PartialOrd, Ord)]
     pub enum AgeStatus {
-        /// Under way.
+        /// The verification is in progress.
         Pending = "pending",
         /// The age is proven.
         Verified = "verified",

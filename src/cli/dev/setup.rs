@@ -34,7 +34,7 @@ pub(super) struct Setup {
 enum OwnNode {
     /// This process does not run the node: `--node` names it.
     None,
-    /// With the epoch of its chain.
+    /// This process runs the node; `epoch` is that of its chain.
     Running { devnet: Devnet, epoch: String },
     /// The program of the node must be built first.
     Missing(Port),

@@ -172,7 +172,7 @@ impl PartialEq for CacheKey {
 
 impl Eq for CacheKey {}
 
-/// The cache.
+/// Answers that no later block can change, within their memory limit.
 pub(super) struct Cache {
     entries: Entries,
     view: ArcSwap<View>,

@@ -50,7 +50,7 @@ const LINGER_MAX_BYTES: usize = 32 << 20;
 pub(super) struct Limits {
     /// Bytes of a head.
     pub(super) header_size: usize,
-    /// From the first byte of a head to its last.
+    /// Time from the first byte of a head to its last.
     pub(super) header_timeout: Duration,
     /// For a client that reads nothing, over HTTP/2; over HTTP/1 the app decides.
     pub(super) write_timeout: Duration,
@@ -80,7 +80,7 @@ pub(super) struct Connection {
     limits: Arc<Limits>,
     errors: Arc<dyn ErrorResponder>,
     drain: ConnectionGuard,
-    /// From this time on, the current request is the last one.
+    /// When the connection is old: the request that is then current is its last one.
     old_at: Instant,
     /// Armed once and then postponed, so that a request sets no timer of its own.
     idle_timer: LazyTimer,

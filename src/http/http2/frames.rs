@@ -35,7 +35,7 @@ pub(super) struct Passed {
     pub(super) another: bool,
 }
 
-/// The position in the client's frames.
+/// Parser of the client's frames, which holds a header block back until it is whole.
 #[derive(Debug)]
 pub(super) struct Frames {
     /// Bytes left of the preface, or of the frame whose head has passed.
@@ -57,7 +57,7 @@ pub(super) struct Frames {
     pub(super) without_content: usize,
     /// RST_STREAM frames among them.
     pub(super) resets: usize,
-    /// The header blocks cannot be followed further.
+    /// Whether a header block could not be decoded, so that later ones cannot be, either.
     pub(super) are_broken: bool,
 }
 

@@ -19,7 +19,7 @@ const STREAM_BITS: u32 = u32::MAX >> 1;
 /// Malformed streams whose requests still have to be refused: more than can be open.
 const MAX_MALFORMED: usize = 256;
 
-/// The malformed streams, for the code that answers them.
+/// Malformed streams whose requests are still to be refused.
 #[derive(Debug, Default)]
 pub(super) struct Malformed {
     /// Whether there are any, so that other requests need no lock.
@@ -50,7 +50,7 @@ impl Malformed {
     }
 }
 
-/// The header blocks of a connection.
+/// Decoder of a connection's header blocks.
 #[derive(Debug, Default)]
 pub(super) struct Heads {
     hpack: Hpack,
@@ -61,8 +61,8 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Follows a block in its frames, HEADERS and any CONTINUATION; `None` if the connection cannot
-    /// be followed further.
+    /// Decodes a block in its frames, HEADERS and any CONTINUATION; `None` if neither it nor any
+    /// later block can be decoded.
     pub(super) fn follow(&mut self, frames: &[u8], malformed: &Malformed) -> Option<()> {
         let (
             Frame {

@@ -81,7 +81,7 @@ impl Outgoing {
         self.is_last
     }
 
-    /// Hands over as much as `h2` takes now; returns whether that is all.
+    /// Passes on as much as `h2` accepts now; returns whether everything was accepted.
     pub(super) fn hand_over(&mut self, sender: &mut SendStream<Bytes>) -> Result<bool, h2::Error> {
         while self.left() > 0 {
             sender.reserve_capacity(self.left());
@@ -110,7 +110,7 @@ impl Outgoing {
         })
     }
 
-    /// Ready when `h2` has written, or dropped, all that it has taken.
+    /// Ready once `h2` has written or dropped everything that it accepted.
     pub(super) fn poll_written(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(unwritten) = &self.unwritten else {
             return Poll::Ready(());

@@ -8,12 +8,12 @@ const FRAME_HEAD: usize = 9;
 const RESET: usize = FRAME_HEAD + 4;
 const RST_STREAM: u8 = 3;
 
-/// The position in the written frames.
+/// Parser of the written frames, which counts refused streams.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     /// Bytes left of the frame whose head has passed.
     left: usize,
-    /// The bytes so far of a head, or of a whole RST_STREAM.
+    /// The part of a frame's head, or of an RST_STREAM, that has passed.
     frame: [u8; RESET],
     passed: usize,
     /// Streams that were refused.

@@ -7,7 +7,7 @@ use crate::http::certificates::Certificates;
 use crate::telemetry::{Metrics, Surface, Task};
 use std::sync::Arc;
 
-/// Joins the other instances, if there is a `[fleet]`.
+/// Joins the fleet, if one is configured.
 pub(super) fn join(
     config: &Config,
     credentials: Option<Credentials>,

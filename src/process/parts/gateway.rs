@@ -9,7 +9,7 @@ use crate::process::inherited::Inherited;
 use crate::telemetry::Task;
 use std::sync::Arc;
 
-/// Serves reads, if there is a `[gateway]`.
+/// Builds the gateway, if it is configured.
 pub(crate) fn build(config: &Config, shared: &Shared, inherited: &mut Inherited) -> Built<Gateway> {
     let Some(own) = &config.gateway else {
         return Ok((None, Part::default()));

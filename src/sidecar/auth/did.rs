@@ -30,7 +30,8 @@ const MAX_CACHED: usize = 10_000;
 /// Concurrent lookups in the directory, which the operator chose: 200 new viewers take two seconds
 /// where each takes 400 ms.
 const PLC_LOOKUPS: usize = 48;
-/// One client may hold all but these: Bluesky requests a feed for all viewers from few addresses.
+/// Lookups that no single client may use up. Bluesky requests feeds from few addresses, so one
+/// client may have all others.
 const PLC_RESERVE: usize = 8;
 /// Concurrent lookups at hosts of strangers, which may be slow.
 const WEB_LOOKUPS: usize = 8;

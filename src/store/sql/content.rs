@@ -157,8 +157,8 @@ pub const EPISODES: &str = concat!(
 /// When the next episode of a podcast is published after `$2`.
 pub const NEXT_PUBLICATION: &str = "SELECT min(published_us) AS published_us FROM episode \
     WHERE did = $1 AND visibility = 'public' AND published_us > $2";
-/// The feeds of which an episode appeared or changed after `$1` and by `$2`, each with its last
-/// change: at most `$3`, the latest first. A feed that is not served has none.
+/// At most `$3` feeds that are served and have an episode that appeared or changed after `$1` and
+/// no later than `$2`, each with its last change, latest first.
 pub const FEEDS_CHANGED: &str = "SELECT did, changed_us FROM ( \
     SELECT did, max(changed_us) AS changed_us FROM ( \
     SELECT did, published_us AS changed_us FROM episode \

@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Records of one type with distinct keys.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// With their line numbers.
+    /// The records, with their line numbers.
     records: Vec<(u64, Record)>,
     keys: HashSet<String>,
     bytes: usize,

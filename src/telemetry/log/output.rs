@@ -53,7 +53,7 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    /// Adds the lines of `text`, of which only `done` bytes were written.
+    /// Counts the lines of `text` that are lost because only its first `done` bytes were written.
     fn add(&mut self, text: &[u8], done: usize) {
         let (written, rest) = text.split_at(done.min(text.len()));
         self.lines += memchr_iter(b'\n', rest).count() as u64;

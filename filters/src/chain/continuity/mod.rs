@@ -60,7 +60,7 @@ pub struct Poll {
     pub genesis: BlockIdentity,
     /// The block at the settled number; `None` if there is none, or none was requested.
     pub settled: Option<BlockIdentity>,
-    /// The block at the candidate's number, likewise.
+    /// The block at the candidate's number; `None` if there is none, or none was requested.
     pub candidate: Option<BlockIdentity>,
     /// The newest block that is accepted on L1.
     pub l1: L1,

@@ -57,7 +57,7 @@ impl Streak {
 pub struct Fault {
     /// How it failed last.
     pub class: FailureClass,
-    /// Whether it has given no valid answer at all since its first failure.
+    /// Whether it has not returned a valid answer since its first failure.
     pub is_total: bool,
 }
 

@@ -22,7 +22,7 @@ const FRESH: u32 = 2;
 
 /// Shortest lease of a leader, for polls each second or more often.
 const MIN_LEASE: Duration = Duration::from_secs(3);
-/// Length of a lease in intervals of polls, if these are longer.
+/// Length of a lease in poll intervals, if that is longer than [`MIN_LEASE`].
 const INTERVALS: u32 = 3;
 
 /// The lease of a leader that polls at this interval: how long it leads without publishing.
@@ -223,7 +223,6 @@ impl Schedule {
         polled.saturating_add(self.interval.saturating_mul(FRESH))
     }
 
-    /// A quarter of the interval.
     fn quarter(&self) -> Duration {
         self.interval.checked_div(4).unwrap_or_default()
     }
@@ -313,8 +312,8 @@ impl Schedule {
         (fresh.is_some() || is_awaited).then_some(next)
     }
 
-    /// Ends the part of a turn that concerns the fleet. Without a `next` turn, this instance polls
-    /// for itself.
+    /// Enters the mode that follows from the fleet's state. Without a `next` turn, this instance
+    /// polls for itself.
     fn settle(&mut self, next: Option<Duration>, facts: Facts) -> Task {
         self.mode = match next {
             None => Mode::Detached,

@@ -291,7 +291,7 @@ impl NodeState {
         }
     }
 
-    /// Begins a read at the URL. Returns how long to wait before a second one is asked.
+    /// Begins a read at the URL. Returns how long to wait before sending it to a second one.
     pub fn begin_read(&mut self, url: usize) -> Duration {
         self.hedges.earn();
         let state = self.urls.get(url);

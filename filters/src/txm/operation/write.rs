@@ -44,9 +44,9 @@ pub(super) enum Step {
     /// The node refused the transaction, and its nonce is free. Only the same nonce may be used for
     /// the request again.
     Refused(IntentId, ErrorObject),
-    /// The transaction is stored and was not sent, so that the journal has it as rejected; why.
+    /// The transaction was stored and, for this reason, not sent: the journal has rejected it.
     Rejected(IntentId, NotSent),
-    /// The transaction was sent; whether the chain has it is unknown, and why.
+    /// The transaction was sent, and for this reason it is unknown whether the chain has it.
     Unknown(IntentId, Felt, Unknown),
     /// The store did not confirm the transaction: it may be stored, and be sent later.
     Unconfirmed(Felt),
