@@ -162,7 +162,9 @@ impl GatewayPolicy {
         passed(Finding::Method(method.name()));
         let params = Params::parse(method, params).map_err(|error| {
             let message = Params::refusal(method, error);
-            Refusal::new(Reason::InvalidParams, message).with_id(Some(id))
+            Refusal::new(Reason::InvalidParams, message)
+                .with_hint(hints::instead_of_param(error))
+                .with_id(Some(id))
         })?;
         passed(Finding::Params(params.arguments().len()));
         Ok(ReadPermit {
