@@ -249,6 +249,9 @@ reasons! {
         /// An assurance whose type or level is not on the list.
         AssuranceNotAllowed = "assurance_not_allowed": refused(403, -32602, &[Relay])
             => "use a configured type and level",
+        /// The operator has switched off this operation.
+        OperationDisabled = "operation_disabled": refused(403, -32602, &[Relay])
+            => "ask the operator of the relay, or use another operation",
         /// An epoch outside of the configured range.
         EpochOutOfRange = "epoch_out_of_range": refused(403, -32602, &[Relay])
             => "use an epoch of the configured range",

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Duration;
 
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::rpc::Method;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -274,6 +275,23 @@ pub(super) fn method(value: &Value<'_>) -> Converted<Method> {
     refused(
         value,
         format!("{}; {hint}", expected("the name of a read method", value)),
+    )
+}
+
+/// The name of an operation of the relay.
+pub(super) fn operation(value: &Value<'_>) -> Converted<OperationKind> {
+    let word = value.get_ref().as_str();
+    if let Some(kind) = word.and_then(OperationKind::parse) {
+        return Ok(kind);
+    }
+    let names = || OperationKind::ALL.into_iter().map(OperationKind::name);
+    let hint = match word.and_then(|word| closest(word, names(), |name| name)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("they are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    refused(
+        value,
+        format!("{}; {hint}", expected("the name of an operation", value)),
     )
 }
 

@@ -115,6 +115,7 @@ relay.token_files = "DIR/new.token"
 relay.pins_max_age = "6s"
 relay.receipt_timeout = "11s"
 relay.confirmations = 11
+relay.operations = ["mint-card"]
 relay.faucet_per_day = 5
 relay.fees_per_day = "5 STRK"
 relay.requests_per_minute = 601

@@ -7,6 +7,7 @@ use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::policy::{Caps, Contracts, GatewayPolicy, RelayPolicy};
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::secret::{Secret, SecretKey};
 use portcullis_filters::tx::Account;
@@ -57,6 +58,7 @@ pub fn relay() -> RelayPolicy {
         },
         assurance_types: vec!["KYC".into()],
         assurance_levels: vec![1, 3],
+        operations: OperationKind::ALL.to_vec(),
         usership_epochs: 10..=20,
     }
 }
