@@ -1,6 +1,7 @@
 //! Parameters of reads: which are taken, and what a client reads of those that are not.
 
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::verdict::Reason;
@@ -10,6 +11,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }

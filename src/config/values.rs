@@ -338,6 +338,11 @@ pub(super) fn written(value: &DeValue<'_>) -> String {
             let items: Vec<String> = items.iter().map(|item| written(item.get_ref())).collect();
             format!("[{}]", items.join(", "))
         }
-        DeValue::Table(_) => "{}".to_owned(),
+        DeValue::Table(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| format!("{} = {}", name.get_ref(), written(value.get_ref())));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
     }
 }

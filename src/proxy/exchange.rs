@@ -256,7 +256,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
                 request_id: self.context.request_id.as_str(),
                 quota: caller
                     .rate
-                    .map(|rate| (&settings.limits().quota_header, rate)),
+                    .map(|rate| (&settings.limits_of(caller.client).quota_header, rate)),
                 // a shared cache stores one response for requests with and without an origin
                 cross_origin: S::cors(settings, self.header.raw_path())
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())

@@ -136,7 +136,7 @@ pub(crate) fn policy(live: &RelayLive, tokens: Tokens, pinned: Pinned) -> RelayP
     let policy = &live.policy;
     RelayPolicy {
         tokens,
-        trusted_proxies: TrustedProxies::from(live.clients.trusted_proxies.clone()),
+        trusted_proxies: TrustedProxies::from(&*live.clients.trusted_proxies),
         chain_id,
         account_class,
         contracts,

@@ -20,6 +20,7 @@ mod breaker;
 mod cache;
 mod chains;
 mod check;
+mod client_networks;
 mod commands;
 mod config;
 mod connections;
