@@ -182,7 +182,10 @@ impl Surface for Gateway {
             Ok(answer) => Reply::answer(id, answer),
             // refused as an answer that is ready would be: without fields of the cache
             Err(NodeError::OverShare) => {
-                let refusal = NodeError::OverShare.into();
+                let refusal = Refusal {
+                    id: Some(id.into()),
+                    ..NodeError::OverShare.into()
+                };
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
             Err(fault) => node_failed(self, fault, id, context),

@@ -81,5 +81,6 @@ mod tasks;
 mod tls;
 mod traces;
 mod trust;
+mod unread;
 mod verdict;
 mod wall_clock;
