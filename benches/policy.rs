@@ -12,6 +12,7 @@ use portcullis_filters::client::{Client, ClientKey, TrustedProxies};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::{Millis, Quota, RateLimiter};
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::response::Outcome;
 use portcullis_filters::rpc::{CacheClass, Envelope, Method, MethodSet, Params};
@@ -42,6 +43,7 @@ fn policy(proxies: &[&str]) -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::from(proxies.collect::<Vec<_>>()),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }

@@ -38,6 +38,7 @@ fn policy() -> RelayPolicy {
             max_l2_gas: u64::MAX,
             max_fee: u128::MAX,
         },
+        operations: OperationKind::ALL.to_vec(),
         assurance_types: vec!["age_over_18".into()],
         assurance_levels: vec![1],
         usership_epochs: 0..=u64::MAX,

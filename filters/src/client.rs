@@ -7,11 +7,10 @@
 //! is not one of them. Nothing here allocates or resolves a name. Next: `limit`, which counts by
 //! the key.
 
-use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net};
+use crate::networks::Networks;
 
 /// The most hops of `X-Forwarded-For` that are read; no honest chain of proxies is longer.
 pub const MAX_HOPS: usize = 64;
@@ -46,51 +45,8 @@ impl ClientKey {
     }
 }
 
-/// A set of networks: of trusted proxies, or of clients that a limit exempts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Networks(Vec<IpNet>);
-
 /// The networks whose `X-Forwarded-For` is trusted.
 pub type TrustedProxies = Networks;
-
-impl Networks {
-    /// Whether the set has no networks, so that it contains no address.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether this address is in one of the networks; an IPv4-mapped one counts as IPv4.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
-        self.0.iter().any(|network| network.contains(&address))
-    }
-}
-
-impl From<Vec<IpNet>> for Networks {
-    fn from(mut networks: Vec<IpNet>) -> Self {
-        for network in &mut networks {
-            *network = canonical(*network);
-        }
-        Self(networks)
-    }
-}
-
-/// Turns an IPv4-mapped network into IPv4, the form of all compared addresses:
-/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
-fn canonical(network: IpNet) -> IpNet {
-    let IpNet::V6(v6) = network else {
-        return network;
-    };
-    let as_v4 = v6
-        .addr()
-        .to_ipv4_mapped()
-        .zip(v6.prefix_len().checked_sub(96));
-    as_v4
-        .and_then(|(address, length)| Ipv4Net::new(address, length).ok())
-        .map_or(network, IpNet::V4)
-}
 
 /// The client of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,6 +172,7 @@ impl fmt::Display for ShownAddress {
 
 #[cfg(test)]
 mod tests {
+    use ipnet::IpNet;
     use proptest::prelude::*;
 
     use super::*;
@@ -432,30 +389,6 @@ mod tests {
                 "{address}"
             );
         }
-    }
-
-    #[test]
-    fn a_set_without_networks_is_empty() {
-        assert!(trusting(&[]).is_empty());
-        assert!(!trusting(&["192.0.2.0/24"]).is_empty());
-    }
-
-    #[test]
-    fn trusted_networks_may_be_mapped_ipv4() {
-        let trusted = trusting(&["::ffff:10.0.0.0/104", "2001:db8::/32"]);
-        let addresses = [
-            ("10.1.2.3", true),
-            ("11.1.2.3", false),
-            ("::ffff:10.1.2.3", true),
-        ];
-        for (address, inside) in addresses {
-            assert_eq!(trusted.contains(ip(address)), inside, "{address}");
-        }
-        let all_ipv6 = trusting(&["::/0"]);
-        assert!(
-            !all_ipv6.contains(ip("::ffff:10.1.2.3")),
-            "::/0 is not all of IPv4"
-        );
     }
 
     #[test]

@@ -11,9 +11,9 @@
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
 //! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
-//! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`header_lines`], [`key_values`], [`replies`], [`robots`],
-//! [`chance`].
+//! their reasons). Shared: [`limit`], [`window`], [`client`], [`networks`], [`proxy_header`],
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`header_lines`], [`key_values`], [`replies`],
+//! [`robots`], [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -42,6 +42,7 @@ pub mod ledger;
 pub mod limit;
 mod named;
 pub mod nearest;
+pub mod networks;
 pub mod operations;
 pub mod policy;
 pub mod position;

@@ -127,6 +127,9 @@ reasons! {
         /// The user may not do this.
         Forbidden = "forbidden": refused(403, -32600, &[Sidecar])
             => "let the operator decide: the account is banned",
+        /// The operator refuses the client's network.
+        Blocked = "blocked": refused(403, -32600, &[Gateway])
+            => "ask the operator of this gateway",
         /// The client has used up its quota of requests a minute.
         RateLimited = "rate_limited": refused(429, -32005, &ALL)
             => "wait for Retry-After seconds, or share answers",
@@ -246,6 +249,9 @@ reasons! {
         /// The signature is not the account's over this transaction.
         SignatureInvalid = "signature_invalid": refused(403, -32602, &[Relay])
             => "sign this transaction's hash with the account's key",
+        /// The operator has switched off this operation.
+        OperationDisabled = "operation_disabled": refused(403, -32602, &[Relay])
+            => "ask the operator of the relay, or use another operation",
         /// An assurance whose type or level is not on the list.
         AssuranceNotAllowed = "assurance_not_allowed": refused(403, -32602, &[Relay])
             => "use a configured type and level",

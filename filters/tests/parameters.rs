@@ -1,6 +1,7 @@
 //! Parameters of reads: which are taken, and what a client reads of those that are not.
 
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::verdict::Reason;
@@ -10,6 +11,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }
@@ -174,7 +176,31 @@ fn transaction(felts: usize) -> Value {
 }
 
 #[test]
-fn an_estimate_is_of_one_to_four_bounded_transactions() {
+fn a_former_tag_gets_the_hint_to_the_new_one() {
+    let hint = |tag: &str| {
+        let request = json!({
+            "jsonrpc": "2.0", "id": 1, "method": "starknet_getNonce", "params": [tag, "0x1"],
+        });
+        let refusal = policy()
+            .inspect(request.to_string().as_bytes())
+            .expect_err(tag);
+        assert_eq!(refusal.reason, Reason::InvalidParams);
+        assert!(
+            refusal
+                .message
+                .starts_with("block_id must be latest, pre_confirmed")
+        );
+        refusal.hint
+    };
+    assert_eq!(hint("Latest"), None);
+    let hint = hint("pending").expect("it was a tag until version 0.9");
+    for word in ["pre_confirmed", "0.9", "starknet.js 8", "starknet-rs 0.17"] {
+        assert!(hint.contains(word), "{hint}");
+    }
+}
+
+#[test]
+fn an_estimate_is_of_one_to_four_transactions() {
     let estimated = |transactions: &[Value]| {
         let params = json!([transactions, ["SKIP_VALIDATE"], "latest"]);
         judged("estimateFee", &params.to_string())
@@ -189,11 +215,9 @@ fn an_estimate_is_of_one_to_four_bounded_transactions() {
         refusal.starts_with("request must be an array of 1 to 4"),
         "{refusal}"
     );
-    let written = estimated(&[transaction(256)]).expect("the longest calldata");
+    let written = estimated(&[transaction(9_000)]).expect("as many felts as fit");
     assert_eq!(
         written["request"][0]["calldata"].as_array().map(Vec::len),
-        Some(256)
+        Some(9_000)
     );
-    let refusal = estimated(&[transaction(257)]).expect_err("a felt more");
-    assert_eq!(refusal, "calldata must be an array of at most 256 felts");
 }

@@ -2,6 +2,7 @@
 //! judged, and no change of a permitted request gets past what the change breaks.
 
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::verdict::Reason;
@@ -12,6 +13,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }

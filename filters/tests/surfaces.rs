@@ -6,9 +6,10 @@ mod request_heads;
 
 use http::HeaderName;
 use portcullis_filters::bearer::Tokens;
-use portcullis_filters::client::{Networks, TrustedProxies};
+use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
 use portcullis_filters::limit::{Millis, RateCheck};
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::{
     Admission, Admitted, Authorization, Function, GatewayCall, GatewayPolicy, MAX_BODY,
     PendingCall, PublicDocument, RequestParts, SidecarPolicy,
@@ -28,6 +29,7 @@ fn gateway() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }

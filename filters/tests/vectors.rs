@@ -2,6 +2,7 @@
 //! `vectors/README.md` lists their sources.
 
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::response::Outcome;
 use portcullis_filters::rpc::{CacheClass, CachePolicy};
@@ -24,6 +25,7 @@ fn policy() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }

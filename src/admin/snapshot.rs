@@ -335,35 +335,46 @@ fn limits(running: &Running<impl Settings>) -> Value {
         "at_a_time": limits.in_flight(),
         "clients": tracked,
         "forgotten": evicted,
-        "busiest": by_network(&clients.busiest(BUSIEST)),
+        "busiest": by_network(&clients.busiest(BUSIEST), &*settings),
     })
 }
 
+/// The busiest clients of a network.
+#[derive(Default)]
+struct BusyNetwork {
+    clients: usize,
+    requests: u64,
+    /// The requests of the client that is nearest to its limit, and the limit.
+    nearest: (u32, u32),
+}
+
 /// The busiest networks: IPv4 /24, IPv6 /48. No client is shown in full.
-fn by_network(busiest: &[Busy]) -> Value {
-    let mut networks: BTreeMap<String, (usize, u32, u64)> = BTreeMap::new();
+fn by_network(busiest: &[Busy], settings: &impl Settings) -> Value {
+    let mut networks: BTreeMap<String, BusyNetwork> = BTreeMap::new();
     for busy in busiest {
-        let name = Client::at(busy.client.address())
-            .shown(Shown::Truncated)
-            .to_string();
-        let (clients, most, requests) = networks.entry(name).or_default();
-        *clients += 1;
-        *most = busy.requests.max(*most);
-        *requests += u64::from(busy.requests);
+        let client = Client::at(busy.client.address());
+        let name = client.shown(Shown::Truncated).to_string();
+        let network = networks.entry(name).or_default();
+        network.clients += 1;
+        network.requests += u64::from(busy.requests);
+        let (most, limit) = network.nearest;
+        let own = settings.limits_of(client).per_minute();
+        if u64::from(busy.requests) * u64::from(limit) >= u64::from(most) * u64::from(own) {
+            network.nearest = (busy.requests, own);
+        }
     }
     let mut networks: Vec<_> = networks.into_iter().collect();
-    networks.sort_by_key(|(_, (_, _, requests))| std::cmp::Reverse(*requests));
-    let shown = networks
-        .into_iter()
-        .take(SHOWN)
-        .map(|(network, (clients, most, requests))| {
-            json!({
-                "network": network,
-                "clients": clients,
-                // in the last minute, of all clients and of the busiest one
-                "requests": requests,
-                "most": most,
-            })
-        });
+    networks.sort_by_key(|(_, network)| std::cmp::Reverse(network.requests));
+    let shown = networks.into_iter().take(SHOWN).map(|(name, network)| {
+        let (most, limit) = network.nearest;
+        json!({
+            "network": name,
+            "clients": network.clients,
+            // in the last minute, of all clients, and of the one that is nearest to its limit
+            "requests": network.requests,
+            "most": most,
+            "limit": limit,
+        })
+    });
     shown.collect()
 }

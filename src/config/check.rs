@@ -10,6 +10,7 @@ use super::{
     TraceConfig,
 };
 use portcullis_filters::felt::Felt;
+use portcullis_filters::networks::canonical;
 
 /// Reads every section. A surface whose section is left out is switched off.
 pub(super) fn config(reader: &mut Reader<'_>) -> Config {
@@ -41,6 +42,10 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     listeners(&config, reader);
     memory(&config, reader);
     balancers(&config, reader);
+    config
+        .gateway
+        .iter()
+        .for_each(|gateway| blocked(gateway, reader));
     config.store.iter().for_each(|config| store(config, reader));
     config.admin.iter().for_each(|admin| token(admin, reader));
     config
@@ -106,6 +111,24 @@ fn balancers(config: &Config, reader: &mut Reader<'_>) {
             let message = format!("expected false, or the balancer in {proxies}");
             let key = reader.key(&format!("{section}.proxy_protocol"));
             reader.conflict(key, proxies, message);
+        }
+    }
+}
+
+/// Warns of networks that have limits, or none, and are refused all the same.
+fn blocked(gateway: &GatewayConfig, reader: &mut Reader<'_>) {
+    let live = &gateway.live;
+    let own = live.networks.iter().flat_map(|limits| &limits.networks);
+    let exempt = live
+        .exempt
+        .iter()
+        .map(|network| ("gateway.exempt", network));
+    for (key, network) in exempt.chain(own.map(|network| ("gateway.clients", network))) {
+        let network = canonical(*network);
+        let mut blocked = live.blocked.iter().map(|blocked| canonical(*blocked));
+        if let Some(around) = blocked.find(|blocked| blocked.contains(&network)) {
+            let message = format!("{network} has no effect: gateway.blocked has {around}");
+            reader.warn(key, message);
         }
     }
 }

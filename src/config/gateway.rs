@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use portcullis_filters::rpc::Method;
 
 use super::address::{CorsOrigins, Listen, NonEmpty};
+use super::clients::{NetworkLimits, network_limits};
 use super::key::Section;
 use super::section::{keys, section};
 use super::surface::{
@@ -76,10 +77,15 @@ section! {
         /// Clients that the rate limit does not count: networks or single addresses; [] for none.
         /// Why: for the operator's own monitors; every other limit applies to them.
         exempt: Vec<IpNet> = Default([]), networks();
+        /// Clients that get 403 "blocked" for every request: networks or single addresses.
+        /// Why: X-Forwarded-For is known here, where a firewall sees the proxy's address only.
+        blocked: Vec<IpNet> = Default([]), networks();
     }
     with reader {
         /// The limits of each client.
         clients: ClientsLive = live_clients(reader, "gateway");
+        /// The limits of each client in some networks.
+        networks: Vec<NetworkLimits> = reader.take("gateway.clients", network_limits);
         /// TLS, unless its section is left out.
         tls: Option<TlsConfig> = tls(reader, "gateway");
         /// The part of the cache.
@@ -110,6 +116,12 @@ pub(super) const LIVE_CLIENTS: Section = Section {
         /// Concurrent requests of each client.
         /// Why: a page sends a few dozen at once, not hundreds.
         max_in_flight_per_client = Default(64);
+        /// Networks whose clients have other limits: tables [[gateway.clients]], at the end of the
+        /// file and instead of this line, each with networks, and with requests_per_minute,
+        /// max_in_flight or both. Each client there has the limits for itself; the most specific
+        /// network applies, and blocked and exempt come first.
+        /// Why: the limits above are for the public; a partner's servers may need more.
+        clients = Default([]);
         /// Peers whose X-Forwarded-For is trusted: networks or single addresses; [] for none.
         /// Why: a proxy on this machine; any other peer could claim any address.
         trusted_proxies = Default(["127.0.0.0/8", "::1/128"]);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use portcullis_filters::felt::{Felt, ShortString};
+use portcullis_filters::operations::OperationKind;
 
 use super::address::{Listen, NonEmpty};
 use super::key::Section;
@@ -18,7 +19,8 @@ use super::surface::{
 };
 use super::units::Amount;
 use super::values::{
-    Converted, Value, duration, integer, list, mismatch, non_empty, only, optional_path, path, text,
+    Converted, Value, duration, integer, list, mismatch, non_empty, only, operation, optional_path,
+    path, text,
 };
 use super::{DAY, MINUTE, SECOND, SHORTEST, WHY_TIMEOUTS};
 
@@ -66,6 +68,14 @@ section! {
         /// Why: a file appears in no process list; two, so that a rotation refuses no client.
         token_files: NonEmpty<PathBuf> = Required(["relay.token"]),
             non_empty(list(text("a path", path), 1..=2, WHY_TOKENS));
+        /// The operations that are served; [] for none. Others get 403 "operation_disabled"; POST
+        /// /rpc is always served.
+        /// Why: all; a deployment without a faucet, for example, leaves faucet-drip out.
+        operations: Vec<OperationKind> = Default([
+            "register", "verification-attest", "verification-revoke", "mint-card",
+            "submit-usership", "faucet-drip", "recovery-propose", "recovery-execute",
+            "recovery-cancel", "require-v2"
+        ]), list(operation, 0..=OperationKind::ALL.len(), "there are no others");
         /// How long a response waits for the receipt before it says pending; 1s to 1m.
         /// Why: most receipts arrive within it; a backend rarely waits longer.
         receipt_timeout: Duration = Default("10s"),

@@ -50,16 +50,20 @@ pub(super) fn clients(reader: &mut Reader<'_>, surface: &str) -> ClientsConfig {
 pub(super) fn live_clients(reader: &mut LiveReader<'_, '_>, surface: &str) -> ClientsLive {
     let key = |name: &str| format!("{surface}.{name}");
     ClientsLive {
-        requests_per_minute: reader.take(
-            &key("requests_per_minute"),
-            integer(1..=1_000_000_000, WHY_RATE),
-        ),
-        max_in_flight_per_client: reader.take(
-            &key("max_in_flight_per_client"),
-            integer(1..=1_000_000, WHY_MEMORY),
-        ),
+        requests_per_minute: reader.take(&key("requests_per_minute"), rate()),
+        max_in_flight_per_client: reader.take(&key("max_in_flight_per_client"), in_flight()),
         trusted_proxies: reader.take(&key("trusted_proxies"), networks()),
     }
+}
+
+/// Reads the number of requests in any 60 seconds.
+pub(super) fn rate() -> impl Fn(&Value<'_>) -> Converted<u32> {
+    integer(1..=1_000_000_000, WHY_RATE)
+}
+
+/// Reads the number of concurrent requests.
+pub(super) fn in_flight() -> impl Fn(&Value<'_>) -> Converted<usize> {
+    integer(1..=1_000_000, WHY_MEMORY)
 }
 
 /// Reads a list of networks and addresses, which may be empty.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::slice;
 use std::time::Duration;
 
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::rpc::Method;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -277,6 +278,23 @@ pub(super) fn method(value: &Value<'_>) -> Converted<Method> {
     )
 }
 
+/// The name of an operation of the relay.
+pub(super) fn operation(value: &Value<'_>) -> Converted<OperationKind> {
+    let word = value.get_ref().as_str();
+    if let Some(kind) = word.and_then(OperationKind::parse) {
+        return Ok(kind);
+    }
+    let names = || OperationKind::ALL.into_iter().map(OperationKind::name);
+    let hint = match word.and_then(|word| closest(word, names(), |name| name)) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("they are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    refused(
+        value,
+        format!("{}; {hint}", expected("the name of an operation", value)),
+    )
+}
+
 /// A method's name without the prefix that all of them share.
 fn without_prefix(name: &str) -> &str {
     name.strip_prefix("starknet_").unwrap_or(name)
@@ -320,6 +338,11 @@ pub(super) fn written(value: &DeValue<'_>) -> String {
             let items: Vec<String> = items.iter().map(|item| written(item.get_ref())).collect();
             format!("[{}]", items.join(", "))
         }
-        DeValue::Table(_) => "{}".to_owned(),
+        DeValue::Table(members) => {
+            let members = members
+                .iter()
+                .map(|(name, value)| format!("{} = {}", name.get_ref(), written(value.get_ref())));
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
     }
 }

@@ -25,9 +25,11 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Latest};
 use flights::{Flights, Role};
+use ipnet::IpNet;
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::chain::View;
-use portcullis_filters::client::{ClientKey, Networks, TrustedProxies};
+use portcullis_filters::client::{Client, ClientKey, TrustedProxies};
+use portcullis_filters::networks::{NetworkMap, Networks};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
 use portcullis_filters::rpc::{CacheClass, Method, MethodSet};
@@ -58,8 +60,10 @@ pub struct Settings {
     pub policy: GatewayPolicy,
     /// Which web pages may read answers.
     pub cors: CorsOrigins,
-    /// The limits of one client.
+    /// The limits of each client.
     pub limits: ClientLimits,
+    /// The limits of the clients in some networks.
+    pub networks: NetworkMap<Arc<ClientLimits>>,
     /// The clients that the rate limit does not count.
     pub exempt: Networks,
     /// Whether identical concurrent reads share one call to the node.
@@ -79,19 +83,28 @@ impl From<&GatewayLive> for Settings {
             docs,
             gzip,
             exempt,
+            blocked,
             clients,
+            networks,
             tls: _,
             cache,
         } = live;
+        let networks = networks.iter().flat_map(|own| {
+            let limits = Arc::new(ClientLimits::of_network(own, clients));
+            let with_limits = move |network: &IpNet| (*network, Arc::clone(&limits));
+            own.networks.iter().map(with_limits)
+        });
         Self {
             policy: GatewayPolicy {
                 methods: MethodSet::new(methods),
-                trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
+                trusted_proxies: TrustedProxies::from(&*clients.trusted_proxies),
+                blocked: Networks::from(&**blocked),
                 has_documents: *docs,
             },
             cors: cors_origins.clone(),
             limits: ClientLimits::new(clients),
-            exempt: Networks::from(exempt.clone()),
+            networks: networks.collect(),
+            exempt: Networks::from(&**exempt),
             single_flight: *single_flight,
             cache: cache.enabled,
             gzip: *gzip,
@@ -102,6 +115,13 @@ impl From<&GatewayLive> for Settings {
 impl clients::Settings for Settings {
     fn limits(&self) -> &ClientLimits {
         &self.limits
+    }
+
+    fn limits_of(&self, client: Client) -> &ClientLimits {
+        match self.networks.get(client.address) {
+            Some(own) => own,
+            None => &self.limits,
+        }
     }
 
     fn trusted_proxies(&self) -> &TrustedProxies {

@@ -6,7 +6,7 @@
 //! fleet's store stays pending until `Ticket::settle` counts or refuses it, before anything else
 //! happens. Without `[fleet]` every check is decided at once.
 
-use crate::config::{ClientsConfig, ClientsLive};
+use crate::config::{ClientsConfig, ClientsLive, NetworkLimits};
 use crate::fleet::{ClientWindows, Counted, Decision, Fleet, SharedLimit};
 use crate::io::ClientShare;
 use crate::io::clock::millis;
@@ -30,8 +30,13 @@ const MAX_FAILED_TOKENS: Quota = Quota::per_minute(10).unwrap();
 
 /// The settings of a surface, which limit and identify its clients.
 pub trait Settings: Send + Sync + 'static {
-    /// The limits of one client.
+    /// The limits of each client.
     fn limits(&self) -> &ClientLimits;
+
+    /// The limits of this client, which its network may have instead of the common ones.
+    fn limits_of(&self, _client: Client) -> &ClientLimits {
+        self.limits()
+    }
 
     /// The proxies and balancers in front of the surface.
     fn trusted_proxies(&self) -> &TrustedProxies;
@@ -74,7 +79,7 @@ impl<S: Settings> Running<S> {
 }
 
 /// The limits of one client.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientLimits {
     /// `RateLimit-Policy`, as every response carries it.
     pub quota_header: HeaderValue,
@@ -85,13 +90,25 @@ pub struct ClientLimits {
 impl ClientLimits {
     /// Creates the limits from the configuration.
     pub fn new(config: &ClientsLive) -> Self {
-        let quota = config.requests_per_minute;
+        Self::of(config.requests_per_minute, config.max_in_flight_per_client)
+    }
+
+    /// Creates the limits of a network's clients: its own, and the common ones for the rest.
+    pub fn of_network(own: &NetworkLimits, common: &ClientsLive) -> Self {
+        Self::of(
+            own.requests_per_minute
+                .unwrap_or(common.requests_per_minute),
+            own.max_in_flight.unwrap_or(common.max_in_flight_per_client),
+        )
+    }
+
+    fn of(quota: u32, max_in_flight: usize) -> Self {
         Self {
             quota_header: HeaderValue::try_from(format!("\"minute\";q={quota};w=60"))
                 .expect("digits, letters and ASCII punctuation are a header value"),
             quota: Quota::per_minute(quota)
                 .expect("the configuration takes 1 to 1,000,000,000, and so does a quota"),
-            max_in_flight: isize::try_from(config.max_in_flight_per_client).unwrap_or(isize::MAX),
+            max_in_flight: isize::try_from(max_in_flight).unwrap_or(isize::MAX),
         }
     }
 
@@ -164,10 +181,10 @@ impl Clients {
         ClientShare::of(client, &self.uploads)
     }
 
-    /// The peer's rate-limit status, read-only.
-    pub fn rate_limit(&self, peer: Client) -> RateLimitStatus {
-        self.requests
-            .peek(peer.key, self.requests.millis(Instant::now()))
+    /// The rate-limit status of a peer with these limits, read-only.
+    pub fn rate_limit(&self, peer: Client, limits: &ClientLimits) -> RateLimitStatus {
+        let now = self.requests.millis(Instant::now());
+        self.requests.peek(peer.key, limits.quota, now)
     }
 
     /// The clients with the most requests in the last minute, busiest first; at most `most`.
@@ -233,12 +250,12 @@ impl Rate {
 
     /// Checks without waiting: counts in this instance's window, or returns a ticket if only the
     /// store can decide.
-    fn check(&self, client: ClientKey, quota: u32, now: Millis) -> RateCheck<Ticket<'_>> {
+    fn check(&self, client: ClientKey, quota: Quota, now: Millis) -> RateCheck<Ticket<'_>> {
         let Some(shared) = self.shared.get() else {
-            return RateCheck::Decided(self.window.check(client, now));
+            return RateCheck::Decided(self.window.check_by(client, quota, now));
         };
-        let decision = shared.decide_now(client, quota);
-        match decision.and_then(|decision| self.apply(shared, decision, client, now)) {
+        let decision = shared.decide_now(client, quota.requests());
+        match decision.and_then(|decision| self.apply(shared, decision, client, quota, now)) {
             Some(status) => RateCheck::Decided(status),
             None => RateCheck::Pending(Ticket {
                 rate: self,
@@ -250,8 +267,8 @@ impl Rate {
     }
 
     /// The client's status, read-only.
-    fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        let own = self.window.peek(client, now);
+    fn peek(&self, client: ClientKey, quota: Quota, now: Millis) -> RateLimitStatus {
+        let own = self.window.peek_by(client, quota, now);
         let Some(left) = self
             .shared
             .get()
@@ -274,10 +291,11 @@ impl Rate {
         shared: &SharedLimit,
         decision: Decision,
         client: ClientKey,
+        quota: Quota,
         now: Millis,
     ) -> Option<RateLimitStatus> {
         let admit = |remaining: u32| {
-            let own = self.window.check(client, now);
+            let own = self.window.check_by(client, quota, now);
             RateLimitStatus {
                 remaining: own.remaining.min(remaining),
                 ..own
@@ -295,7 +313,7 @@ impl Rate {
                 }
             }
             Decision::Alone(most) => {
-                let own = self.window.check_within(client, now, most);
+                let own = self.window.check_within(client, quota, now, most);
                 if own.admitted {
                     shared.admitted_alone(client);
                 }
@@ -309,7 +327,7 @@ impl Rate {
 /// The limits of one request.
 pub struct RequestLimiter<'a> {
     clients: &'a Clients,
-    quota: u32,
+    quota: Quota,
     now: Instant,
 }
 
@@ -318,9 +336,14 @@ impl<'a> RequestLimiter<'a> {
     pub(crate) fn new(clients: &'a Clients, limits: &ClientLimits, now: Instant) -> Self {
         Self {
             clients,
-            quota: limits.per_minute(),
+            quota: limits.quota,
             now,
         }
+    }
+
+    /// This request under other limits.
+    pub(crate) fn under(&self, limits: &ClientLimits) -> Self {
+        Self::new(self.clients, limits, self.now)
     }
 
     /// When the request arrived.
@@ -331,7 +354,7 @@ impl<'a> RequestLimiter<'a> {
     /// Counts a wrong token of the client.
     pub(crate) fn check_failed_token(&self, client: ClientKey) -> RateCheck<Ticket<'a>> {
         let rate = self.clients.failed_tokens();
-        rate.check(client, MAX_FAILED_TOKENS.requests(), rate.millis(self.now))
+        rate.check(client, MAX_FAILED_TOKENS, rate.millis(self.now))
     }
 }
 
@@ -343,7 +366,7 @@ impl<'a> Limiter for RequestLimiter<'a> {
     }
 
     fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        self.clients.requests().peek(client, now)
+        self.clients.requests().peek(client, self.quota, now)
     }
 }
 
@@ -371,7 +394,7 @@ pub struct Ticket<'a> {
     rate: &'a Rate,
     shared: &'a Arc<SharedLimit>,
     client: ClientKey,
-    quota: u32,
+    quota: Quota,
 }
 
 impl Ticket<'_> {
@@ -385,9 +408,9 @@ impl Ticket<'_> {
             client,
             quota,
         } = self;
-        let decision = shared.decide(client, quota).await;
+        let decision = shared.decide(client, quota.requests()).await;
         let now = rate.millis(Instant::now());
-        let status = rate.apply(shared, decision, client, now);
+        let status = rate.apply(shared, decision, client, quota, now);
         let decided = status.ok_or_else(|| {
             let message = "limits are shared, and their store does not answer: try again";
             Refusal::new(Reason::FleetUnavailable, message)
@@ -395,7 +418,7 @@ impl Ticket<'_> {
         match rate.counted {
             Counted::FailedTokens => (None, decided.and_then(within_failed_tokens)),
             Counted::Requests => {
-                let shown = status.unwrap_or_else(|| rate.window.peek(client, now));
+                let shown = status.unwrap_or_else(|| rate.window.peek_by(client, quota, now));
                 (Some(shown), decided.and_then(within_rate))
             }
         }

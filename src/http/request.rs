@@ -78,6 +78,15 @@ impl Request {
         }
     }
 
+    /// The whole body of a request that is refused, if it arrived with the head. Otherwise nothing
+    /// more of it can be read, except to discard it.
+    pub fn take_arrived_body(&mut self) -> Option<Bytes> {
+        match &mut self.0 {
+            Transport::Http1(connection) => connection.take_whole_body(),
+            Transport::Http2(stream) => stream.take_arrived_body(),
+        }
+    }
+
     /// The next piece of the body; `None` at its end.
     ///
     /// # Errors

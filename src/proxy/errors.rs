@@ -58,7 +58,7 @@ impl<S: Surface> ErrorResponder for SurfaceErrors<S> {
         let rate = self.surface.rate_limit(client);
         let context = ResponseContext {
             request_id,
-            quota: rate.map(|rate| (&settings.limits().quota_header, rate)),
+            quota: rate.map(|rate| (&settings.limits_of(client).quota_header, rate)),
             cross_origin: None,
             persistence: Persistence::Close,
             chunks: false,

@@ -10,7 +10,7 @@ use crate::http::request::Unsent;
 use crate::http::{Incomplete, Request, Trust as _, X_REQUEST_ID};
 use crate::io::{LARGE, MemoryPermit, cold, within};
 use crate::node::NodeError;
-use crate::reply::{Persistence, Reply, ResponseContext};
+use crate::reply::{ErrorFormat, Persistence, Reply, ResponseContext};
 use bytes::Bytes;
 use http::header::{EXPECT, HOST, ORIGIN, TRANSFER_ENCODING};
 use http::{HeaderValue, Method, Version};
@@ -94,7 +94,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
             Ok(Admitted::Health) => Some(Reply::health()),
             Ok(Admitted::Preflight) => Some(Reply::no_content()),
             Ok(Admitted::Call(pending)) => self.read_and_answer(pending, &caller).await,
-            Err(refusal) => Some(self.refused(&refusal)),
+            Err(refusal) => Some(self.refused_unread(refusal)),
         };
         match reply {
             Some(mut reply) => self.send(&mut reply, &caller).await,
@@ -232,6 +232,18 @@ impl<'a, S: Surface> Exchange<'a, S> {
         self.server.surface.running().clients()
     }
 
+    /// Refuses a request whose body was not read, with its id if the body is here already.
+    fn refused_unread(&mut self, mut refusal: Refusal) -> Reply {
+        let is_rpc = S::style(self.header.raw_path()) == ErrorFormat::JsonRpc;
+        if is_rpc
+            && self.head.is_framed
+            && let Some(body) = self.request.take_arrived_body()
+        {
+            policy::add_id(&mut refusal, &body);
+        }
+        self.refused(&refusal)
+    }
+
     fn refused(&self, refusal: &Refusal) -> Reply {
         let style = S::style(self.header.raw_path());
         Reply::refusal(style, refusal, self.context.request_id.as_str())
@@ -256,7 +268,7 @@ impl<'a, S: Surface> Exchange<'a, S> {
                 request_id: self.context.request_id.as_str(),
                 quota: caller
                     .rate
-                    .map(|rate| (&settings.limits().quota_header, rate)),
+                    .map(|rate| (&settings.limits_of(caller.client).quota_header, rate)),
                 // a shared cache stores one response for requests with and without an origin
                 cross_origin: S::cors(settings, self.header.raw_path())
                     .filter(|_| origin.is_some() || reply.cache_control.is_some())

@@ -2,7 +2,7 @@
 
 use super::{RequestContext, Surface, reference};
 use crate::gateway::{Caller, Gateway, Lookup, Settings};
-use crate::http::clients::{RequestLimiter, Running, Ticket, Uncounted};
+use crate::http::clients::{RequestLimiter, Running, Settings as _, Ticket, Uncounted};
 use crate::io::cold;
 use crate::io::gzip::MIN_BODY;
 use crate::node::{Answer, NodeError};
@@ -87,15 +87,19 @@ impl Surface for Gateway {
         limiter: &RequestLimiter<'a>,
     ) -> Admission<GatewayCall, Guard, Ticket<'a>> {
         let clients = self.running.clients();
-        let enter = |client| clients.enter(client, &settings.limits);
+        let limits = settings.limits_of(judged.head.client());
+        let limiter = limiter.under(limits);
+        let enter = |client| clients.enter(client, limits);
         let mut admission = match judged.counting {
-            Counting::Limited => settings
-                .policy
-                .admit(&judged.head, limiter, limiter.now(), enter),
+            Counting::Limited => {
+                settings
+                    .policy
+                    .admit(&judged.head, &limiter, limiter.now(), enter)
+            }
             Counting::Exempt => {
                 settings
                     .policy
-                    .admit(&judged.head, &Uncounted(limiter), limiter.now(), enter)
+                    .admit(&judged.head, &Uncounted(&limiter), limiter.now(), enter)
             }
         };
         if let Err(refusal) = &mut admission.verdict
@@ -181,7 +185,10 @@ impl Surface for Gateway {
             Ok(answer) => Reply::answer(id, answer),
             // refused as an answer that is ready would be: without fields of the cache
             Err(NodeError::OverShare) => {
-                let refusal = NodeError::OverShare.into();
+                let refusal = Refusal {
+                    id: Some(id.into()),
+                    ..NodeError::OverShare.into()
+                };
                 return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
             }
             Err(fault) => node_failed(self, fault, id, context),

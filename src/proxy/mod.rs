@@ -19,7 +19,7 @@ pub use errors::SurfaceErrors;
 use crate::config::ConnectionsConfig;
 use crate::gateway::Gateway;
 use crate::http::certificates::Certificates;
-use crate::http::clients::{self, Clients, RequestLimiter, Running, Ticket};
+use crate::http::clients::{self, Clients, RequestLimiter, Running, Settings as _, Ticket};
 use crate::http::context::{InFlight, ServerContext};
 use crate::http::{ErrorResponder, Handoff, RequestId, Trust};
 use crate::io::Held;
@@ -109,7 +109,9 @@ pub trait Surface: Send + Sync + 'static {
 
     /// The peer's rate-limit status, read-only; `None` if the surface shows none before admission.
     fn rate_limit(&self, peer: Client) -> Option<RateLimitStatus> {
-        Some(self.running().clients().rate_limit(peer))
+        let settings = self.running().settings();
+        let limits = settings.limits_of(peer);
+        Some(self.running().clients().rate_limit(peer, limits))
     }
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn policy(live: &RelayLive, tokens: Tokens, pinned: Pinned) -> RelayP
     let policy = &live.policy;
     RelayPolicy {
         tokens,
-        trusted_proxies: TrustedProxies::from(live.clients.trusted_proxies.clone()),
+        trusted_proxies: TrustedProxies::from(&*live.clients.trusted_proxies),
         chain_id,
         account_class,
         contracts,
@@ -146,6 +146,7 @@ pub(crate) fn policy(live: &RelayLive, tokens: Tokens, pinned: Pinned) -> RelayP
             max_l2_gas: policy.max_l2_gas,
             max_fee: policy.max_fee.fri(),
         },
+        operations: live.operations.clone(),
         assurance_types: policy.assurance_types.to_vec(),
         assurance_levels: policy.assurance_levels.to_vec(),
         usership_epochs: policy.usership_first_epoch..=policy.usership_last_epoch,

@@ -11,8 +11,9 @@ use crate::config::SidecarLive;
 use crate::http::clients::{self, ClientLimits};
 use crate::io::clock::{micros, now_us};
 use crate::secrets::{self, Secret, SecretError, SecretErrors};
-use portcullis_filters::client::{Networks, TrustedProxies};
+use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::hmac::Secrets;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::SidecarPolicy;
 use portcullis_filters::webhook::{AgeClock, WebhookPolicy};
 use std::path::{Path, PathBuf};
@@ -84,8 +85,8 @@ impl Settings {
         let auth = Auth::new(session, sessions, live.feeds.service_did.clone());
         Ok(Self {
             policy: SidecarPolicy {
-                trusted_proxies: TrustedProxies::from(clients.trusted_proxies.clone()),
-                exempt: Networks::from(live.exempt.clone()),
+                trusted_proxies: TrustedProxies::from(&*clients.trusted_proxies),
+                exempt: Networks::from(&*live.exempt),
                 operator,
                 webhook,
                 signature_header: age.signature_header.clone(),

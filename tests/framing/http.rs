@@ -13,6 +13,7 @@ use pingora::http::RequestHeader;
 use portcullis_filters::client::{ClientKey, TrustedProxies};
 use portcullis_filters::head::Head;
 use portcullis_filters::limit::{Limiter, Millis, Quota, RateCheck, RateLimitStatus, RateLimiter};
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::{Admitted, GatewayPolicy};
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::verdict::Reason;
@@ -255,6 +256,7 @@ static LIMITER: LazyLock<Unlimited> = LazyLock::new(|| {
 static POLICY: LazyLock<GatewayPolicy> = LazyLock::new(|| GatewayPolicy {
     methods: MethodSet::new(&Method::ALL),
     trusted_proxies: TrustedProxies::default(),
+    blocked: Networks::default(),
     has_documents: false,
 });
 

@@ -482,6 +482,36 @@ fn a_browser_of_any_origin_may_ask() {
 }
 
 #[test]
+fn a_page_may_send_any_header() {
+    let node = Node::start(good);
+    let edge = Edge::start(&node);
+    for sent in [
+        "argent-client, argent-version, content-type",
+        "baggage, content-type, sentry-trace",
+        "baggage, content-type, traceparent, tracestate",
+        "authorization, content-type, x-client-version",
+    ] {
+        let preflight = Request::new("OPTIONS", "/rpc")
+            .with("Origin", "https://wallet.test")
+            .with("Access-Control-Request-Method", "POST")
+            .with("Access-Control-Request-Headers", sent);
+        let allowed = list(&edge.ask(&preflight), "Access-Control-Allow-Headers");
+        let is_named = |name: &str| allowed.iter().any(|own| own == name);
+        // the Fetch standard, section 4.8: a wildcard does not cover Authorization
+        let passes = |name: &str| is_named(name) || (is_named("*") && name != "authorization");
+        assert!(sent.split(", ").all(passes), "{sent}: {allowed:?}");
+        let request = sent
+            .split(", ")
+            .filter(|name| *name != "content-type" && *name != "traceparent")
+            .fold(Request::post(QUESTION), |request, name| {
+                request.with(name, "1")
+            })
+            .with("Origin", "https://wallet.test");
+        assert_result(&edge.ask(&request), "7", RESULT, sent);
+    }
+}
+
+#[test]
 fn a_list_of_origins_narrows_who_may_ask() {
     let node = Node::start(good);
     let origins = r#"["https://a.test", "https://b.test:8443"]"#;

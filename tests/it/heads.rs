@@ -45,7 +45,7 @@ fn any_path_but_the_two_is_not_found() {
     for path in paths {
         for method in ["POST", "GET", "OPTIONS"] {
             let response = edge.ask(&Request::post(QUESTION).line(&request_line(method, path)));
-            assert_error(&response, "not_found", "null", &format!("{method} {path}"));
+            assert_error(&response, "not_found", "7", &format!("{method} {path}"));
         }
     }
     assert_eq!(
@@ -66,17 +66,17 @@ fn an_absolute_target_is_served_by_its_path() {
     }
     let health = Request::new("GET", "http://edge.test/healthz");
     assert_eq!(edge.ask(&health).status, 200);
-    for (target, reason) in [
-        ("http://edge.test", "not_found"),
-        ("http://edge.test?/rpc", "not_found"),
-        ("http://user@edge.test/rpc", "invalid_request"),
-        ("http:///rpc", "invalid_request"),
-        ("http://:80/rpc", "invalid_request"),
-        ("http://edge test/rpc", "invalid_request"),
+    for (target, reason, id) in [
+        ("http://edge.test", "not_found", "7"),
+        ("http://edge.test?/rpc", "not_found", "7"),
+        ("http://user@edge.test/rpc", "invalid_request", "null"),
+        ("http:///rpc", "invalid_request", "null"),
+        ("http://:80/rpc", "invalid_request", "null"),
+        ("http://edge test/rpc", "invalid_request", "null"),
     ] {
         let line = format!("POST {target} HTTP/1.1");
         let response = edge.ask(&Request::post(QUESTION).line(&line));
-        assert_error(&response, reason, "null", target);
+        assert_error(&response, reason, id, target);
     }
     // the authority of the target counts, whatever Host says
     for (host, status) in [("localhost", 200), ("other.test", 421)] {
@@ -230,7 +230,7 @@ fn only_json_is_taken() {
         assert_error(
             &response,
             "unsupported_media_type",
-            "null",
+            "7",
             &format!("{types:?}"),
         );
     }
@@ -285,7 +285,7 @@ fn a_body_in_any_content_coding_is_refused() {
         assert_error(
             &response,
             "unsupported_encoding",
-            "null",
+            "7",
             &format!("{codings:?}"),
         );
     }
@@ -367,7 +367,7 @@ fn an_expectation_other_than_100_continue_fails() {
     let edge = Edge::start(&node);
     for value in ["200-ok", "100-continue, 200-ok", "100-continued", "x=y"] {
         let response = edge.ask(&Request::post(QUESTION).with("Expect", value));
-        assert_error(&response, "expectation_failed", "null", value);
+        assert_error(&response, "expectation_failed", "7", value);
     }
     assert_eq!(
         node.connections(),

@@ -89,6 +89,8 @@ gateway.single_flight = false
 gateway.docs = true
 gateway.gzip = false
 gateway.exempt = ["192.0.2.0/24"]
+gateway.blocked = ["198.51.100.0/24"]
+gateway.clients = [{ networks = "203.0.113.0/24", requests_per_minute = 9 }]
 gateway.requests_per_minute = 181
 gateway.max_clients = 99999
 gateway.max_in_flight_per_client = 63
@@ -113,6 +115,7 @@ gateway.connections.lifetime = "2h"
 relay.listen = "127.0.0.1:65002"
 relay.token_files = "DIR/new.token"
 relay.pins_max_age = "6s"
+relay.operations = ["mint-card"]
 relay.receipt_timeout = "11s"
 relay.confirmations = 11
 relay.faucet_per_day = 5

@@ -259,7 +259,12 @@ fn the_events_tell_what_happens() {
 #[test]
 fn busiest_clients_are_added_up_by_network() {
     let node = Node::start(good);
-    let edge = Edge::start(&node);
+    let partner = "[{ networks = \"203.0.113.0/24\", requests_per_minute = 20 }]";
+    let keys = [
+        ("gateway.requests_per_minute", "10"),
+        ("gateway.clients", partner),
+    ];
+    let edge = Edge::with(&node, &keys);
     for (client, requests) in [("198.51.100.1", 3), ("203.0.113.1", 2), ("198.51.100.2", 1)] {
         for _ in 0..requests {
             edge.ask(&Request::post(QUESTION).with("X-Forwarded-For", client));
@@ -267,8 +272,8 @@ fn busiest_clients_are_added_up_by_network() {
     }
     let snapshot = Page::listening(&edge).next().expect("a snapshot");
     let expected = serde_json::json!([
-        { "network": "198.51.100.0/24", "clients": 2, "requests": 4, "most": 3 },
-        { "network": "203.0.113.0/24", "clients": 1, "requests": 2, "most": 2 },
+        { "network": "198.51.100.0/24", "clients": 2, "requests": 4, "most": 3, "limit": 10 },
+        { "network": "203.0.113.0/24", "clients": 1, "requests": 2, "most": 2, "limit": 20 },
     ]);
     assert_eq!(snapshot["surfaces"][0]["limits"]["busiest"], expected);
 }

@@ -105,7 +105,7 @@ fn each_document_has_its_media_type() {
         );
         assert!(text.contains("starknet_chainId"), "{path}");
         let head = edge.ask(&Request::post(QUESTION).line(&format!("POST {path} HTTP/1.1")));
-        assert_error(&head, "wrong_http_method", "null", path);
+        assert_error(&head, "wrong_http_method", "7", path);
         let plain = edge.ask(&Request::new("GET", path));
         assert_eq!(
             (plain.header("Content-Encoding"), plain.text()),

@@ -409,7 +409,7 @@ fn a_wrong_path_gets_the_remedy() {
     ] {
         let request = Request::post(QUESTION).line(&format!("POST {path} HTTP/1.1"));
         let response = edge.ask(&request);
-        assert_error(&response, "not_found", "null", path);
+        assert_error(&response, "not_found", "7", path);
         assert!(
             hint(&response).contains(remedy),
             "{path}: {}",

@@ -162,7 +162,9 @@ fn a_nearly_cached_head_is_parsed_afresh() {
         |(what, bytes, reason)| {
             let mut client = familiar(&edge);
             client.send(&bytes);
-            assert_one_of(&client.response(), &[reason], "null", what);
+            let is_in_doubt = ["conflicting_framing", "body_too_large"].contains(&reason);
+            let id = if is_in_doubt { "null" } else { "5" };
+            assert_one_of(&client.response(), &[reason], id, what);
         },
     );
     let mut client = familiar(&edge);

@@ -102,7 +102,7 @@ fn draining_answers_in_flight_and_refuses_new() {
     assert_error(
         &refused,
         "draining",
-        "null",
+        "\"halfway\"",
         "a request that came after the signal",
     );
     halfway.ends("its connection is over");

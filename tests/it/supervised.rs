@@ -443,7 +443,7 @@ fn a_plain_stop_answers_503_on_unheld_sockets() {
     assert_error(
         &halfway.response(),
         "draining",
-        "null",
+        "7",
         "the sidecar has no heir",
     );
     assert_eq!(edge.wait().code(), Some(0));

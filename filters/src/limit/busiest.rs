@@ -11,9 +11,6 @@ use super::limiter::{STEP, Shard};
 use super::{Millis, Quota, RateLimiter};
 use crate::client::ClientKey;
 
-/// Counts all requests in the window, even beyond a quota that was lowered.
-const UNLIMITED: Quota = Quota(Quota::MAX);
-
 /// A client and the number of its requests that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
@@ -76,7 +73,7 @@ impl<T> Shard<T> {
             if window.len() <= top.floor() {
                 continue;
             }
-            if let Some(counted) = window.counted(now.max(window.newest()), UNLIMITED) {
+            if let Some(counted) = window.counted(now.max(window.newest()), Quota::UNLIMITED) {
                 top.add(Busy {
                     client,
                     requests: counted.count,

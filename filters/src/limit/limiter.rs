@@ -36,7 +36,8 @@ pub(super) const STEP: u32 = 256;
 /// seen of all. Above it, shards differ in size by chance: with 100,000 clients, the evicted one is
 /// among the 4 % or so that were seen least recently.
 ///
-/// A client may have a value `T` next to its window: both are evicted together.
+/// A client may have a quota of its own, which its requests bring. It may also have a value `T` next
+/// to its window: both are evicted together.
 #[derive(Debug)]
 pub struct RateLimiter<S, T = ()> {
     hasher: S,
@@ -123,19 +124,27 @@ impl<S, T> RateLimiter<S, T> {
 impl<S: BuildHasher, T> RateLimiter<S, T> {
     /// Judges a request and counts it if it passes; the client becomes the most recently seen.
     pub fn check(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
-        let hash = self.hasher.hash_one(client);
-        self.shard(hash)
-            .lock()
-            .check(hash, client, now, || self.take_place())
+        self.judge(client, None, now)
     }
 
-    /// Checks like [`RateLimiter::check`], but admits only while fewer than `most` requests count.
-    /// This is atomic: of concurrent requests, no more than `most` pass.
-    pub fn check_within(&self, client: ClientKey, now: Millis, most: u32) -> RateLimitStatus {
+    /// Checks like [`RateLimiter::check`], by this quota in place of the common one.
+    pub fn check_by(&self, client: ClientKey, quota: Quota, now: Millis) -> RateLimitStatus {
+        self.judge(client, Some(quota), now)
+    }
+
+    /// Checks like [`RateLimiter::check_by`], but admits only while fewer than `most` requests
+    /// count. This is atomic: of concurrent requests, no more than `most` pass.
+    pub fn check_within(
+        &self,
+        client: ClientKey,
+        quota: Quota,
+        now: Millis,
+        most: u32,
+    ) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);
         let mut shard = self.shard(hash).lock();
-        let own = shard.peek(hash, client, now);
-        let counted = shard.quota.requests().saturating_sub(own.remaining);
+        let own = shard.peek(hash, client, quota, now);
+        let counted = quota.requests().saturating_sub(own.remaining);
         let Some(remaining) = most.checked_sub(counted.saturating_add(1)) else {
             return RateLimitStatus {
                 admitted: false,
@@ -143,7 +152,7 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
                 ..own
             };
         };
-        let own = shard.check(hash, client, now, || self.take_place());
+        let own = shard.check(hash, client, quota, now, || self.take_place());
         RateLimitStatus {
             remaining: own.remaining.min(remaining),
             ..own
@@ -154,7 +163,22 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
     #[must_use]
     pub fn peek(&self, client: ClientKey, now: Millis) -> RateLimitStatus {
         let hash = self.hasher.hash_one(client);
-        self.shard(hash).lock().peek(hash, client, now)
+        let shard = self.shard(hash).lock();
+        shard.peek(hash, client, shard.quota, now)
+    }
+
+    /// The status that [`RateLimiter::check_by`] would return; changes nothing.
+    #[must_use]
+    pub fn peek_by(&self, client: ClientKey, quota: Quota, now: Millis) -> RateLimitStatus {
+        let hash = self.hasher.hash_one(client);
+        self.shard(hash).lock().peek(hash, client, quota, now)
+    }
+
+    fn judge(&self, client: ClientKey, quota: Option<Quota>, now: Millis) -> RateLimitStatus {
+        let hash = self.hasher.hash_one(client);
+        let mut shard = self.shard(hash).lock();
+        let quota = quota.unwrap_or(shard.quota);
+        shard.check(hash, client, quota, now, || self.take_place())
     }
 
     /// The most clients that are stored.
@@ -163,15 +187,11 @@ impl<S: BuildHasher, T> RateLimiter<S, T> {
         self.capacity
     }
 
-    /// How many requests of the client count at `now`.
+    /// How many requests of the client count at `now`, whatever its quota is.
     #[must_use]
     pub fn admitted(&self, client: ClientKey, now: Millis) -> u32 {
-        let hash = self.hasher.hash_one(client);
-        let shard = self.shard(hash).lock();
-        shard
-            .quota
-            .requests()
-            .saturating_sub(shard.peek(hash, client, now).remaining)
+        let left = self.peek_by(client, Quota::UNLIMITED, now).remaining;
+        Quota::MAX.saturating_sub(left)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard<T>> {
@@ -287,11 +307,11 @@ impl<T> Shard<T> {
         &mut self,
         hash: u64,
         client: ClientKey,
+        quota: Quota,
         now: Millis,
         take_place: impl FnOnce() -> bool,
     ) -> RateLimitStatus {
         self.trim(now);
-        let quota = self.quota;
         let record = self.see(hash, client, take_place);
         let Some(Record {
             window: Some(window),
@@ -305,7 +325,7 @@ impl<T> Shard<T> {
             }
             return RateLimitStatus {
                 admitted: true,
-                ..self.status(counted, now)
+                ..status(counted, quota, now)
             };
         };
         let now = now.max(window.newest());
@@ -313,7 +333,7 @@ impl<T> Shard<T> {
         let counted = window.counted(now, quota);
         RateLimitStatus {
             admitted,
-            ..self.status(counted, now)
+            ..status(counted, quota, now)
         }
     }
 
@@ -356,30 +376,36 @@ impl<T> Shard<T> {
         Some(end)
     }
 
-    pub(super) fn peek(&self, hash: u64, client: ClientKey, now: Millis) -> RateLimitStatus {
+    pub(super) fn peek(
+        &self,
+        hash: u64,
+        client: ClientKey,
+        quota: Quota,
+        now: Millis,
+    ) -> RateLimitStatus {
         let record = self.recent.get(hash, client);
         let Some(window) = record.and_then(|record| record.window.as_ref()) else {
-            return self.status(None, now);
+            return status(None, quota, now);
         };
         let now = now.max(window.newest());
-        self.status(window.counted(now, self.quota), now)
+        status(window.counted(now, quota), quota, now)
     }
+}
 
-    /// The status of the next request.
-    fn status(&self, counted: Option<Counted>, now: Millis) -> RateLimitStatus {
-        let count = counted.map_or(0, |counted| counted.count);
-        let remaining = self.quota.requests().saturating_sub(count);
-        let age = counted.map_or(0, |counted| now.since(counted.oldest));
-        let seconds = WINDOW_MILLIS.saturating_sub(age).div_ceil(1000);
-        let reset_seconds = u32::try_from(seconds).unwrap_or(WINDOW_SECONDS).max(1);
-        debug_assert!(
-            reset_seconds <= WINDOW_SECONDS,
-            "no wait exceeds the window"
-        );
-        RateLimitStatus {
-            admitted: remaining > 0,
-            remaining,
-            reset_seconds,
-        }
+/// The status of the next request.
+fn status(counted: Option<Counted>, quota: Quota, now: Millis) -> RateLimitStatus {
+    let count = counted.map_or(0, |counted| counted.count);
+    let remaining = quota.requests().saturating_sub(count);
+    let age = counted.map_or(0, |counted| now.since(counted.oldest));
+    let seconds = WINDOW_MILLIS.saturating_sub(age).div_ceil(1000);
+    let reset_seconds = u32::try_from(seconds).unwrap_or(WINDOW_SECONDS).max(1);
+    debug_assert!(
+        reset_seconds <= WINDOW_SECONDS,
+        "no wait exceeds the window"
+    );
+    RateLimitStatus {
+        admitted: remaining > 0,
+        remaining,
+        reset_seconds,
     }
 }

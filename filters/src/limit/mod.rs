@@ -99,6 +99,9 @@ impl Quota {
     /// The largest quota; no client reaches it.
     pub const MAX: u32 = 1_000_000_000;
 
+    /// Refuses no request, so that all in the window are counted.
+    pub(crate) const UNLIMITED: Self = Self(Self::MAX);
+
     /// A quota of 1 to [`Quota::MAX`] requests; `None` for any other number.
     #[must_use]
     pub const fn per_minute(requests: u32) -> Option<Self> {

@@ -368,6 +368,7 @@ fn threads_share_a_client_s_quota() {
 #[test]
 fn racing_threads_pass_no_bound_below_the_quota() {
     const MOST: u32 = 500;
+    let quota = Quota::per_minute(10_000).unwrap();
     for round in 0..100 {
         let limiter = limiter(10_000, 16);
         let (start, admitted) = (std::sync::Barrier::new(4), AtomicU32::new(0));
@@ -377,7 +378,7 @@ fn racing_threads_pass_no_bound_below_the_quota() {
                     start.wait();
                     // all are at the bound at the same time
                     for _ in 0..MOST {
-                        let status = limiter.check_within(client(round), Millis(0), MOST);
+                        let status = limiter.check_within(client(round), quota, Millis(0), MOST);
                         admitted.fetch_add(status.admitted.into(), Ordering::SeqCst);
                     }
                 });
@@ -389,9 +390,9 @@ fn racing_threads_pass_no_bound_below_the_quota() {
 
 #[test]
 fn a_bound_below_the_quota_applies_first() {
-    let limiter = limiter(3, 16);
+    let (limiter, quota) = (limiter(3, 16), Quota::per_minute(3).unwrap());
     let check = |most| {
-        let status = limiter.check_within(client(1), Millis(0), most);
+        let status = limiter.check_within(client(1), quota, Millis(0), most);
         (status.admitted, status.remaining)
     };
     for (most, expected, why) in [
@@ -481,6 +482,33 @@ fn a_new_quota_applies_to_stored_clients() {
             assert_eq!(status, expected, "with a quota of {quota}");
         }
     }
+}
+
+#[test]
+fn a_client_is_judged_by_the_quota_it_brings() {
+    let limiter = limiter(3, 16);
+    let ample = Quota::per_minute(500).unwrap();
+    let scant = Quota::per_minute(1).unwrap();
+    let admitted = |number, quota| {
+        (0..600)
+            .filter(|_| limiter.check_by(client(number), quota, Millis(0)).admitted)
+            .count()
+    };
+    for (number, quota, expected, why) in [
+        (1, ample, 500, "more than the others"),
+        (1, scant, 0, "its requests count for a smaller quota"),
+        (2, scant, 1, "less than the others"),
+        (2, ample, 499, "and for a larger one"),
+    ] {
+        assert_eq!(admitted(number, quota), expected, "{why}");
+    }
+    assert_eq!(limiter.admitted(client(1), Millis(59_999)), 500);
+    assert_eq!(
+        limiter.peek_by(client(1), ample, Millis(60_000)).remaining,
+        500
+    );
+    let others = (0..5).filter(|_| limiter.check(client(3), Millis(0)).admitted);
+    assert_eq!(others.count(), 3, "the common quota applies to the rest");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The gateway's policy: thirteen reads, for anyone.
 //!
-//! [`GatewayPolicy::judge`] judges a head by itself; [`GatewayPolicy::admit`] checks route, rate,
-//! requests in flight, headers and declared size; [`GatewayPolicy::inspect`] checks JSON, envelope,
+//! [`GatewayPolicy::judge`] judges a head by itself, its client first; [`GatewayPolicy::admit`]
+//! checks route, rate, requests in flight, headers and declared size; [`GatewayPolicy::inspect`] checks JSON, envelope,
 //! method and parameters. Nothing reaches the node without a [`ReadPermit`], which only this file
 //! makes.
 
@@ -13,6 +13,7 @@ use crate::head::{
 };
 use crate::limit::{Limiter, Millis, RateCheck};
 use crate::named::named;
+use crate::networks::Networks;
 use crate::rpc::json::write_integer;
 use crate::rpc::{BlockId, Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{Reason, Refusal};
@@ -29,6 +30,8 @@ pub struct GatewayPolicy {
     pub methods: MethodSet,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
+    /// The clients that get no other answer than `blocked`.
+    pub blocked: Networks,
     /// Whether the documents of the gateway are served.
     pub has_documents: bool,
 }
@@ -83,15 +86,19 @@ impl JudgedHead {
 impl GatewayPolicy {
     /// Judges what depends on the head alone.
     pub fn judge(&self, head: &Head<'_>) -> JudgedHead {
-        JudgedHead {
-            client: client(head, &self.trusted_proxies),
-            route: self.route(head),
+        let client = client(head, &self.trusted_proxies);
+        let mut route = self.route(head);
+        if self.blocked.contains(client.address) && !matches!(route, Ok(Route::Preflight)) {
+            let message = "the operator does not serve requests from this network";
+            route = Err(Refusal::new(Reason::Blocked, message));
         }
+        JudgedHead { client, route }
     }
 
     /// Admits a request with a judged head at `now`. Every `POST /rpc` counts against the rate
-    /// limit, refused or not, and so does every document. `enter` takes a place among the client's
-    /// requests in flight, or returns `None` when the client has too many.
+    /// limit, refused or not, and so does every document; a request of a blocked client does not.
+    /// `enter` takes a place among the client's requests in flight, or returns `None` when the
+    /// client has too many.
     pub fn admit<L: Limiter, G>(
         &self,
         head: &JudgedHead,
@@ -162,7 +169,9 @@ impl GatewayPolicy {
         passed(Finding::Method(method.name()));
         let params = Params::parse(method, params).map_err(|error| {
             let message = Params::refusal(method, error);
-            Refusal::new(Reason::InvalidParams, message).with_id(Some(id))
+            Refusal::new(Reason::InvalidParams, message)
+                .with_hint(hints::instead_of_param(error))
+                .with_id(Some(id))
         })?;
         passed(Finding::Params(params.arguments().len()));
         Ok(ReadPermit {
@@ -187,7 +196,8 @@ impl GatewayPolicy {
                 }
                 Ok(Route::Rpc(call_headers(head)))
             }
-            // the actual request gets the refusal: a page cannot read that of a preflight
+            // the actual request gets the refusal, also if the client is blocked: a page cannot
+            // read that of a preflight
             _ if is_preflight(head) => framing(head).map(|()| Route::Preflight),
             b"/healthz" => {
                 allowed_method(head, "GET, HEAD")?;

@@ -1,12 +1,12 @@
 //! Remedies for refused requests: `error.data.hint`.
 //!
-//! In: the method, the path or the header fields of a refused request. Out: the remedy, as one
+//! In: the method, the path, a parameter or the header fields of a refused request. Out: the remedy, as one
 //! sentence for people. Only refused requests get here, so speed does not matter; names are
 //! bounded.
 
 use crate::head::Head;
 use crate::nearest::nearest;
-use crate::rpc::{Method, MethodSet};
+use crate::rpc::{Method, MethodSet, ParamError};
 use crate::verdict::Refusal;
 use alloc::borrow::Cow;
 use alloc::format;
@@ -33,6 +33,8 @@ const VERSION: &str = "use /rpc, without a version: starknet_specVersion returns
      the Starknet API that is served there";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
+const TAG: &str = "the tag is pre_confirmed since version 0.9 of the Starknet API; starknet.js 8 and \
+     starknet-rs 0.17, or later, send it";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 
 /// Names the version that the node serves, if the remedy is to leave a version out.
@@ -42,6 +44,14 @@ pub fn name_version(refusal: &mut Refusal, version: &str) {
             "use /rpc, without a version: version {version} of the Starknet API is served there"
         );
         refusal.hint = Some(hint.into());
+    }
+}
+
+/// The remedy for a refused parameter.
+pub(super) fn instead_of_param(error: ParamError) -> Option<Hint> {
+    match error {
+        ParamError::FormerTag(..) => Some(TAG.into()),
+        _ => None,
     }
 }
 

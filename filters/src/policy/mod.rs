@@ -12,6 +12,7 @@ mod hints;
 mod relay;
 mod sidecar;
 mod transactions;
+mod unread;
 
 pub use crate::head::{MAX_BODY, MediaType, declared_length, within_size};
 pub use crate::tx::Contracts;
@@ -25,6 +26,7 @@ pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 pub use transactions::{
     DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, TransactionPermit, Unverified, method_of,
 };
+pub use unread::add_id;
 
 use crate::felt::Felt;
 use crate::operations::Operation;

@@ -21,6 +21,7 @@ use crate::tx::Contracts;
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -44,6 +45,8 @@ pub struct RelayPolicy {
     pub contracts: Contracts,
     /// The bounds of one transaction.
     pub caps: Caps,
+    /// The operations that are served.
+    pub operations: Vec<OperationKind>,
     /// Assurances that may be attested.
     pub assurance_types: Vec<String>,
     /// Levels that may be attested.
@@ -237,8 +240,7 @@ impl RelayPolicy {
             Endpoint::Operation(kind) => {
                 let operation = Operation::parse(kind, body)?;
                 passed(Finding::Operation(&operation));
-                let admission = operation.admits(&self.operation_policy(), now);
-                let admission = admission.map_err(Box::new);
+                let admission = self.admits(kind, &operation, now).map_err(Box::new);
                 Ok(Inspected::Operation(OperationPermit {
                     operation,
                     admission,
@@ -249,6 +251,19 @@ impl RelayPolicy {
                 "/readyz takes no body",
             )),
         }
+    }
+
+    /// Judges an operation by the configuration. A disabled one is not refused earlier, so that a
+    /// repeat gets the answer of a write that was made before.
+    fn admits(&self, kind: OperationKind, operation: &Operation, now: u64) -> Result<(), Refusal> {
+        if !self.operations.contains(&kind) {
+            let message = format!(
+                "the operator of this relay has switched off {}",
+                kind.name()
+            );
+            return Err(Refusal::new(Reason::OperationDisabled, message));
+        }
+        operation.admits(&self.operation_policy(), now)
     }
 
     /// The parameters by which an operation is admitted.

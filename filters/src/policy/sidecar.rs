@@ -7,13 +7,14 @@
 
 use super::{Admission, Admitted, PendingCall};
 use crate::bearer::Tokens;
-use crate::client::{Client, ClientKey, Networks, TrustedProxies};
+use crate::client::{Client, ClientKey, TrustedProxies};
 use crate::head::{
     Head, MediaType, allowed_method, any_headers, client, declared_size, expects_continue, framing,
     media_type, no_coding, not_json, too_many_in_flight, within_rate, within_size,
 };
 use crate::limit::{Limiter, Millis, RateCheck};
 use crate::named::named;
+use crate::networks::Networks;
 use crate::secret::Secret;
 use crate::verdict::{Reason, Refusal};
 use crate::webhook::{MAX_WEBHOOK_BODY, Signature, WebhookPolicy};

@@ -7,7 +7,7 @@
 //! Other parameters are refused.
 
 use super::json::ParamError::{
-    self, Duplicate, Malformed, MalformedItem, Missing, TooMany, Unknown,
+    self, Duplicate, FormerTag, Malformed, MalformedItem, Missing, TooMany, Unknown,
 };
 use super::json::{
     FELT, Json, MemberError, felt, felts, write_felt, write_felts, write_integer, write_list,
@@ -23,9 +23,10 @@ use alloc::vec::Vec;
 /// transaction costs the node an execution under its global lock.
 const MAX_TRANSACTIONS: usize = 4;
 
-/// The most felts in a transaction's calldata, signature or other list: the default of the write
-/// path, since the node executes an estimate under its global lock.
-const MAX_FELTS: usize = 256;
+/// The tag of the block being built, before version 0.9 of the API.
+const FORMER_TAG: &str = "pending";
+const BLOCK_FORM: &str = "latest, pre_confirmed, l1_accepted, {\"block_number\": integer} or \
+     {\"block_hash\": felt}";
 
 named! {
     /// A read method of the Starknet JSON-RPC API that the gateway serves.
@@ -278,11 +279,10 @@ fn by_name<'a>(
 fn argument(declared: &Declared, value: Json<'_>) -> Result<Argument, ParamError> {
     let name = declared.name;
     match declared.kind {
-        Kind::Block => block(value).map(Argument::Block).ok_or(Malformed(
-            name,
-            "latest, pre_confirmed, l1_accepted, {\"block_number\": integer} or \
-             {\"block_hash\": felt}",
-        )),
+        Kind::Block if value.as_str() == Some(FORMER_TAG) => Err(FormerTag(name, BLOCK_FORM)),
+        Kind::Block => block(value)
+            .map(Argument::Block)
+            .ok_or(Malformed(name, BLOCK_FORM)),
         Kind::Felt => felt(&value)
             .map(Argument::Felt)
             .ok_or(Malformed(name, FELT)),
@@ -358,22 +358,11 @@ fn flag(value: &Json<'_>, name: &str) -> Option<bool> {
 fn transactions(name: &'static str, value: Json<'_>) -> Result<Vec<Transaction>, ParamError> {
     match value {
         Json::Array(items) if (1..=MAX_TRANSACTIONS).contains(&items.len()) => {
-            items.into_iter().map(transaction).collect()
+            let parsed = items.into_iter().map(Transaction::parse);
+            parsed.map(|one| one.map_err(ParamError::from)).collect()
         }
         _ => Err(Malformed(name, "an array of 1 to 4 V3 transactions")),
     }
-}
-
-fn transaction(value: Json<'_>) -> Result<Transaction, ParamError> {
-    let transaction = Transaction::parse(value)?;
-    let long = transaction
-        .lists()
-        .into_iter()
-        .find(|(_, felts)| felts.len() > MAX_FELTS);
-    if let Some((name, _)) = long {
-        return Err(Malformed(name, "an array of at most 256 felts"));
-    }
-    Ok(transaction)
 }
 
 impl Argument {

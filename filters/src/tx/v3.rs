@@ -143,31 +143,6 @@ impl Transaction {
         self.bounds
     }
 
-    /// The lists of felts, with their names.
-    pub(crate) fn lists(&self) -> [(&'static str, &[Felt]); 4] {
-        let (calldata, deployment): (_, &[Felt]) = match &self.kind {
-            Kind::Invoke {
-                calldata,
-                account_deployment_data,
-                ..
-            } => (("calldata", calldata.as_slice()), account_deployment_data),
-            Kind::DeployAccount {
-                constructor_calldata,
-                ..
-            } => (
-                ("constructor_calldata", constructor_calldata.as_slice()),
-                &[],
-            ),
-            Kind::Declare { .. } => (("calldata", [].as_slice()), &[]),
-        };
-        [
-            calldata,
-            ("signature", &self.signature),
-            ("paymaster_data", &self.paymaster_data),
-            ("account_deployment_data", deployment),
-        ]
-    }
-
     /// The transaction's hash on a chain.
     pub fn hash(&self, chain_id: Felt) -> Felt {
         let version = match self.query {

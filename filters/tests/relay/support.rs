@@ -3,6 +3,7 @@
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{
     Caps, Contracts, Endpoint, Inspected, RelayPolicy, TransactionPermit,
 };
@@ -35,6 +36,7 @@ pub(crate) fn policy() -> RelayPolicy {
             max_l2_gas: 1_000_000_000,
             max_fee: 10_000_000_000_000_000_000,
         },
+        operations: OperationKind::ALL.to_vec(),
         assurance_types: vec!["KYC".into(), "age \"18\\21\"".into()],
         assurance_levels: vec![1, 3],
         usership_epochs: 10..=20,

@@ -90,7 +90,7 @@ function clients(place) {
       part.table.node.hidden = limits.busiest.length === 0;
       part.table.show(limits.busiest, ({ network }) => network, (busy, row) => {
         // of a network, the client that is nearest to its limit
-        const share = busy.most / limits.per_minute;
+        const share = busy.most / busy.limit;
         const kind = share >= 1 ? 'bad' : share >= 0.8 ? 'warn' : '';
         return [busy.network, count(busy.clients), count(busy.requests), bar(row, share, kind)];
       });

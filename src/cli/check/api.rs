@@ -7,6 +7,7 @@ use crate::config::{Config, NodeConfig, NodeUrl};
 use crate::node::chain::{Chain, RpcError, code};
 use crate::node::{Call, NodeClient};
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::rpc::version::{NEEDED, is_needed, path_of_needed};
 use portcullis_filters::rpc::{Method, MethodSet};
@@ -89,6 +90,7 @@ async fn fetch(client: &NodeClient, method: Method) -> Fetched {
     let policy = GatewayPolicy {
         methods: MethodSet::new(&[method]),
         trusted_proxies: TrustedProxies::default(),
+        blocked: Networks::default(),
         has_documents: false,
     };
     let request = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{}"}}"#, method.name());

@@ -424,6 +424,7 @@ pub(super) fn permitted(body: &str) -> portcullis_filters::policy::ReadPermit<'_
     let policy = portcullis_filters::policy::GatewayPolicy {
         methods: portcullis_filters::rpc::MethodSet::new(&Method::ALL),
         trusted_proxies: portcullis_filters::client::TrustedProxies::default(),
+        blocked: portcullis_filters::client::TrustedProxies::default(),
         has_documents: false,
     };
     policy.inspect(body.as_bytes()).expect("it is permitted")

@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// 4 KiB: a response up to this size waits without its request. All errors and most answers are
@@ -227,6 +227,19 @@ impl H2Stream {
         let released = self.body.flow_control().release_capacity(piece.len());
         released.map_err(|_| BodyError::Gone)?;
         Ok(Some(piece))
+    }
+
+    /// The whole body, if it arrived as one frame with the head. Otherwise its first frame is lost.
+    pub(in crate::http) fn take_arrived_body(&mut self) -> Option<Bytes> {
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(piece))) = self.body.poll_data(&mut cx) else {
+            return None;
+        };
+        if self.body.is_end_stream() {
+            Some(piece)
+        } else {
+            None
+        }
     }
 
     pub(in crate::http) fn is_body_read(&self) -> bool {

@@ -5,7 +5,9 @@ pub mod reference;
 
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Caps, Contracts, GatewayPolicy, RelayPolicy};
 use portcullis_filters::rpc::{Method, MethodSet};
 use portcullis_filters::secret::{Secret, SecretKey};
@@ -29,6 +31,7 @@ pub fn gateway() -> GatewayPolicy {
     GatewayPolicy {
         methods: MethodSet::new(&Method::ALL),
         trusted_proxies: proxies(),
+        blocked: Networks::default(),
         has_documents: false,
     }
 }
@@ -55,6 +58,7 @@ pub fn relay() -> RelayPolicy {
             max_l2_gas: 1_000_000_000,
             max_fee: 10_000_000_000_000_000_000,
         },
+        operations: OperationKind::ALL.to_vec(),
         assurance_types: vec!["KYC".into()],
         assurance_levels: vec![1, 3],
         usership_epochs: 10..=20,

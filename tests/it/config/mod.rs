@@ -2,6 +2,7 @@
 
 mod accounts;
 mod acme;
+mod clients;
 mod names;
 mod values;
 

@@ -531,6 +531,26 @@ fn trusted_proxies_are_networks() {
 }
 
 #[test]
+fn operations_can_only_be_narrowed() {
+    for (literal, expected) in [
+        (
+            "[\"mint-cards\"]",
+            "the name of an operation, found \"mint-cards\"; did you mean mint-card?",
+        ),
+        ("[\"rpc\"]", "found \"rpc\"; they are register,"),
+        (
+            "[\"register\", \"register\"]",
+            "expected each item once, found \"register\" twice",
+        ),
+        ("[7]", "the name of an operation, found the integer 7"),
+    ] {
+        refused("relay.operations", literal, expected);
+    }
+    let none = parse(&with("relay.operations", "[]")).unwrap();
+    assert_eq!(none.relay.unwrap().live.operations, []);
+}
+
+#[test]
 fn methods_can_only_be_narrowed() {
     for (literal, expected) in [
         (

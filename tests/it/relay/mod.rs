@@ -31,6 +31,7 @@ mod secured;
 mod shared;
 mod signatures;
 mod start;
+mod switched_off;
 mod threats_calls;
 mod threats_fields;
 mod threats_text;

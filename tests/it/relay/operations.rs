@@ -15,7 +15,7 @@ use portcullis_filters::tx::is_public_key;
 
 /// The type of a member.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Felt,
     Number,
     Integer,
@@ -24,10 +24,10 @@ enum Kind {
 }
 
 /// A body as its members: name, value, kind.
-type Body = Vec<(&'static str, Value, Kind)>;
+pub(super) type Body = Vec<(&'static str, Value, Kind)>;
 
 /// Every operation except `/require-v2`, with a well-formed body.
-fn operations() -> Vec<(&'static str, Body)> {
+pub(super) fn operations() -> Vec<(&'static str, Body)> {
     let user = User::with_key(USER_KEY);
     let felt = |name, value: &str| (name, json!(value), Kind::Felt);
     let address = user.address.to_string();
@@ -91,7 +91,7 @@ fn operations() -> Vec<(&'static str, Body)> {
 }
 
 /// The members as JSON text, optionally with one value replaced.
-fn text(body: &Body, instead: Option<(&str, &str)>) -> String {
+pub(super) fn text(body: &Body, instead: Option<(&str, &str)>) -> String {
     let members = body.iter().map(|(name, value, _)| match instead {
         Some((other, text)) if other == *name => format!(r#""{name}":{text}"#),
         _ => format!(r#""{name}":{value}"#),

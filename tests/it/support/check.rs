@@ -14,12 +14,13 @@ use crate::support::response::{Framing, Response};
 use crate::support::script::SECRET;
 
 /// Reason, HTTP status and JSON-RPC code: the gateway's table of errors.
-pub(crate) const REASONS: [(&str, u16, i64); 27] = [
+pub(crate) const REASONS: [(&str, u16, i64); 28] = [
     ("parse_error", 400, -32700),
     ("invalid_request", 400, -32600),
     ("batch", 400, -32600),
     ("conflicting_framing", 400, -32600),
     ("invalid_params", 400, -32602),
+    ("blocked", 403, -32600),
     ("method_not_allowed", 403, -32601),
     ("not_found", 404, -32600),
     ("wrong_http_method", 405, -32600),

@@ -73,6 +73,8 @@ pub enum ParamError {
     Malformed(&'static str, &'static str),
     /// A list, the index of its malformed item, from 0, and the expected form.
     MalformedItem(&'static str, usize, &'static str),
+    /// The parameter that is a block tag of earlier versions of the API, and the expected form.
+    FormerTag(&'static str, &'static str),
 }
 
 impl fmt::Display for ParamError {
@@ -82,7 +84,9 @@ impl fmt::Display for ParamError {
             Self::Unknown => f.write_str("there is an unknown parameter"),
             Self::Duplicate(name) => write!(f, "{name} appears twice"),
             Self::Missing(name) => write!(f, "{name} is required"),
-            Self::Malformed(name, expected) => write!(f, "{name} must be {expected}"),
+            Self::Malformed(name, expected) | Self::FormerTag(name, expected) => {
+                write!(f, "{name} must be {expected}")
+            }
             Self::MalformedItem(list, at, expected) => write!(f, "{list}[{at}] must be {expected}"),
         }
     }

@@ -63,6 +63,7 @@ fn policy() -> RelayPolicy {
             max_l2_gas: 1_000_000_000,
             max_fee: 10_000_000_000_000_000_000,
         },
+        operations: OperationKind::ALL.to_vec(),
         assurance_types: vec!["KYC".into()],
         assurance_levels: vec![1],
         usership_epochs: 10..=20,

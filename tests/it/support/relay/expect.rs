@@ -9,7 +9,7 @@ use crate::support::check::{assert_every, assert_retry, assert_text, content_typ
 use crate::support::response::Response;
 
 /// Reason and status, as in the contract.
-const REASONS: [(&str, u16); 63] = [
+const REASONS: [(&str, u16); 64] = [
     ("parse_error", 400),
     ("invalid_request", 400),
     ("batch", 400),
@@ -37,6 +37,7 @@ const REASONS: [(&str, u16); 63] = [
     ("assurance_not_allowed", 403),
     ("epoch_out_of_range", 403),
     ("confirmation_required", 403),
+    ("operation_disabled", 403),
     ("not_found", 404),
     ("wrong_http_method", 405),
     ("request_timeout", 408),
