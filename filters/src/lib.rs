@@ -9,11 +9,11 @@
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operations`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
-//! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
-//! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
-//! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
+//! [`events`] (what the backend is sent about writes), [`webhook`] (the age verifier's events),
+//! [`websub`] (when a hub is pinged), [`certificate`] (which one may be served) and [`acme`] (when
+//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
 //! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
-//! [`chance`].
+//! [`post`], [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -33,6 +33,7 @@ pub mod chain;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod events;
 pub mod felt;
 pub mod head;
 pub mod hmac;
@@ -44,6 +45,7 @@ pub mod node_headers;
 pub mod operations;
 pub mod policy;
 pub mod position;
+pub mod post;
 pub mod proxy_header;
 mod reason;
 pub mod replies;

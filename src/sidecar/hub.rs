@@ -7,14 +7,15 @@
 use super::Sidecar;
 use super::podcast::feed_url;
 use super::xml::percent_encoded;
-use crate::fetch;
+use crate::fetch::{self, Post};
 use crate::io::clock::now_us;
 use crate::secrets::chance::drawn;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::websub::{Announcements, HubAnswer, LOOK_BACK_US, MAX_FEEDS, PingOutcome};
+use portcullis_filters::post::Answer;
+use portcullis_filters::websub::{Announcements, LOOK_BACK_US, MAX_FEEDS, PingOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -95,10 +96,15 @@ impl HubPings {
     async fn ping(&self, hub: &str, did: &str, announcements: &mut Announcements) {
         let settings = self.sidecar.running.settings();
         let feed = feed_url(&settings.live.base_url, did);
-        let answer = fetch::post(hub, FORM, publication(&feed), TIMEOUT).await;
+        let post = Post {
+            media_type: FORM,
+            headers: Vec::new(),
+            body: publication(&feed),
+        };
+        let answer = fetch::post(hub, post, TIMEOUT).await;
         let (answer, cause) = match answer {
-            Ok(status) => (HubAnswer::Status(status), format!("status {status}")),
-            Err(error) => (HubAnswer::None, error.to_string()),
+            Ok(status) => (Answer::Status(status), format!("status {status}")),
+            Err(error) => (Answer::None, error.to_string()),
         };
         let outcome = announcements.conclude(did, answer, now_us(), drawn());
         self.sidecar.metrics.sidecar.hub_ping(outcome);
