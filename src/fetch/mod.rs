@@ -1,5 +1,5 @@
-//! Requests to other servers, bounded: for health checks, session keys, DID documents, hubs, traces
-//! and certificates.
+//! Requests to other servers, bounded: for health checks, session keys, DID documents, hubs, events,
+//! traces and certificates.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,
@@ -82,6 +82,17 @@ pub enum FetchError {
     TooLarge,
 }
 
+/// A document to send.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// The media type.
+    pub media_type: &'static str,
+    /// Further headers.
+    pub headers: Vec<(&'static str, String)>,
+    /// The bytes.
+    pub body: Bytes,
+}
+
 /// A fetched document.
 #[derive(Debug)]
 pub struct Document {
@@ -147,18 +158,15 @@ pub async fn document(
 ///
 /// # Errors
 /// Returns a [`FetchError`] if there is no response within `timeout`.
-pub async fn post(
-    url: &str,
-    media_type: &'static str,
-    body: Bytes,
-    timeout: Duration,
-) -> Result<u16, FetchError> {
+pub async fn post(url: &str, post: Post, timeout: Duration) -> Result<u16, FetchError> {
     let url = url.to_owned();
     on_thread(&RUNNING, timeout, move |left| {
-        let request = agent(Trust::Operator, left)
-            .post(url)
-            .content_type(media_type);
-        Ok(request.send(&*body)?.status().as_u16())
+        let agent = agent(Trust::Operator, left);
+        let mut request = agent.post(url).content_type(post.media_type);
+        for (name, value) in post.headers {
+            request = request.header(name, value);
+        }
+        Ok(request.send(&*post.body)?.status().as_u16())
     })
     .await
 }

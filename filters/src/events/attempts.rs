@@ -72,7 +72,7 @@ impl DueTimes {
 
     /// Whether an event that is due at this time is sent now.
     #[must_use]
-    pub const fn has(self, due_us: i64) -> bool {
+    pub fn has(self, due_us: i64) -> bool {
         due_us <= self.until_us || due_us > self.after_us
     }
 }

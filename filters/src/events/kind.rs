@@ -25,7 +25,7 @@ impl EventKind {
     /// The event of a write that becomes `state` after `previous`; `None` if that is none: its
     /// request is answered, or waits.
     #[must_use]
-    pub const fn of(previous: Option<IntentState>, state: IntentState) -> Option<Self> {
+    pub fn of(previous: Option<IntentState>, state: IntentState) -> Option<Self> {
         match state {
             IntentState::Succeeded => Some(Self::Succeeded),
             IntentState::Reverted => Some(Self::Reverted),

@@ -5,7 +5,7 @@
 
 use super::{Tracer, span};
 use crate::config::TraceConfig;
-use crate::fetch;
+use crate::fetch::{self, Post};
 use crate::telemetry::metrics::SpanOutcome;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -77,19 +77,20 @@ impl Exporter {
             service_name,
             ..
         } = &self.tracer.config;
-        let body = Bytes::from(span::export(service_name, &spans));
+        let post = Post {
+            media_type: "application/json",
+            headers: Vec::new(),
+            body: Bytes::from(span::export(service_name, &spans)),
+        };
         let mut backoffs = retries.iter();
         let outcome = loop {
             // https://opentelemetry.io/docs/specs/otlp/#failures-1
-            let (outcome, cause) =
-                match fetch::post(&self.url, "application/json", body.clone(), timeout).await {
-                    Ok(200..=299) => break SpanOutcome::Exported,
-                    Ok(status @ (429 | 502..=504)) => {
-                        (SpanOutcome::Lost, format!("status {status}"))
-                    }
-                    Ok(status) => (SpanOutcome::Refused, format!("status {status}")),
-                    Err(error) => (SpanOutcome::Lost, error.to_string()),
-                };
+            let (outcome, cause) = match fetch::post(&self.url, post.clone(), timeout).await {
+                Ok(200..=299) => break SpanOutcome::Exported,
+                Ok(status @ (429 | 502..=504)) => (SpanOutcome::Lost, format!("status {status}")),
+                Ok(status) => (SpanOutcome::Refused, format!("status {status}")),
+                Err(error) => (SpanOutcome::Lost, error.to_string()),
+            };
             if !self.has_failed.swap(true, Ordering::Relaxed) {
                 let collector = endpoint.shown();
                 log::warn!(collector, cause; "the collector does not accept spans");
