@@ -46,7 +46,12 @@ impl Secrets {
 
 /// Signs a message. White space around the secret is not part of it.
 pub fn sign(secret: &Secret, message: &[u8]) -> [u8; 32] {
-    let mac = Hmac::<Sha256>::new_from_slice(secret.trimmed());
+    sign_with(secret.trimmed(), message)
+}
+
+/// Signs a message with these very bytes.
+pub fn sign_with(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mac = Hmac::<Sha256>::new_from_slice(key);
     let mac = mac.expect("a key of HMAC has any length");
     mac.chain_update(message).finalize().into_bytes().into()
 }

@@ -9,11 +9,11 @@
 //! [`rpc`] (JSON-RPC and the thirteen reads), [`tx`] (transactions, and the calls that users may
 //! sign), [`operations`] (what the relay signs), [`txm`] (a write, from request to outcome) with
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
-//! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
-//! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
-//! their reasons). Shared: [`limit`], [`window`], [`client`], [`networks`], [`proxy_header`],
-//! [`position`], [`bearer`], [`hmac`], [`secret`], [`header_lines`], [`key_values`], [`replies`],
-//! [`robots`], [`chance`].
+//! [`events`] (what the backend is sent about writes), [`webhook`] (the age verifier's events),
+//! [`websub`] (when a hub is pinged), [`certificate`] (which one may be served) and [`acme`] (when
+//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`],
+//! [`client`], [`networks`], [`proxy_header`], [`position`], [`bearer`], [`hmac`], [`secret`],
+//! [`header_lines`], [`key_values`], [`post`], [`replies`], [`robots`], [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -33,6 +33,7 @@ pub mod chain;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod events;
 pub mod felt;
 pub mod head;
 pub mod header_lines;
@@ -46,6 +47,7 @@ pub mod networks;
 pub mod operations;
 pub mod policy;
 pub mod position;
+pub mod post;
 pub mod proxy_header;
 mod reason;
 pub mod replies;

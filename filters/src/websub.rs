@@ -8,6 +8,7 @@
 
 use crate::chance::Chance;
 use crate::named::named;
+use crate::post::{Answer, Delays};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,17 +25,11 @@ const SETTLING: i64 = 15 * SECOND;
 const MAX_DUE: usize = 100;
 /// Pings about one change. The last is about half an hour after the first.
 const MAX_ATTEMPTS: u32 = 8;
-/// Delay after the first failure, doubled after each further one.
-const FIRST_DELAY: u64 = 15 * SECOND.unsigned_abs();
-
-/// A hub's answer to a ping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HubAnswer {
-    /// A response with this status.
-    Status(u16),
-    /// No response.
-    None,
-}
+/// The delay after the first failure is doubled after each further one.
+const DELAYS: Delays = Delays {
+    first_us: 15 * SECOND.unsigned_abs(),
+    longest_us: u64::MAX,
+};
 
 named! {
     /// The result of a ping.
@@ -112,14 +107,14 @@ impl Announcements {
     pub fn conclude(
         &mut self,
         did: &str,
-        answer: HubAnswer,
+        answer: Answer,
         now_us: i64,
         chance: Chance,
     ) -> PingOutcome {
         let outcome = match answer {
-            HubAnswer::Status(200..=299) => PingOutcome::Accepted,
-            HubAnswer::Status(408 | 429 | 500..) | HubAnswer::None => PingOutcome::Failed,
-            HubAnswer::Status(_) => PingOutcome::GivenUp,
+            Answer::Status(200..=299) => PingOutcome::Accepted,
+            Answer::Status(408 | 429 | 500..) | Answer::None => PingOutcome::Failed,
+            Answer::Status(_) => PingOutcome::GivenUp,
         };
         let Some(feed) = self.0.get_mut(did) else {
             return outcome;
@@ -134,20 +129,11 @@ impl Announcements {
             return PingOutcome::GivenUp;
         }
         feed.ping = Some(Ping {
-            due_us: now_us.saturating_add(delay_us(failed, chance)),
+            due_us: now_us.saturating_add(DELAYS.after(failed, chance)),
             failed,
         });
         outcome
     }
-}
-
-/// The delay after this many failures: 75 to 125 % of it, so that instances do not retry at once.
-fn delay_us(failed: u32, chance: Chance) -> i64 {
-    let doubled = FIRST_DELAY.saturating_mul(1 << failed.saturating_sub(1).min(MAX_ATTEMPTS));
-    let delay = doubled
-        .saturating_sub(doubled / 4)
-        .saturating_add(chance.of(doubled / 2));
-    i64::try_from(delay).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -173,7 +159,7 @@ mod tests {
         assert!(all.due(NOW).is_empty(), "the old feed is still cached");
         let later = NOW + SETTLING;
         assert_eq!(all.due(later), ["a"]);
-        let accepted = all.conclude("a", HubAnswer::Status(202), later, HALF);
+        let accepted = all.conclude("a", Answer::Status(202), later, HALF);
         assert_eq!(accepted, PingOutcome::Accepted);
         // the hour is read again and again
         all.observe([("a".to_owned(), NOW - 5)], later);
@@ -185,15 +171,15 @@ mod tests {
     #[test]
     fn only_what_may_pass_is_retried() {
         for (answer, outcome) in [
-            (HubAnswer::Status(200), PingOutcome::Accepted),
-            (HubAnswer::Status(204), PingOutcome::Accepted),
-            (HubAnswer::Status(302), PingOutcome::GivenUp),
-            (HubAnswer::Status(400), PingOutcome::GivenUp),
-            (HubAnswer::Status(404), PingOutcome::GivenUp),
-            (HubAnswer::Status(408), PingOutcome::Failed),
-            (HubAnswer::Status(429), PingOutcome::Failed),
-            (HubAnswer::Status(503), PingOutcome::Failed),
-            (HubAnswer::None, PingOutcome::Failed),
+            (Answer::Status(200), PingOutcome::Accepted),
+            (Answer::Status(204), PingOutcome::Accepted),
+            (Answer::Status(302), PingOutcome::GivenUp),
+            (Answer::Status(400), PingOutcome::GivenUp),
+            (Answer::Status(404), PingOutcome::GivenUp),
+            (Answer::Status(408), PingOutcome::Failed),
+            (Answer::Status(429), PingOutcome::Failed),
+            (Answer::Status(503), PingOutcome::Failed),
+            (Answer::None, PingOutcome::Failed),
         ] {
             let mut all = changed("a", NOW);
             let later = NOW + SETTLING;
@@ -217,7 +203,7 @@ mod tests {
             loop {
                 assert_eq!(all.due(now), ["a"]);
                 pings += 1;
-                if all.conclude("a", HubAnswer::None, now, chance) == PingOutcome::GivenUp {
+                if all.conclude("a", Answer::None, now, chance) == PingOutcome::GivenUp {
                     break;
                 }
                 let feed = &all.0["a"];
@@ -249,7 +235,7 @@ mod tests {
             for status in statuses.iter().cycle().take(200) {
                 now += 60 * SECOND;
                 for did in all.due(now) {
-                    all.conclude(&did, HubAnswer::Status(*status), now, HALF);
+                    all.conclude(&did, Answer::Status(*status), now, HALF);
                 }
             }
             prop_assert!(all.due(i64::MAX).is_empty());

@@ -276,7 +276,7 @@ fn concerns(active: &ActiveCondition, surface: Surface) -> bool {
             matches!(surface, Surface::Gateway | Surface::Relay)
         }
         (Condition::Cache, surface) => surface == Surface::Gateway,
-        (Condition::Pins, surface) => surface == Surface::Relay,
+        (Condition::Pins | Condition::Events, surface) => surface == Surface::Relay,
         (Condition::Replica, surface) => surface == Surface::Sidecar,
         (Condition::Store, surface) => matches!(surface, Surface::Relay | Surface::Sidecar),
     }

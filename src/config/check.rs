@@ -197,6 +197,14 @@ fn accounts(relay: &RelayConfig, reader: &mut Reader<'_>) {
         );
     }
     faucet(relay, reader);
+    if live.events.url.is_some() && live.events.secret_file.is_none() {
+        let message = "expected a file: events are signed";
+        reader.conflict(
+            "relay.events.secret_file",
+            "relay.events.url",
+            message.to_owned(),
+        );
+    }
     if policy.usership_first_epoch > policy.usership_last_epoch {
         let message = format!(
             "expected at least relay.policy.usership_first_epoch ({}), found {}",

@@ -55,7 +55,9 @@ pub use process::{
     SecretsLive, ServerConfig, StoreConfig, StoreTls,
 };
 pub use registry::example;
-pub use relay::{KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayLive, RelayPolicyLive};
+pub use relay::{
+    EventsLive, KeysConfig, PinnedContract, PinsConfig, RelayConfig, RelayLive, RelayPolicyLive,
+};
 pub use schema::schema;
 pub use sidecar::{
     AgeLive, FeedsLive, HealthLive, PodcastsLive, Provider, RobotsLive, SessionLive, SidecarConfig,

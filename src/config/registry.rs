@@ -34,6 +34,7 @@ const SECTIONS: &[Section] = &[
     relay::PinsConfig::SECTION,
     relay::CONTRACTS,
     relay::KeysConfig::SECTION,
+    relay::EventsLive::SECTION,
     sidecar::SidecarConfig::SECTION,
     sidecar::SidecarLive::SECTION,
     sidecar::LIVE_CLIENTS,

@@ -14,6 +14,7 @@ use super::address::{Listen, NonEmpty};
 use super::key::Section;
 use super::reader::Reader;
 use super::section::{keys, section};
+use super::sidecar::{URL_FORM, exact_url};
 use super::surface::{
     ClientsConfig, ClientsLive, LISTEN_FORM, TlsConfig, clients, live_clients, tls,
 };
@@ -99,6 +100,22 @@ section! {
         tls: Option<TlsConfig> = tls(reader, "relay");
         /// The permitted writes.
         policy: RelayPolicyLive = RelayPolicyLive::read(reader);
+        /// Where events are sent.
+        events: EventsLive = EventsLive::read(reader);
+    }
+}
+
+section! {
+    /// Events for the backend: what becomes of a write after its response, each a POST that is
+    /// signed as https://www.standardwebhooks.com says, and repeated for three days.
+    live "relay.events" EventsLive {
+        /// The URL that events are sent to; "" for none.
+        /// Why: a displaced write returns only if its request is repeated: somebody must know.
+        url: Option<String> = Default(""), text(URL_FORM, exact_url);
+        /// Required with url. The file with the secret that signs them: whsec_ and base64; mode
+        /// 0600 or stricter. Two lines in a rotation: each signs.
+        /// Why: a receiver on any network must know who sent an event.
+        secret_file: Option<PathBuf> = Default(""), text("a path", optional_path);
     }
 }
 

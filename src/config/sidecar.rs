@@ -27,7 +27,7 @@ const WHY_EXPECTED: &str = "a few for each service";
 const WHY_SECRETS: &str = "two during a rotation";
 
 const ORIGIN_FORM: &str = "an origin such as \"https://cards.example\"";
-const URL_FORM: &str = "an http:// or https:// URL without a user, or \"\"";
+pub(super) const URL_FORM: &str = "an http:// or https:// URL without a user, or \"\"";
 const DID_FORM: &str = "a DID such as \"did:plc:ewvi7nxzyoun6zhxrhs64oiz\", or \"\"";
 const LABEL_FORM: &str = "a label of at most 128 bytes without spaces";
 const BAND_FORM: &str = "a word of at most 64 letters, digits or _";
@@ -212,7 +212,7 @@ section! {
         redirect_moved: bool = Default(false), flag;
         /// The WebSub hub that is pinged when an episode appears or changes; "" for none.
         /// Why: with a hub, apps show an episode within a minute; only the operator knows one.
-        hub_url: Option<String> = Default(""), text(URL_FORM, hub_url);
+        hub_url: Option<String> = Default(""), text(URL_FORM, exact_url);
     }
 }
 
@@ -386,10 +386,10 @@ fn optional_url(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// A hub compares URLs byte by byte, and apps subscribe at the one that the feeds name.
-fn hub_url(text: &str) -> Result<Option<String>, String> {
-    let hub = optional(text)?;
-    hub.map(|text| uri(&text).map(|_| text)).transpose()
+/// A URL or "", byte for byte: a hub compares URLs, and a path may end with a slash.
+pub(super) fn exact_url(text: &str) -> Result<Option<String>, String> {
+    let given = optional(text)?;
+    given.map(|text| uri(&text).map(|_| text)).transpose()
 }
 
 /// Whether a valid URL is requested in cleartext from another machine.

@@ -8,7 +8,7 @@ use crate::fetch::Roots;
 use crate::fleet;
 use crate::http::tls::{Identities, TlsError};
 use crate::node::{Credentials, CredentialsError};
-use crate::relay::settings::{self, Keys, load_keys};
+use crate::relay::settings::{Keys, LiveSecrets, load_keys};
 use crate::secrets::headers::{self, HeadersError};
 use crate::secrets::{self, Secret, SecretError, hardening};
 use crate::sidecar;
@@ -19,8 +19,7 @@ use thiserror::Error;
 /// The files that a reload reads again.
 pub(crate) struct Loaded {
     pub(crate) identities: Identities,
-    /// The tokens of the relay.
-    pub(crate) relay: Option<Tokens>,
+    pub(crate) relay: Option<LiveSecrets>,
     pub(crate) sidecar: Option<sidecar::Settings>,
     pub(crate) admin: Option<Option<Tokens>>,
     pub(crate) credentials: Credentials,
@@ -134,7 +133,7 @@ impl Loaded {
         if has_secrets || !identities.as_ref().is_ok_and(Identities::are_none) {
             hardening::no_core_files();
         }
-        let relay = live.relay.map(settings::load_tokens).transpose();
+        let relay = live.relay.map(LiveSecrets::load).transpose();
         let sidecar = live.sidecar.map(sidecar::Settings::load).transpose();
         let admin = live.admin.map(Access::load).transpose();
         let credentials = Credentials::load(live.node, urls);

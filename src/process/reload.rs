@@ -161,9 +161,9 @@ impl Reload {
         if let (Some(gateway), Some(live)) = (gateway, live.gateway) {
             gateway.change(gateway::Settings::from(live));
         }
-        if let (Some(relay), Some((live, tokens))) = (relay, live.relay.zip(loaded.relay)) {
-            // tokens may differ although their file names do not
-            relay.change(live, tokens);
+        if let (Some(relay), Some((live, secrets))) = (relay, live.relay.zip(loaded.relay)) {
+            // secrets may differ although their file names do not
+            relay.change(live, secrets);
         }
         if let (Some(sidecar), Some(settings)) = (sidecar, loaded.sidecar) {
             sidecar.change(settings);

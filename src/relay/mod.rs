@@ -3,7 +3,8 @@
 //!
 //! In: admitted requests. Out: replies. `settings` (configuration), `handler` (one request), `pins`
 //! (what the chain must hold), `signers` (keys and locks), `driver` (the I/O of the transaction
-//! manager, `portcullis_filters::txm`), `background` (resolves open intents), `answer` (the reply).
+//! manager, `portcullis_filters::txm`), `background` (resolves open intents), `answer` (the reply), `events` and
+//! `receiver` (what the backend is sent).
 //! Requests run on a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;
@@ -11,8 +12,10 @@ mod background;
 #[cfg(test)]
 mod contract;
 mod driver;
+mod events;
 mod handler;
 pub(crate) mod pins;
+mod receiver;
 pub mod settings;
 mod signers;
 mod trace;
@@ -30,11 +33,11 @@ use crate::store::Store;
 use crate::telemetry::Metrics;
 use background::Reconciliation;
 use driver::Driver;
+use events::{EventSender, Events};
 use handler::Handler;
 use pins::Prover;
-use portcullis_filters::bearer::Tokens;
 use portcullis_filters::chain::Proof;
-use settings::{Account, Keys, Pinned, Pins, Settings};
+use settings::{Account, Keys, LiveSecrets, Pinned, Pins, Settings};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -44,12 +47,13 @@ pub struct Relay {
     pub(crate) running: Arc<Running<Settings>>,
     driver: Arc<Driver>,
     handler: Arc<Handler>,
+    events: Arc<Events>,
     runtime: Handle,
 }
 
 /// The dependencies of a relay.
 pub(crate) struct Parts {
-    pub(crate) tokens: Tokens,
+    pub(crate) secrets: LiveSecrets,
     pub(crate) keys: Keys,
     pub(crate) chain: Chain,
     pub(crate) store: Arc<Store>,
@@ -61,7 +65,7 @@ impl Relay {
     /// Builds the parts. [`Self::reconciliation`] resolves the open intents of earlier processes.
     pub(crate) fn new(config: &RelayConfig, parts: Parts) -> Arc<Self> {
         let Parts {
-            tokens,
+            secrets,
             keys,
             chain,
             store,
@@ -73,6 +77,8 @@ impl Relay {
             .relay
             .minimum_balance(pins.config.minimum_balance.fri());
         let chain = Arc::new(chain);
+        let LiveSecrets { tokens, receiver } = secrets;
+        let events = Arc::new(Events::new(receiver, &store, &metrics));
         let settings = Settings::new(&config.live, tokens, Pinned::new(&config.pins));
         let running = Arc::new(Running::new(settings, &config.clients));
         let signers = signers::new(&pins, keys, &store);
@@ -92,12 +98,15 @@ impl Relay {
             running,
             driver,
             handler,
+            events,
             runtime,
         })
     }
 
     /// Applies other settings to later requests.
-    pub(crate) fn change(&self, live: &RelayLive, tokens: Tokens) {
+    pub(crate) fn change(&self, live: &RelayLive, secrets: LiveSecrets) {
+        let LiveSecrets { tokens, receiver } = secrets;
+        self.events.change(receiver);
         let pinned = self.running.settings().pinned();
         self.running.change(Settings::new(live, tokens, pinned));
     }
@@ -106,6 +115,14 @@ impl Relay {
     pub(crate) fn reconciliation(&self) -> Reconciliation {
         Reconciliation {
             driver: Arc::clone(&self.driver),
+            runtime: self.runtime.clone(),
+        }
+    }
+
+    /// The task that sends events.
+    pub(crate) fn event_sender(&self) -> EventSender {
+        EventSender {
+            events: Arc::clone(&self.events),
             runtime: self.runtime.clone(),
         }
     }

@@ -3,6 +3,7 @@
 //! In: a [`RelayConfig`], or the [`RelayLive`] of a reload, and the files that it names. Secrets
 //! stay in [`Tokens`] and [`SecretKey`], which zero themselves and print nothing.
 
+use super::receiver::Receiver;
 use crate::config::{Amount, KeysConfig, PinsConfig, RelayConfig, RelayLive};
 use crate::http::clients::{self, ClientLimits};
 use crate::secrets::{self, SecretError, SecretErrors};
@@ -44,12 +45,26 @@ impl Pinned {
     }
 }
 
-/// Reads the tokens.
-///
-/// # Errors
-/// A token's file is unusable.
-pub(crate) fn load_tokens(live: &RelayLive) -> Result<Tokens, SecretErrors> {
-    secrets::tokens("relay.token_files", &live.token_files)
+/// The secrets that a reload reads again.
+pub(crate) struct LiveSecrets {
+    pub(crate) tokens: Tokens,
+    /// The receiver of events, if there is one.
+    pub(crate) receiver: Option<Receiver>,
+}
+
+impl LiveSecrets {
+    /// Reads the tokens, and the secret of the receiver.
+    ///
+    /// # Errors
+    /// A file is unusable.
+    pub(crate) fn load(live: &RelayLive) -> Result<Self, SecretErrors> {
+        let tokens = secrets::tokens("relay.token_files", &live.token_files);
+        let receiver = Receiver::load(&live.events).map_err(SecretErrors::from);
+        match (tokens, receiver) {
+            (Ok(tokens), Ok(receiver)) => Ok(Self { tokens, receiver }),
+            (tokens, receiver) => Err(SecretErrors::join([tokens.err(), receiver.err()])),
+        }
+    }
 }
 
 impl Settings {

@@ -14,7 +14,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use portcullis_filters::websub::{Announcements, HubAnswer, LOOK_BACK_US, MAX_FEEDS, PingOutcome};
+use portcullis_filters::post::Answer;
+use portcullis_filters::websub::{Announcements, LOOK_BACK_US, MAX_FEEDS, PingOutcome};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -102,8 +103,8 @@ impl HubPings {
         };
         let answer = fetch::post(hub, post, TIMEOUT).await;
         let (answer, cause) = match answer {
-            Ok(status) => (HubAnswer::Status(status), format!("status {status}")),
-            Err(error) => (HubAnswer::None, error.to_string()),
+            Ok(status) => (Answer::Status(status), format!("status {status}")),
+            Err(error) => (Answer::None, error.to_string()),
         };
         let outcome = announcements.conclude(did, answer, now_us(), drawn());
         self.sidecar.metrics.sidecar.hub_ping(outcome);

@@ -44,6 +44,8 @@ pub enum Chore {
     Reconciliation,
     /// Deleting old rows.
     Pruning,
+    /// Sending events to the backend.
+    Events,
 }
 
 /// The right to do a chore. No process waits for it: the one that has it does the work.
@@ -55,6 +57,7 @@ impl ChoreLock {
     pub fn of(chore: Chore) -> Self {
         let (name, idle) = match chore {
             Chore::Reconciliation => ("portcullis reconciliation", SUSPENDED),
+            Chore::Events => ("portcullis events", SUSPENDED),
             // without a limit: deleting may take long, but it ends
             Chore::Pruning => ("portcullis pruning", Duration::ZERO),
         };

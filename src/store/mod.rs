@@ -6,7 +6,7 @@
 //! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
 //! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
-//! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`; `feed.rs`,
+//! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
 //! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
@@ -33,6 +33,7 @@ mod connection;
 mod db;
 mod entry;
 mod error;
+mod events;
 mod examine;
 mod faucet;
 mod feed;
@@ -76,6 +77,7 @@ pub use account::{Account, AccountStatus, Accounts};
 pub use age::Ages;
 pub use entry::{Entry, GENESIS};
 pub use error::{Cause, StoreError};
+pub use events::Events;
 pub use examine::{Examined, Tables};
 pub use faucet::FaucetBindings;
 pub use feed::{

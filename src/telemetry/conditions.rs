@@ -29,6 +29,8 @@ named! {
         Cache = "cache",
         /// The chain does not match the relay's pins.
         Pins = "pins",
+        /// The backend does not take the events of its writes.
+        Events = "events",
         /// The store does not answer.
         Store = "store",
         /// Documents are read from the primary, as the replica of the store is not recent.
@@ -62,6 +64,7 @@ impl Condition {
             Self::NodeStalled => "portcullisnodestandsstill",
             Self::Cache => "portculliscachesuspended",
             Self::Pins => "portcullisrelaypinsunproven",
+            Self::Events => "portcullisrelayeventslate",
             Self::Store => "portcullisstoreunavailable",
             Self::Replica => "portcullisreplicanotused",
             Self::Fleet => "portcullisfleetstoreunavailable",
@@ -83,6 +86,7 @@ impl Condition {
                 "pins lost: the relay writes nothing",
                 "pins proven: the relay writes",
             ],
+            Self::Events => ["events not delivered", "events delivered again"],
             Self::Store => ["store unreachable", "store reachable again"],
             Self::Replica => [
                 "replica of the store not used",

@@ -2,6 +2,7 @@
 
 use super::registry::{Registry, as_gauge, metrics};
 use super::requests::{Calls, Requests};
+use portcullis_filters::events::{Backlog, EventOutcome};
 use portcullis_filters::operations::OperationKind;
 use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
@@ -50,6 +51,14 @@ metrics! {
             "When all unfinished intents were last checked, in seconds since 1970.");
         pub double_drips: IntCounter = counter("portcullis_relay_double_drips_total",
             "Drips that were paid after a rollback although their recipient was paid meanwhile.");
+        events: [IntCounter; EventOutcome::ALL.len()] =
+            counter_array("portcullis_relay_events_total",
+                "Attempts to send an event about a write to the backend, by outcome.",
+                "outcome", EventOutcome::ALL.map(EventOutcome::name));
+        events_waiting: IntGauge = gauge("portcullis_relay_events_waiting",
+            "Events about writes that the backend has not got yet.");
+        events_oldest: Gauge = float("portcullis_relay_events_oldest_timestamp_seconds",
+            "When the oldest event that waits was recorded, in seconds since 1970; 0 without one.");
         pub reconciles: IntGauge = gauge("portcullis_relay_reconciles",
             "1 while this process settles unfinished intents for all that share its store.");
     }
@@ -134,6 +143,19 @@ impl RelayMetrics {
     /// Sets the number of intents in a state.
     pub fn journal(&self, state: &str, intents: i64) {
         self.journal.with_label_values(&[state]).set(intents);
+    }
+
+    /// Counts an attempt to send an event.
+    pub fn event(&self, outcome: EventOutcome) {
+        self.events[outcome as usize].inc();
+    }
+
+    /// Sets the events that wait.
+    pub fn events_backlog(&self, backlog: &Backlog) {
+        let waiting = i64::try_from(backlog.waiting).unwrap_or(i64::MAX);
+        self.events_waiting.set(waiting);
+        let oldest_us = backlog.oldest_us.unwrap_or_default();
+        self.events_oldest.set(oldest_us as f64 / 1e6);
     }
 
     /// Sets when all unfinished intents were last checked, and when the oldest of those still

@@ -14,6 +14,8 @@ named! {
         Acme = "acme",
         /// Watches the chain for the cache.
         CacheWatch = "cache_watch",
+        /// Sends events to the backend.
+        Events = "events",
         /// Announces this instance to its fleet.
         Fleet = "fleet",
         /// Fetches the fleet's key of TLS sessions.

@@ -34,6 +34,8 @@ relay.listen = "127.0.0.1:0"
 relay.token_files = "DIR/old.token"
 relay.tls.certificate_file = "DIR/old.pem"
 relay.tls.key_file = "DIR/old.key"
+relay.events.url = "http://127.0.0.1:1/events"
+relay.events.secret_file = "DIR/old.events"
 relay.pins.faucet = "0x102"
 relay.keys.owner_file = "DIR/owner.key"
 relay.keys.verifier_file = "DIR/verifier.key"
@@ -139,6 +141,8 @@ relay.policy.usership_last_epoch = 1000001
 relay.policy.faucet_amount = "11 STRK"
 relay.policy.faucet_cooldown = "23h"
 relay.policy.recovery_cancel_window = "23h"
+relay.events.url = "http://127.0.0.1:2/events"
+relay.events.secret_file = "DIR/new.events"
 relay.pins.chain_id = "OTHER"
 relay.pins.account_class = "0x5"
 relay.pins.owner = "0x1100"
@@ -366,6 +370,8 @@ fn each_changed_key_acts_or_needs_a_restart() {
         folder.secret(&format!("{name}.token"), &name.repeat(20));
         folder.secret(&format!("{name}.password"), name);
         folder.secret(&format!("{name}.headers"), &format!("X-Key: {name}\n"));
+        let secret = format!("whsec_{}\n", name.repeat(16).get(..48).unwrap_or_default());
+        folder.secret(&format!("{name}.events"), &secret);
     }
     folder.secret("owner.key", OWNER_KEY);
     folder.secret("verifier.key", VERIFIER_KEY);

@@ -11,7 +11,7 @@ from starknet_py.net.signer.key_pair import KeyPair
 
 from edge import WallClock
 from outage import Outage
-from way import Way, slow
+from way import Receiver, Way, slow
 from world import GET_PUBLIC_KEY
 
 NUMBERS = itertools.count(1)
@@ -88,6 +88,28 @@ class RolledBack(Writes):
         assert status == 200, text
         self.fires(lost)
         self.is_over(displaced)
+
+
+class ReceiverFails(Writes):
+    """The receiver of events is away, and comes back."""
+
+    alerts = ("PortcullisRelayEventsLate",)
+
+    def start(self):
+        self.receiver = self.add(Receiver())
+        secret = self.folder / "events.secret"
+        secret.write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
+        secret.chmod(0o600)
+        events = {"url": self.receiver.url, "secret_file": str(secret)}
+        keys = {f"relay__events__{name}": value for name, value in events.items()}
+        self.serve(self.own_node(), relay=True, **keys)
+
+    def play(self):
+        status, text = self.drip()
+        assert status == 200, text
+        self.fires(*self.alerts)
+        self.receiver.status = 204
+        self.is_over(*self.alerts)
 
 
 class NoBlocks(Writes):

@@ -81,6 +81,7 @@ LONG = (
         relay.StaleProxy,
         relay.Reverts,
         relay.RolledBack,
+        relay.ReceiverFails,
         relay.DripReturns,
     ),
 )

@@ -98,6 +98,31 @@ class Way:
         self.server.server_close()
 
 
+class Receiver:
+    """A receiver of events: it answers each with `status`."""
+
+    def __init__(self, status=503):
+        self.status = status
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(receiver.status)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/events"
+
+    def end(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
 def slow(**seconds):
     """A fault that delays the named methods, and all others by `others`."""
 

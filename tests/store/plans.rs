@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 29] = [
+const LOOK_UPS: [(&str, &[&str], &str); 31] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
+    (sql::EVENT_ENTRIES, &["900", "10"], "journal_pkey"),
+    (sql::EVENTS_DUE, &["900", "9000", "10"], "journal_pkey"),
     (
         sql::INTENT_MOVE,
         &["900", "'sent'", "'x'", "1", "0", "NULL", "NULL"],

@@ -8,17 +8,20 @@ use crate::io::MemoryPool;
 use crate::node::chain::{Chain, RpcError};
 use crate::node::{Credentials, MAX_ANSWER, Node, NodeClient, Poller};
 use crate::relay::pins::Prover;
-use crate::relay::settings::{Keys, Pinned, Pins, Settings};
+use crate::relay::settings::{Keys, LiveSecrets, Pinned, Pins, Settings};
 use crate::secrets::Secret;
 use crate::store::{Store, Topology};
 use crate::telemetry::Metrics;
-use portcullis_filters::bearer::Tokens;
 use portcullis_filters::chain::NodeMode;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Checks each URL of the node, and proves the pins if there is a relay.
-pub(super) async fn check(config: &Config, relay: Option<(Tokens, Keys)>, report: &mut Report) {
+pub(super) async fn check(
+    config: &Config,
+    relay: Option<(LiveSecrets, Keys)>,
+    report: &mut Report,
+) {
     for url in config.node.url.iter() {
         let chain = Chain(client(&config.node, url));
         api::check(config, &chain, url, report).await;
@@ -56,8 +59,8 @@ pub(super) async fn check(config: &Config, relay: Option<(Tokens, Keys)>, report
             });
         }
     }
-    if let Some((own, (tokens, keys))) = config.relay.as_ref().zip(relay) {
-        let settings = Settings::new(&own.live, tokens, Pinned::new(&own.pins));
+    if let Some((own, (secrets, keys))) = config.relay.as_ref().zip(relay) {
+        let settings = Settings::new(&own.live, secrets.tokens, Pinned::new(&own.pins));
         let running = Arc::new(Running::new(settings, &own.clients));
         let pins = Arc::new(Pins::new(own, &keys));
         prove(pins, running, &config.node, report).await;

@@ -8,23 +8,23 @@ use crate::config::{Config, ConnectionsConfig};
 use crate::node::NodeClient;
 use crate::node::chain::Chain;
 use crate::process::inherited::Inherited;
-use crate::relay::settings::Keys;
+use crate::relay::settings::{Keys, LiveSecrets};
 use crate::relay::{Parts, Relay};
 use crate::telemetry::Task;
-use portcullis_filters::bearer::Tokens;
 use std::sync::Arc;
 
-/// Serves writes and settles open intents, if there are tokens and keys for it, and a store.
+/// Serves writes, settles open intents and sends events, if there are secrets and keys for it, and a
+/// store.
 pub(crate) fn build(
     config: &Config,
-    tokens: Option<Tokens>,
+    secrets: Option<LiveSecrets>,
     keys: Option<Keys>,
     storage: Option<&Storage>,
     shared: &Shared,
     inherited: &mut Inherited,
 ) -> Built<Relay> {
-    let (Some(own), Some(tokens), Some(keys), Some(storage)) =
-        (&config.relay, tokens, keys, storage)
+    let (Some(own), Some(secrets), Some(keys), Some(storage)) =
+        (&config.relay, secrets, keys, storage)
     else {
         return Ok((None, Part::default()));
     };
@@ -39,7 +39,7 @@ pub(crate) fn build(
     let relay = Relay::new(
         own,
         Parts {
-            tokens,
+            secrets,
             keys,
             chain,
             store,
@@ -58,5 +58,6 @@ pub(crate) fn build(
     let reconciliation = relay.reconciliation();
     let metrics = &shared.process.metrics;
     let reconciliation = Part::task(Task::Reconciliation, reconciliation, metrics);
-    Ok((Some(relay), listener.and(reconciliation)))
+    let events = Part::task(Task::Events, relay.event_sender(), metrics);
+    Ok((Some(relay), listener.and(reconciliation).and(events)))
 }

@@ -6,11 +6,13 @@
 //! `CAST($1 AS TEXT)` where a frequent statement compares an operation.
 //!
 //! Public, so that a test can check the query plans. This file has the statements of the relay and
-//! of pruning, `content` those of the service endpoints.
+//! of pruning, `content` those of the service endpoints, `events` those of events.
 
 mod content;
+mod events;
 
 pub use content::*;
+pub use events::*;
 
 /// Copies a SQLite file, without free pages, to an empty file.
 pub const COPY: &str = "VACUUM INTO $1";

@@ -325,6 +325,12 @@ fn the_relay_needs_policy_pins_and_keys() {
             "\"owner.key\"",
             "the keys must differ",
         ),
+        ("relay.events.url", "\"backend.test\"", "http://"),
+        (
+            "relay.events.url",
+            "\"https://backend.test/\"",
+            "events are signed",
+        ),
         ("relay.token_files", "[]", "expected 1 to 2 items"),
         ("relay.token_files", "[\"a\", \"b\", \"c\"]", "found 3"),
         ("relay.policy.max_fee", "\"10\"", "with its unit"),

@@ -15,6 +15,7 @@ mod budgets;
 mod commands;
 mod contested;
 mod durable;
+mod events;
 mod failing;
 mod http;
 mod joined;
