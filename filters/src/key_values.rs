@@ -76,7 +76,8 @@ fn decode(text: &str) -> Option<String> {
             continue;
         }
         let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
+        let high = digit()?;
+        let low = digit()?;
         decoded.push(u8::try_from(high << 4 | low).ok()?);
     }
     let decoded = String::from_utf8(decoded).ok()?;

@@ -1,4 +1,5 @@
-//! `portcullis config`: the configuration that a start would use, as a file, and the schema of files.
+//! `portcullis config`: the configuration that a start would use, as a file, and the schema of
+//! files.
 //!
 //! It reads the file and the variables, and no secret: these are shown as the paths of their files.
 

@@ -162,25 +162,13 @@ impl Surface for Gateway {
                 let start = record.stages.as_ref().map(|_| Instant::now());
                 let answer = Box::pin(pending.answer(&mut record.upstream)).await;
                 if let Some(start) = start {
-                    let is_call = cache != CacheUse::Shared;
-                    let name = if is_call {
-                        record.method
-                    } else {
-                        "shared call"
-                    };
-                    record.add(Stage {
-                        name,
-                        is_call,
-                        time: [start, Instant::now()],
-                    });
+                    record.add(waited(record.method, cache, start));
                 }
                 record.node = answer.as_ref().ok().and_then(|answer| answer.node);
                 answer
             }
         };
-        if record.stages.is_some() {
-            record.error_code = answer.as_ref().ok().and_then(Answer::error_code);
-        }
+        note_error(record, &answer);
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
             // refused as an answer that is ready would be: without fields of the cache
@@ -206,6 +194,23 @@ impl Surface for Gateway {
             }
         }
         reply
+    }
+}
+
+/// Notes the code of the node's error for the trace, if there is one.
+fn note_error(record: &mut RequestRecord, answer: &Result<Answer, NodeError>) {
+    if record.stages.is_some() {
+        record.error_code = answer.as_ref().ok().and_then(Answer::error_code);
+    }
+}
+
+/// The wait for an answer as a stage, which ends now.
+fn waited(method: &'static str, cache: CacheUse, start: Instant) -> Stage {
+    let is_call = cache != CacheUse::Shared;
+    Stage {
+        name: if is_call { method } else { "shared call" },
+        is_call,
+        time: [start, Instant::now()],
     }
 }
 

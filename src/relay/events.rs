@@ -176,7 +176,10 @@ impl Sender {
                 log::debug!(kind, transaction_hash:%; "event delivered");
             }
             EventOutcome::Failed if self.cause.is_empty() => {
-                log::warn!(kind, transaction_hash:%, cause; "event not delivered: it is sent again");
+                log::warn!(
+                    kind, transaction_hash:%, cause;
+                    "event not delivered: it is sent again"
+                );
                 self.cause = cause;
             }
             EventOutcome::Failed => {

@@ -1,7 +1,7 @@
 //! The backend's receiver of events: its URL, and the secrets that sign what it is sent.
 //!
-//! As <https://www.standardwebhooks.com> says: the id of an event, the time and the body are signed,
-//! once with each secret, so that a secret can be replaced.
+//! As <https://www.standardwebhooks.com> says: the id of an event, the time and the body are
+//! signed, once with each secret, so that a secret can be replaced.
 
 use crate::config::EventsLive;
 use crate::fetch::Post;

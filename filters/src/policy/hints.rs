@@ -1,8 +1,8 @@
 //! Remedies for refused requests: `error.data.hint`.
 //!
-//! In: the method, the path, a parameter or the header fields of a refused request. Out: the remedy, as one
-//! sentence for people. Only refused requests get here, so speed does not matter; names are
-//! bounded.
+//! In: the method, the path, a parameter or the header fields of a refused request. Out: the
+//! remedy, as one sentence for people. Only refused requests get here, so speed does not matter;
+//! names are bounded.
 
 use crate::head::Head;
 use crate::nearest::nearest;
