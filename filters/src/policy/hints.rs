@@ -33,8 +33,8 @@ const VERSION: &str = "use /rpc, without a version: starknet_specVersion returns
      the Starknet API that is served there";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
-const TAG: &str = "the tag is pre_confirmed since version 0.9 of the Starknet API; starknet.js 8 and \
-     starknet-rs 0.17, or later, send it";
+const TAG: &str = "the tag is pre_confirmed since version 0.9 of the Starknet API; starknet.js 8 \
+                   and starknet-rs 0.17, or later, send it";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 
 /// Names the version that the node serves, if the remedy is to leave a version out.
