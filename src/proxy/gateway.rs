@@ -180,14 +180,7 @@ impl Surface for Gateway {
         };
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
-            // refused as an answer that is ready would be: without fields of the cache
-            Err(NodeError::OverShare) => {
-                let refusal = Refusal {
-                    id: Some(id.into()),
-                    ..NodeError::OverShare.into()
-                };
-                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
-            }
+            Err(NodeError::OverShare) => return over_share(id, context),
             Err(fault) => node_failed(self, fault, id, context),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
@@ -204,6 +197,16 @@ impl Surface for Gateway {
         }
         reply
     }
+}
+
+/// The refusal of a client whose large answers hold its share of the memory. As for an answer that
+/// is ready, there are no fields of the cache.
+fn over_share(id: &str, context: &RequestContext<'_>) -> Reply {
+    let refusal = Refusal {
+        id: Some(id.into()),
+        ..NodeError::OverShare.into()
+    };
+    Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id)
 }
 
 /// The response to a read that the node did not answer.

@@ -36,8 +36,8 @@ pub(super) const STEP: u32 = 256;
 /// seen of all. Above it, shards differ in size by chance: with 100,000 clients, the evicted one is
 /// among the 4 % or so that were seen least recently.
 ///
-/// A client may have a quota of its own, which its requests bring. It may also have a value `T` next
-/// to its window: both are evicted together.
+/// A client may have a quota of its own, which its requests bring. It may also have a value `T`
+/// next to its window: both are evicted together.
 #[derive(Debug)]
 pub struct RateLimiter<S, T = ()> {
     hasher: S,

@@ -1,8 +1,8 @@
 //! Remedies for refused requests: `error.data.hint`.
 //!
-//! In: the method, the path, a parameter or the header fields of a refused request. Out: the remedy, as one
-//! sentence for people. Only refused requests get here, so speed does not matter; names are
-//! bounded.
+//! In: the method, the path, a parameter or the header fields of a refused request. Out: the
+//! remedy, as one sentence for people. Only refused requests get here, so speed does not matter;
+//! names are bounded.
 
 use crate::head::Head;
 use crate::nearest::nearest;
@@ -33,8 +33,8 @@ const VERSION: &str = "use /rpc, without a version: starknet_specVersion returns
      the Starknet API that is served there";
 const QUERY: &str = "use /rpc without a query";
 const SLASH: &str = "use /rpc without a slash at its end";
-const TAG: &str = "the tag is pre_confirmed since version 0.9 of the Starknet API; starknet.js 8 and \
-     starknet-rs 0.17, or later, send it";
+const TAG: &str = "the tag is pre_confirmed since version 0.9 of the Starknet API; starknet.js 8 \
+     and starknet-rs 0.17, or later, send it";
 const PATH: &str = "use /rpc: it is the only path for JSON-RPC";
 
 /// Names the version that the node serves, if the remedy is to leave a version out.

@@ -1,7 +1,7 @@
 //! The id of a request that is refused before its body is read.
 //!
-//! In: the refusal, and a body that arrived whole with its head. Out: the refusal with the id of the
-//! request, so that clients which match responses by id find it. Nothing waits for a body.
+//! In: the refusal, and a body that arrived whole with its head. Out: the refusal with the id of
+//! the request, so that clients which match responses by id find it. Nothing waits for a body.
 
 use crate::rpc::Envelope;
 use crate::verdict::{Reason, Refusal};
