@@ -171,14 +171,7 @@ impl Surface for Gateway {
         note_error(record, &answer);
         let mut reply = match answer {
             Ok(answer) => Reply::answer(id, answer),
-            // refused as an answer that is ready would be: without fields of the cache
-            Err(NodeError::OverShare) => {
-                let refusal = Refusal {
-                    id: Some(id.into()),
-                    ..NodeError::OverShare.into()
-                };
-                return Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id);
-            }
+            Err(NodeError::OverShare) => return over_share(id, context),
             Err(fault) => node_failed(self, fault, id, context),
         };
         reply.cache = (cache != CacheUse::Off).then(|| cache.name());
@@ -212,6 +205,16 @@ fn waited(method: &'static str, cache: CacheUse, start: Instant) -> Stage {
         is_call,
         time: [start, Instant::now()],
     }
+}
+
+/// The refusal of a client whose large answers hold its share of the memory. As for an answer that
+/// is ready, there are no fields of the cache.
+fn over_share(id: &str, context: &RequestContext<'_>) -> Reply {
+    let refusal = Refusal {
+        id: Some(id.into()),
+        ..NodeError::OverShare.into()
+    };
+    Reply::refusal(ErrorFormat::JsonRpc, &refusal, context.request_id)
 }
 
 /// The response to a read that the node did not answer.

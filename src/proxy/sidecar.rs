@@ -32,8 +32,8 @@ impl Surface for Sidecar {
         is_for_pages.then_some(Cors {
             origins: &CorsOrigins::Any,
             methods: "GET, HEAD, POST",
-            // no cookies are involved; `*` covers all but the first, and old browsers read the
-            // names
+            // no cookies are involved; `*` covers all but the first (Fetch, section 4.9), and old
+            // browsers read the names
             headers: "Authorization, *, X-Client-Info, Apikey, Content-Type, Traceparent, \
                 X-Request-Id",
             exposed: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",

@@ -104,7 +104,7 @@ fn a_malformed_head_shows_the_quota_of_its_peer() {
     let networks = "[{ networks = \"127.0.0.0/8\", requests_per_minute = 9 }]";
     let edge = Edge::with(&node, &[("gateway.clients", networks)]);
     let mut client = edge.client();
-    client.send(b"POST /rpc HTTP/9.9\r\n\r\n".to_vec());
+    client.send(b"POST /rpc HTTP/9.9\r\n\r\n");
     let refused = client.response();
     assert_eq!(refused.status, 400);
     assert_quota(&refused, 9, "as in every other response");

@@ -100,6 +100,27 @@ fn while_the_store_answers<T>(scenario: impl Fn() -> (T, bool)) -> T {
 
 #[test]
 #[ignore = "needs Redis: run tests/run"]
+fn instances_share_the_quota_of_a_network() {
+    let node = Node::start(good);
+    let networks = "[{ networks = \"203.0.113.0/24\", requests_per_minute = 40 }]";
+    let found = while_the_store_answers(|| {
+        let mut fleet = Fleet::new(&node, &engine(), 10);
+        fleet.setup = fleet.setup.set("gateway.clients", networks);
+        let (one, other) = (fleet.start(), fleet.start());
+        let admitted = ["203.0.113.1", "203.0.113.2", "192.0.2.1"].map(|client| {
+            let request = Request::post(QUESTION).with("X-Forwarded-For", client);
+            let turns = [&one, &other].into_iter().cycle().take(80);
+            turns
+                .filter(|edge| edge.ask(&request).status == 200)
+                .count()
+        });
+        (admitted, in_time(&[&one, &other]))
+    });
+    assert_eq!(found, [40, 40, 10], "of 80 each, at two instances");
+}
+
+#[test]
+#[ignore = "needs Redis: run tests/run"]
 fn instances_share_a_quota_exactly() {
     let node = Node::start(good);
     let (admitted, calls, third, refused) = while_the_store_answers(|| {

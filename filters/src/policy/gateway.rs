@@ -2,8 +2,8 @@
 //!
 //! [`GatewayPolicy::judge`] judges a head by itself, its client first; [`GatewayPolicy::admit`]
 //! checks route, rate, requests in flight, headers and declared size; [`GatewayPolicy::inspect`]
-//! checks JSON, envelope, method and parameters. Nothing reaches the node without a [`ReadPermit`],
-//! which only this file makes.
+//! checks JSON, envelope, method and parameters. Nothing reaches the node without a
+//! [`ReadPermit`], which only this file makes.
 
 use super::{Admission, Admitted, Finding, PendingCall, hints};
 use crate::client::{Client, ClientKey, TrustedProxies};

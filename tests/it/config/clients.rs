@@ -16,9 +16,9 @@ requests_per_minute = 10
 #[test]
 fn tables_and_one_line_are_the_same() {
     let tables = parse(&format!("{LEAST}{TABLES}")).unwrap();
-    let line = "[{ networks = [\"203.0.113.0/28\", \"2001:db8::/48\"], requests_per_minute = 3000, \
-                max_in_flight = 512 }, { networks = [\"198.51.100.7\"], \
-                requests_per_minute = 10 }]";
+    let line = "[{ networks = [\"203.0.113.0/28\", \"2001:db8::/48\"], \
+                requests_per_minute = 3000, max_in_flight = 512 }, \
+                { networks = [\"198.51.100.7\"], requests_per_minute = 10 }]";
     let one = parse(&with("gateway.clients", line)).unwrap();
     let variable = with_env(LEAST, &[("PORTCULLIS__GATEWAY__CLIENTS", line)]).unwrap();
     let limits = |config: super::Config| config.gateway.unwrap().live.networks;

@@ -384,9 +384,11 @@ impl<'a> World<'a> {
             Alone::Part => {
                 let most = (self.quota / instances).max(FLOOR);
                 let key = Self::key(holder.client);
-                let own = self.instances[index]
-                    .windows
-                    .check_within(key, self.millis(), most);
+                let quota = Quota::per_minute(self.quota).expect("it is in range");
+                let own =
+                    self.instances[index]
+                        .windows
+                        .check_within(key, quota, self.millis(), most);
                 if own.admitted {
                     self.touch(index, holder.client);
                     let known = self.holder(index, holder.client);
