@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { copyFile, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
@@ -20,9 +20,10 @@ import { Node, Portcullis, endAll } from './relay_world.mjs';
 const run = promisify(execFile);
 const MODULES = fileURLToPath(new URL('node_modules', import.meta.url));
 const SURFACES = ['gateway', 'relay', 'sidecar'];
+const PROGRAMS = new URL('../../../conf/clients/', import.meta.url);
 const RECOVERY_DELAY = 3600;
 const COMPILER = {
-  strict: true, target: 'es2022', module: 'nodenext', types: [], skipLibCheck: true,
+  strict: true, target: 'es2022', module: 'nodenext', types: ['node'], skipLibCheck: true,
   lib: ['es2022', 'dom', 'dom.iterable'],
 };
 /** The reason in the body of an error, and the claim that it is one of some words. */
@@ -195,3 +196,36 @@ async function proves(client) {
   assert.equal((await client.report(event, '0'.repeat(64))).error.error, 'InvalidSignature');
   assert.equal((await done(client.ageStatus(session))).status, 'verified');
 }
+
+/** How each program of conf/clients is run; Go is not needed. */
+async function programs() {
+  const page = (name) => fileURLToPath(new URL(name, PROGRAMS));
+  await copyFile(page('drip.ts'), join(folder, 'drip.ts'));
+  await compile('drip.ts');
+  const all = {
+    'drip.ts': ['node', join(folder, 'drip.js')],
+    'drip.py': ['python3', '-B', page('drip.py')],
+    'drip.rs': [join(dirname(process.env.PORTCULLIS), 'examples/drip')],
+  };
+  const go = await run('go', ['version']).catch(() => undefined);
+  return go ? { ...all, 'drip.go': ['go', 'run', page('drip.go')] } : all;
+}
+
+test('the programs of the page pay one drip', async () => {
+  const env = {
+    ...process.env, RELAY: portcullis.relay, TOKEN_FILE: join(portcullis.dir, 'relay.token'),
+  };
+  for (const [name, [command, ...args]] of Object.entries(await programs())) {
+    const user = new User(portcullis);
+    const drip = async (recipient) => {
+      const words = [...args, user.identity, recipient, user.publicKey];
+      return (await run(command, words, { env })).stdout.trim();
+    };
+    const first = await drip(user.address);
+    assert.match(first, /^200 0x[0-9a-f]+$/, name);
+    assert.equal(await drip(user.address), first, `${name}: the key has its answer`);
+    assert.equal(await drip('0x1'), '409 idempotency_conflict', name);
+    user.identity = `${user.identity}0`.slice(0, 60);
+    assert.equal(await drip('0x1'), '403 address_mismatch', name);
+  }
+});
