@@ -66,33 +66,45 @@ fn answers(root: &Value) -> Vec<(u16, &Value)> {
     parsed.collect()
 }
 
-/// The reasons that a schema names, each with its JSON-RPC code where it has one: `at` says where
-/// a name stands, under the schema or what that refers to.
-fn named(root: &Value, schema: &Value, found: &mut BTreeSet<(String, Option<i64>)>) {
-    for list in ["oneOf", "anyOf", "allOf"] {
+/// Every schema of one member: in these schemas, in their parts, and where they refer to.
+fn member<'a>(root: &'a Value, schemas: &[&'a Value], name: &str) -> Vec<&'a Value> {
+    let mut found = Vec::new();
+    for schema in schemas {
+        let schema = follow(root, schema);
+        found.extend(schema["properties"].get(name));
+        let parts: Vec<_> = schema["allOf"].as_array().into_iter().flatten().collect();
+        found.extend(member(root, &parts, name));
+    }
+    found
+}
+
+/// The values that these schemas permit, if they list them.
+fn listed<'a>(schemas: &[&'a Value]) -> Vec<&'a Value> {
+    let lists = schemas
+        .iter()
+        .filter_map(|schema| schema["enum"].as_array());
+    lists.flatten().collect()
+}
+
+/// The reasons that a schema names, each with its JSON-RPC code where it has one.
+fn named<'a>(root: &'a Value, schema: &'a Value, found: &mut BTreeSet<(String, Option<i64>)>) {
+    let schema = follow(root, schema);
+    for list in ["oneOf", "anyOf"] {
         for one in schema[list].as_array().into_iter().flatten() {
             named(root, one, found);
         }
     }
-    let error = &schema["properties"]["error"];
-    let plain = &error["properties"];
-    for place in [
-        error,
-        &plain["reason"],
-        &plain["data"]["properties"]["reason"],
-    ] {
-        let names = place["enum"].as_array().cloned().unwrap_or_default();
-        for name in names
-            .iter()
-            .chain(place.get("const"))
-            .filter_map(Value::as_str)
-        {
-            found.insert((name.to_owned(), plain["code"]["const"].as_i64()));
-        }
-    }
-    let to = follow(root, schema);
-    if !std::ptr::eq(to, schema) {
-        named(root, to, found);
+    let errors = member(root, &[schema], "error");
+    let codes = listed(&member(root, &errors, "code"));
+    let code = codes.first().and_then(|code| code.as_i64());
+    let data = member(root, &errors, "data");
+    let reasons = [
+        member(root, &errors, "reason"),
+        member(root, &data, "reason"),
+    ];
+    for name in [listed(&errors), listed(&reasons.concat())].concat() {
+        let name = name.as_str().expect("a name is a text");
+        found.insert((name.to_owned(), code));
     }
 }
 

@@ -114,6 +114,12 @@ cache_js() {
     node --test --test-concurrency=2 cache_*.test.mjs)
 }
 
+# The documents as generators and readers use them: each suite starts a node and a whole system.
+documents_js() {
+  (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis \
+    node --test --test-concurrency=1 {examples,generated}.test.mjs)
+}
+
 # A page in a real browser, on another origin than the gateway's.
 browser_js() {
   (cd tests/clients/js && PORTCULLIS=$TARGET/debug/portcullis node --test browser_*.test.mjs)

@@ -387,7 +387,7 @@ fn the_policy_crate_is_no_std() {
 }
 
 /// The documents to check.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 16] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -402,6 +402,7 @@ const DOCUMENTS: [&str; 15] = [
     "conf/fleet/README.md",
     "conf/store/README.md",
     "conf/wallet/README.md",
+    "conf/clients/README.md",
     "conf/dev/contracts/README.md",
 ];
 

@@ -47,13 +47,14 @@ def test_the_gateway_returns_no_undocumented_response(tmp_path):
 
 
 @contextmanager
-def relay(folder):
-    """A relay in front of the node, with contracts of its own: its origin, and its token."""
+def system(folder):
+    """All surfaces in front of the node, with contracts of their own: their origins, and the folder
+    of their secrets."""
     state = folder / "network"
     prepare = [PORTCULLIS, "dev", "--prepare", "--node", NODE, "--state", state]
     subprocess.run(prepare, check=True, capture_output=True, timeout=PATIENCE)
-    surfaces = ("GATEWAY", "RELAY", "SIDECAR", "ADMIN")
-    env = {f"PORTCULLIS__{surface}__LISTEN": "127.0.0.1:0" for surface in surfaces}
+    surfaces = ("gateway", "relay", "sidecar", "admin")
+    env = {f"PORTCULLIS__{surface.upper()}__LISTEN": "127.0.0.1:0" for surface in surfaces}
     env |= {"PORTCULLIS__LOG__FORMAT": "json", "PORTCULLIS__RELAY__REQUESTS_PER_MINUTE": "1000000"}
     log = folder / "log"
     with log.open("wb") as stderr:
@@ -63,26 +64,27 @@ def relay(folder):
             stderr=stderr,
         )
     try:
-        yield listening(process, log), (state / "relay.token").read_text().strip()
+        yield {surface: listening(process, log, surface) for surface in surfaces}, state
     finally:
         process.terminate()
         status = process.wait(PATIENCE)
     assert status == 0, log.read_text()[-2_000:]
 
 
-def listening(process, log):
-    """The relay's origin, once it has logged it."""
+def listening(process, log, surface):
+    """The surface's origin, once it is logged."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()
         for line in log.read_text().splitlines():
             entry = json.loads(line) if line.startswith("{") else {}
-            if (entry.get("message"), entry.get("surface")) == ("listening", "relay"):
+            if (entry.get("message"), entry.get("surface")) == ("listening", surface):
                 return f"http://{entry['address']}"
         time.sleep(0.02)
-    raise AssertionError("the relay does not listen")
+    raise AssertionError(f"the {surface} does not listen")
 
 
 def test_the_relay_returns_no_undocumented_response(tmp_path):
-    with relay(tmp_path) as (origin, token):
-        schemathesis("relay", origin, tmp_path, RELAY_TOKEN=token)
+    with system(tmp_path) as (origins, state):
+        token = (state / "relay.token").read_text().strip()
+        schemathesis("relay", origins["relay"], tmp_path, RELAY_TOKEN=token)

@@ -30,7 +30,9 @@ def before_load_schema(_context, raw_schema):
     components = raw_schema["components"]
     parameters, schemas = components["parameters"], components["schemas"]
     parameters["Feed"]["schema"] = {"type": "string", "enum": [FEED + name for name in FEEDS]}
+    parameters["Feed"]["example"] = FEED + FEEDS[0]
     parameters["Did"]["example"] = ADA
+    parameters["Handle"]["example"] = "ada.cards.example"
     # Only cursors from a page of the same feed are valid.
     for path in raw_schema["paths"].values():
         for operation in path.values():
