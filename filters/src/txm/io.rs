@@ -77,8 +77,8 @@ pub enum Note<'a> {
     Lost(&'a Intent, &'a str),
     /// The chain shows the transaction of an intent again.
     Back(&'a Intent),
-    /// The search for the transaction that used the nonce of this intent skipped a block that no URL
-    /// returned.
+    /// The search for the transaction that used the nonce of this intent skipped a block that no
+    /// URL returned.
     Unreadable(&'a Intent, u64),
     /// The first of two drips is paid after all, although the second was paid to its recipient
     /// within the cooldown.
