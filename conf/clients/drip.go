@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -30,10 +29,18 @@ type Answer struct {
 	} `json:"error"`
 }
 
+// setting is what the environment has for a name, or what it is without.
+func setting(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
+}
+
 // send sends one request: its status, the seconds to wait, and the body of the answer.
 func send(path string, body []byte, key string) (status, wait int, answer Answer, err error) {
-	url := cmp.Or(os.Getenv("RELAY"), "http://127.0.0.1:8081") + path
-	token, err := os.ReadFile(cmp.Or(os.Getenv("TOKEN_FILE"), ".portcullis/relay.token"))
+	url := setting("RELAY", "http://127.0.0.1:8081") + path
+	token, err := os.ReadFile(setting("TOKEN_FILE", ".portcullis/relay.token"))
 	if err != nil {
 		return
 	}
@@ -85,5 +92,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(status, cmp.Or(answer.Error.Reason, answer.TransactionHash))
+	said := answer.TransactionHash
+	if status >= 300 {
+		said = answer.Error.Reason
+	}
+	fmt.Println(status, said)
 }
