@@ -44,7 +44,7 @@ const SHORT_FRAMES: usize = (CONNECTION_WINDOW as usize) / 2;
 /// may send 32 times as many short frames. A browser opens one, a wallet a few.
 const FULL_CONNECTIONS: usize = 8;
 const SHORT_FRAMES_TIMES: usize = 32;
-/// Streams that a client's further connections remember.
+/// Streams that a client's further connections remember, and that linger there.
 const FEW_REMEMBERED: usize = 2;
 /// Heads that `h2` decodes before the first of them is accepted or refused. Their memory in
 /// `h2` stays allocated for the connection's life.
@@ -136,6 +136,14 @@ impl Bounds {
             return FEW_REMEMBERED;
         }
         self.clients() * MAX_STREAMS as usize
+    }
+
+    /// Streams that stay open for a moment after their response.
+    pub(super) fn lingering(self) -> usize {
+        if self.is_one_of_many() {
+            return FEW_REMEMBERED;
+        }
+        MAX_STREAMS as usize
     }
 
     /// Heads that `h2` gets before the first of them is accepted or refused.

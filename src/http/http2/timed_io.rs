@@ -8,6 +8,7 @@
 use super::bounds::largest_block;
 use super::frames::{Frames, Passed};
 use super::heads::Malformed;
+use super::open_streams::OpenStreams;
 use super::pace::Pace;
 use super::refusals::Refusals;
 use crate::http::http1::Limits;
@@ -15,6 +16,7 @@ use crate::http::progress::{Progress, WriteClock, acknowledged};
 use crate::http::waiting::ClientPermit;
 use crate::io::{Exhausted, LazyTimer};
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
 use std::mem;
@@ -44,6 +46,8 @@ pub(super) struct FrameTimer {
     pub(super) is_over_share: AtomicBool,
     /// The streams that `h2` would serve although they are malformed.
     pub(super) malformed: Malformed,
+    /// The streams that the client has not ended. Only the connection's task locks them.
+    pub(super) streams: Mutex<OpenStreams>,
     /// Requests whose heads `h2` has got.
     pub(super) requests: AtomicUsize,
     /// Streams that were refused, by `h2` or by us.
@@ -65,6 +69,7 @@ impl FrameTimer {
             head_was_late: AtomicBool::new(false),
             is_over_share: AtomicBool::new(false),
             malformed: Malformed::default(),
+            streams: Mutex::default(),
             requests: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             room: AtomicUsize::new(heads_at_once),
@@ -77,6 +82,11 @@ impl FrameTimer {
     /// Starts a turn of the connection's task, and allows it [`TURN`] again.
     pub(super) fn start_turn(&self) {
         self.turn.store(TURN, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has to end: nothing more is read.
+    pub(super) fn must_end(&self) -> bool {
+        self.is_over_share.load(Ordering::Relaxed) || self.streams.lock().has_fault
     }
 
     /// Starts another round once the requests of the last one are accepted; returns whether heads
@@ -230,7 +240,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
                 self.pass_on(buf);
                 return Poll::Ready(Ok(()));
             }
-            if self.timer.is_over_share.load(Ordering::Relaxed) {
+            if self.timer.must_end() {
                 return Poll::Pending;
             }
             if self.frames.are_broken {
@@ -300,7 +310,12 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
             whole,
             earlier,
             another,
-        } = self.frames.pass(bytes, &mut room, &self.timer.malformed);
+        } = self.frames.pass(
+            bytes,
+            &mut room,
+            &self.timer.malformed,
+            &mut self.timer.streams.lock(),
+        );
         if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
             let held = mem::replace(&mut self.held, BytesMut::from(rest));
             self.held.unsplit(held);
