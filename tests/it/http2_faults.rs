@@ -1,5 +1,5 @@
-//! The gateway over HTTP/2, as bytes: faults on streams that are answered or ended, by the states of
-//! RFC 9113, section 5.1.
+//! The gateway over HTTP/2, as bytes: faults on streams that are answered or ended (RFC 9113,
+//! section 5.1).
 
 use crate::http2::Stage;
 use crate::http2_frames::{

@@ -1,8 +1,8 @@
 //! Streams that are answered before their client has ended them.
 //!
 //! Such a stream stays open for a moment, as an HTTP/1 connection lingers: most clients end it
-//! within that time, and `h2` reports the faults of those that do not. The others are asked to stop
-//! by RST_STREAM with NO_ERROR (RFC 9113, section 8.1), which `h2` sends when the stream is dropped.
+//! within that time, and `h2` reports the faults of the others. After it, `h2` asks the client to
+//! stop: it sends RST_STREAM with NO_ERROR when the stream is dropped (RFC 9113, section 8.1).
 
 use super::timed_io::FrameTimer;
 use crate::io::LazyTimer;
@@ -43,6 +43,7 @@ impl Lingering {
     pub(super) fn add(&mut self, stream: SendStream<Bytes>, timer: &FrameTimer) {
         let id = stream.stream_id().as_u32();
         if !timer.streams.lock().is_open(id) {
+            timer.malformed.take(id);
             return;
         }
         if self.streams.len() >= self.max {
@@ -68,7 +69,12 @@ impl Lingering {
                     // `h2` counts no window in which it has nothing to send
                     answered.stream.send_reset(Reason::FLOW_CONTROL_ERROR);
                 }
-                open.is_open(answered.id) && !is_too_wide
+                let is_open = open.is_open(answered.id);
+                if !is_open {
+                    // its trailers may have been malformed, which the answer does not change
+                    timer.malformed.take(answered.id);
+                }
+                is_open && !is_too_wide
             });
         }
         while let Some(oldest) = self.streams.front()
