@@ -50,6 +50,9 @@ const FEW_REMEMBERED: usize = 2;
 /// `h2` stays allocated for the connection's life.
 const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
+/// Bytes that are read at once on a client's further connections. Those after the last head that
+/// `h2` gets are held.
+const SMALL_READ: usize = 2 << 10;
 
 /// A client's first connections do not count in its share: a browser opens one, an office dozens.
 /// The next 96 do, which leaves a quarter of the share for requests.
@@ -152,6 +155,15 @@ impl Bounds {
             FEW_HEADS_AT_ONCE
         } else {
             HEADS_AT_ONCE
+        }
+    }
+
+    /// Bytes that are read at once.
+    pub(super) fn bytes_at_once(self) -> usize {
+        if self.is_one_of_many() {
+            SMALL_READ
+        } else {
+            usize::MAX
         }
     }
 

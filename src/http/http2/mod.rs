@@ -73,14 +73,13 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let limits = Arc::clone(&gate.limits);
     let bounds = Bounds::of(sender);
     let socket = stream.get_socket_digest();
-    let heads_at_once = bounds.heads_at_once();
     let pace = Pace::new(bounds.clients(), opened);
     // without room for it the connection stays open, and its requests are refused
     let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory())
         .ok()
         .flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
-    let (io, frame_timer) = TimedIo::new(stream, socket, &limits, heads_at_once, pace, unfinished);
+    let (io, frame_timer) = TimedIo::new(stream, socket, &limits, bounds, pace, unfinished);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;

@@ -5,7 +5,7 @@
 //! passes on few heads at once, because `h2` decodes all of them before it returns the first. It
 //! passes on only whole heads: the others wait here, in the client's share.
 
-use super::bounds::largest_block;
+use super::bounds::{Bounds, largest_block};
 use super::frames::{Frames, Passed};
 use super::heads::Malformed;
 use super::open_streams::OpenStreams;
@@ -100,6 +100,7 @@ impl FrameTimer {
 pub(super) struct TimedIo<S> {
     inner: S,
     timer: Arc<FrameTimer>,
+    bytes_at_once: usize,
     header_timeout: Duration,
     write_timeout: Duration,
     frames: Frames,
@@ -121,20 +122,21 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S> TimedIo<S> {
-    /// Wraps `inner`, with the timeouts of `limits`; `socket` shows what the client has read. `h2`
-    /// gets `heads_at_once` heads in a round.
+    /// Wraps `inner`, with the timeouts of `limits`; `socket` shows what the client has read. The
+    /// `bounds` limit the bytes that are read at once, and the heads that `h2` gets in a round.
     pub(super) fn new(
         inner: S,
         socket: Option<Arc<SocketDigest>>,
         limits: &Limits,
-        heads_at_once: usize,
+        bounds: Bounds,
         pace: Pace,
         unfinished: Option<ClientPermit>,
     ) -> (Self, Arc<FrameTimer>) {
-        let timer = Arc::new(FrameTimer::new(socket, heads_at_once));
+        let timer = Arc::new(FrameTimer::new(socket, bounds.heads_at_once()));
         let io = Self {
             inner,
             timer: Arc::clone(&timer),
+            bytes_at_once: bounds.bytes_at_once(),
             header_timeout: limits.header_timeout,
             write_timeout: limits.write_timeout,
             frames: Frames::new(largest_block(limits.header_size)),
@@ -221,7 +223,15 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
     /// Reads from the held bytes, or else from the client.
     fn poll_bytes(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
-            return Pin::new(&mut self.inner).poll_read(cx, buf);
+            let room = self.bytes_at_once.min(buf.remaining());
+            if room == buf.remaining() {
+                return Pin::new(&mut self.inner).poll_read(cx, buf);
+            }
+            let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
+            let read = Pin::new(&mut self.inner).poll_read(cx, &mut part);
+            let length = part.filled().len();
+            buf.advance(length);
+            return read;
         }
         let bytes = self.held.split_to(self.held.len().min(buf.remaining()));
         buf.put_slice(&bytes);
