@@ -4,6 +4,7 @@
 //! and leave the connection in a state in which it can be used again or closed without the response
 //! being lost. A refusal at any step is a response like any other.
 
+use super::waiting_head::shrink;
 use super::{Context, Outcome, RequestContext, Server, Surface};
 use crate::http::clients::{Clients, RequestLimiter, Settings as _, Ticket};
 use crate::http::request::Unsent;
@@ -33,7 +34,7 @@ const DISCARD: Duration = Duration::from_millis(50);
 pub(super) struct Exchange<'a, S: Surface> {
     server: &'a Server<S>,
     pub(super) request: Request,
-    header: &'a RequestHeader,
+    header: &'a mut RequestHeader,
     head: Arc<HeadInfo<S>>,
     context: &'a mut Context,
 }
@@ -93,7 +94,10 @@ impl<'a, S: Surface> Exchange<'a, S> {
         let reply = match verdict {
             Ok(Admitted::Health) => Some(Reply::health()),
             Ok(Admitted::Preflight) => Some(Reply::no_content()),
-            Ok(Admitted::Call(pending)) => self.read_and_answer(pending, &caller).await,
+            Ok(Admitted::Call(pending)) => {
+                shrink(self.header);
+                self.read_and_answer(pending, &caller).await
+            }
             Err(refusal) => Some(self.refused_unread(refusal)),
         };
         match reply {

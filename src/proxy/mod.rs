@@ -13,6 +13,7 @@ mod gateway;
 mod reference;
 mod relay;
 mod sidecar;
+mod waiting_head;
 
 pub use errors::SurfaceErrors;
 

@@ -204,6 +204,38 @@ fn both_http_versions_answer_alike() {
 }
 
 #[test]
+fn many_fields_change_no_answer() {
+    let stage = Stage::new(&[]);
+    let call = || {
+        Request::post(QUESTION)
+            .with("X-Request-Id", "mine-0123456789")
+            .with(
+                "Traceparent",
+                &format!("00-{}-{}-01", "a".repeat(32), "b".repeat(16)),
+            )
+            .with("Origin", "https://app.example")
+    };
+    let mut client = stage.client();
+    for (what, request) in [
+        ("a call", call()),
+        ("a malformed position", call().with("X-Chain-Position", "x")),
+        (
+            "a body over the limit",
+            Request::post(padded(QUESTION, 65_537)).with("Origin", "null"),
+        ),
+    ] {
+        let many = (0..100).fold(request.clone(), |request, number| {
+            request.with(&format!("X-Fill-{number}"), "v")
+        });
+        let expected = essence(&client.ask(&request));
+        let over_1 = stage.pair.client(stage.edge.gateway()).ask(&many);
+        for (version, response) in [("HTTP/2", client.ask(&many)), ("HTTP/1", over_1)] {
+            assert_eq!(essence(&response), expected, "{what} over {version}");
+        }
+    }
+}
+
+#[test]
 fn http_1_only_fields_are_refused() {
     let stage = Stage::new(&[]);
     let mut client = stage.client();

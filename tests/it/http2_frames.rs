@@ -11,30 +11,30 @@ use crate::support::client::PATIENCE;
 use crate::support::request::QUESTION;
 use crate::support::secure::{ANY, tunnel};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
-const WHOLE: u8 = END_STREAM | END_HEADERS;
+pub(crate) const WHOLE: u8 = END_STREAM | END_HEADERS;
 
-struct Frame {
-    kind: u8,
-    stream: u32,
-    payload: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// The end of a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Status(u16),
     Reset,
     /// The connection ended before either.
@@ -42,13 +42,13 @@ enum Outcome {
 }
 
 /// The first byte of the head of a response, `None` for a reset, or the error code of GOAWAY.
-type Answer = Result<Option<u8>, u8>;
+pub(crate) type Answer = Result<Option<u8>, u8>;
 
 /// A connection that sends frames unchanged.
-struct Raw(TcpStream);
+pub(crate) struct Raw(TcpStream);
 
 impl Raw {
-    fn connect(stage: &Stage) -> Self {
+    pub(crate) fn connect(stage: &Stage) -> Self {
         let stream = tunnel(stage.edge.gateway(), stage.pair.config(ANY, &["h2"]));
         stream
             .set_read_timeout(Some(PATIENCE))
@@ -61,7 +61,7 @@ impl Raw {
         raw
     }
 
-    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         self.write(&frame(kind, flags, stream, payload));
     }
 
@@ -89,7 +89,7 @@ impl Raw {
     }
 
     /// The next frame; `None` at the end of the connection.
-    fn receive(&mut self) -> Option<Frame> {
+    pub(crate) fn receive(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         if let Err(error) = self.0.read_exact(&mut head) {
             let is_silent = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
@@ -106,7 +106,7 @@ impl Raw {
         })
     }
 
-    fn outcome(&mut self, stream: u32) -> Outcome {
+    pub(crate) fn outcome(&mut self, stream: u32) -> Outcome {
         loop {
             let Some(frame) = self.receive() else {
                 return Outcome::Gone;
@@ -126,7 +126,7 @@ impl Raw {
     }
 
     /// Waits for what becomes of the only request.
-    fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         loop {
             let frame = self.receive().ok_or(0)?;
             match frame.kind {
@@ -171,10 +171,10 @@ fn call_of(client: &[u8; 9]) -> Vec<u8> {
 }
 
 /// The head of a call.
-const CALL: &[u8] = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
+pub(crate) const CALL: &[u8] = b"\x83\x87\x01\x09edge.test\x04\x04/rpc\x0f\x10\x10application/json";
 
 /// `GET`, with `:path` as it is encoded.
-fn get(path: &[u8]) -> Vec<u8> {
+pub(crate) fn get(path: &[u8]) -> Vec<u8> {
     [b"\x82\x87\x01\x09edge.test", path].concat()
 }
 

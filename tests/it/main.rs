@@ -39,6 +39,7 @@ mod handover;
 mod heads;
 mod help;
 mod http2;
+mod http2_faults;
 mod http2_frames;
 mod http2_streams;
 mod io;

@@ -24,7 +24,7 @@ const LONG_FUNCTIONS: [(&str, &str, usize); 8] = [
     ("filters/src/ledger/change.rs", "change", 604),
     ("src/cli/dev/mod.rs", "start", 544),
     ("src/http/accept.rs", "process_new", 524),
-    ("src/http/http2/mod.rs", "start", 605),
+    ("src/http/http2/mod.rs", "start", 531),
     ("src/process/server.rs", "build", 616),
     ("src/proxy/gateway.rs", "answer", 646),
     ("src/store/intent.rs", "facts", 748),

@@ -44,12 +44,15 @@ const SHORT_FRAMES: usize = (CONNECTION_WINDOW as usize) / 2;
 /// may send 32 times as many short frames. A browser opens one, a wallet a few.
 const FULL_CONNECTIONS: usize = 8;
 const SHORT_FRAMES_TIMES: usize = 32;
-/// Streams that a client's further connections remember.
+/// Streams that a client's further connections remember, and that linger there.
 const FEW_REMEMBERED: usize = 2;
 /// Heads that `h2` decodes before the first of them is accepted or refused. Their memory in
 /// `h2` stays allocated for the connection's life.
 const HEADS_AT_ONCE: usize = 8;
 const FEW_HEADS_AT_ONCE: usize = 2;
+/// Bytes that are read at once on a client's further connections. Those after the last head that
+/// `h2` gets are held.
+const SMALL_READ: usize = 2 << 10;
 
 /// A client's first connections do not count in its share: a browser opens one, an office dozens.
 /// The next 96 do, which leaves a quarter of the share for requests.
@@ -138,12 +141,29 @@ impl Bounds {
         self.clients() * MAX_STREAMS as usize
     }
 
+    /// Streams that stay open for a moment after their response.
+    pub(super) fn lingering(self) -> usize {
+        if self.is_one_of_many() {
+            return FEW_REMEMBERED;
+        }
+        MAX_STREAMS as usize
+    }
+
     /// Heads that `h2` gets before the first of them is accepted or refused.
     pub(super) fn heads_at_once(self) -> usize {
         if self.is_one_of_many() {
             FEW_HEADS_AT_ONCE
         } else {
             HEADS_AT_ONCE
+        }
+    }
+
+    /// Bytes that are read at once.
+    pub(super) fn bytes_at_once(self) -> usize {
+        if self.is_one_of_many() {
+            SMALL_READ
+        } else {
+            usize::MAX
         }
     }
 

@@ -6,7 +6,8 @@
 //! unfinished head twice, and several times as large as it was sent. Here an unfinished head takes
 //! only its own bytes, which count in the client's share.
 
-use super::heads::{FRAME_HEAD, Heads, Malformed};
+use super::heads::{FRAME_HEAD, Heads, Malformed, STREAM_BITS};
+use super::open_streams::{FrameHead, OpenStreams};
 use std::mem;
 
 /// Bytes of the client's preface, before its first frame; RFC 9113, section 3.4.
@@ -20,6 +21,7 @@ const END_HEADERS: u8 = 4;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// The result of following frames.
@@ -45,6 +47,10 @@ pub(super) struct Frames {
     head: [u8; FRAME_HEAD],
     /// Bytes of `head` that have passed.
     passed: usize,
+    /// The current frame.
+    frame: FrameHead,
+    /// The last bytes of its payload so far, if it is WINDOW_UPDATE.
+    increment: u32,
     /// A header block is started and not completed.
     in_headers: bool,
     /// The current frame has a part of a header block.
@@ -68,6 +74,8 @@ impl Frames {
             is_content: false,
             head: [0; FRAME_HEAD],
             passed: 0,
+            frame: FrameHead::default(),
+            increment: 0,
             in_headers: false,
             has_block: false,
             waiting: Vec::new(),
@@ -79,15 +87,25 @@ impl Frames {
         }
     }
 
-    /// Follows these bytes to their end, or to the end of the last head for which there is `room`.
-    pub(super) fn pass(&mut self, all: &[u8], room: &mut usize, malformed: &Malformed) -> Passed {
+    /// Follows these bytes to their end, to the end of the last head for which there is `room`, or
+    /// to a frame that follows the end of its stream.
+    pub(super) fn pass(
+        &mut self,
+        all: &[u8],
+        room: &mut usize,
+        malformed: &Malformed,
+        streams: &mut OpenStreams,
+    ) -> Passed {
         let mut at = 0;
         let mut whole = 0;
         let mut joined = 0;
         let mut another = false;
         while let Some(bytes) = all.get(at..).filter(|bytes| !bytes.is_empty() && *room > 0) {
             another |= self.are_whole();
-            at += self.step(bytes);
+            at += self.step(bytes, streams);
+            if streams.has_fault {
+                break;
+            }
             if self.waits() {
                 continue;
             }
@@ -139,10 +157,13 @@ impl Frames {
     }
 
     /// Follows some of these bytes, at least one; returns how many.
-    fn step(&mut self, bytes: &[u8]) -> usize {
+    fn step(&mut self, bytes: &[u8], streams: &mut OpenStreams) -> usize {
         if self.left > 0 {
             let of_this = self.left.min(bytes.len());
             self.left -= of_this;
+            if self.frame.kind == WINDOW_UPDATE {
+                self.follow_update(&bytes[..of_this], streams);
+            }
             return of_this;
         }
         let missing = &mut self.head[self.passed..];
@@ -151,12 +172,31 @@ impl Frames {
         self.passed += of_head;
         if self.passed == FRAME_HEAD {
             self.start_frame();
+            // the caller stops at the fault that this records
+            let _ = streams.follow(self.frame);
         }
         of_head
     }
 
+    /// Follows a part of the payload of WINDOW_UPDATE; `h2` ends the connection if it is not of
+    /// four bytes.
+    fn follow_update(&mut self, part: &[u8], streams: &mut OpenStreams) {
+        for byte in part {
+            self.increment = self.increment << 8 | u32::from(*byte);
+        }
+        if self.left == 0 {
+            streams.widen(self.frame, self.increment);
+        }
+    }
+
     fn start_frame(&mut self) {
-        let [high, middle, low, kind, flags, ..] = self.head;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head;
+        let stream = u32::from_be_bytes(stream) & STREAM_BITS;
+        self.frame = FrameHead {
+            kind,
+            flags,
+            stream,
+        };
         self.passed = 0;
         self.left = u32::from_be_bytes([0, high, middle, low]) as usize;
         self.is_content = kind == DATA;
@@ -217,7 +257,12 @@ mod tests {
             whole,
             earlier,
             ..
-        } = frames.pass(bytes, &mut 99, &Malformed::default());
+        } = frames.pass(
+            bytes,
+            &mut 99,
+            &Malformed::default(),
+            &mut OpenStreams::default(),
+        );
         assert_eq!(length, bytes.len(), "there is room");
         if earlier.is_empty() {
             bytes[..whole].to_vec()
@@ -281,7 +326,16 @@ mod tests {
         let mut frames = after_the_preface();
         let head = frame(HEADERS, END_HEADERS, 50);
         let (start, end) = head.split_at(20);
-        let mut pass = |bytes: &[u8]| frames.pass(bytes, &mut 99, &Malformed::default()).another;
+        let mut pass = |bytes: &[u8]| {
+            frames
+                .pass(
+                    bytes,
+                    &mut 99,
+                    &Malformed::default(),
+                    &mut OpenStreams::default(),
+                )
+                .another
+        };
         assert!(pass(start), "one begins");
         assert!(!pass(end), "it ends, and no other begins");
         assert!(pass(start));

@@ -15,7 +15,7 @@ pub(super) const FRAME_HEAD: usize = 9;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 /// A stream's identifier has 31 bits; RFC 9113, section 4.1.
-const STREAM_BITS: u32 = u32::MAX >> 1;
+pub(super) const STREAM_BITS: u32 = u32::MAX >> 1;
 /// Malformed streams whose requests still have to be refused: more than can be open.
 const MAX_MALFORMED: usize = 256;
 

@@ -10,6 +10,8 @@ mod bounds;
 mod frames;
 mod heads;
 mod hpack;
+mod lingering;
+mod open_streams;
 mod outgoing;
 mod pace;
 mod refusals;
@@ -30,9 +32,10 @@ use crate::io::{LazyTimer, within};
 use bounds::{Bounds, Verdict, Waste};
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
-use h2::{Reason as Reset, RecvStream};
+use h2::{Reason as Reset, RecvStream, SendStream};
 use http::header::{CONTENT_LENGTH, HOST};
 use http::{HeaderMap, HeaderValue, Method, Version, request};
+use lingering::Lingering;
 use outgoing::Outgoing;
 use pace::Pace;
 use pingora::apps::HttpServerApp;
@@ -70,14 +73,13 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
     let limits = Arc::clone(&gate.limits);
     let bounds = Bounds::of(sender);
     let socket = stream.get_socket_digest();
-    let heads_at_once = bounds.heads_at_once();
     let pace = Pace::new(bounds.clients(), opened);
     // without room for it the connection stays open, and its requests are refused
     let _permit = ClientPermit::reserve(peer.memory.as_ref(), bounds.memory())
         .ok()
         .flatten();
     let unfinished = peer.memory.as_ref().map(ClientPermit::of);
-    let (io, frame_timer) = TimedIo::new(stream, socket, &limits, heads_at_once, pace, unfinished);
+    let (io, frame_timer) = TimedIo::new(stream, socket, &limits, bounds, pace, unfinished);
     let mut builder = Builder::new();
     bounds.apply(&mut builder, limits.header_size);
     let handshake = within(limits.header_timeout, pin!(builder.handshake(io))).await;
@@ -94,6 +96,7 @@ pub(super) async fn serve<A: HttpServerApp + Send + Sync + 'static>(
         connection,
         frame_timer,
         requests: JoinSet::new(),
+        lingering: Lingering::new(bounds.lingering()),
         wasted: Waste::new(opened),
         has_started: false,
         accepted: 0,
@@ -146,6 +149,7 @@ struct H2Connection<A> {
     frame_timer: Arc<FrameTimer>,
     /// Requests that are being answered; they end with the connection.
     requests: JoinSet<Outcome>,
+    lingering: Lingering,
     wasted: Waste,
     /// Whether a request has started since the last round of heads.
     has_started: bool,
@@ -168,7 +172,8 @@ struct H2Connection<A> {
 
 /// How a request ended.
 enum Outcome {
-    Answered,
+    /// The stream, unless it has been reset.
+    Answered(Option<SendStream<Bytes>>),
     /// The client reset the request, or did not read the response; its [`Waste::amount`].
     Wasted(usize),
 }
@@ -207,6 +212,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             if self.poll_finished(cx) {
                 continue;
             }
+            self.lingering.poll(cx, &self.frame_timer);
             let is_stuck = self.frame_timer.is_stuck.load(Ordering::Relaxed);
             if is_stuck {
                 // a response is still to be written, for as long as `TimedIo` allows
@@ -245,7 +251,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
             // `h2` ignores streams that are opened after GOAWAY
             return Verdict::GoOn;
         }
-        if self.frame_timer.is_over_share.load(Ordering::Relaxed) {
+        if self.frame_timer.must_end() {
             return Verdict::BreakOff;
         }
         let requests = self.frame_timer.requests.load(Ordering::Relaxed);
@@ -277,13 +283,17 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
 
     /// Ends the connection, with the requests that are under way.
     fn break_off(&mut self) {
+        let mut code = Reset::ENHANCE_YOUR_CALM;
         if self.frame_timer.is_over_share.load(Ordering::Relaxed) {
             refuse(&self.gate, &mut self.peer);
+        } else if self.frame_timer.streams.lock().has_fault {
+            code = Reset::STREAM_CLOSED;
+            self.peer.ends("a frame followed the end of its stream");
         } else {
             self.peer.ends("too many of its requests were malformed");
         }
         self.goaway_sent = Some(Instant::now());
-        self.connection.abrupt_shutdown(Reset::ENHANCE_YOUR_CALM);
+        self.connection.abrupt_shutdown(code);
     }
 
     /// Sends GOAWAY: accepts no further request, and answers those under way. RFC 9113, section
@@ -292,6 +302,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         self.goaway_sent = Some(Instant::now());
         self.peer
             .ends("GOAWAY was sent: it is idle, old or abusive, or the process shuts down");
+        self.lingering.clear();
         self.connection.graceful_shutdown();
     }
 
@@ -302,7 +313,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         };
         self.quiet_since = Instant::now();
         match finished {
-            Ok(Outcome::Answered) => {}
+            Ok(Outcome::Answered(stream)) => self.linger(stream),
             Ok(Outcome::Wasted(amount)) => self.wasted.add(amount, self.quiet_since),
             // the request panicked, which is not the client's fault: the smallest amount
             Err(_) => self.wasted.add(1, self.quiet_since),
@@ -344,19 +355,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
         let responder = H2Responder::new(response, Arc::clone(&self.frame_timer));
         if let Err(reason) = judged {
             self.wasted.add(waste, Instant::now());
-            let Rendered::Http2(refusal) = self.respond(reason) else {
-                return;
-            };
-            let H2Response { head, body, .. } = *refusal;
-            // a client that is gone reads nothing
-            let _ = responder.start(head, Outgoing::last(body));
-            if let Some(left) = responder.rest() {
-                self.requests.spawn(async move {
-                    send_rest(permit, left, &responder).await;
-                    Outcome::Answered
-                });
-            }
-            return;
+            return self.refuse_request(reason, responder, permit);
         }
         self.has_started = true;
         let (gate, shutdown) = (Arc::clone(&self.gate), self.shutdown.clone());
@@ -370,11 +369,37 @@ impl<A: HttpServerApp + Send + Sync + 'static> H2Connection<A> {
                 _ => answered,
             };
             if sent {
-                Outcome::Answered
+                Outcome::Answered(responder.take_sent())
             } else {
                 Outcome::Wasted(waste)
             }
         });
+    }
+
+    /// Answers a request that does not reach the app.
+    fn refuse_request(&mut self, reason: Reason, responder: H2Responder, permit: WaitingPermit) {
+        let Rendered::Http2(refusal) = self.respond(reason) else {
+            return;
+        };
+        let H2Response { head, body, .. } = *refusal;
+        // a client that is gone reads nothing
+        let _ = responder.start(head, Outgoing::last(body));
+        match responder.rest() {
+            None => self.linger(responder.take_sent()),
+            Some(left) => drop(self.requests.spawn(async move {
+                send_rest(permit, left, &responder).await;
+                Outcome::Answered(responder.take_sent())
+            })),
+        }
+    }
+
+    /// Keeps an answered stream open for a moment, unless the connection is ending.
+    fn linger(&mut self, stream: Option<SendStream<Bytes>>) {
+        if let Some(stream) = stream
+            && self.goaway_sent.is_none()
+        {
+            self.lingering.add(stream, &self.frame_timer);
+        }
     }
 
     /// Returns the gate's response, and logs and counts it.

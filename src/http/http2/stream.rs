@@ -52,7 +52,19 @@ enum Stage {
     /// The rest of a small body waits for the client.
     Rest(SendStream<Bytes>, Box<Outgoing>),
     /// Everything has been handed over.
+    Sent(SendStream<Bytes>),
+    /// Nothing more is sent.
     Ended,
+}
+
+impl Stage {
+    /// Ends a response that has been handed over.
+    fn end(&mut self) {
+        *self = match std::mem::replace(self, Self::Ended) {
+            Self::Started(sender) => Self::Sent(sender),
+            Self::Open(_) | Self::Rest(..) | Self::Sent(_) | Self::Ended => Self::Ended,
+        };
+    }
 }
 
 impl H2Responder {
@@ -70,7 +82,7 @@ impl H2Responder {
     pub(super) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut *self.stage() {
             Stage::Open(response) => response.poll_reset(cx).map(|_| ()),
-            Stage::Started(_) | Stage::Rest(..) | Stage::Ended => Poll::Pending,
+            Stage::Started(_) | Stage::Rest(..) | Stage::Sent(_) | Stage::Ended => Poll::Pending,
         }
     }
 
@@ -90,7 +102,7 @@ impl H2Responder {
         let is_handed_over = is_empty || body.hand_over(&mut sender)?;
         let (next, rest) = match (is_handed_over, body.is_last()) {
             (true, false) => (Stage::Started(sender), None),
-            (true, true) if is_empty || !body.is_watched() => (Stage::Ended, None),
+            (true, true) if is_empty || !body.is_watched() => (Stage::Sent(sender), None),
             (false, true) if body.left() <= SMALL => (Stage::Rest(sender, Box::new(body)), None),
             _ => (Stage::Started(sender), Some(body)),
         };
@@ -107,7 +119,15 @@ impl H2Responder {
     pub(super) fn rest(&self) -> Option<usize> {
         match &*self.stage() {
             Stage::Rest(_, rest) => Some(rest.left()),
-            Stage::Open(_) | Stage::Started(_) | Stage::Ended => None,
+            Stage::Open(_) | Stage::Started(_) | Stage::Sent(_) | Stage::Ended => None,
+        }
+    }
+
+    /// The stream of a response that has been handed over.
+    pub(super) fn take_sent(&self) -> Option<SendStream<Bytes>> {
+        match std::mem::replace(&mut *self.stage(), Stage::Ended) {
+            Stage::Sent(sender) => Some(sender),
+            Stage::Open(_) | Stage::Started(_) | Stage::Rest(..) | Stage::Ended => None,
         }
     }
 
@@ -149,7 +169,7 @@ impl H2Responder {
         debug_assert_eq!(body.left(), 0, "all of it is handed over");
         if body.is_last() {
             ready!(body.poll_written(cx));
-            *stage = Stage::Ended;
+            stage.end();
         }
         Poll::Ready(Ok(()))
     }
@@ -251,7 +271,7 @@ impl H2Stream {
         *head.status_mut() = StatusCode::CONTINUE;
         match &mut *self.responder.stage() {
             Stage::Open(response) => Ok(response.send_informational(head)?),
-            Stage::Started(_) | Stage::Rest(..) | Stage::Ended => Ok(()),
+            Stage::Started(_) | Stage::Rest(..) | Stage::Sent(_) | Stage::Ended => Ok(()),
         }
     }
 
@@ -298,7 +318,7 @@ impl H2Stream {
         if let Stage::Started(body) = &mut *stage {
             body.send_data(Bytes::new(), true)?;
         }
-        *stage = Stage::Ended;
+        stage.end();
         Ok(())
     }
 }

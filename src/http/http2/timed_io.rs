@@ -5,9 +5,10 @@
 //! passes on few heads at once, because `h2` decodes all of them before it returns the first. It
 //! passes on only whole heads: the others wait here, in the client's share.
 
-use super::bounds::largest_block;
+use super::bounds::{Bounds, largest_block};
 use super::frames::{Frames, Passed};
 use super::heads::Malformed;
+use super::open_streams::OpenStreams;
 use super::pace::Pace;
 use super::refusals::Refusals;
 use crate::http::http1::Limits;
@@ -15,6 +16,7 @@ use crate::http::progress::{Progress, WriteClock, acknowledged};
 use crate::http::waiting::ClientPermit;
 use crate::io::{Exhausted, LazyTimer};
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use pingora::protocols::SocketDigest;
 use std::io::{self, IoSlice};
 use std::mem;
@@ -44,6 +46,8 @@ pub(super) struct FrameTimer {
     pub(super) is_over_share: AtomicBool,
     /// The streams that `h2` would serve although they are malformed.
     pub(super) malformed: Malformed,
+    /// The streams that the client has not ended. Only the connection's task locks them.
+    pub(super) streams: Mutex<OpenStreams>,
     /// Requests whose heads `h2` has got.
     pub(super) requests: AtomicUsize,
     /// Streams that were refused, by `h2` or by us.
@@ -65,6 +69,7 @@ impl FrameTimer {
             head_was_late: AtomicBool::new(false),
             is_over_share: AtomicBool::new(false),
             malformed: Malformed::default(),
+            streams: Mutex::default(),
             requests: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             room: AtomicUsize::new(heads_at_once),
@@ -79,6 +84,11 @@ impl FrameTimer {
         self.turn.store(TURN, Ordering::Relaxed);
     }
 
+    /// Whether the connection has to end: nothing more is read.
+    pub(super) fn must_end(&self) -> bool {
+        self.is_over_share.load(Ordering::Relaxed) || self.streams.lock().has_fault
+    }
+
     /// Starts another round once the requests of the last one are accepted; returns whether heads
     /// may wait for it.
     pub(super) fn resume(&self) -> bool {
@@ -90,6 +100,7 @@ impl FrameTimer {
 pub(super) struct TimedIo<S> {
     inner: S,
     timer: Arc<FrameTimer>,
+    bytes_at_once: usize,
     header_timeout: Duration,
     write_timeout: Duration,
     frames: Frames,
@@ -111,20 +122,21 @@ pub(super) struct TimedIo<S> {
 }
 
 impl<S> TimedIo<S> {
-    /// Wraps `inner`, with the timeouts of `limits`; `socket` shows what the client has read. `h2`
-    /// gets `heads_at_once` heads in a round.
+    /// Wraps `inner`, with the timeouts of `limits`; `socket` shows what the client has read. The
+    /// `bounds` limit the bytes that are read at once, and the heads that `h2` gets in a round.
     pub(super) fn new(
         inner: S,
         socket: Option<Arc<SocketDigest>>,
         limits: &Limits,
-        heads_at_once: usize,
+        bounds: Bounds,
         pace: Pace,
         unfinished: Option<ClientPermit>,
     ) -> (Self, Arc<FrameTimer>) {
-        let timer = Arc::new(FrameTimer::new(socket, heads_at_once));
+        let timer = Arc::new(FrameTimer::new(socket, bounds.heads_at_once()));
         let io = Self {
             inner,
             timer: Arc::clone(&timer),
+            bytes_at_once: bounds.bytes_at_once(),
             header_timeout: limits.header_timeout,
             write_timeout: limits.write_timeout,
             frames: Frames::new(largest_block(limits.header_size)),
@@ -211,7 +223,15 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
     /// Reads from the held bytes, or else from the client.
     fn poll_bytes(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.held.is_empty() {
-            return Pin::new(&mut self.inner).poll_read(cx, buf);
+            let room = self.bytes_at_once.min(buf.remaining());
+            if room == buf.remaining() {
+                return Pin::new(&mut self.inner).poll_read(cx, buf);
+            }
+            let mut part = ReadBuf::new(buf.initialize_unfilled_to(room));
+            let read = Pin::new(&mut self.inner).poll_read(cx, &mut part);
+            let length = part.filled().len();
+            buf.advance(length);
+            return read;
         }
         let bytes = self.held.split_to(self.held.len().min(buf.remaining()));
         buf.put_slice(&bytes);
@@ -230,7 +250,7 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
                 self.pass_on(buf);
                 return Poll::Ready(Ok(()));
             }
-            if self.timer.is_over_share.load(Ordering::Relaxed) {
+            if self.timer.must_end() {
                 return Poll::Pending;
             }
             if self.frames.are_broken {
@@ -300,7 +320,12 @@ impl<S: AsyncRead + Unpin> TimedIo<S> {
             whole,
             earlier,
             another,
-        } = self.frames.pass(bytes, &mut room, &self.timer.malformed);
+        } = self.frames.pass(
+            bytes,
+            &mut room,
+            &self.timer.malformed,
+            &mut self.timer.streams.lock(),
+        );
         if let Some(rest) = bytes.get(length..).filter(|rest| !rest.is_empty()) {
             let held = mem::replace(&mut self.held, BytesMut::from(rest));
             self.held.unsplit(held);

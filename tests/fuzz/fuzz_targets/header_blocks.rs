@@ -10,6 +10,9 @@ mod frames;
 mod heads;
 #[path = "../../../src/http/http2/hpack.rs"]
 mod hpack;
+#[allow(dead_code, reason = "the streams are followed elsewhere")]
+#[path = "../../../src/http/http2/open_streams.rs"]
+mod open_streams;
 
 use bytes::BytesMut;
 use h2::frame::{Error, Head, Headers};
