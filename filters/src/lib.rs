@@ -11,9 +11,9 @@
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`events`] (what the backend is sent about writes), [`webhook`] (the age verifier's events),
 //! [`websub`] (when a hub is pinged), [`certificate`] (which one may be served) and [`acme`] (when
-//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
-//! [`post`], [`chance`].
+//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`],
+//! [`client`], [`proxy_header`], [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`],
+//! [`replies`], [`robots`], [`post`], [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),

@@ -1,5 +1,5 @@
-//! Requests to other servers, bounded: for health checks, session keys, DID documents, hubs, events,
-//! traces and certificates.
+//! Requests to other servers, bounded: for health checks, session keys, DID documents, hubs,
+//! events, traces and certificates.
 //!
 //! In: a URL, and who chose it. Out: a status, or a small document. One deadline covers everything
 //! from the wait for a thread to the last byte, and one bound limits the threads of all fetches,

@@ -3,8 +3,8 @@
 //!
 //! In: admitted requests. Out: replies. `settings` (configuration), `handler` (one request), `pins`
 //! (what the chain must hold), `signers` (keys and locks), `driver` (the I/O of the transaction
-//! manager, `portcullis_filters::txm`), `background` (resolves open intents), `answer` (the reply), `events` and
-//! `receiver` (what the backend is sent).
+//! manager, `portcullis_filters::txm`), `background` (resolves open intents), `answer` (the reply),
+//! `events` and `receiver` (what the backend is sent).
 //! Requests run on a runtime of their own: a client that disconnects does not cancel one.
 
 mod answer;

@@ -1,5 +1,5 @@
-//! The body of an event. All of it is in rows that never change, so that an event that is sent again
-//! has the same body.
+//! The body of an event. All of it is in rows that never change, so that an event that is sent
+//! again has the same body.
 
 use super::EventKind;
 use crate::felt::Felt;

@@ -4,7 +4,7 @@
 //! each is sent, and whether it is sent again. Events are derived from the journal alone: a cursor
 //! is the last entry that was read, and a row keeps each event until it is delivered or given up.
 //! Cursor and rows change together, so a crash loses none; an event whose delivery was not recorded
-//! is sent twice, with the same id. An event waits for earlier ones of its write, and for no others.
+//! is sent twice, with the same id. An event waits for earlier ones of its write, for no others.
 //!
 //! Reading order: `kind.rs` (which entry is an event), `body.rs`, `attempts.rs` (when an event is
 //! sent), `round.rs` (the flow, over one `Outbox`), `backlog.rs` (when that is a problem).

@@ -13,8 +13,8 @@ use crate::relay::{Parts, Relay};
 use crate::telemetry::Task;
 use std::sync::Arc;
 
-/// Serves writes, settles open intents and sends events, if there are secrets and keys for it, and a
-/// store.
+/// Serves writes, settles open intents and sends events, if there are secrets and keys for it, and
+/// a store.
 pub(crate) fn build(
     config: &Config,
     secrets: Option<LiveSecrets>,
