@@ -112,8 +112,8 @@ section! {
         /// The URL that events are sent to; "" for none.
         /// Why: a displaced write returns only if its request is repeated: somebody must know.
         url: Option<String> = Default(""), text(URL_FORM, exact_url);
-        /// Required with url. The file with the secret that signs them: whsec_ and base64; mode
-        /// 0600 or stricter. Two lines in a rotation: each signs.
+        /// The file with the secret that signs them: whsec_ and base64; mode 0600 or stricter.
+        /// A url needs one. Two lines in a rotation: each signs.
         /// Why: a receiver on any network must know who sent an event.
         secret_file: Option<PathBuf> = Default(""), text("a path", optional_path);
     }

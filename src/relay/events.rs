@@ -163,8 +163,9 @@ impl Sender {
         metrics.relay.event(outcome);
         self.failures.note(outcome, store.now_us());
         let event = &one.sent.event;
-        let kind = EventKind::of(event.previous, event.state).map(EventKind::name);
-        let (kind, transaction_hash) = (kind.unwrap_or_default(), event.transaction_hash);
+        let kind = EventKind::of(event.previous, event.state);
+        let kind = kind.map(EventKind::name).unwrap_or_default();
+        let transaction_hash = event.transaction_hash;
         let cause = match one.answer {
             Answer::Status(410) => "status 410: the receiver wants no more events".to_owned(),
             Answer::Status(status) => format!("status {status}"),

@@ -34,7 +34,7 @@ impl Receiver {
     /// # Errors
     /// The file is unusable.
     pub(super) fn load(live: &EventsLive) -> Result<Option<Self>, SecretError> {
-        let (Some(url), Some(file)) = (&live.url, &live.secret_file) else {
+        let Some((url, file)) = live.url.as_ref().zip(live.secret_file.as_ref()) else {
             return Ok(None);
         };
         let secrets = load_secrets(file).map_err(|error| error.of(KEY))?;
@@ -44,7 +44,8 @@ impl Receiver {
 
     /// An event as it is sent at this time; `None` for one without a body.
     pub(super) fn post(&self, event: &Event, now_us: i64) -> Option<Post> {
-        let (id, body) = (event.id(), event.body()?);
+        let id = event.id();
+        let body = event.body()?;
         let seconds = (now_us / 1_000_000).to_string();
         let signed = format!("{id}.{seconds}.{body}");
         let signatures = self.secrets.iter().map(|secret| {

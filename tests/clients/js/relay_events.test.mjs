@@ -34,7 +34,7 @@ before(async () => {
   await writeFile(secret, text, { mode: 0o600 });
   const port = String(await freePort());
   receiver = new Child('node', [join(folder, 'receive.mjs')], { PORT: port, SECRET_FILE: secret });
-  node = await Node.start();
+  node = await Node.start('--state-archive-capacity', 'full');
   portcullis = await Portcullis.start(node, {
     env: {
       PORTCULLIS__RELAY__EVENTS__URL: `http://127.0.0.1:${port}/`,

@@ -175,7 +175,6 @@ fn a_final_write_is_announced_once() {
         ("operation", "mint-card"),
         ("state", "succeeded"),
         ("signer", "0x100"),
-        ("subject", "0x9"),
     ];
     for (name, value) in expected {
         assert_eq!(data[name], value, "{name}");
