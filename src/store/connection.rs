@@ -3,11 +3,12 @@
 //! It returns to its pool when it is dropped, unless a failure leaves its state in doubt: then it
 //! is closed, and the pool opens another when it needs one.
 
+use super::each::Column;
 use super::error::StoreError;
 use super::row::{Arg, Row};
 use super::timeout::TIMEOUT;
 use sqlx::pool::PoolConnection;
-use sqlx::{Postgres, SqlSafeStr, Sqlite};
+use sqlx::{AssertSqlSafe, Postgres, SqlSafeStr, Sqlite};
 use tokio::time::timeout;
 
 /// A connection to either database.
@@ -56,6 +57,42 @@ macro_rules! query {
                 Arg::Int(number) => query.bind(*number),
             })
     };
+}
+
+/// A statement of [`super::each`] with its arguments.
+macro_rules! query_each {
+    ($sql:expr, $columns:expr) => {
+        $columns
+            .iter()
+            .fold(sqlx::query($sql), |query, column| match column {
+                Column::Texts(texts) => query.bind(texts),
+                Column::Ints(numbers) => query.bind(numbers),
+            })
+    };
+}
+
+impl PgPooled {
+    /// The rows of a query for many lists of arguments.
+    pub(super) async fn rows_each(
+        &mut self,
+        sql: String,
+        columns: &[Column<'_>],
+    ) -> Result<Vec<Row>, sqlx::Error> {
+        let query = query_each!(AssertSqlSafe(sql), columns);
+        let rows = query.fetch_all(&mut *self.connection).await?;
+        Ok(rows.into_iter().map(Row::Postgres).collect())
+    }
+
+    /// Runs a statement for many lists of arguments; returns the number of rows that changed.
+    pub(super) async fn run_each(
+        &mut self,
+        sql: String,
+        columns: &[Column<'_>],
+    ) -> Result<u64, sqlx::Error> {
+        let query = query_each!(AssertSqlSafe(sql), columns);
+        let done = query.execute(&mut *self.connection).await?;
+        Ok(done.rows_affected())
+    }
 }
 
 impl Connection {

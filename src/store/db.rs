@@ -93,14 +93,16 @@ impl Db {
 
     /// Begins a transaction that may write; dropping it rolls it back.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
-        Ok(self.begin_with("").await?.0)
+        let deadline = Instant::now() + TIMEOUT;
+        Ok(self.begin_with("", deadline).await?.0)
     }
 
-    /// Begins a transaction that may write and runs its first statement in the same round trip;
-    /// returns the rows of that.
+    /// Begins a transaction that may write and runs its first statement in the same round trip,
+    /// both until the deadline; returns the rows of that.
     pub(super) async fn begin_with(
         &self,
         first: &'static str,
+        deadline: Instant,
     ) -> Result<(Tx, Vec<Row>), StoreError> {
         let begin = match self {
             // a deferred one fails without waiting if another transaction wrote after its first
@@ -109,7 +111,6 @@ impl Db {
             Self::Postgres(..) => "BEGIN",
         };
         let statements = AssertSqlSafe(format!("{begin}; {first}"));
-        let deadline = Instant::now() + TIMEOUT;
         Tx::begin(until(deadline, self.writer()).await?, statements, deadline).await
     }
 

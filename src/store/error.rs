@@ -114,6 +114,24 @@ pub enum Cause {
     Aborted,
 }
 
+impl Cause {
+    fn shared(&self) -> Self {
+        match self {
+            Self::Timeout => Self::Timeout,
+            Self::Io(error) => Self::Io(io::Error::new(error.kind(), error.to_string())),
+            Self::Outage(cause) => Self::Outage(Arc::clone(cause)),
+            Self::Closed => Self::Closed,
+            Self::Busy { code, message } => Self::Busy {
+                code: code.clone(),
+                message: message.clone(),
+            },
+            Self::Tls(cause) => Self::Tls(cause.clone()),
+            Self::Protocol => Self::Protocol,
+            Self::Aborted => Self::Aborted,
+        }
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         match error {
@@ -244,6 +262,28 @@ impl StoreError {
     /// SQLite: 1 SQLITE_ERROR. PostgreSQL: 42P01 undefined_table.
     pub(super) fn misses_table(&self) -> bool {
         matches!(self, Self::Failed { code, .. } if ["1", "42P01"].contains(&code.as_str()))
+    }
+
+    /// The failure of a group, for one more of its commands.
+    pub(super) fn shared(&self) -> Self {
+        match self {
+            Self::Unavailable(cause) => Self::Unavailable(cause.shared()),
+            Self::Unconfirmed(error) => Self::Unconfirmed(Box::new(error.shared())),
+            Self::Failed { code, message } => Self::Failed {
+                code: code.clone(),
+                message: message.clone(),
+            },
+            Self::Corrupt(what) => Self::Corrupt(what),
+            Self::TooLarge(what) => Self::TooLarge(what),
+            // no transaction fails so
+            other => Self::Unavailable(Cause::Outage(other.cause())),
+        }
+    }
+
+    /// Whether one command of a group may have caused the failure, so that the others succeed
+    /// without it.
+    pub(super) fn is_of_one(&self) -> bool {
+        self.is_of_statement() || matches!(self, Self::Corrupt(_) | Self::TooLarge(_))
     }
 
     /// Converts the failure of a commit: to [`StoreError::Unconfirmed`], unless the database

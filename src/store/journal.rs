@@ -7,10 +7,12 @@
 use super::db::Db;
 use super::entry::{Entry, Event, GENESIS};
 use super::row::{Arg, FromRow as _, Row};
+use super::timeout::TIMEOUT;
 use super::tx::Tx;
 use super::{Intent, IntentId, IntentState, StoreError, sql};
 use portcullis_filters::felt::Felt;
 use thiserror::Error;
+use tokio::time::Instant;
 
 /// The maximum number of entries per read.
 pub const PAGE: u32 = 500;
@@ -23,11 +25,6 @@ pub(super) struct End {
 }
 
 impl End {
-    /// The next entry's sequence number.
-    pub(super) fn next(&self) -> i64 {
-        self.seq + 1
-    }
-
     fn read(row: &Row) -> Result<Self, StoreError> {
         Ok(Self {
             seq: row.get("seq")?,
@@ -43,46 +40,64 @@ pub(super) async fn intent(db: &Db, id: IntentId) -> Result<Option<Intent>, Stor
 
 /// Begins a transaction that has locked the end of the chain.
 pub(super) async fn begin(db: &Db) -> Result<(Tx, End), StoreError> {
-    let (tx, rows) = db.begin_with(sql::CHAIN_LOCK).await?;
+    begin_until(db, Instant::now() + TIMEOUT).await
+}
+
+/// [`begin`], with a deadline for the lock.
+pub(super) async fn begin_until(db: &Db, deadline: Instant) -> Result<(Tx, End), StoreError> {
+    let (tx, rows) = db.begin_with(sql::CHAIN_LOCK, deadline).await?;
     let end = End::read(rows.first().ok_or(StoreError::Corrupt("chain_head"))?)?;
     Ok((tx, end))
 }
 
-/// Appends entries in this order, two in one statement.
-pub(super) async fn append(
-    tx: &mut Tx,
-    mut end: End,
-    events: Vec<Event<'_>>,
-    now_us: i64,
-) -> Result<(), StoreError> {
-    let mut entries = Vec::with_capacity(events.len());
-    for event in events {
-        let seq = end.next();
-        let entry = Entry::after(end.hash, seq, now_us, event);
-        end = End {
+/// The entries that a transaction appends, in their order.
+#[derive(Debug)]
+pub(super) struct Appended {
+    end: End,
+    entries: Vec<Entry>,
+}
+
+impl Appended {
+    /// No entries yet, after this end.
+    pub(super) fn after(end: End) -> Self {
+        Self {
+            end,
+            entries: Vec::new(),
+        }
+    }
+
+    /// The next entry's sequence number.
+    pub(super) fn next(&self) -> i64 {
+        self.end.seq + 1
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn push(&mut self, event: Event<'_>, now_us: i64) {
+        let seq = self.next();
+        let entry = Entry::after(self.end.hash.clone(), seq, now_us, event);
+        self.end = End {
             seq,
             hash: entry.hash.clone(),
         };
-        entries.push(entry);
+        self.entries.push(entry);
     }
-    for entries in entries.chunks(2) {
-        let args: Vec<Arg<'_>> = entries.iter().flat_map(columns).collect();
-        let add = if entries.len() == 2 {
-            sql::ENTRIES_ADD
-        } else {
-            sql::ENTRY_ADD
-        };
-        tx.run(add, &args).await?;
+
+    /// Writes the entries and the new end of the chain.
+    pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), StoreError> {
+        let entries: Vec<Vec<Arg<'_>>> = self.entries.iter().map(columns).collect();
+        tx.run_each(sql::ENTRY_ADD, &entries).await?;
+        let end = [self.end.seq.into(), (&self.end.hash).into()];
+        let moved = tx.run(sql::CHAIN_MOVE, &end).await?;
+        debug_assert_eq!(moved, 1, "the chain has one end");
+        Ok(())
     }
-    let moved = tx
-        .run(sql::CHAIN_MOVE, &[end.seq.into(), (&end.hash).into()])
-        .await?;
-    debug_assert_eq!(moved, 1, "the chain has one end");
-    Ok(())
 }
 
-fn columns(entry: &Entry) -> [Arg<'_>; 8] {
-    [
+fn columns(entry: &Entry) -> Vec<Arg<'_>> {
+    vec![
         entry.seq.into(),
         entry.at_us.into(),
         entry.kind.name().into(),

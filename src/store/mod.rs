@@ -5,11 +5,12 @@
 //! have been done all the same. The decisions of the journal are in [`portcullis_filters::ledger`],
 //! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
-//! Reading order: `intent.rs`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
+//! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
-//! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
+//! `each.rs`, `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`,
+//! `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
 /// with this method of [`row::Row`]; the braces hold the other fields.
@@ -24,6 +25,7 @@ macro_rules! from_row {
 
 mod account;
 mod age;
+mod append;
 mod backup;
 mod breaker;
 mod budget;
@@ -31,6 +33,7 @@ mod chain_epoch;
 mod clock;
 mod connection;
 mod db;
+mod each;
 mod entry;
 mod error;
 mod events;
@@ -62,6 +65,7 @@ mod versions;
 
 use crate::config::StoreConfig;
 use crate::secrets::Secret;
+use append::Appender;
 use clock::Clock;
 use db::Db;
 use open::{FileLock, Location};
@@ -116,6 +120,7 @@ const EXPLAINING: Duration = Duration::from_secs(1);
 /// An open database; each topic has a type of its own that reads and writes it.
 pub struct Store {
     db: Db,
+    appender: Appender,
     location: Location,
     lock: Option<FileLock>,
     clock: Clock,
@@ -187,6 +192,7 @@ impl Store {
     /// The store on these connections, without a lock and without a replica.
     fn on(db: Db, location: Location, config: &StoreConfig) -> Self {
         Self {
+            appender: Appender::new(db.clone()),
             db,
             location,
             lock: None,
@@ -236,7 +242,10 @@ impl Store {
 
     /// Intents, and the refusals that the journal records next to them.
     pub fn intents(&self) -> Intents<'_> {
-        Intents { db: &self.db }
+        Intents {
+            db: &self.db,
+            appender: &self.appender,
+        }
     }
 
     /// The idempotency keys of an epoch of the chain.

@@ -71,6 +71,22 @@ impl From<&[u8; 32]> for Arg<'_> {
 }
 
 impl Arg<'_> {
+    /// The text, unless it is NULL or a number.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => text.as_deref(),
+            Self::Int(_) => None,
+        }
+    }
+
+    /// The number, unless it is NULL or a text.
+    pub(super) fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => *number,
+            Self::Text(_) => None,
+        }
+    }
+
     /// Whether the argument can be stored: PostgreSQL stores no text with a NUL.
     pub(super) fn is_storable(&self) -> bool {
         !matches!(self, Self::Text(Some(text)) if text.contains('\0'))

@@ -6,7 +6,8 @@
 //! statement, or a commit that was not confirmed. A transaction that is dropped between two
 //! statements is rolled back; its connection returns to the pool if that succeeds.
 
-use super::connection::Connection;
+use super::connection::{Connection, PgPooled};
+use super::each;
 use super::error::{Cause, StoreError};
 use super::row::{Arg, Row};
 use super::sql;
@@ -96,6 +97,76 @@ impl Tx {
         args: &[Arg<'_>],
     ) -> Result<Option<Row>, StoreError> {
         Ok(self.rows(sql, args).await?.into_iter().next())
+    }
+
+    /// The rows of a query for each list of arguments; PostgreSQL is asked once for all of them.
+    pub(super) async fn rows_each(
+        &mut self,
+        sql: &'static str,
+        lists: &[Vec<Arg<'_>>],
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let mut found = Vec::with_capacity(lists.len());
+        if lists.len() > 1 && self.is_postgres() {
+            found.resize_with(lists.len(), Vec::new);
+            for row in self.rows_at_once(sql, lists).await? {
+                let number = row.get::<i64>(each::NUMBER)?;
+                let of = usize::try_from(number - 1).ok();
+                let of = of.and_then(|at| found.get_mut(at));
+                of.ok_or(StoreError::Corrupt(each::NUMBER))?.push(row);
+            }
+            return Ok(found);
+        }
+        for list in lists {
+            found.push(self.rows(sql, list).await?);
+        }
+        Ok(found)
+    }
+
+    /// Runs a statement for each list of arguments, for PostgreSQL in one round trip; returns the
+    /// number of rows that changed.
+    pub(super) async fn run_each(
+        &mut self,
+        sql: &'static str,
+        lists: &[Vec<Arg<'_>>],
+    ) -> Result<u64, StoreError> {
+        if lists.len() > 1 && self.is_postgres() {
+            let columns = each::columns(lists);
+            let changed = bounded(
+                self.postgres()?
+                    .run_each(each::change(sql, &columns), &columns),
+            )
+            .await;
+            self.state = State::after(&changed);
+            return changed;
+        }
+        let mut changed = 0;
+        for list in lists {
+            changed += self.run(sql, list).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn rows_at_once(
+        &mut self,
+        sql: &'static str,
+        lists: &[Vec<Arg<'_>>],
+    ) -> Result<Vec<Row>, StoreError> {
+        let columns = each::columns(lists);
+        let found = bounded(
+            self.postgres()?
+                .rows_each(each::query(sql, &columns), &columns),
+        )
+        .await;
+        self.state = State::after(&found);
+        found
+    }
+
+    /// The connection to PostgreSQL for the next statement.
+    fn postgres(&mut self) -> Result<&mut PgPooled, StoreError> {
+        match self.next()? {
+            Connection::Postgres(pooled) => Ok(pooled),
+            Connection::Sqlite(_) => Err(StoreError::Unavailable(Cause::Aborted)),
+        }
     }
 
     /// Runs a statement; returns the number of rows that changed.

@@ -7,16 +7,18 @@
 //! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
 //! Reading order: [`state`](IntentState), `intent.rs`, `intention.rs` (whether a transaction is
 //! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`,
-//! `double.rs`, `key.rs`, `epoch.rs`.
+//! `double.rs`, `key.rs`, `epoch.rs`; `group.rs` (commands that share a transaction), `owned.rs`.
 
 mod binding;
 mod budget;
 mod change;
 mod double;
 mod epoch;
+pub mod group;
 mod intent;
 mod intention;
 mod key;
+mod owned;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ pub use epoch::Agreement;
 pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
 pub use intention::{Facts, Intended, Intention, ahead_after_us, intention};
 pub use key::{Claim, ClaimToken, Key};
+pub use owned::{OwnedChange, OwnedIntent};
 pub use state::IntentState;
 
 use crate::operations::OperationKind;

@@ -3,8 +3,8 @@
 
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    self, Agreement, Bound, Change, Claim, ClaimToken, DAY_US, Facts, Intended, Intent, IntentId,
-    IntentState, Intention, Key, MINUTE_US, NewIntent, Pair, Rebinding, gfri, minutes,
+    self, Agreement, Bound, Claim, ClaimToken, DAY_US, Facts, Intended, Intent, IntentId,
+    IntentState, Intention, Key, MINUTE_US, NewIntent, Pair, Rebinding, Steps, gfri, minutes,
 };
 use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,10 +201,15 @@ impl Tables {
         }
     }
 
-    /// Stores an intent, if these facts permit it.
-    pub(crate) fn intend(&mut self, new: &NewIntent<'_>, facts: &Facts, now_us: i64) -> Intended {
+    /// Stores an intent, if that was decided.
+    pub(crate) fn store(
+        &mut self,
+        new: &NewIntent<'_>,
+        intention: Intention,
+        now_us: i64,
+    ) -> Intended {
         let id = IntentId(self.seq + 1);
-        let (reply, link) = match ledger::intention(new, facts, now_us) {
+        let (reply, link) = match intention {
             Intention::Refuse { reply, link } => (reply, link),
             Intention::Insert(bindings) => {
                 self.append(id, IntentState::Intended);
@@ -228,12 +233,9 @@ impl Tables {
         reply
     }
 
-    /// Changes an intent; `false` if its present state does not allow that.
-    pub(crate) fn apply(&mut self, id: IntentId, change: &Change<'_>, now_us: i64) -> bool {
+    /// Writes what follows from a change of an intent.
+    pub(crate) fn write(&mut self, id: IntentId, steps: &Steps) {
         let it = self.intents[&id].clone();
-        let Some(steps) = ledger::change(id, change, &self.related(&it), now_us) else {
-            return false;
-        };
         for step in &steps.steps {
             if step.has_entry() {
                 self.append(step.intent.id, step.intent.state);
@@ -257,11 +259,11 @@ impl Tables {
         if !steps.of_interest().is_empty() {
             self.rebind(&it.epoch, &steps.rebind(&bound));
         }
-        true
     }
 
     /// The intents of the slot of one, and those with the digest of one of these.
-    fn related(&self, of: &Intent) -> Vec<Intent> {
+    pub(crate) fn related(&self, id: IntentId) -> Vec<Intent> {
+        let of = &self.intents[&id];
         let slot = self.of_epoch(&of.epoch).filter(|it| it.slot() == of.slot());
         let digests: BTreeSet<_> = slot.map(|it| it.digest).collect();
         let is_related = |it: &&Intent| it.slot() == of.slot() || digests.contains(&it.digest);

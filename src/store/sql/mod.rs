@@ -49,10 +49,6 @@ pub const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000):
 pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-/// Appends two entries.
-pub const ENTRIES_ADD: &str = "INSERT INTO journal \
-    (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8), ($9, $10, $11, $12, $13, $14, $15, $16)";
 
 /// All columns of an entry, with the rest of the statement.
 macro_rules! entry {

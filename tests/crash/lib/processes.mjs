@@ -183,17 +183,17 @@ export async function journal(folder, env, command) {
 const RESTARTS = `
 pg() { (cd "$POSTGRES_FOLDER" && as_postgres "$POSTGRES_BIN/pg_ctl" -D data -s -w "$@"); }
 source ${file('lib/postgres.sh')}
-start_postgres
+start_postgres "$@"
 trap stop_postgres EXIT
 echo "url \${PORTCULLIS_TEST_POSTGRES}postgres"
 while read -r word; do pg -m immediate restart -l "$POSTGRES_FOLDER/again.log"; echo "$word"; done
 `;
 
-/** A PostgreSQL cluster of this run's own; `made` is the URL of a database in it. It ends when its
- * standard input closes. */
-export async function startPostgres() {
+/** A PostgreSQL cluster of this run's own, with these settings; `made` is the URL of a database in
+ * it. It ends when its standard input closes. */
+export async function startPostgres(...settings) {
   const ready = (line) => /^url (.*)/.exec(line)?.[1];
-  const server = await Process.start('bash', ['-euc', RESTARTS], {
+  const server = await Process.start('bash', ['-euc', RESTARTS, 'bash', ...settings], {
     log: place('postgres.log'),
     ready,
   });

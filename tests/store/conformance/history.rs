@@ -53,6 +53,19 @@ impl History {
         }
     }
 
+    /// Commands that are performed concurrently; mostly none.
+    pub(super) fn concurrent(&mut self, chance: &mut Chance, model: &Model) -> Vec<Step> {
+        let number = chance.pick(&[0, 0, 0, 2, 3, 4]);
+        let steps = (0..4).map(|_| self.step(chance, model));
+        let waits = |step: &Step| matches!(step.command, Command::Apply(..) | Command::Intend(_));
+        let mut steps: Vec<Step> = steps.filter(waits).collect();
+        steps.truncate(number);
+        for step in &mut steps {
+            step.cut = None;
+        }
+        steps
+    }
+
     fn command(&mut self, chance: &mut Chance, model: &Model) -> Command {
         let name = chance.pick(&["k", "l"]);
         let (digest, owner) = (digest(chance), token(chance.pick(&[1, 2])));

@@ -1,6 +1,7 @@
 //! Random histories of the relay on the database and on a model that keeps its rows in maps: after
 //! each command both have given the same reply, and hold the same. A process loses the database at
 //! any request of a command, and at its commit; then the command is done as a whole or not at all.
+//! Of concurrent commands, some order explains the replies and the rows.
 //! On the model alone, no history leads to rows that a unique index forbids.
 //!
 //! Reading order: `history` (what is drawn), `model`.
@@ -13,6 +14,7 @@ use crate::tables::DRIP;
 use crate::toolkit::{Chance, Outcome, explore, explore_within};
 use crate::wire::Moment;
 use crate::world::{Kind, World, seeds, with_world};
+use futures_util::future::join_all;
 use history::{History, Step};
 use model::{Command, Model, ROWS, Reply};
 use portcullis::store::{Intended, IntentId, IntentState, Search, Store, StoreError, Verified};
@@ -165,6 +167,54 @@ async fn follow(
     Ok(seen)
 }
 
+/// Performs commands concurrently, and brings the model to where the database is, if some order of
+/// them explains that.
+async fn follow_all(
+    world: &World,
+    pair: &Pair,
+    model: &mut Model,
+    steps: &[Step],
+) -> Result<&'static str, String> {
+    let all = steps
+        .iter()
+        .map(|step| execute(&pair.stores[step.store], step));
+    let mut replies = Vec::new();
+    for reply in join_all(all).await {
+        replies.push(reply.map_err(|error| error.to_string())?);
+    }
+    let found = contents(world, &pair.stores[0]).await?;
+    let entries = entries(&pair.stores[0]).await;
+    for order in orders(steps.len()) {
+        let mut after = model.clone();
+        let is_so = order.iter().all(|at| {
+            let step = &steps[*at];
+            after.perform(&step.command, step.now_us) == replies[*at]
+        });
+        if is_so && found == expected(&after) && entries == after.0.entries {
+            *model = after;
+            return Ok("concurrent");
+        }
+    }
+    Err(format!(
+        "no order of {steps:?} explains {replies:?} and {found:#?}"
+    ))
+}
+
+/// The orders of so many commands.
+fn orders(number: usize) -> Vec<Vec<usize>> {
+    let Some(last) = number.checked_sub(1) else {
+        return vec![Vec::new()];
+    };
+    let insert = |order: Vec<usize>| {
+        (0..number).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(insert).collect()
+}
+
 type Contents = (Vec<portcullis::store::Intent>, Vec<String>);
 
 fn expected(model: &Model) -> Contents {
@@ -189,6 +239,17 @@ async fn history(world: &World, chance: &mut Chance, seen: &RefCell<Seen>) -> Ou
     let (mut history, mut model) = (History::new(), Model::default());
     let mut outcome = Outcome::default();
     for _ in 0..STEPS {
+        let others = history.concurrent(chance, &model);
+        if !others.is_empty() {
+            outcome.trace.push(format!("{others:?}"));
+            match follow_all(world, &pair, &mut model, &others).await {
+                Ok(name) => *seen.borrow_mut().entry(name).or_default() += 1,
+                Err(violation) => {
+                    outcome.violation = Some(violation);
+                    break;
+                }
+            }
+        }
         let step = history.step(chance, &model);
         outcome.trace.push(format!("{step:?}"));
         let followed = match perform(&pair, &step).await {
@@ -294,6 +355,7 @@ fn histories_agree(runtime: &Runtime, world: World) {
         "TooSoon",
         "done",
         "cut before it was done",
+        "concurrent",
     ] {
         assert!(seen.contains_key(name), "{name} is missing in {seen:?}");
     }

@@ -2,7 +2,7 @@
 
 use crate::tables::{DRIP, Named, RequestKey, Tables};
 use portcullis::store::{Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
-use portcullis_filters::ledger::{Key, Pair};
+use portcullis_filters::ledger::{self, Key, Pair};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -51,11 +51,18 @@ impl Model {
             Command::Answer(key, digest, id) => {
                 Reply::Done(tables.answer(&used(*key, *digest), *id, 200, "x"))
             }
-            Command::Apply(id, change) => Reply::Done(tables.apply(*id, change, now_us)),
+            Command::Apply(id, change) => {
+                let steps = ledger::change(*id, change, &tables.related(*id), now_us);
+                if let Some(steps) = &steps {
+                    tables.write(*id, steps);
+                }
+                Reply::Done(steps.is_some())
+            }
             Command::Intend(new) => {
                 let _dated = tables.date_anew(now_us);
                 let facts = tables.facts(new, now_us);
-                Reply::Intended(tables.intend(new, &facts, now_us))
+                let intention = ledger::intention(new, &facts, now_us);
+                Reply::Intended(tables.store(new, intention, now_us))
             }
         }
     }

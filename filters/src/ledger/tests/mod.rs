@@ -1,6 +1,7 @@
 //! Each rule of the journal, as a sentence: here those of a new intent, of keys and of states.
 
 mod changes;
+mod groups;
 
 use super::IntentState::{
     Accepted, Displaced, Intended as Unsent, Lost, Rejected, Reverted, Sent, Succeeded,

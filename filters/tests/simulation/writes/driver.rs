@@ -3,7 +3,6 @@
 use super::Bug;
 use super::chain::{Action, Tx, felt};
 use super::io::{SimIo, Statement};
-use super::journal::{OwnedChange, OwnedIntent};
 use super::locks::Guard;
 use super::machine::{HasAgenda as _, Shared, Slot};
 use super::shown::Failure;
@@ -12,7 +11,7 @@ use crate::tables::RequestKey;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
     Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
-    NewIntent, Requested,
+    NewIntent, OwnedChange, OwnedIntent, Requested,
 };
 use portcullis_filters::tx::Invoke;
 use portcullis_filters::txm::io::{
@@ -31,6 +30,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+
+/// The state that the operator is informed of.
+fn noted(change: &Change<'_>) -> Option<IntentState> {
+    match change {
+        // what is given up was shown without its block, and is no rollback
+        Change::Displaced { from, .. } => from.map(|_| IntentState::Displaced),
+        Change::Lost(_) => Some(IntentState::Lost),
+        _ => None,
+    }
+}
 
 impl JournalIo for SimIo {
     fn clock_us(&self) -> i64 {
@@ -58,22 +67,18 @@ impl JournalIo for SimIo {
 
     async fn intend(&self, new: &NewIntent<'_>, now_us: i64) -> Stored<Intended> {
         let (new, relay) = (OwnedIntent::from(new), self.relay);
-        self.world.lock().judge_floor(relay, &new.epoch);
-        let is_early = self.world.lock().bug == Bug::SendFirst;
-        self.query(Statement::Intend, move |world| {
-            if world.fires(Fault::CutOff, 6) {
-                world.cut_off(relay);
-            }
-            if !is_early {
-                return world.intend(relay, &new, now_us);
-            }
+        self.world.lock().judge_floor(relay, new.borrowed().epoch);
+        if self.world.lock().bug != Bug::SendFirst {
+            return self.intend_with_others(new, now_us).await;
+        }
+        self.query(Statement::Write, move |world| {
             // replies first, and stores it a little later, if it still runs then
-            let reply = world.journal.clone().intend(&new, now_us);
+            let reply = world.journal.clone().intend(&new.borrowed(), now_us);
             world
                 .agenda()
                 .after(Duration::from_millis(60), move |world: &mut World| {
                     if world.relays[relay].io.is_some() {
-                        world.journal.intend(&new, now_us);
+                        world.journal.intend(&new.borrowed(), now_us);
                     }
                 });
             reply
@@ -82,16 +87,12 @@ impl JournalIo for SimIo {
     }
 
     async fn apply(&self, id: IntentId, change: &Change<'_>) -> Stored<bool> {
-        let (change, relay) = (OwnedChange::from(change), self.relay);
+        let change = OwnedChange::from(change);
+        let noted = noted(&change.borrowed());
         let now_us = self.clock_us();
-        let noted = change.noted();
-        let applied = self.query(Statement::Write, move |world| {
-            let is_known = world.journal.tables.intents.contains_key(&id);
-            is_known.then(|| world.apply(relay, id, &change.borrowed(), now_us))
-        });
-        let is_applied = applied.await?.ok_or(JournalError::Failed)?;
+        let is_applied = self.change_with_others(id, change, now_us).await?;
         if is_applied {
-            self.world.lock().expect_note(relay, id, noted);
+            self.world.lock().expect_note(self.relay, id, noted);
         }
         Ok(is_applied)
     }

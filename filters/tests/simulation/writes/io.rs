@@ -21,7 +21,7 @@ use std::time::Duration;
 /// How long a call of the node may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// No request is on its way for longer.
-const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
 
 /// One process of a relay.
 pub(super) struct SimIo {
@@ -71,18 +71,13 @@ pub(super) enum Statement {
     Read,
     /// It writes by itself: an error does not prove that nothing was stored.
     Write,
-    /// It stores an intent, in a transaction whose commit says so if it has no answer.
-    Intend,
 }
 
-impl Statement {
-    /// The error if its commit has no answer, which the driver may name or not.
-    fn unconfirmed(self, drawn: u32) -> JournalError {
-        if self == Self::Intend || drawn == 0 {
-            JournalError::Unconfirmed
-        } else {
-            JournalError::Failed
-        }
+/// The error if a commit has no answer, which the driver may name or not.
+pub(super) fn unconfirmed(drawn: u32) -> JournalError {
+    match drawn {
+        0 => JournalError::Unconfirmed,
+        _ => JournalError::Failed,
     }
 }
 
@@ -204,7 +199,7 @@ impl SimIo {
                 Some(lapse) => (lapse == Lapse::Done, JournalError::Unconfirmed),
                 None if is_unknown => {
                     let drawn = world.chance.choose(4);
-                    (drawn.is_multiple_of(2), statement.unconfirmed(drawn / 2))
+                    (drawn.is_multiple_of(2), unconfirmed(drawn / 2))
                 }
                 None => (true, JournalError::Unconfirmed),
             };

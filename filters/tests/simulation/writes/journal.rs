@@ -4,13 +4,12 @@ use super::Bug;
 use crate::tables::{Named, RequestKey, Tables, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
-    self, Binding, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId, IntentState,
-    NewIntent, Pair,
+    self, Binding, Change, Claim, ClaimToken, Facts, Intended, Intent, IntentId, IntentState,
+    Intention, NewIntent, Pair, Steps,
 };
 use portcullis_filters::txm::io::KeyOf;
 use portcullis_filters::window::Window;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 impl From<&KeyOf<'_>> for RequestKey {
     fn from(key: &KeyOf<'_>) -> Self {
@@ -18,141 +17,6 @@ impl From<&KeyOf<'_>> for RequestKey {
             named: (key.epoch.to_owned(), key.key.to_owned()),
             operation: key.operation.to_owned(),
             digest: *key.digest,
-        }
-    }
-}
-
-/// A new intent that outlives the call.
-#[derive(Clone, Debug)]
-pub(super) struct OwnedIntent {
-    operation: String,
-    digest: [u8; 32],
-    subject: Option<Felt>,
-    identity: Option<Felt>,
-    pub(super) epoch: String,
-    signer: Felt,
-    pub(super) nonce: u64,
-    transaction_hash: Felt,
-    transaction: String,
-    key: Option<String>,
-    born: u64,
-    replaces: Option<IntentId>,
-    max_fee: u128,
-    budgets: ledger::Budgets,
-    cooldown: Option<Duration>,
-}
-
-impl From<&NewIntent<'_>> for OwnedIntent {
-    fn from(new: &NewIntent<'_>) -> Self {
-        Self {
-            operation: new.operation.to_owned(),
-            digest: new.digest,
-            subject: new.subject,
-            identity: new.identity,
-            epoch: new.epoch.to_owned(),
-            signer: new.signer,
-            nonce: new.nonce,
-            transaction_hash: new.transaction_hash,
-            transaction: new.transaction.to_owned(),
-            key: new.idempotency_key.map(str::to_owned),
-            born: new.born,
-            replaces: new.replaces,
-            max_fee: new.max_fee,
-            budgets: new.budgets,
-            cooldown: new.cooldown,
-        }
-    }
-}
-
-impl OwnedIntent {
-    fn borrowed(&self) -> NewIntent<'_> {
-        NewIntent {
-            operation: &self.operation,
-            digest: self.digest,
-            subject: self.subject,
-            identity: self.identity,
-            request: "",
-            epoch: &self.epoch,
-            signer: self.signer,
-            nonce: self.nonce,
-            transaction_hash: self.transaction_hash,
-            transaction: &self.transaction,
-            idempotency_key: self.key.as_deref(),
-            born: self.born,
-            replaces: self.replaces,
-            max_fee: self.max_fee,
-            budgets: self.budgets,
-            cooldown: self.cooldown,
-        }
-    }
-}
-
-/// A change that outlives the call.
-#[derive(Clone, Debug)]
-pub(super) enum OwnedChange {
-    SentAgain,
-    Accepted,
-    Included {
-        outcome: Result<(), Option<String>>,
-        fee: Option<u128>,
-        block: Option<Inclusion>,
-    },
-    Rejected(String),
-    Doubted(String),
-    Displaced(Option<Inclusion>, String),
-    Lost(String),
-}
-
-impl From<&Change<'_>> for OwnedChange {
-    fn from(change: &Change<'_>) -> Self {
-        match change {
-            Change::SentAgain => Self::SentAgain,
-            Change::Accepted => Self::Accepted,
-            Change::Included {
-                outcome,
-                fee,
-                block,
-            } => Self::Included {
-                outcome: outcome.map_err(|why| why.map(str::to_owned)),
-                fee: *fee,
-                block: *block,
-            },
-            Change::Rejected(why) => Self::Rejected((*why).to_owned()),
-            Change::Doubted(why) => Self::Doubted((*why).to_owned()),
-            Change::Displaced { from, why } => Self::Displaced(*from, (*why).to_owned()),
-            Change::Lost(why) => Self::Lost((*why).to_owned()),
-        }
-    }
-}
-
-impl OwnedChange {
-    /// The state that the operator is informed of.
-    pub(super) fn noted(&self) -> Option<IntentState> {
-        match self {
-            // what is given up was shown without its block, and is no rollback
-            Self::Displaced(from, _) => from.map(|_| IntentState::Displaced),
-            Self::Lost(_) => Some(IntentState::Lost),
-            _ => None,
-        }
-    }
-
-    pub(super) fn borrowed(&self) -> Change<'_> {
-        match self {
-            Self::SentAgain => Change::SentAgain,
-            Self::Accepted => Change::Accepted,
-            Self::Included {
-                outcome,
-                fee,
-                block,
-            } => Change::Included {
-                outcome: outcome.as_ref().copied().map_err(Option::as_deref),
-                fee: *fee,
-                block: *block,
-            },
-            Self::Rejected(why) => Change::Rejected(why),
-            Self::Doubted(why) => Change::Doubted(why),
-            Self::Displaced(from, why) => Change::Displaced { from: *from, why },
-            Self::Lost(why) => Change::Lost(why),
         }
     }
 }
@@ -193,10 +57,9 @@ impl Journal {
         self.dated.extend(self.tables.date_anew(now_us));
     }
 
-    pub(super) fn intend(&mut self, new: &OwnedIntent, now_us: i64) -> Intended {
-        let new = new.borrowed();
-        self.date_anew(now_us);
-        let mut facts = self.tables.facts(&new, now_us);
+    /// The facts that a new intent is decided by.
+    pub(super) fn facts(&self, new: &NewIntent<'_>, now_us: i64) -> Facts {
+        let mut facts = self.tables.facts(new, now_us);
         match self.bug {
             Bug::NoFence => facts.intents.retain(|it| {
                 it.state.holds() && it.digest == new.digest
@@ -205,7 +68,17 @@ impl Journal {
             Bug::CooldownBeforeLock => facts.last = None,
             _ => {}
         }
-        let reply = self.change(|tables| tables.intend(&new, &facts, now_us));
+        facts
+    }
+
+    /// Stores a new intent, if that was decided.
+    pub(super) fn store(
+        &mut self,
+        new: &NewIntent<'_>,
+        intention: Intention,
+        now_us: i64,
+    ) -> Intended {
+        let reply = self.change(|tables| tables.store(new, intention, now_us));
         if let Intended::New(id) = reply {
             self.written_with
                 .insert(id, new.idempotency_key.map(str::to_owned));
@@ -213,27 +86,40 @@ impl Journal {
         reply
     }
 
-    pub(super) fn apply(&mut self, id: IntentId, change: &Change<'_>, now_us: i64) -> bool {
-        let Some(state) = self.tables.intents.get(&id).map(|it| it.state) else {
-            return false;
-        };
-        let change = match (self.bug, change) {
-            (Bug::SilentRepeat, Change::SentAgain) => return true,
+    /// Stores a new intent alone, if its facts permit it.
+    pub(super) fn intend(&mut self, new: &NewIntent<'_>, now_us: i64) -> Intended {
+        self.date_anew(now_us);
+        let intention = ledger::intention(new, &self.facts(new, now_us), now_us);
+        self.store(new, intention, now_us)
+    }
+
+    /// A change of an intent as a planted bug makes it, or the reply of one that makes none.
+    pub(super) fn planted<'c>(
+        &self,
+        id: IntentId,
+        change: &Change<'c>,
+    ) -> Result<Change<'c>, bool> {
+        let state = self.tables.intents.get(&id).map(|it| it.state);
+        match (self.bug, change) {
+            (Bug::SilentRepeat, Change::SentAgain) => Err(true),
             (Bug::AbsentIsLost | Bug::DisplacedIsLost, Change::Displaced { why, .. }) => {
-                Change::Lost(why)
+                Ok(Change::Lost(why))
             }
-            (Bug::RefusedRepeatIsRejected, Change::Doubted(why)) => Change::Rejected(why),
-            (Bug::LostIsFinal, Change::Included { .. }) if state == IntentState::Lost => {
-                return false;
+            (Bug::RefusedRepeatIsRejected, Change::Doubted(why)) => Ok(Change::Rejected(why)),
+            (Bug::LostIsFinal, Change::Included { .. }) if state == Some(IntentState::Lost) => {
+                Err(false)
             }
-            _ => *change,
-        };
+            _ => Ok(*change),
+        }
+    }
+
+    /// Writes what follows from a change of an intent.
+    pub(super) fn write(&mut self, id: IntentId, steps: &Steps) {
         let lost = self.lost_for_good();
-        let is_applied = self.change(|tables| tables.apply(id, &change, now_us));
+        self.change(|tables| tables.write(id, steps));
         for it in lost {
             self.tables.intents.insert(it.id, it);
         }
-        is_applied
     }
 
     /// The lost intents, if a planted bug leaves them lost.

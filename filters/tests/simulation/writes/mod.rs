@@ -4,8 +4,8 @@
 //!
 //! Reading order: `requests` and `clients`; `world`, `blocks`, `machines`, `urls`, `provoke`,
 //! `regime`, `gap` and `ending` (what goes wrong); `oracle`, `fates`, `steady`, `sends`, `nonces`,
-//! `money`, `replies`, `repeated` and `healed` (what must hold); `driver` and `io` (how a relay
-//! reaches the world); `node` and `reads` (what the node answers); `journal`, `chain`, `machine`.
+//! `money`, `replies`, `repeated` and `healed` (what must hold); `driver`, `io` and `groups` (how
+//! a relay reaches the world); `node` and `reads` (what the node answers); `journal`, `chain`, `machine`.
 
 mod blocks;
 mod bug;
@@ -22,6 +22,7 @@ mod explore;
 mod fates;
 mod floor;
 mod gap;
+mod groups;
 mod healed;
 mod io;
 mod journal;

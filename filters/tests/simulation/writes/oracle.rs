@@ -8,7 +8,6 @@
 //! reverts does so each time.
 
 use super::config::is_own;
-use super::journal::OwnedIntent;
 use super::links::Links;
 use super::machine::Process;
 use super::notes::Notes;
@@ -21,7 +20,9 @@ use super::world::{Fault, World};
 use crate::tables::DRIP;
 use crate::toolkit::LINES;
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::{Change, DAY_US, Intended, Intent, IntentId, IntentState};
+use portcullis_filters::ledger::{
+    Change, DAY_US, Intended, Intent, IntentId, IntentState, Intention, NewIntent, Steps,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -182,9 +183,15 @@ impl World {
         }
     }
 
-    /// Stores an intent, and judges that.
-    pub(super) fn intend(&mut self, relay: Process, new: &OwnedIntent, now_us: i64) -> Intended {
-        let reply = self.journal.intend(new, now_us);
+    /// Stores an intent, if that was decided, and judges that.
+    pub(super) fn intend(
+        &mut self,
+        relay: Process,
+        new: &NewIntent<'_>,
+        intention: Intention,
+        now_us: i64,
+    ) -> Intended {
+        let reply = self.journal.store(new, intention, now_us);
         if let Intended::New(id) = reply {
             let now = self.now();
             self.oracle.stored.insert(id, now);
@@ -378,17 +385,23 @@ impl World {
         }
     }
 
-    /// Changes an intent, and judges that.
+    /// Changes an intent, as was decided, and judges that.
     pub(super) fn apply(
         &mut self,
         relay: Process,
         id: IntentId,
         change: &Change<'_>,
-        now_us: i64,
+        decided: Result<&Steps, bool>,
     ) -> bool {
         let before = self.journal.tables.intents.get(&id).cloned();
         let lost = self.lost_beside(id);
-        let is_applied = self.journal.apply(id, change, now_us);
+        let is_applied = match decided {
+            Ok(steps) => {
+                self.journal.write(id, steps);
+                true
+            }
+            Err(reply) => reply,
+        };
         if let Some(before) = before.filter(|_| is_applied) {
             self.note_transitions();
             let after = &self.journal.tables.intents[&id];

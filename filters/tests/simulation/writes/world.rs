@@ -6,6 +6,7 @@ use super::chain::{Chain, Tx, felt};
 use super::config::{self, Config, Limits};
 use super::floor::Floor;
 use super::gap::Gap;
+use super::groups::Group;
 use super::io::SimIo;
 use super::journal::Journal;
 use super::locks::Lock;
@@ -58,7 +59,7 @@ faults! {
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
     V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
     LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, NonceTaken, NeverRead,
-    GoneAtOnce, Rivalled,
+    GoneAtOnce, Rivalled, JournalHeld, Grouped, GroupUnknown, OneFails, Postponed,
 }
 
 /// The fate of the next commit, which has no confirmation.
@@ -91,6 +92,8 @@ pub(super) struct Relay {
     pub(super) floor: Floor,
     /// Its requests without a response.
     pub(super) requests: Vec<Slot<Option<Reply>>>,
+    /// Its commands that wait for the end of the journal.
+    pub(super) group: Group,
 }
 
 pub(super) struct World {
@@ -216,6 +219,7 @@ impl World {
             error_us: 0,
             floor: Floor::default(),
             requests: Vec::new(),
+            group: Group::default(),
         };
         Self {
             agenda: Agenda::new(),
