@@ -42,12 +42,19 @@ impl Folder {
             .recursive(true)
             .mode(0o700)
             .create(&self.0)?;
-        let mode = self.0.metadata()?.permissions().mode() & 0o7777;
-        if mode & 0o002 != 0 {
-            let why = format!("others can write to the folder (mode {mode:04o}): chmod o-w it");
-            return Err(io::Error::other(why));
+        self.exposure()
+            .map_or(Ok(()), |why| Err(io::Error::other(why)))
+    }
+
+    /// In words, that others can write to the folder; `None` if they cannot, or if it is missing.
+    pub(super) fn exposure(&self) -> Option<String> {
+        let mode = self.0.metadata().ok()?.permissions().mode() & 0o7777;
+        if mode & 0o002 == 0 {
+            return None;
         }
-        Ok(())
+        Some(format!(
+            "others can write to the folder (mode {mode:04o}): chmod o-w it"
+        ))
     }
 
     /// Creates the folder and takes its lock; `None` while another process holds the lock.

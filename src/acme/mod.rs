@@ -50,6 +50,11 @@ use thiserror::Error;
 /// shares the folder may have renewed.
 const INTERVAL: u64 = 30;
 
+/// In words, that others can write to the folder of certificates; `None` if they cannot.
+pub(crate) fn folder_exposure(config: &AcmeConfig) -> Option<String> {
+    folder::Folder::new(config).exposure()
+}
+
 /// Why an attempt failed whose panic is in the log.
 const DEFECT: &str = "a defect of the program ended the attempt, see the log";
 /// A file of `[tls.acme]` that cannot be used.

@@ -202,10 +202,11 @@ impl ConnectionsConfig {
     };
 
     /// The bounds of the listener for ACME challenges: an authority, and browsers that are
-    /// redirected.
+    /// redirected. Each sends one request at once, so silent connections leave room for them soon.
     pub const CHALLENGES: Self = Self {
-        max: 256,
+        max: 1_024,
         max_per_client: 32,
+        idle_timeout: Duration::from_secs(5),
         ..Self::OPERATOR
     };
 

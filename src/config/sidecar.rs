@@ -33,7 +33,7 @@ const LABEL_FORM: &str = "a label of at most 128 bytes without spaces";
 const BAND_FORM: &str = "a word of at most 64 letters, digits or _";
 const HEADER_FORM: &str = "the name of a header";
 const VERIFICATION_FORM: &str = "a URL that contains {subject_ref}, or \"\"";
-const PATH_FORM: &str = "a path that begins with /";
+const PATH_FORM: &str = "a path that begins with /, without spaces and #";
 const AGENT_FORM: &str = "a crawler's product token of letters, digits, - and _";
 const EXPECTED_FORM: &str = "a service and a status, such as \"platform=302\"";
 /// The services that a health check requests.
@@ -454,9 +454,14 @@ fn verification_url(text: &str) -> Result<Option<String>, String> {
     uri(&text.replace("{subject_ref}", "0")).map(|_| Some(text.to_owned()))
 }
 
+/// RFC 9309, section 2.2.2. A # would begin a comment, and the rule would forbid more.
 fn path(text: &str) -> Result<String, String> {
-    let is_path = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-    is_path.then(|| text.to_owned()).ok_or_else(String::new)
+    let is_printed = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.starts_with('/') && is_printed && !text.contains('#') {
+        Ok(text.to_owned())
+    } else {
+        Err(String::new())
+    }
 }
 
 /// RFC 9309, section 2.2.1.

@@ -37,6 +37,11 @@ const OTHERS_OF_MOUNTS: u32 = 0o033;
 /// Permission bits that only the owner of a mount's folder may have.
 const OTHERS_OF_FOLDERS: u32 = 0o022;
 
+/// The permission of others to write to a folder.
+const OTHERS_WRITE: u32 = 0o002;
+/// The bit of folders such as `/tmp`.
+const STICKY: u32 = 0o1000;
+
 /// Whether files that group and others can read are accepted.
 static IS_GROUP_READ_ALLOWED: AtomicBool = AtomicBool::new(false);
 
@@ -190,6 +195,24 @@ fn folder_mode(path: &Path) -> io::Result<u32> {
     let file = path.canonicalize()?;
     let folder = file.parent().unwrap_or(Path::new("/"));
     Ok(folder.metadata()?.permissions().mode() & 0o7777)
+}
+
+/// The folder of a file that others can write to, with its mode: the folder in which the file is
+/// named, or the one that links lead to. In a folder with the sticky bit nobody replaces a file of
+/// another user.
+///
+/// # Errors
+/// Fails if the file is missing.
+pub(crate) fn open_folder(path: &Path) -> io::Result<Option<(PathBuf, u32)>> {
+    let named = locate(path);
+    for file in [std::path::absolute(&named)?, named.canonicalize()?] {
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        let mode = folder.metadata()?.permissions().mode() & 0o7777;
+        if mode & (OTHERS_WRITE | STICKY) == OTHERS_WRITE {
+            return Ok(Some((folder.to_owned(), mode)));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads bearer tokens from the files of `key`: one in each, or while it is replaced the new and

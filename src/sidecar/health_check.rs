@@ -32,6 +32,8 @@ const CACHED: Duration = Duration::from_secs(10);
 
 /// The fault of a redirect, which is not followed.
 const REDIRECT: &str = "http_3xx";
+/// The fault of a component that does not answer in time.
+const TIMEOUT: &str = "timeout";
 
 const PLATFORM: &str = "platform";
 const DATABASE: &str = "database";
@@ -54,9 +56,26 @@ struct Component {
 
 /// The result of checking one component.
 struct Finding {
-    fault: Option<&'static str>,
+    fault: Option<Fault>,
     latency: Duration,
     at: SystemTime,
+}
+
+/// Why a component is not healthy.
+struct Fault {
+    output: &'static str,
+    /// More about it in words, for the operator.
+    cause: Option<String>,
+}
+
+impl Fault {
+    /// A fault whose output says it all.
+    fn plain(output: &'static str) -> Self {
+        Self {
+            output,
+            cause: None,
+        }
+    }
 }
 
 impl Health {
@@ -171,7 +190,7 @@ impl Component {
         let started = Instant::now();
         let at = SystemTime::now();
         let fault = within(ROUND_TIMEOUT, pin!(self.fault(store, conditions))).await;
-        let fault = fault.unwrap_or(Some("timeout"));
+        let fault = fault.unwrap_or(Some(Fault::plain(TIMEOUT)));
         Finding {
             fault,
             latency: started.elapsed(),
@@ -179,29 +198,28 @@ impl Component {
         }
     }
 
-    async fn fault(&self, store: &Store, conditions: &Conditions) -> Option<&'static str> {
+    async fn fault(&self, store: &Store, conditions: &Conditions) -> Option<Fault> {
         if self.kind == DATABASE {
-            return match within(CHECK_TIMEOUT, pin!(store.ping())).await {
-                // reads succeed but writes fail, as on a full disk
-                Some(Ok(())) if conditions.has(Condition::Store) => Some("store_error"),
-                Some(Ok(())) => None,
-                Some(Err(error)) => {
-                    error.log();
-                    Some("store_error")
-                }
-                None => Some("timeout"),
-            };
+            return store_fault(store, conditions).await.map(Fault::plain);
         }
-        match fetch::status(self.url.as_deref()?, Trust::Operator, CHECK_TIMEOUT).await {
-            Ok(status) if self.expected.contains(&status) => None,
-            Ok(200..=299) if self.expected.is_empty() => None,
-            Ok(200..=299) => Some("http_2xx"),
-            Ok(300..=399) => Some(REDIRECT),
-            Ok(400..=499) => Some("http_4xx"),
-            Ok(_) => Some("http_5xx"),
-            Err(FetchError::Timeout) => Some("timeout"),
-            Err(_) => Some("unreachable"),
-        }
+        let output = match fetch::status(self.url.as_deref()?, Trust::Operator, CHECK_TIMEOUT).await
+        {
+            Ok(status) if self.expected.contains(&status) => return None,
+            Ok(200..=299) if self.expected.is_empty() => return None,
+            Ok(200..=299) => "http_2xx",
+            Ok(300..=399) => REDIRECT,
+            Ok(400..=499) => "http_4xx",
+            Ok(_) => "http_5xx",
+            Err(FetchError::Timeout) => TIMEOUT,
+            Err(FetchError::Tls(cause)) => {
+                return Some(Fault {
+                    output: "tls_error",
+                    cause: Some(cause),
+                });
+            }
+            Err(_) => "unreachable",
+        };
+        Some(Fault::plain(output))
     }
 
     fn is_configured(&self) -> bool {
@@ -209,7 +227,7 @@ impl Component {
     }
 
     fn status(&self, finding: &Finding) -> &'static str {
-        match finding.fault {
+        match finding.fault.as_ref().map(|fault| fault.output) {
             None => "pass",
             // something answers, but perhaps a login or maintenance page
             Some(REDIRECT) => "warn",
@@ -229,10 +247,15 @@ impl Component {
         if configured {
             json["latency"] = bucket(*latency).into();
         }
-        if let Some(output) = fault.or((!configured).then_some("not_configured")) {
-            json["output"] = output.into();
+        match fault {
+            Some(fault) => json["output"] = fault.output.into(),
+            None if !configured => json["output"] = "not_configured".into(),
+            None => {}
         }
         if request.is_operator {
+            if let Some(cause) = fault.as_ref().and_then(|fault| fault.cause.as_deref()) {
+                json["cause"] = cause.into();
+            }
             json["time"] = clock::rfc3339_millis(*at).into();
             json["latency_ms"] = millis(*latency).into();
             if let Some(name) = &self.name {
@@ -240,6 +263,21 @@ impl Component {
             }
         }
         json
+    }
+}
+
+/// The fault of the store, if it has one.
+async fn store_fault(store: &Store, conditions: &Conditions) -> Option<&'static str> {
+    const FAULT: &str = "store_error";
+    match within(CHECK_TIMEOUT, pin!(store.ping())).await {
+        // reads succeed but writes fail, as on a full disk
+        Some(Ok(())) if conditions.has(Condition::Store) => Some(FAULT),
+        Some(Ok(())) => None,
+        Some(Err(error)) => {
+            error.log();
+            Some(FAULT)
+        }
+        None => Some(TIMEOUT),
     }
 }
 

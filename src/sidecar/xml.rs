@@ -149,9 +149,15 @@ pub fn shortened(text: &str, max_bytes: usize) -> String {
     start.trim_end().to_owned() + ELLIPSIS
 }
 
-/// A URL in ASCII: bytes that a URL cannot contain are percent-encoded, existing escapes stay.
+/// A URL in ASCII: bytes that a URL cannot contain are percent-encoded, existing escapes stay
+/// (RFC 3986, appendix A).
 pub fn url(text: &str) -> String {
-    let bytes = text.trim().as_bytes();
+    let text = text.trim();
+    let bytes = text.as_bytes();
+    let host = text.find("://").map_or(0, |at| at + "://".len());
+    let path = text[host..].find(['/', '?', '#']);
+    let path = path.map_or(text.len(), |length| host + length);
+    let fragment = text.find('#');
     let is_escape = |at: usize| {
         bytes[at + 1..]
             .iter()
@@ -160,8 +166,11 @@ pub fn url(text: &str) -> String {
             .count()
             == 2
     };
-    percent_encoded(text.trim(), |at, byte| match byte {
+    percent_encoded(text, |at, byte| match byte {
         b'%' => is_escape(at),
+        // only around an IPv6 address
+        b'[' | b']' => at < path,
+        b'#' => fragment == Some(at),
         _ => byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte),
     })
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
 
 use crate::admin::{eventually, metrics, series};
 use crate::support::check::assert_result;
@@ -232,10 +233,7 @@ fn port_80_redirects_to_the_domains_only() {
             .clone()
             .set("tls.acme.http_redirect", redirects)
             .start();
-        let listening = edge.line("the listener", |line| {
-            line["message"] == "listening" && line["surface"] == "acme"
-        });
-        let address: SocketAddr = listening["address"].as_str().unwrap().parse().unwrap();
+        let address = port_80(&edge);
         let ask = |head: &str| {
             let mut client = Client::connect(address);
             client.send(head);
@@ -271,6 +269,49 @@ fn port_80_redirects_to_the_domains_only() {
             assert_eq!(ask(head), (status, None), "{head}");
         }
     }
+}
+
+/// The address of the listener on port 80.
+fn port_80(edge: &Edge) -> SocketAddr {
+    let listening = edge.line("the listener", |line| {
+        line["message"] == "listening" && line["surface"] == "acme"
+    });
+    listening["address"].as_str().unwrap().parse().unwrap()
+}
+
+/// A connection from the loopback address with this last byte.
+async fn connection_of(source: u8, to: SocketAddr) -> tokio::net::TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    let from = SocketAddr::from(([127, 0, 7, source], 0));
+    socket.bind(from).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+#[tokio::test]
+async fn silent_connections_leave_room_on_port_80() {
+    let folder = Folder::new();
+    let pair = Pair::new();
+    store(&pair, &folder, &[NAME]);
+    let setup = ordered(Node::nowhere(), &folder);
+    let edge = setup
+        .set("tls.acme.http_address", "\"127.0.0.1:0\"")
+        .start();
+    let address = port_80(&edge);
+    let started = Instant::now();
+    let mut held = Vec::new();
+    for number in 0..256_u16 {
+        let source = u8::try_from(number / 32 + 1).unwrap();
+        held.push(connection_of(source, address).await);
+    }
+    let mut client = Client::connect(address);
+    client.send("GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: edge.test\r\n\r\n");
+    assert_eq!(client.response().status, 404);
+    for connection in &mut held {
+        let read = connection.read(&mut [0]).await;
+        assert!(matches!(read, Ok(0) | Err(_)), "it sent nothing");
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(30), "closed after {took:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `check` finds what `serve` would refuse, at once: values, files, addresses, the store.
 
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::process::Output;
 
@@ -312,4 +313,49 @@ fn a_method_that_the_node_lacks_is_named() {
     let text = found.to_string();
     let lacks = "starknet_getTransactionStatus: the node does not have this method";
     assert!(text.contains(lacks), "{found:#}");
+}
+
+#[test]
+fn folders_that_others_can_write_are_named() {
+    let folder = Folder::new();
+    let token = folder.secret("admin.token", &"t".repeat(32));
+    let acme = folder.path().join("acme");
+    let link = Folder::new();
+    let linked = link.file("admin.token");
+    std::os::unix::fs::symlink(&token, &linked).unwrap();
+    let setup = Setup::before(Node::nowhere())
+        .set("gateway.tls.domains", "[\"edge.test\"]")
+        .set("tls.acme.terms_accepted", "true")
+        .set("tls.acme.directory", "\"https://127.0.0.1:2/dir\"")
+        .set(
+            "tls.acme.folder",
+            &format!("{:?}", acme.display().to_string()),
+        );
+    let judge = |mode: u32, token: &str| {
+        for path in [folder.path(), &acme] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let setup = setup.clone().set("admin.token_file", &format!("{token:?}"));
+        let (found, _) = report(&setup, &[]);
+        let status_of = |subject: &str, text: &str| {
+            let about = about(&found, subject);
+            let about = about
+                .iter()
+                .find(|one| one["message"].to_string().contains(text));
+            about.and_then(|one| one["status"].as_str().map(str::to_owned))
+        };
+        let token = status_of("admin.token_file", "others can write to");
+        [token, status_of("tls.acme.folder", "others can write to")]
+    };
+    std::fs::create_dir(&acme).unwrap();
+    for (mode, path, expected) in [
+        (0o755, &token, [None, None]),
+        (0o777, &token, [Some("note"), Some("failed")]),
+        (0o777, &linked, [Some("note"), Some("failed")]),
+        // nobody can replace a file of another user, but ACME's are new each time
+        (0o1777, &token, [None, Some("failed")]),
+    ] {
+        let expected = expected.map(|status| status.map(str::to_owned));
+        assert_eq!(judge(mode, path), expected, "{mode:o} {path}");
+    }
 }

@@ -1,7 +1,7 @@
 //! `portcullis dev` with a real node: a second one changes nothing, its configuration is right, and
 //! it survives the end of its node and a prune.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -186,6 +186,21 @@ fn dev_changes_nothing_of_others() {
     std::fs::write(other.path().join("dev.lock"), "1").unwrap();
     let link = folder.path().join("link");
     std::os::unix::fs::symlink(other.path(), &link).unwrap();
-    assert!(said_of(&link, &["--fresh"]).contains("it is a link"));
-    assert!(precious.exists());
+    let untouched = || {
+        let files = std::fs::read_dir(other.path()).unwrap();
+        let names = files.map(|file| file.unwrap().file_name());
+        names.collect::<BTreeSet<_>>()
+    };
+    let before = untouched();
+    for more in [&["--fresh"][..], &[]] {
+        let slash = link.join("");
+        for path in [&link, &slash] {
+            assert!(said_of(path, more).contains("is a link"), "{path:?}");
+        }
+    }
+    std::fs::remove_file(folder.path().join("dev.lock")).unwrap();
+    std::os::unix::fs::symlink(&precious, folder.path().join("portcullis.db")).unwrap();
+    assert!(said_of(folder.path(), &[]).contains("portcullis.db is a link"));
+    assert_eq!(untouched(), before);
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "text");
 }

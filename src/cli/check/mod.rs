@@ -9,6 +9,7 @@
 
 mod acme;
 mod api;
+mod folders;
 mod live;
 mod report;
 
@@ -138,6 +139,7 @@ async fn check(draft: &Draft, arguments: &Arguments, mut report: Report) -> Repo
         report.add(fleet(config, fleet::ping(config, credentials).await, away));
     }
     acme::check(config, &mut report);
+    folders::check(config, &mut report);
     if arguments.live && found.is_ok() {
         let roots = loaded
             .as_ref()

@@ -64,9 +64,10 @@ pub(super) struct Held {
 /// Creates the folder if it is missing, and locks it.
 ///
 /// # Errors
-/// Another `dev` uses it, or another program, or it cannot be written to.
+/// Another `dev` uses it, or another program, or it cannot be written to, or it is a link.
 pub(super) fn lock(state: &Path) -> Result<Held, DevError> {
     let failed = |error| DevError::State(state.to_owned(), error);
+    refuse_links(state).map_err(failed)?;
     std::fs::create_dir_all(state).map_err(failed)?;
     let path = state.join(LOCK);
     let was_used = path.exists();
@@ -99,6 +100,24 @@ pub(super) fn lock(state: &Path) -> Result<Held, DevError> {
         _lock: file,
         was_used,
     })
+}
+
+/// A folder that comes with somebody's project may lead elsewhere, and so may its store, which is
+/// opened where it is. Other files are replaced, or only read.
+fn refuse_links(state: &Path) -> io::Result<()> {
+    // without a slash at its end, which leads behind a link
+    let state: PathBuf = state.components().collect();
+    let store = OWN.iter().filter(|name| name.starts_with("portcullis.db"));
+    for path in store.map(|name| state.join(name)).chain([state.clone()]) {
+        if path.is_symlink() {
+            let why = format!(
+                "{} is a link: remove it, or name another folder with --state",
+                path.display()
+            );
+            return Err(io::Error::other(why));
+        }
+    }
+    Ok(())
 }
 
 /// A new file in the place of an old one, or of a link, whose target stays as it is.
@@ -137,16 +156,10 @@ pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
 /// Deletes what an earlier run wrote into the folder, if there was one, and nothing else.
 ///
 /// # Errors
-/// The folder is behind a link, or a file cannot be deleted.
+/// A file cannot be deleted.
 pub(super) fn empty(held: &Held, state: &Path) -> io::Result<()> {
     if !held.was_used {
         return Ok(());
-    }
-    // without a slash at its end, which leads behind a link
-    let state: PathBuf = state.components().collect();
-    if state.symlink_metadata()?.is_symlink() {
-        let why = "it is a link: name the folder itself with --state";
-        return Err(io::Error::other(why));
     }
     for name in OWN {
         remove(&state.join(name))?;

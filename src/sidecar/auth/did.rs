@@ -6,7 +6,7 @@
 //! all, and per client where a stranger chose the host; results are cached; and only public hosts
 //! are contacted.
 
-use super::jwt::keys_unavailable;
+use super::jws::keys_unavailable;
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::{self, PublicKey};
 use crate::config::SessionLive;

@@ -3,7 +3,7 @@
 //! Unusable keys are skipped: those of another type or curve, shared secrets, and keys that are not
 //! for signatures.
 
-use super::jwt::{Jwt, keys_unavailable};
+use super::jws::{Jws, keys_unavailable};
 use super::key_cache::{Failure, KeyCache, Lifetime};
 use super::signature::{Alg, PublicKey};
 use crate::fetch::{self, Trust};
@@ -47,20 +47,18 @@ impl Jwks {
 
     /// Whether one of the keys signed the token. If its key id is unknown, the set is fetched
     /// again.
-    pub(super) async fn verify(&self, jwt: &Jwt<'_>) -> Result<bool, Refusal> {
+    pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<bool, Refusal> {
         // one key set needs no permit
         let (permit, fetch) = (|| ready(Some(())), |_| fetch_keys(self.url.clone()));
         let mut keys = self.keys.get(&self.url, permit(), fetch).await;
         if let Ok(known) = &keys
-            && known.named(jwt).next().is_none()
+            && known.named(jws).next().is_none()
         {
             let newer = self.keys.renew(&self.url, known, permit(), fetch).await;
             keys = newer.transpose().unwrap_or(keys);
         }
         let keys = keys.map_err(|_| keys_unavailable())?;
-        Ok(keys
-            .named(jwt)
-            .any(|key| key.verify(jwt.alg, jwt.signed, &jwt.signature)))
+        Ok(keys.verify(jws))
     }
 }
 
@@ -82,7 +80,7 @@ async fn fetch_keys(url: String) -> Result<KeySet, Failure> {
 
 /// Keys with their ids.
 #[derive(Debug)]
-struct KeySet(Vec<(Option<String>, PublicKey)>);
+pub(super) struct KeySet(Vec<(Option<String>, PublicKey)>);
 
 #[derive(Deserialize)]
 struct Set {
@@ -104,7 +102,7 @@ struct Jwk {
 }
 
 impl KeySet {
-    fn parse(body: &[u8]) -> Option<Self> {
+    pub(super) fn parse(body: &[u8]) -> Option<Self> {
         let set: Set = serde_json::from_slice(body).ok()?;
         let keys = set.keys.into_iter().filter_map(|key| {
             let jwk: Jwk = serde_json::from_value(key).ok()?;
@@ -113,12 +111,18 @@ impl KeySet {
         Some(Self(keys.collect()))
     }
 
+    /// Whether one of the keys signed the token.
+    pub(super) fn verify(&self, jws: &Jws<'_>) -> bool {
+        self.named(jws)
+            .any(|key| key.verify(jws.alg, jws.signed, &jws.signature))
+    }
+
     /// The candidates for a token: the key it names, or all if it names none.
-    fn named(&self, jwt: &Jwt<'_>) -> impl Iterator<Item = &PublicKey> {
+    fn named(&self, jws: &Jws<'_>) -> impl Iterator<Item = &PublicKey> {
         let keys = self
             .0
             .iter()
-            .filter(|(kid, _)| jwt.kid.is_none() || *kid == jwt.kid);
+            .filter(|(kid, _)| jws.kid.is_none() || *kid == jws.kid);
         keys.map(|(_, key)| key)
     }
 }

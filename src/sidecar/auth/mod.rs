@@ -5,16 +5,19 @@
 //! platform's. Claims are checked first, so that no key is fetched for a token that is refused
 //! anyway. No message contains a part of a token.
 //!
-//! Reading order: `jwt.rs`, `platform.rs` and `jwks.rs`, `service_token.rs` and `did.rs`,
-//! `signature.rs`, `key_cache.rs`.
+//! Reading order: `jws.rs` and `jwt.rs`, `platform.rs` and `jwks.rs`, `service_token.rs` and
+//! `did.rs`, `signature.rs`, `key_cache.rs`.
 
 mod did;
 mod jwks;
+mod jws;
 mod jwt;
 mod key_cache;
 mod platform;
 mod service_token;
 mod signature;
+#[cfg(test)]
+mod wycheproof;
 
 use crate::config::SessionLive;
 use crate::secrets::Secret;

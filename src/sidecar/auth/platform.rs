@@ -4,7 +4,8 @@
 //! its clients send one when no user is signed in. A session has a user's role, audience and UUID.
 
 use super::jwks::Jwks;
-use super::jwt::{Claims, Jwt, bad_signature, wrong_alg};
+use super::jws::{Jws, bad_signature, wrong_alg};
+use super::jwt::{Claims, Jwt};
 use super::signature::Alg;
 use super::{User, refuse};
 use crate::config::SessionLive;
@@ -65,7 +66,7 @@ impl Platform {
             return Err(not_configured());
         }
         let user = self.check_claims(&jwt.claims, now)?;
-        self.verify(jwt).await?;
+        self.verify(&jwt.jws).await?;
         if jwt.claims.is_anonymous == Some(true) {
             return refuse(
                 Reason::Forbidden,
@@ -109,12 +110,12 @@ impl Platform {
 
     /// Checks the platform's signature. A secret is never used with the algorithm of a public key,
     /// nor a public key with the algorithm of a secret.
-    async fn verify(&self, jwt: &Jwt<'_>) -> Result<(), Refusal> {
-        let is_good = match (jwt.alg, &self.secrets, &self.jwks) {
+    pub(super) async fn verify(&self, jws: &Jws<'_>) -> Result<(), Refusal> {
+        let is_good = match (jws.alg, &self.secrets, &self.jwks) {
             (Alg::Es256k, ..) => return Err(wrong_alg()),
-            (Alg::Hs256, Some(secrets), _) => <&[u8; 32]>::try_from(jwt.signature.as_slice())
-                .is_ok_and(|signature| secrets.verify(jwt.signed, signature)),
-            (Alg::Es256 | Alg::Rs256 | Alg::EdDsa, _, Some(jwks)) => jwks.verify(jwt).await?,
+            (Alg::Hs256, Some(secrets), _) => <&[u8; 32]>::try_from(jws.signature.as_slice())
+                .is_ok_and(|signature| secrets.verify(jws.signed, signature)),
+            (Alg::Es256 | Alg::Rs256 | Alg::EdDsa, _, Some(jwks)) => jwks.verify(jws).await?,
             _ => false,
         };
         if is_good {

@@ -4,7 +4,8 @@
 //! Token ids are not stored: a server may send a token twice, since requests only read.
 
 use super::did::{Dids, KEY};
-use super::jwt::{Audience, Jwt, TokenType, bad_signature, seconds, wrong_alg, wrong_type};
+use super::jws::{TokenType, bad_signature, wrong_alg, wrong_type};
+use super::jwt::{Audience, Jwt, seconds};
 use super::refuse;
 use super::signature::{Alg, PublicKey};
 use crate::config::SessionLive;
@@ -59,7 +60,7 @@ impl ServiceTokens {
         };
         let iss = jwt.claims.iss.as_deref().unwrap_or_default();
         let did = self.dids.parse(iss).ok_or_else(unknown)?;
-        let signed = |key: &PublicKey| key.verify(jwt.alg, jwt.signed, &jwt.signature);
+        let signed = |key: &PublicKey| key.verify(jwt.jws.alg, jwt.jws.signed, &jwt.jws.signature);
         let key = self.dids.key(did, client).await?;
         if signed(&key) {
             return Ok(iss.to_owned());
@@ -74,10 +75,10 @@ impl ServiceTokens {
     /// Checks the claims, which is cheap, before any lookup.
     fn check_claims(&self, jwt: &Jwt<'_>, lxm: &str, now: SystemTime) -> Result<(), Refusal> {
         // an access token of the account is for its own server
-        if jwt.typ != TokenType::Jwt {
+        if jwt.jws.typ != TokenType::Jwt {
             return Err(wrong_type());
         }
-        if !matches!(jwt.alg, Alg::Es256 | Alg::Es256k) {
+        if !matches!(jwt.jws.alg, Alg::Es256 | Alg::Es256k) {
             return Err(wrong_alg());
         }
         // a token is made for one request: no leeway after its end
@@ -97,7 +98,7 @@ impl ServiceTokens {
                 format!("the token is not for the method {lxm}"),
             );
         }
-        if jwt.kid.as_ref().is_some_and(|kid| kid != KEY) {
+        if jwt.jws.kid.as_ref().is_some_and(|kid| kid != KEY) {
             return refuse(
                 Reason::BadJwtSignature,
                 "the token must be signed with the key `#atproto`",

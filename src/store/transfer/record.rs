@@ -4,9 +4,9 @@ use super::field::read_members;
 use super::record_type::RecordType;
 use super::types::{RECORD_TYPES, types};
 use serde_json::{Map, Value};
-use simd_json::Buffers;
 use simd_json::prelude::*;
 use simd_json::tape::{self, Object};
+use simd_json::{Buffers, ErrorType};
 
 /// A row of a table, by column.
 pub(super) type Row = Map<String, Value>;
@@ -41,9 +41,10 @@ impl Record {
     /// so they can be refused; `simd-json` takes half the time of `serde_json` (benches/import.rs).
     pub(super) fn parse(line: &mut [u8], buffers: &mut Buffers) -> Result<Self, String> {
         let start = line.first_chunk().copied();
-        let tape = simd_json::to_tape_with_buffers(line, buffers).ok();
-        let members = tape.as_ref().and_then(|tape| tape.as_value().as_object());
-        let members = members.ok_or_else(|| not_an_object(start))?;
+        let tape = simd_json::to_tape_with_buffers(line, buffers)
+            .map_err(|error| not_an_object(start, Some(error.error())))?;
+        let members = tape.as_value().as_object();
+        let members = members.ok_or_else(|| not_an_object(start, None))?;
         let of = match values(&members, "type")[..] {
             [name] => RECORD_TYPES
                 .iter()
@@ -93,9 +94,12 @@ impl Record {
     }
 }
 
-/// The message for a line that is no object, by its first bytes.
-fn not_an_object(start: Option<[u8; 2]>) -> String {
+/// The message for a line that is no object, by its first bytes and the parser's error.
+fn not_an_object(start: Option<[u8; 2]>, error: Option<&ErrorType>) -> String {
     let hint = match start {
+        _ if matches!(error, Some(ErrorType::InvalidNumber)) => {
+            ": a number in it is malformed, or beyond 64 bits"
+        }
         Some([0xef, 0xbb]) => ": the file begins with a byte order mark, save it without",
         Some([0xff, 0xfe] | [0xfe, 0xff]) => ": the file is in UTF-16, save it in UTF-8",
         Some([b'{' | b'[', b'\n' | b'\r']) => " on each line",
@@ -111,4 +115,24 @@ fn values<'t, 'i>(members: &Object<'t, 'i>, name: &str) -> Vec<tape::Value<'t, '
         .filter(|(own, _)| *own == name)
         .map(|(_, value)| value)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_beyond_64_bits_is_named() {
+        for (line, hint) in [
+            (r#"{"type":"page","lastmod_at":99999999999999999999}"#, true),
+            (r#"{"type":"page","lastmod_at":}"#, false),
+            (r#"{"type":"page"}"#, false),
+        ] {
+            let mut text = line.as_bytes().to_vec();
+            let parsed = Record::parse(&mut text, &mut Buffers::default());
+            let error = parsed.map(|_| ()).expect_err(line);
+            let named = error.ends_with("a number in it is malformed, or beyond 64 bits");
+            assert_eq!(named, hint, "{line}: {error}");
+        }
+    }
 }

@@ -123,6 +123,7 @@ fn each_mistake_names_key_and_accepted_values() {
         ("sidecar.podcasts.hub_url", "\"hub.example\"", "URL"),
         ("sidecar.robots.indexing", "\"no\"", "true"),
         ("sidecar.robots.disallow", "[\"auth\"]", "/"),
+        ("sidecar.robots.disallow", "[\"/a#b\"]", "#"),
         ("sidecar.robots.disallow", "[\"/a\\nUser-agent: x\"]", "/"),
         ("sidecar.robots.blocked_agents", "[\"Bot/1.0\"]", "token"),
         ("sidecar.robots.blocked_agents", "[\"\"]", "token"),

@@ -1,13 +1,16 @@
 //! `health-check`: each dependency, what the response discloses about it, and to whom.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::check::each;
+use crate::support::folder::Folder;
 use crate::support::node::Node;
 use crate::support::request::Request;
 use crate::support::response::Response;
+use crate::support::secure::{Pair, secured_node};
 use crate::support::sidecar::expect::{answered, common};
 use crate::support::sidecar::stage::Stage;
 use crate::support::sidecar::token::second_of;
@@ -284,7 +287,7 @@ fn a_live_probe_asks_nobody() {
 #[test]
 fn details_are_for_the_operator() {
     let upstream = upstream();
-    let folder = crate::support::folder::Folder::new();
+    let folder = Folder::new();
     let file = folder.secret("operator.token", OPERATOR);
     let url = upstream.url("/data/500");
     let stage = stage(
@@ -335,6 +338,28 @@ fn details_are_for_the_operator() {
         .collect();
     members.sort_unstable();
     assert_eq!(members, words, "what anybody sees");
+}
+
+#[test]
+fn a_refused_certificate_has_its_own_word() {
+    let upstream = upstream();
+    let folder = Folder::new();
+    let pair = Pair::with("localhost", |_| {});
+    let address = secured_node((Ipv4Addr::LOCALHOST, upstream.port()).into(), &pair);
+    let url = quoted(&format!("https://localhost:{}/ok", address.port()));
+    let file = folder.secret("operator.token", OPERATOR);
+    let keys = [
+        ("sidecar.health.email", url),
+        ("sidecar.operator_token_file", quoted(&file)),
+    ];
+    let stage = stage(&upstream, &keys);
+    let public = component(&health(&stage.get(PATH), "warn", "anybody"), "email");
+    assert_eq!(public["output"], "tls_error", "{public}");
+    assert_eq!(public.get("cause"), None, "{public}");
+    let answer = stage.get_with(PATH, "Authorization", &format!("Bearer {OPERATOR}"));
+    let own = component(&health(&answer, "warn", "the operator"), "email");
+    let cause = own["cause"].as_str().unwrap_or_default();
+    assert!(cause.contains("certificate: unknown issuer"), "{own}");
 }
 
 #[test]

@@ -106,6 +106,13 @@ fn a_url_is_ascii() {
         ),
         ("https://cards.example/100%", "https://cards.example/100%25"),
         (
+            "https://[2001:db8::1]:8443/a[1]?b[]=c#d[#e]",
+            "https://[2001:db8::1]:8443/a%5B1%5D?b%5B%5D=c#d%5B%23e%5D",
+        ),
+        ("https://[::1]?[", "https://[::1]?%5B"),
+        ("https://[::1]", "https://[::1]"),
+        ("[]", "[]"),
+        (
             "https://cards.example/%e%zz%",
             "https://cards.example/%25e%25zz%25",
         ),

@@ -241,6 +241,7 @@ async fn a_token_is_two_objects_and_a_signature() {
             "AAAA",
             EXTENSION,
         ),
+        (r#"{"alg":"HS256","crit":null}"#, claims, "AAAA", EXTENSION),
         (r#"{"alg":"none"}"#, claims, "", ALGORITHM),
         (r#"{"alg":"hs256"}"#, claims, "AAAA", ALGORITHM),
         (r#"{"alg":"HS512"}"#, claims, "AAAA", ALGORITHM),
@@ -277,6 +278,14 @@ async fn a_token_is_two_objects_and_a_signature() {
     }
     for token in ["", ".", "..", "a.b", "e30.e30", "e30.e30.e30.e30"] {
         assert_eq!(refused(token).await, MALFORMED, "{token:?}");
+    }
+    // not UTF-8, in a member that nobody reads
+    let [good, bad] = [&b"x"[..], b"\xff"]
+        .map(|text| [br#"{"alg":"HS256","x":""#, text, br#""}"#].concat())
+        .map(|part| URL_SAFE_NO_PAD.encode(part));
+    for [header, claims] in [[&bad, &good], [&good, &bad]] {
+        let token = format!("{header}.{claims}.AAAA");
+        assert_eq!(refused(&token).await, MALFORMED, "{token}");
     }
 }
 
