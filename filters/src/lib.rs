@@ -11,8 +11,8 @@
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`webhook`] (the age verifier's events), [`websub`] (when a hub is pinged), [`certificate`]
 //! (which one may be served) and [`acme`] (when and how to order one), [`verdict`] (refusals and
-//! their reasons). Shared: [`limit`], [`window`], [`client`], [`proxy_header`], [`position`],
-//! [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
+//! their reasons). Shared: [`limit`], [`concurrency`], [`window`], [`client`], [`proxy_header`],
+//! [`position`], [`bearer`], [`hmac`], [`secret`], [`node_headers`], [`replies`], [`robots`],
 //! [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
@@ -33,6 +33,7 @@ pub mod chain;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod concurrency;
 pub mod felt;
 pub mod head;
 pub mod hmac;

@@ -1,15 +1,16 @@
 //! Simulations: pure decisions in a world that is made of chance and virtual time.
 //!
 //! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `routing`
-//! (calls over the URLs of the node), `chain` (what clients are shown of the chain), `renewals`
-//! (certificates), `writes` (the relay's writes) with `tables` (its rows), and `mistakes` (planted
-//! in the code of both).
+//! (calls over the URLs of the node), `overload` (calls beyond its capacity), `chain` (what clients
+//! are shown of the chain), `renewals` (certificates), `writes` (the relay's writes) with `tables`
+//! (its rows), and `mistakes` (planted in the code of both).
 
 mod chain;
 mod contract;
 mod contract_table;
 mod leases;
 mod mistakes;
+mod overload;
 mod renewals;
 mod routing;
 mod tables;
