@@ -458,7 +458,7 @@ impl PendingRead<'_> {
                     }
                 }
             };
-            // a leader over its share, or with too weak a claim, is replaced by one of its followers
+            // a leader over its share, or with a weak claim, is replaced by one of its followers
             if let Some(Role::Leader(leader)) = self.role.take()
                 && !matches!(answer, Err(NodeError::OverShare | NodeError::Crowded))
             {

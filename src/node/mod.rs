@@ -6,8 +6,8 @@
 //! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
 //! all clients know), `status` (which URLs serve), `poller`, `watch` (its polls for the cache),
 //! `probes`, `target` (one URL: its connections and attempts), `record` (its failures), `breaker`,
-//! `slots` (concurrent calls), `hedge` (a second URL while one is slow), `behind` (waits), `http1` (one exchange), `chain`
-//! (typed calls).
+//! `slots` (concurrent reads), `hedge` (a second URL while one is slow), `behind` (waits), `http1`
+//! (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;

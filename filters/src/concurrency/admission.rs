@@ -104,8 +104,8 @@ pub struct Admission<T> {
     executions: Class<T>,
     shares: Shares,
     arrivals: u64,
-    /// The measurement of a calm node, in which all classes take part: otherwise they would wait for
-    /// each other's calls.
+    /// The measurement of a calm node, in which all classes take part: otherwise they would wait
+    /// for each other's calls.
     probe: Option<Probe>,
 }
 

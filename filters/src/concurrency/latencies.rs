@@ -111,10 +111,12 @@ impl Latencies {
         if self.started < self.wanted {
             return self.is_usable() && now.saturating_sub(self.since) >= LONG;
         }
+        if self.ended == self.started {
+            return true;
+        }
         let waited = micros(now.saturating_sub(self.until));
-        let mean = self.sum.checked_div(self.ended.into());
-        let is_late = |mean: u64| waited > mean.saturating_mul(PATIENCE);
-        self.ended == self.started || self.is_usable() && mean.is_some_and(is_late)
+        let mean = part(self.sum, self.ended.into());
+        self.is_usable() && waited > mean.saturating_mul(PATIENCE)
     }
 
     /// Whether the sample is large enough to conclude from.
@@ -164,14 +166,17 @@ impl Latencies {
 
 fn mean_of(count: u32, sum: u64, squares: u64, in_flight: u64) -> Mean {
     let count = u64::from(count.max(1));
-    let mean = |sum: u64| sum.checked_div(count).unwrap_or_default();
-    let latency = mean(sum);
-    let variance = mean(squares).saturating_sub(latency.saturating_mul(latency));
+    let latency = part(sum, count);
+    let variance = part(squares, count).saturating_sub(latency.saturating_mul(latency));
     Mean {
         latency,
-        error: mean(variance).isqrt(),
-        in_flight: mean(in_flight).max(1),
+        error: part(variance, count).isqrt(),
+        in_flight: part(in_flight, count).max(1),
     }
+}
+
+fn part(sum: u64, count: u64) -> u64 {
+    sum.checked_div(count).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -260,9 +260,13 @@ impl ConcurrencyLimit {
 
     /// Whether nothing shows that more calls would be too many.
     fn follows_demand(&self, now: Duration) -> bool {
-        let is_recent = |at: Duration| now.saturating_sub(at) < MEMORY;
-        let is_slower = |base: u64| self.latest > tolerated(base).saturating_mul(5) / 4;
-        !self.congested.is_some_and(is_recent) && !self.base.is_some_and(is_slower)
+        if self.congested.is_some_and(|at| is_recent(at, now)) {
+            return false;
+        }
+        let Some(base) = self.base else {
+            return true;
+        };
+        self.latest <= tolerated(base).saturating_mul(5) / 4
     }
 
     fn conclude(&mut self, now: Duration) {
@@ -285,8 +289,7 @@ impl ConcurrencyLimit {
     fn learn_base(&mut self, now: Duration) -> Mean {
         let calm = self.calm.take(self.outlier(), now);
         let took = calm.latency.max(1);
-        let is_recent = |at: Duration| now.saturating_sub(at) < MEMORY;
-        let busy = self.measured.filter(|(_, at)| is_recent(*at));
+        let busy = self.measured.filter(|(_, at)| is_recent(*at, now));
         self.calmed = Some((calm, now));
         let sure = took.saturating_add(calm.error);
         self.base = Some(match (self.base, busy) {
@@ -425,7 +428,7 @@ impl ConcurrencyLimit {
     /// busy lately.
     pub(super) fn usual_wait(&self, now: Duration) -> Option<(u64, u64)> {
         let (_, at) = self.measured?;
-        if now.saturating_sub(at) >= MEMORY {
+        if !is_recent(at, now) {
             return None;
         }
         let base = self.base?;
@@ -450,13 +453,17 @@ impl ConcurrencyLimit {
     }
 }
 
+fn is_recent(at: Duration, now: Duration) -> bool {
+    now.saturating_sub(at) < MEMORY
+}
+
 /// The latency that a limit leads to, for this base.
 fn tolerated(base: u64) -> u64 {
     base.saturating_add(UNNOTICED.max(base / 4))
 }
 
-/// Whether nothing shows that the latency depends on the calls in flight: that it grows by more than
-/// a sixth of what they do.
+/// Whether nothing shows that the latency depends on the calls in flight: that it grows by more
+/// than a sixth of what they do.
 fn is_independent(calm: Mean, busy: Mean) -> bool {
     let least = busy.latency.saturating_sub(busy.error);
     let most = calm.latency.saturating_add(calm.error);
@@ -466,8 +473,8 @@ fn is_independent(calm: Mean, busy: Mean) -> bool {
     slower <= more.saturating_mul(calm.latency)
 }
 
-/// Whether the node answers at least nine tenths as many calls with half of the limit as with all of
-/// it (Little's law).
+/// Whether the node answers at least nine tenths as many calls with half of the limit as with all
+/// of it (Little's law).
 fn is_as_fast(half: Mean, full: Mean) -> bool {
     let most = half.latency.saturating_add(half.error);
     let least = full.latency.saturating_sub(full.error);
