@@ -19,7 +19,7 @@ pub const MAX_HOPS: usize = 64;
 ///
 /// An IPv4 address is the key `0x0000_0000_aabb_ccdd`. The /64s with such a prefix lie in `::/8`,
 /// which the IETF has reserved (RFC 4291), so no client's network shares a key with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(u64);
 
 impl ClientKey {

@@ -11,9 +11,10 @@
 //! [`ledger`] (the rules of its journal), [`chain`] (what is known of the node and its chain),
 //! [`events`] (what the backend is sent about writes), [`webhook`] (the age verifier's events),
 //! [`websub`] (when a hub is pinged), [`certificate`] (which one may be served) and [`acme`] (when
-//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`], [`window`],
-//! [`client`], [`networks`], [`proxy_header`], [`position`], [`bearer`], [`hmac`], [`secret`],
-//! [`header_lines`], [`key_values`], [`post`], [`replies`], [`robots`], [`chance`].
+//! and how to order one), [`verdict`] (refusals and their reasons). Shared: [`limit`],
+//! [`concurrency`], [`window`], [`client`], [`networks`], [`proxy_header`], [`position`],
+//! [`bearer`], [`hmac`], [`secret`], [`header_lines`], [`key_values`], [`post`], [`replies`],
+//! [`robots`], [`chance`].
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),
@@ -33,6 +34,7 @@ pub mod chain;
 pub mod chance;
 pub mod client;
 pub mod clock;
+pub mod concurrency;
 pub mod events;
 pub mod felt;
 pub mod head;

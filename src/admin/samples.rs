@@ -8,6 +8,7 @@ use crate::io::MemoryPool;
 use crate::proxy::Surfaces;
 use crate::telemetry::{Registry, Surface, as_gauge, raise};
 use portcullis_filters::chain::LeftOut;
+use portcullis_filters::concurrency::AdmissionStats;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use std::sync::Arc;
 
@@ -154,7 +155,44 @@ fn by_url(registry: &Registry, admin: &Admin) {
             gauge.set(gauge.get().max(i64::from(url.failure.is_some())));
         }
     });
+    reads(registry, admin);
     group(registry, admin);
+}
+
+/// Series for each URL and each class of clients' reads.
+fn reads(registry: &Registry, admin: &Admin) {
+    let gauges: [Gauge<AdmissionStats, i64>; 3] = [
+        (
+            "portcullis_node_reads_limit",
+            "Concurrent reads that the URL answers well, as learned from its latencies, by class.",
+            |stats| stats.limit.into(),
+        ),
+        (
+            "portcullis_node_reads_in_flight",
+            "Reads in flight at the URL, by class.",
+            |stats| stats.in_flight.into(),
+        ),
+        (
+            "portcullis_node_reads_waiting",
+            "Reads that wait until the URL may get them, by class.",
+            |stats| as_gauge(stats.waiting),
+        ),
+    ];
+    for (name, help, read) in gauges {
+        let node = admin.node.clone();
+        let labels = ["node", "class"];
+        registry.sample(
+            IntGaugeVec::new(Opts::new(name, help), &labels),
+            move |gauges| {
+                for (index, url) in node.urls().iter().enumerate() {
+                    for (class, stats) in &url.reads {
+                        let labels = [&*index.to_string(), class.name()];
+                        gauges.with_label_values(&labels).set(read(stats));
+                    }
+                }
+            },
+        );
+    }
 }
 
 /// Series for each URL about its blocks, most of which only matter if there are several.

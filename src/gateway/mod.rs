@@ -18,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::http::clients::{self, ClientLimits, Running};
 use crate::io::MemoryPool;
 use crate::io::gzip::GzipForm;
-use crate::node::{Answer, Call, Node, NodeClient, NodeError, Route, chain};
+use crate::node::{Answer, Call, ClientRead, Node, NodeClient, NodeError, Route, chain};
 use crate::telemetry::{CacheUse, Metrics};
 use ahash::RandomState;
 use arc_swap::ArcSwapOption;
@@ -29,6 +29,7 @@ use ipnet::IpNet;
 use parsed_bodies::ParsedBodyCache;
 use portcullis_filters::chain::View;
 use portcullis_filters::client::{Client, ClientKey, TrustedProxies};
+use portcullis_filters::concurrency::{CostClass, MAX_WAIT};
 use portcullis_filters::networks::{NetworkMap, Networks};
 use portcullis_filters::policy::GatewayPolicy;
 use portcullis_filters::position::ChainPosition;
@@ -349,7 +350,13 @@ impl Gateway {
         } else {
             Route::HeadOfPrimary
         };
+        let read = ClientRead {
+            client,
+            class: CostClass::Lookup,
+            until: Instant::now() + MAX_WAIT,
+        };
         let call = Call::new(write, deadline).by(route).for_client(share);
+        let call = call.reading(read);
         let answer = self.node.fetch(call).await?;
         let height = serde_json::from_slice::<u64>(&answer.payload);
         Ok(answer.is_result() && height.is_ok_and(|height| height >= position.height))
@@ -460,7 +467,7 @@ impl PendingRead<'_> {
             let deadline = start + self.gateway.node.timeout();
             let answer = loop {
                 let Some(Role::Follower(answer)) = &mut self.role else {
-                    break self.fetch_and_cache(deadline).await;
+                    break self.fetch_and_cache(start).await;
                 };
                 match timeout_at(deadline, answer).await {
                     Ok(Ok(answer)) => break answer,
@@ -471,9 +478,9 @@ impl PendingRead<'_> {
                     }
                 }
             };
-            // a leader over its share is replaced by one of its followers
+            // a leader over its share, or with a weak claim, is replaced by one of its followers
             if let Some(Role::Leader(leader)) = self.role.take()
-                && !matches!(answer, Err(NodeError::OverShare))
+                && !matches!(answer, Err(NodeError::OverShare | NodeError::Crowded))
             {
                 leader.complete(&answer);
             }
@@ -482,12 +489,13 @@ impl PendingRead<'_> {
         }
     }
 
-    async fn fetch_and_cache(&self, deadline: Instant) -> Result<Answer, NodeError> {
+    /// Fetches the answer for a client that has waited since `start`.
+    async fn fetch_and_cache(&self, start: Instant) -> Result<Answer, NodeError> {
         if let Some(block) = self.view.settled.filter(|_| self.class.is_some())
             && let Some(settled) = self.request.at(block, &self.gateway.keys)
         {
             // boxed: few reads have a final form
-            let answer = Box::pin(self.fetch(&settled, Route::Block(block), deadline)).await?;
+            let answer = Box::pin(self.fetch(&settled, Route::Block(block), start)).await?;
             if answer.is_result() {
                 self.store(CacheClass::ClassAt(block), &answer);
                 return Ok(answer);
@@ -501,7 +509,7 @@ impl PendingRead<'_> {
         {
             return Ok(self.gateway.node.answer_with(head.to_string()));
         }
-        let answer = self.fetch(call, route, deadline).await?;
+        let answer = self.fetch(call, route, start).await?;
         if self.request.method() == Method::SpecVersion && answer.is_result() {
             self.gateway.note_version(&answer.payload);
         }
@@ -515,7 +523,7 @@ impl PendingRead<'_> {
         &'a self,
         key: &'a CacheKey,
         route: Route,
-        deadline: Instant,
+        start: Instant,
     ) -> impl Future<Output = Result<Answer, NodeError>> + 'a {
         let write = |id, out: &mut Vec<u8>| key.call().write_request(id, out);
         let share = self
@@ -523,10 +531,15 @@ impl PendingRead<'_> {
             .running
             .clients()
             .answers_of(self.caller.client);
+        let read = ClientRead {
+            client: self.caller.client,
+            class: CostClass::of(self.request.method()),
+            until: start + MAX_WAIT,
+        };
+        let deadline = start + self.gateway.node.timeout();
         let call = Call::new(write, deadline).by(route).for_client(share);
-        self.gateway
-            .node
-            .fetch(call.traced(self.caller.traceparent))
+        let call = call.traced(self.caller.traceparent).reading(read);
+        self.gateway.node.fetch(call)
     }
 
     fn store(&self, class: CacheClass, answer: &Answer) {

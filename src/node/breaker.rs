@@ -40,6 +40,8 @@ impl CallFailure {
         match self {
             Self::Connect => End::Unreachable,
             Self::Foreign => End::Foreign,
+            // another URL may have room
+            Self::Unsent(NodeError::Crowded) => End::Unsent,
             Self::Unsent(error) | Self::After(error) if error.is_ours() => End::Final,
             Self::After(NodeError::Oversized) => End::Final,
             Self::Unsent(_) => End::Unsent,

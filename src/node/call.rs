@@ -1,6 +1,6 @@
 //! One call to the node: its request, its route, and how long it may take.
 
-use super::Route;
+use super::{ClientRead, Route};
 use crate::io::ClientShare;
 use portcullis_filters::chain::{Asked, Repeat};
 use tokio::time::Instant;
@@ -26,6 +26,7 @@ pub struct Call<'a, W> {
     pub(super) asked: Asked,
     pub(super) traceparent: Option<&'a [u8]>,
     pub(super) share: Option<ClientShare>,
+    pub(super) read: Option<ClientRead>,
     pub(super) start: Instant,
     pub(super) deadline: Instant,
 }
@@ -42,6 +43,7 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
             asked: Asked::Call,
             traceparent: None,
             share: None,
+            read: None,
             start: Instant::now(),
             deadline,
         }
@@ -81,6 +83,15 @@ impl<'a, W: Fn(u64, &mut Vec<u8>)> Call<'a, W> {
     pub fn traced(self, traceparent: Option<&'a [u8]>) -> Self {
         Self {
             traceparent,
+            ..self
+        }
+    }
+
+    /// Makes the call for a client's read, which takes a slot of the URL or waits for one.
+    #[must_use]
+    pub fn reading(self, read: ClientRead) -> Self {
+        Self {
+            read: Some(read),
             ..self
         }
     }

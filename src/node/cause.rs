@@ -84,6 +84,7 @@ impl fmt::Display for Cause {
                 NodeError::Oversized => "the answer is larger than 4 MiB",
                 NodeError::Invalid => "the answer is not one complete JSON-RPC 2.0 response",
                 NodeError::OverShare => "a client holds its share of the memory for answers",
+                NodeError::Crowded => "more calls than it answers in time",
                 NodeError::Overloaded => "too many calls or too much memory in use here",
             }),
         }
@@ -248,7 +249,8 @@ impl FailedAttempt {
             NodeError::Unreachable | NodeError::Cut => Some(FailureClass::Unreachable),
             NodeError::Redirect => Some(FailureClass::Redirect),
             NodeError::Status => Some(FailureClass::Status),
-            NodeError::Oversized | NodeError::Overloaded | NodeError::OverShare => None,
+            NodeError::Oversized | NodeError::Crowded | NodeError::Overloaded => None,
+            NodeError::OverShare => None,
             NodeError::Invalid => Some(FailureClass::Invalid),
         }
     }

@@ -26,6 +26,8 @@ named! {
         Oversized = "oversized",
         /// The answer is not one complete JSON-RPC 2.0 response to our request.
         Invalid = "invalid",
+        /// More calls wait than the URL is likely to answer in time: the request was not sent.
+        Crowded = "crowded",
         /// Our own bound on memory or connections is reached.
         Overloaded = "overloaded",
         /// The client already holds its share of the memory for answers.
@@ -45,14 +47,14 @@ impl From<Exhausted> for NodeError {
 impl NodeError {
     /// Whether our own bound was reached, which says nothing about the node.
     pub const fn is_ours(self) -> bool {
-        matches!(self, Self::Overloaded | Self::OverShare)
+        matches!(self, Self::Crowded | Self::Overloaded | Self::OverShare)
     }
 
     /// Whether it is certain that the node did not receive the request.
     pub const fn is_unsent(self) -> bool {
         matches!(
             self,
-            Self::Unreachable | Self::WrongChain | Self::Lagging | Self::Starting
+            Self::Unreachable | Self::WrongChain | Self::Lagging | Self::Starting | Self::Crowded
         )
     }
 }

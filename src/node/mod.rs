@@ -6,8 +6,8 @@
 //! The pure crate concludes (`portcullis_filters::chain`); next: `client` (calls), `shared` (what
 //! all clients know), `status` (which URLs serve), `poller`, `watch` (its polls for the cache),
 //! `probes`, `target` (one URL: its connections and attempts), `record` (its failures), `breaker`,
-//! `hedge` (a second URL while one is slow), `behind` (waits), `http1` (one exchange), `chain`
-//! (typed calls).
+//! `slots` (concurrent reads), `hedge` (a second URL while one is slow), `behind` (waits), `http1`
+//! (one exchange), `chain` (typed calls).
 
 mod answer;
 mod behind;
@@ -26,6 +26,7 @@ mod record;
 mod route;
 mod serving;
 mod shared;
+mod slots;
 mod status;
 mod target;
 mod watch;
@@ -42,4 +43,5 @@ pub use probes::Probes;
 pub use route::Route;
 pub use serving::{Serving, Switch};
 pub use shared::Node;
+pub use slots::ClientRead;
 pub use status::{NodeStatus, UrlStats};

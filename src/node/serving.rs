@@ -47,6 +47,7 @@ impl Serving {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slots::Slots;
     use super::*;
     use portcullis_filters::chain::UrlView;
 
@@ -73,6 +74,7 @@ mod tests {
                 url: url.to_owned(),
                 idle: 0,
                 busy: 0,
+                reads: Slots::new(1).stats(),
                 failure: None,
                 cause: Some("down".to_owned()),
                 answers,

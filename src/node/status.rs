@@ -5,6 +5,7 @@ use super::cause::UrlFailure;
 use super::target::Target;
 use super::{Node, NodeError};
 use portcullis_filters::chain::{NodeState, UrlView};
+use portcullis_filters::concurrency::ReadStats;
 use std::sync::Arc;
 
 /// The state of one URL, for metrics.
@@ -16,6 +17,8 @@ pub struct UrlStats {
     pub idle: usize,
     /// Connections with a call in flight.
     pub busy: usize,
+    /// The concurrent calls of clients' reads, by class.
+    pub reads: ReadStats,
     /// Why it gets no calls: an open breaker, or [`NodeError::Starting`]; `None` if it gets calls.
     pub failure: Option<NodeError>,
     /// Why it gets no calls, in words; else why its most recent failed attempt failed, if one did.
@@ -78,6 +81,7 @@ impl NodeStatus {
                 url: record.url.clone(),
                 idle: target.idle(),
                 busy: target.busy(),
+                reads: target.slots.stats(),
                 failure: starting.or(open),
                 cause: start.as_deref().cloned().or_else(|| {
                     let failures = record.failures();

@@ -7,6 +7,7 @@ use super::breaker::{Breaker, CallFailure};
 use super::cause::{Cause, FailedAttempt};
 use super::http1::{Connection, ExchangeError, NodeStream};
 use super::record::UrlRecord;
+use super::slots::{Slot, Slots};
 use super::{Call, ConnectionChoice, CredentialsError, Node, NodeError, chain};
 use crate::config::{NodeConfig, NodeUrl, Scheme};
 use crate::io::{DescriptorUse, MemoryPermit, monotonic};
@@ -96,6 +97,8 @@ pub(super) struct Target {
     idle: Mutex<VecDeque<Idle>>,
     /// One permit for each additional concurrent call.
     free: Semaphore,
+    /// The slots of clients' reads; other calls take none.
+    pub(super) slots: Slots,
     connect_timeout: Duration,
     idle_timeout: Duration,
     lifetime: Duration,
@@ -153,6 +156,7 @@ impl Target {
             breaker: Breaker::default(),
             idle: Mutex::default(),
             free: Semaphore::new(config.max_connections),
+            slots: Slots::new(config.max_connections),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             lifetime: config.connection_lifetime,
@@ -185,14 +189,21 @@ impl Target {
         request
     }
 
-    /// Attempts a call; `None` while the breaker is open.
+    /// Attempts a call, once it has a slot; `None` while the breaker is open.
     pub(super) async fn attempt<W: Fn(u64, &mut Vec<u8>) + Send + Sync>(
         &self,
         call: &Call<'_, W>,
         permit: &mut MemoryPermit,
     ) -> Option<Result<Answered, CallFailure>> {
+        let slot = match self.take_slot(call).await {
+            Ok(slot) => slot,
+            Err(failure) => return Some(Err(failure)),
+        };
         let admitted = self.breaker.enter(Instant::now)?;
         let result = self.ask(call, permit).await;
+        if let Some(slot) = slot {
+            slot.end(&result);
+        }
         let failure = result.as_ref().err().copied();
         // refused by the node's own limit while other calls are in flight: the node still works
         let is_full = failure == Some(CallFailure::Busy) && self.busy() > 0;
@@ -200,6 +211,25 @@ impl Target {
             admitted.record(failure, Instant::now);
         }
         Some(result)
+    }
+
+    /// Takes a slot for the read of a client; other calls need none.
+    async fn take_slot<W>(&self, call: &Call<'_, W>) -> Result<Option<Slot<'_>>, CallFailure> {
+        let Some(read) = &call.read else {
+            return Ok(None);
+        };
+        match self.slots.take(read).await {
+            Ok(slot) => Ok(Some(slot)),
+            Err(error) => {
+                let failed = FailedAttempt::from(error).unsent();
+                let failure = failed.failure;
+                self.record.count(Err(&failed));
+                self.record
+                    .failures()
+                    .note(error, failed.cause, Instant::now());
+                Err(failure)
+            }
+        }
     }
 
     /// Keeps the connection of an answer for later calls. That of an answer which is behind is

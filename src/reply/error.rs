@@ -208,6 +208,10 @@ impl From<NodeError> for Refusal {
                 let message = "too many large answers at once: read them before you send more";
                 (Reason::TooManyInFlight, message)
             }
+            NodeError::Crowded => (
+                Reason::Overloaded,
+                "the node is asked for more than it can answer: retry later",
+            ),
             NodeError::Overloaded => (
                 Reason::Overloaded,
                 "too many requests are in flight: retry soon",

@@ -1,9 +1,10 @@
 //! Simulations: pure decisions in a world that is made of chance and virtual time.
 //!
 //! Reading order: `toolkit` (chance, replay, shrinking), `leases` (the fleet's leases), `routing`
-//! (calls over the URLs of the node), `chain` (what clients are shown of the chain), `renewals`
-//! (certificates), `events` (what the backend is sent), `writes` (the relay's writes) with `tables`
-//! (its rows), and `mistakes` (planted in the code of the last three).
+//! (calls over the URLs of the node), `overload` (calls beyond its capacity), `chain` (what clients
+//! are shown of the chain), `renewals` (certificates), `events` (what the backend is sent), `writes`
+//! (the relay's writes) with `tables` (its rows), and `mistakes` (planted in the code of the last
+//! four).
 
 mod chain;
 mod contract;
@@ -11,6 +12,7 @@ mod contract_table;
 mod events;
 mod leases;
 mod mistakes;
+mod overload;
 mod renewals;
 mod routing;
 mod tables;
