@@ -43,9 +43,10 @@ impl Access {
     /// # Errors
     /// Fails if the file is invalid.
     pub fn load(config: &AdminLive) -> Result<Option<Tokens>, SecretErrors> {
-        let file = config.token_file.as_ref();
-        let tokens = |file| secrets::tokens("admin.token_file", slice::from_ref(file));
-        file.map(tokens).transpose()
+        match &config.token_file {
+            Some(file) => secrets::tokens("admin.token_file", slice::from_ref(file)).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Guards a listener at this address, which requires one of the tokens if there are any.

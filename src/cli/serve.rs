@@ -55,8 +55,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let mut config = Config::load(&path, std::env::vars_os())?;
     config.log.format = arguments.log_format.unwrap_or(config.log.format);
     let log = Log::install(&config.log);
-    let (version, file) = (env!("CARGO_PKG_VERSION"), path.display().to_string());
-    log::info!(version = version, config = file; "starting");
+    let version = env!("CARGO_PKG_VERSION");
+    log::info!(version, config:% = path.display(); "starting");
     let stopped = server::bind(&config, log, inherited).and_then(|mut bound| {
         bound.reload_from(path, config);
         bound.hand_over_to(program);

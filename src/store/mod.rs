@@ -8,9 +8,8 @@
 //! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
-//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below them `sql`, `db.rs`, `tx.rs`,
-//! `each.rs`, `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`,
-//! `error.rs`.
+//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`,
+//! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
 /// with this method of [`row::Row`]; the braces hold the other fields.

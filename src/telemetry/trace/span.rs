@@ -31,11 +31,9 @@ pub(super) fn render(
     scheme: &str,
     start: Instant,
 ) -> Vec<String> {
-    let (now, since_1970) = (
-        Instant::now(),
-        SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(),
-    );
     // both clocks are read once for all spans, so that stages are within their request
+    let now = Instant::now();
+    let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let nanos = |at| {
         since_1970
             .saturating_sub(now.saturating_duration_since(at))
