@@ -85,15 +85,20 @@ class Load:
 
     def report(self, seconds):
         took = sorted(self.answered)
-        part = lambda share: took[min(len(took) - 1, int(len(took) * share))] if took else None
         return {
             "rate": self.in_time / seconds,
-            "p50": part(0.5),
-            "p99": part(0.99),
+            "p50": quantile(took, 0.5),
+            "p99": quantile(took, 0.99),
             "slowest_refusal": max(self.refused, default=0),
             "ends": self.ends,
             "modest": self.modest,
         }
+
+
+def quantile(values, share):
+    if not values:
+        return None
+    return values[min(len(values) - 1, int(len(values) * share))]
 
 
 def main(port, path, rate, seconds, clients, modest):

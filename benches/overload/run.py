@@ -84,19 +84,22 @@ def measure(program, load, seconds):
             return {**found, **json.loads(get(node))}
 
 
+def shown(seconds):
+    return "–" if seconds is None else f"{seconds:.2f} s"
+
+
 def row(program, load, found):
     refused = sum(count for end, count in found["ends"].items() if end != "answered")
     modest = sum(count for end, count in found["modest"].items() if end != "answered")
-    seconds = lambda value: "–" if value is None else f"{value:.2f} s"
     all_modest = sum(found["modest"].values())
     cells = [
         f"{load:g} ×",
         program or "the node alone",
         f"{found['rate']:.0f}/s",
-        seconds(found["p50"]),
-        seconds(found["p99"]),
+        shown(found["p50"]),
+        shown(found["p99"]),
         f"{refused} of {sum(found['ends'].values())}",
-        seconds(found["slowest_refusal"]),
+        shown(found["slowest_refusal"]),
         f"{modest} of {all_modest}",
         str(found["most"]),
     ]

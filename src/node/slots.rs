@@ -1,8 +1,8 @@
 //! The concurrent calls of clients to one URL: each takes a slot, or waits a short time for one.
 //!
 //! The pure crate decides (`portcullis_filters::concurrency`); this module holds its state behind a
-//! lock, and wakes the calls that wait. The calls of the relay and the polls take no
-//! slot: they are few, and no client's read may hold them up.
+//! lock, and wakes the calls that wait. The calls of the relay and the polls take no slot: they are
+//! few, and no client's read may hold them up.
 
 use super::answer::failure_class;
 use super::target::Answered;
