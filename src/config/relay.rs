@@ -107,7 +107,7 @@ section! {
 
 section! {
     /// Events for the backend: what becomes of a write after its response, each a POST that is
-    /// signed as https://www.standardwebhooks.com says, and repeated for three days.
+    /// signed as Standard Webhooks demand, and repeated for three days.
     live "relay.events" EventsLive {
         /// The URL that events are sent to; "" for none.
         /// Why: a displaced write returns only if its request is repeated: somebody must know.

@@ -53,7 +53,7 @@ enum Touched {
 }
 
 impl Decisions {
-    /// Decides whether a new intent is stored, as [`intention`](super::intention) does. `None` if
+    /// Decides whether a new intent is stored, as [`super::intention()`] does. `None` if
     /// its facts, which were read before the first decision, have changed since.
     pub fn intention(
         &mut self,
