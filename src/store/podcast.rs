@@ -67,6 +67,8 @@ pub struct Podcast {
     pub taken_down: bool,
     /// When the row last changed.
     pub updated_us: i64,
+    /// When an episode was last hidden or deleted; 0 if none was.
+    pub removed_us: i64,
     /// Columns of which malformed items were left out.
     pub malformed: Vec<&'static str>,
 }
@@ -200,7 +202,7 @@ impl FromRow for Podcast {
         Ok(from_row!(row;
             get: did guid title description link language author category subcategory image_url
                 kind medium owner_name owner_email copyright license license_url new_feed_url
-                updated_us;
+                updated_us removed_us;
             flag: explicit locked complete block;
             { categories, locations, funding, persons, txt, taken_down, malformed }))
     }

@@ -44,3 +44,32 @@ pub(crate) async fn a_feed_changes_with_its_episodes(world: World) {
         .unwrap();
     assert_eq!(changed(0, NOW).await, none, "taken down");
 }
+
+pub(crate) async fn a_removed_episode_dates_its_podcast(world: World) {
+    let store = world.open().await;
+    world.raw(PODCAST).await.unwrap();
+    for (id, visibility) in [("1", "public"), ("2", "public"), ("3", "hidden")] {
+        let row = episode(id, NOW - 50, visibility);
+        world.raw(&row).await.unwrap();
+    }
+    for (change, is_removal) in [
+        ("UPDATE episode SET updated_us = 5 WHERE id = '1'", false),
+        ("UPDATE episode SET visibility = 'public'", false),
+        ("UPDATE episode SET published_us = 9 WHERE id = '1'", false),
+        ("UPDATE episode SET published_us = 10 WHERE id = '1'", true),
+        (
+            "UPDATE episode SET visibility = 'members' WHERE id = '2'",
+            true,
+        ),
+        ("DELETE FROM episode WHERE id = '1'", true),
+        ("DELETE FROM episode WHERE id = '2'", false),
+        ("DELETE FROM podcast", false),
+    ] {
+        let reset = "UPDATE podcast SET removed_us = 0";
+        world.raw(reset).await.unwrap();
+        world.raw(change).await.unwrap();
+        let podcast = store.podcasts().get("did:plc:a").await.unwrap();
+        let removed_us = podcast.map_or(0, |podcast| podcast.removed_us);
+        assert_eq!(removed_us > 0, is_removal, "{change}");
+    }
+}

@@ -66,7 +66,8 @@ macro_rules! on_both {
 
 on_both! {
     appeared:
-        a_feed_changes_with_its_episodes;
+        a_feed_changes_with_its_episodes
+        a_removed_episode_dates_its_podcast;
     intents:
         an_intent_is_read_as_written
         a_transaction_is_stored_once_per_epoch

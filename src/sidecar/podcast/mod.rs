@@ -86,15 +86,16 @@ impl Feed<'_> {
         }
     }
 
-    /// The time of the last change of any page: a new episode moves others to the next page.
+    /// The time of the last change of any page: an episode that comes or goes moves others to
+    /// another page.
     fn modified_us(&self) -> i64 {
         let episodes = self
             .episodes
             .iter()
             .map(|one| one.updated_us.max(one.published_us));
-        episodes
-            .chain(self.changed_us)
-            .fold(self.podcast.updated_us, i64::max)
+        let podcast = [self.podcast.updated_us, self.podcast.removed_us];
+        let all = episodes.chain(self.changed_us).chain(podcast);
+        all.fold(i64::MIN, i64::max)
     }
 }
 

@@ -112,7 +112,7 @@ pub const ACCOUNT_OF_HANDLE: &str = account!("handle = $1");
 pub const PODCAST: &str = "SELECT did, guid, title, description, link, language, author, \
     category, subcategory, categories, explicit, image_url, kind, medium, locked, owner_name, \
     owner_email, copyright, license, license_url, locations, funding, persons, txt, complete, \
-    block, new_feed_url, status, updated_us FROM podcast WHERE did = $1";
+    block, new_feed_url, status, updated_us, removed_us FROM podcast WHERE did = $1";
 /// The episodes of a podcast that are published by `$2`, each with its page, from 0. A page ends
 /// once it weighs `$3`. An episode weighs the bytes that it takes in a feed, but at least `$4`: a
 /// byte of its text may be escaped as six, up to `$5`, and one of its lists as three. A list of

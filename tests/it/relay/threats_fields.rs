@@ -293,7 +293,7 @@ fn a_body_must_be_declared_as_json() {
             { "unsupported_encoding" },
         ),
     ] {
-        rpc_refused(&stage.ask(&request), reason, "null", what);
+        rpc_refused(&stage.ask(&request), reason, "7", what);
     }
     assert_eq!(
         stage.adds().len(),

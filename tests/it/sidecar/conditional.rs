@@ -209,6 +209,17 @@ fn a_removed_page_changes_the_sitemap_by_date() {
 }
 
 #[test]
+fn a_removed_episode_changes_the_feed_by_date() {
+    let path = format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID));
+    let stage = Stage::new();
+    stage.sql(&format!("DELETE FROM episode WHERE id = '{ALICE_DID}-1';"));
+    let whole = stage.get(&path);
+    let dated = httpdate::parse_http_date(&date(&whole, 0)).expect("a date");
+    let age = SystemTime::now().duration_since(dated).expect("past");
+    assert!(age < Duration::from_secs(60), "dated {age:?} ago");
+}
+
+#[test]
 fn no_document_is_dated_ahead() {
     let path = format!("/functions/podcast-rss-feed?did={}", encoded(ALICE_DID));
     let stage = Stage::new();
