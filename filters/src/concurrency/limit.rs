@@ -36,6 +36,9 @@ const OUTLIER: u64 = 16;
 const SLOW: u64 = 400_000;
 /// The fewest refusals by the node that lower the limit.
 const REFUSALS: u32 = 4;
+/// A node that refuses one of so few concurrent calls has a limit of another kind, which its
+/// refusals tell the clients.
+const SO_FEW: u32 = 4;
 /// The most calls that wait, and the fewest that may.
 const MAX_WAITING: u64 = 4_096;
 const MIN_WAITING: u64 = 8;
@@ -231,7 +234,7 @@ impl ConcurrencyLimit {
     /// many.
     pub(super) fn note_refused(&mut self, started: Started, now: Duration) {
         self.discard(started);
-        if started.era != self.era {
+        if started.era != self.era || started.in_flight <= SO_FEW {
             return;
         }
         self.refused = self.refused.saturating_add(1);
