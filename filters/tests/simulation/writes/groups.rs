@@ -253,7 +253,8 @@ impl World {
                 decided.push(Some((Reply::Unknown, Effect::Nothing)));
                 continue;
             }
-            let (id, change) = (*id, change.borrowed());
+            let id = *id;
+            let change = change.borrowed();
             let is_applied = match self.journal.planted(id, &change) {
                 Err(reply) => self.apply(relay, id, &change, Err(reply)),
                 Ok(planted) => match decisions.change(id, &planted, related, it.now_us) {
