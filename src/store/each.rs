@@ -38,13 +38,15 @@ fn column<'a>(lists: &'a [Vec<Arg<'_>>], at: usize) -> Column<'a> {
 
 /// A query for each list; its rows have the [`NUMBER`] of their list.
 pub(super) fn query(sql: &str, columns: &[Column<'_>]) -> String {
-    let (table, sql) = (table(columns), with_columns(sql));
+    let table = table(columns);
+    let sql = with_columns(sql);
     format!("SELECT found.*, each.{NUMBER} FROM {table} CROSS JOIN LATERAL ({sql}) AS found")
 }
 
 /// `INSERT … VALUES (…)`, or `UPDATE … WHERE …`, for each list.
 pub(super) fn change(sql: &str, columns: &[Column<'_>]) -> String {
-    let (table, sql) = (table(columns), with_columns(sql));
+    let table = table(columns);
+    let sql = with_columns(sql);
     if let Some((head, values)) = sql.split_once("VALUES (")
         && let Some((values, rest)) = values.split_once(')')
     {

@@ -5,6 +5,7 @@
 //! gaps, and what a writer reads after the lock is still true when it commits.
 
 use super::db::Db;
+use super::each;
 use super::entry::{Entry, Event, GENESIS};
 use super::row::{Arg, FromRow as _, Row};
 use super::timeout::TIMEOUT;
@@ -88,9 +89,14 @@ impl Appended {
     /// Writes the entries and the new end of the chain.
     pub(super) async fn write(&self, tx: &mut Tx) -> Result<(), StoreError> {
         let entries: Vec<Vec<Arg<'_>>> = self.entries.iter().map(columns).collect();
-        tx.run_each(sql::ENTRY_ADD, &entries).await?;
-        let end = [self.end.seq.into(), (&self.end.hash).into()];
-        let moved = tx.run(sql::CHAIN_MOVE, &end).await?;
+        let moved = if tx.is_postgres() {
+            tx.run_columns(sql::ENTRIES_ADD.to_owned(), &each::columns(&entries))
+                .await?
+        } else {
+            tx.run_each(sql::ENTRY_ADD, &entries).await?;
+            let end = [self.end.seq.into(), (&self.end.hash).into()];
+            tx.run(sql::CHAIN_MOVE, &end).await?
+        };
         debug_assert_eq!(moved, 1, "the chain has one end");
         Ok(())
     }

@@ -131,19 +131,26 @@ impl Tx {
     ) -> Result<u64, StoreError> {
         if lists.len() > 1 && self.is_postgres() {
             let columns = each::columns(lists);
-            let changed = bounded(
-                self.postgres()?
-                    .run_each(each::change(sql, &columns), &columns),
-            )
-            .await;
-            self.state = State::after(&changed);
-            return changed;
+            let sql = each::change(sql, &columns);
+            return self.run_columns(sql, &columns).await;
         }
         let mut changed = 0;
         for list in lists {
             changed += self.run(sql, list).await?;
         }
         Ok(changed)
+    }
+
+    /// PostgreSQL only: runs a statement whose arguments are arrays; returns the number of rows
+    /// that changed.
+    pub(super) async fn run_columns(
+        &mut self,
+        sql: String,
+        columns: &[each::Column<'_>],
+    ) -> Result<u64, StoreError> {
+        let changed = bounded(self.postgres()?.run_each(sql, columns)).await;
+        self.state = State::after(&changed);
+        changed
     }
 
     async fn rows_at_once(

@@ -31,12 +31,11 @@ impl<R> Decided<R> {
 
     /// The answer after this end of the transaction.
     pub(super) fn answered(self, end: &End) -> Result<R, StoreError> {
-        let (ended, error) = match end {
+        let error = match end {
             End::Committed => return self.reply,
-            End::RolledBack(error) => (Ended::RolledBack, error),
-            End::Unknown(error) => (Ended::Unknown, error),
+            End::RolledBack(error) | End::Unknown(error) => error,
         };
-        match replied(self.effect, ended) {
+        match replied(self.effect, end.ended()) {
             Ok(()) => self.reply,
             Err(NoReply::Failed) => Err(error.shared()),
             Err(NoReply::Unconfirmed) => Err(StoreError::Unconfirmed(Box::new(error.shared()))),
@@ -60,6 +59,14 @@ pub(super) enum End {
 }
 
 impl End {
+    fn ended(&self) -> Ended {
+        match self {
+            Self::Committed => Ended::Committed,
+            Self::RolledBack(_) => Ended::RolledBack,
+            Self::Unknown(_) => Ended::Unknown,
+        }
+    }
+
     fn of(committed: Result<(), StoreError>) -> Self {
         match committed.map_err(StoreError::of_commit) {
             Ok(()) => Self::Committed,
@@ -301,7 +308,8 @@ impl Group {
         for (steps, intent, now_us) in all {
             let of = steps.of_interest();
             if !of.is_empty() {
-                let (tx, nonce) = (&mut self.tx, rows::stored("nonce", intent.nonce)?);
+                let tx = &mut self.tx;
+                let nonce = rows::stored("nonce", intent.nonce)?;
                 let bound = faucet::bound(tx, &intent.epoch, &of, intent.signer, nonce).await?;
                 faucet::rebind(tx, &intent.epoch, &steps.rebind(&bound), *now_us).await?;
             }

@@ -50,6 +50,16 @@ pub const ENTRY_ADD: &str = "INSERT INTO journal \
     (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
+/// PostgreSQL only: appends entries, whose columns are arrays, and updates the end of the chain.
+pub const ENTRIES_ADD: &str = "WITH entry AS (SELECT * FROM unnest($1::bigint[], $2::bigint[], \
+    $3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[]) \
+    AS entry (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash)), \
+    added AS (INSERT INTO journal \
+    (seq, at_us, kind, intent_id, operation, detail, prev_hash, hash) \
+    SELECT seq, at_us, kind, intent_id, operation, detail, prev_hash, hash FROM entry) \
+    UPDATE chain_head SET seq = newest.seq, hash = newest.hash \
+    FROM (SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1) AS newest";
+
 /// All columns of an entry, with the rest of the statement.
 macro_rules! entry {
     ($rest:literal) => {

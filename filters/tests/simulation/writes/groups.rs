@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A command and what it is answered with.
 #[derive(Clone)]
 enum Command {
-    Intend(OwnedIntent, Slot<Stored<Intended>>),
+    Intend(Box<OwnedIntent>, Slot<Stored<Intended>>),
     Change(IntentId, OwnedChange, Slot<Stored<bool>>),
 }
 
@@ -50,7 +50,7 @@ impl SimIo {
         now_us: i64,
     ) -> Stored<Intended> {
         let slot = Slot::new();
-        self.let_wait(Command::Intend(new, slot.clone()), now_us);
+        self.let_wait(Command::Intend(Box::new(new), slot.clone()), now_us);
         let stored = slot.wait().await;
         self.world.lock().record_query(self.relay, &stored);
         stored
@@ -253,7 +253,8 @@ impl World {
                 decided.push(Some((Reply::Unknown, Effect::Nothing)));
                 continue;
             }
-            let (id, change) = (*id, change.borrowed());
+            let id = *id;
+            let change = change.borrowed();
             let is_applied = match self.journal.planted(id, &change) {
                 Err(reply) => self.apply(relay, id, &change, Err(reply)),
                 Ok(planted) => match decisions.change(id, &planted, related, it.now_us) {
