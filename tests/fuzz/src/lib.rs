@@ -5,8 +5,8 @@ pub mod reference;
 
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::client::TrustedProxies;
-use portcullis_filters::networks::Networks;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::networks::Networks;
 use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Caps, Contracts, GatewayPolicy, RelayPolicy};
 use portcullis_filters::rpc::{Method, MethodSet};
