@@ -1,6 +1,6 @@
 //! Appends to the journal for all commands of this process, in groups.
 //!
-//! A transaction locks the end of the journal once for all commands that wait by then: those are its
+//! A transaction locks the end of the journal once for all commands that wait by then: they are its
 //! group, and each is answered after the commit. A command that fails because
 //! of its own rows fails alone, as the others are run again without it. [`Appender::run`] runs as a
 //! task of its own while commands wait, so no caller that goes away stops the commands of others.
