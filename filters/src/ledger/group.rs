@@ -53,8 +53,8 @@ enum Touched {
 }
 
 impl Decisions {
-    /// Decides whether a new intent is stored, as [`super::intention()`] does. `None` if
-    /// its facts, which were read before the first decision, have changed since.
+    /// Decides whether a new intent is stored, as [`ledger::intention`](super::intention()) does.
+    /// `None` if its facts, which were read before the first decision, have changed since.
     pub fn intention(
         &mut self,
         new: &NewIntent<'_>,
@@ -81,7 +81,7 @@ impl Decisions {
         Some(intention)
     }
 
-    /// Decides about a change of an intent, as [`change`](super::change()) does.
+    /// Decides about a change of an intent, as [`ledger::change`](super::change()) does.
     pub fn change(
         &mut self,
         id: IntentId,

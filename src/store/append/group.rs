@@ -4,6 +4,7 @@
 
 use super::rows::{self, event};
 use super::{Jobs, facts};
+use crate::store::db::Db;
 use crate::store::entry::Event;
 use crate::store::error::StoreError;
 use crate::store::journal::{self, Appended};
@@ -13,6 +14,7 @@ use crate::store::tx::Tx;
 use crate::store::{Intended, Intent, IntentId, clock, faucet, sql};
 use portcullis_filters::ledger::group::{Changing, Decisions, Effect, Ended, NoReply, replied};
 use portcullis_filters::ledger::{self, Facts, Intention, NewIntent, Rebinding, Steps};
+use tokio::time::Instant;
 
 /// A decision that its command is answered with once the transaction has ended.
 #[derive(Debug)]
@@ -109,36 +111,10 @@ impl From<StoreError> for Failure {
 }
 
 /// The transaction, and what it has changed so far.
-struct Group {
+pub(super) struct Group {
     tx: Tx,
     appended: Appended,
     has_changed: bool,
-}
-
-/// Runs the transaction of these commands.
-pub(super) async fn attempt(db: &crate::store::db::Db, jobs: &Jobs) -> Result<Done, Failure> {
-    let (tx, end) = journal::begin_until(db, jobs.deadline()).await?;
-    let mut group = Group {
-        tx,
-        appended: Appended::after(end),
-        has_changed: false,
-    };
-    let intended = group.intend(jobs).await?;
-    let changed = group.change(jobs).await?;
-    for job in &jobs.refusals {
-        let event = Event {
-            kind: EntryKind::Refused,
-            intent: None,
-            operation: &job.command.operation,
-            detail: job.command.detail.clone(),
-        };
-        group.appended.push(event, job.now_us);
-    }
-    Ok(Done {
-        intended,
-        changed,
-        end: group.end().await?,
-    })
 }
 
 /// A new intent of a group, with its facts.
@@ -156,6 +132,36 @@ struct Stored<'c> {
 }
 
 impl Group {
+    /// Begins a transaction that has locked the end of the journal.
+    pub(super) async fn begin(db: &Db, deadline: Instant) -> Result<Self, StoreError> {
+        let (tx, end) = journal::begin_until(db, deadline).await?;
+        Ok(Self {
+            tx,
+            appended: Appended::after(end),
+            has_changed: false,
+        })
+    }
+
+    /// Decides about these commands, writes, and commits.
+    pub(super) async fn run(mut self, jobs: &Jobs) -> Result<Done, Failure> {
+        let intended = self.intend(jobs).await?;
+        let changed = self.change(jobs).await?;
+        for job in &jobs.refusals {
+            let event = Event {
+                kind: EntryKind::Refused,
+                intent: None,
+                operation: &job.command.operation,
+                detail: job.command.detail.clone(),
+            };
+            self.appended.push(event, job.now_us);
+        }
+        Ok(Done {
+            intended,
+            changed,
+            end: self.end().await?,
+        })
+    }
+
     /// Stores the new intents that their facts permit.
     async fn intend(&mut self, jobs: &Jobs) -> Result<Vec<Option<Decided<Intended>>>, Failure> {
         let candidates = self.candidates(jobs).await?;

@@ -1,7 +1,7 @@
 //! Appends to the journal for all commands of this process, in groups.
 //!
-//! The commands that wait while one group commits are the next group: its transaction locks the end
-//! of the journal once, and each command is answered after the commit. A command that fails because
+//! A transaction locks the end of the journal once for all commands that wait by then: they are its
+//! group, and each is answered after the commit. A command that fails because
 //! of its own rows fails alone, as the others are run again without it. [`Appender::run`] runs as a
 //! task of its own while commands wait, so no caller that goes away stops the commands of others.
 //!
@@ -15,7 +15,7 @@ use super::db::Db;
 use super::error::{Cause, StoreError};
 use super::timeout::TIMEOUT;
 use super::{Intended, IntentId};
-use group::Failure;
+use group::{Failure, Group};
 use parking_lot::Mutex;
 use portcullis_filters::ledger::group::MAX_COMMANDS;
 use portcullis_filters::ledger::{OwnedChange, OwnedIntent};
@@ -211,30 +211,43 @@ impl Appender {
         answer
     }
 
-    /// Runs groups while commands wait.
+    /// Runs groups while commands wait. A group takes those that wait once it has the lock.
     async fn run(self) {
         let mut running = Running {
             queue: &self.queue,
             has_ended: false,
         };
-        while let Some(jobs) = running.next() {
-            self.run_group(jobs).await;
+        while let Some(deadline) = running.deadline() {
+            match Group::begin(&self.db, deadline).await {
+                Ok(group) => self.run_group(group, running.next()).await,
+                // those that did not wait so long try again
+                Err(StoreError::Unavailable(Cause::Timeout)) => running.fail_late(),
+                Err(error) => running.next().fail(&error),
+            }
         }
     }
 
     /// Runs a group, or its commands one by one if one of them prevents it.
-    async fn run_group(&self, jobs: Jobs) {
+    async fn run_group(&self, group: Group, jobs: Jobs) {
         let is_shared = jobs.len() > 1;
-        match group::attempt(&self.db, &jobs).await {
+        match group.run(&jobs).await {
             Ok(done) => self.answer(jobs, done),
             Err(failure) if is_shared && failure.is_of_one() => {
                 for alone in jobs.each_alone() {
-                    match group::attempt(&self.db, &alone).await {
-                        Ok(done) => self.answer(alone, done),
-                        Err(failure) => fail(alone, failure),
-                    }
+                    self.run_alone(alone).await;
                 }
             }
+            Err(failure) => fail(jobs, failure),
+        }
+    }
+
+    async fn run_alone(&self, jobs: Jobs) {
+        let group = match Group::begin(&self.db, Instant::now() + TIMEOUT).await {
+            Ok(group) => group,
+            Err(error) => return jobs.fail(&error),
+        };
+        match group.run(&jobs).await {
+            Ok(done) => self.answer(jobs, done),
             Err(failure) => fail(jobs, failure),
         }
     }
@@ -293,16 +306,30 @@ struct Running<'q> {
 }
 
 impl Running<'_> {
-    /// The next group; `None` once no command waits, which ends the task.
-    fn next(&mut self) -> Option<Jobs> {
+    /// Until when the command that waits longest waits for the lock; `None` once no command waits,
+    /// which ends the task.
+    fn deadline(&mut self) -> Option<Instant> {
         let mut queue = self.queue.lock();
-        let jobs = queue.jobs.next();
-        if jobs.len() > 0 {
-            return Some(jobs);
+        if queue.jobs.len() > 0 {
+            return Some(queue.jobs.deadline());
         }
         queue.is_running = false;
         self.has_ended = true;
         None
+    }
+
+    /// Takes the commands of the next group.
+    fn next(&self) -> Jobs {
+        self.queue.lock().jobs.next()
+    }
+
+    /// Answers the commands that waited too long.
+    fn fail_late(&self) {
+        let mut queue = self.queue.lock();
+        let waiting = queue.jobs.next();
+        put_back(&mut queue.jobs.intents, waiting.intents);
+        put_back(&mut queue.jobs.changes, waiting.changes);
+        put_back(&mut queue.jobs.refusals, waiting.refusals);
     }
 }
 

@@ -174,7 +174,7 @@ async fn follow_all(
     pair: &Pair,
     model: &mut Model,
     steps: &[Step],
-) -> Result<&'static str, String> {
+) -> Result<Vec<&'static str>, String> {
     let all = steps
         .iter()
         .map(|step| execute(&pair.stores[step.store], step));
@@ -192,7 +192,8 @@ async fn follow_all(
         });
         if is_so && found == expected(&after) && entries == after.0.entries {
             *model = after;
-            return Ok("concurrent");
+            let names = replies.iter().map(name_of);
+            return Ok(names.chain(["concurrent"]).collect());
         }
     }
     Err(format!(
@@ -243,7 +244,11 @@ async fn history(world: &World, chance: &mut Chance, seen: &RefCell<Seen>) -> Ou
         if !others.is_empty() {
             outcome.trace.push(format!("{others:?}"));
             match follow_all(world, &pair, &mut model, &others).await {
-                Ok(name) => *seen.borrow_mut().entry(name).or_default() += 1,
+                Ok(names) => {
+                    for name in names {
+                        *seen.borrow_mut().entry(name).or_default() += 1;
+                    }
+                }
                 Err(violation) => {
                     outcome.violation = Some(violation);
                     break;
