@@ -74,7 +74,7 @@ fn revision() -> String {
     commit
 }
 
-/// What `git rev-parse` prints.
+/// The output of `git rev-parse`.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .arg("rev-parse")

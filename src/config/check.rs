@@ -38,6 +38,11 @@ pub(super) fn config(reader: &mut Reader<'_>) -> Config {
     {
         pins.faucet = pins.owner;
     }
+    if let Some(trace) = &mut config.trace
+        && !reader.is_set("trace.service_name")
+    {
+        trace.take_name_of_attributes();
+    }
     acme::certificates(&mut config, reader);
     listeners(&config, reader);
     memory(&config, reader);

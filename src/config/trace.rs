@@ -48,6 +48,17 @@ section! {
     }
 }
 
+impl TraceConfig {
+    /// Takes the name from the attributes, if they have one (OpenTelemetry, resource SDK: the
+    /// variable of the name precedes theirs).
+    pub(super) fn take_name_of_attributes(&mut self) {
+        let mut own = self.resource_attributes.iter();
+        if let Some((_, name)) = own.find(|(key, _)| key == "service.name") {
+            self.service_name.clone_from(name);
+        }
+    }
+}
+
 /// A fraction from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ratio {

@@ -17,7 +17,7 @@ const MAX_REFUSED: u32 = 8 * PARTS;
 /// Clients that are tracked; further ones count as new.
 const MAX_CLIENTS: usize = 8_192;
 
-/// What clients used recently.
+/// The recent use of each client.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     clients: BTreeMap<ClientKey, Usage>,

@@ -44,7 +44,7 @@ pub struct DueTimes {
     pub after_us: i64,
 }
 
-/// What follows from an answer.
+/// The consequence of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// The receiver has the event.

@@ -4,7 +4,7 @@ use crate::ledger::IntentState;
 use crate::named::named;
 
 named! {
-    /// What became of a write.
+    /// The fate of a write.
     pub enum EventKind {
         /// A block lists its transaction, which succeeded.
         Succeeded = "write.succeeded",
@@ -22,8 +22,8 @@ named! {
 }
 
 impl EventKind {
-    /// The event of a write that becomes `state` after `previous`; `None` if that is none: its
-    /// request is answered, or waits.
+    /// The event of a write that becomes `state` after `previous`; `None` if the backend
+    /// is sent nothing: its request is answered, or waits.
     #[must_use]
     pub fn of(previous: Option<IntentState>, state: IntentState) -> Option<Self> {
         match state {

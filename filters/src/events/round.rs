@@ -63,7 +63,7 @@ pub struct Settlement<E> {
     pub sent: Waiting<E>,
     /// The receiver's answer.
     pub answer: Answer,
-    /// What follows.
+    /// The consequence.
     pub settled: Settled,
 }
 

@@ -13,6 +13,7 @@ mod events;
 mod leases;
 mod mistakes;
 mod overload;
+mod planted;
 mod renewals;
 mod routing;
 mod tables;

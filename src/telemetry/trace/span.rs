@@ -20,8 +20,6 @@ use uuid::Uuid;
 const INTERNAL: u8 = 1;
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
-/// The default of `trace.service_name`.
-const DEFAULT_NAME: &str = "portcullis";
 
 /// The span of a request that began at `start`, and those of its stages. `scheme` is that of the
 /// listener's connections.
@@ -159,16 +157,12 @@ pub(super) fn resource(config: &TraceConfig, instance: Uuid) -> Value {
     let name = &*config.service_name;
     let instance = instance.to_string();
     let mut all = BTreeMap::from([
-        ("service.name", name),
         ("service.version", env!("CARGO_PKG_VERSION")),
         ("service.instance.id", &*instance),
     ]);
     let own = config.resource_attributes.iter();
     all.extend(own.map(|(key, value)| (&**key, &**value)));
-    if name != DEFAULT_NAME {
-        // the variable of the name precedes that of the attributes
-        all.insert("service.name", name);
-    }
+    all.insert("service.name", name);
     let attributes = all.into_iter().map(|(key, text)| attribute(key, text));
     json!({ "attributes": attributes.collect::<Vec<_>>() })
 }

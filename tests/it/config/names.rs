@@ -105,6 +105,7 @@ fn variables_of_opentelemetry_set_the_collector() {
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318/otlp");
     let name = ("OTEL_SERVICE_NAME", "edge");
     let ratio = ("OTEL_TRACES_SAMPLER_ARG", "0.25");
+    let named = ("OTEL_RESOURCE_ATTRIBUTES", "service.name=shop");
     let own = ("PORTCULLIS__TRACE__SERVICE_NAME", "own");
     let file = format!("{LEAST}[trace]\nratio = 0.5\n");
     let local = "http://127.0.0.1:4318/";
@@ -121,6 +122,12 @@ fn variables_of_opentelemetry_set_the_collector() {
             Some((endpoint.1, "edge", 250_000)),
         ),
         (LEAST, &[endpoint, name, own], Some((endpoint.1, "own", 0))),
+        (LEAST, &[endpoint, named], Some((endpoint.1, "shop", 0))),
+        (
+            LEAST,
+            &[endpoint, named, name],
+            Some((endpoint.1, "edge", 0)),
+        ),
         // these do not switch traces on
         (LEAST, &[name, ratio], None),
         (&file, &[name], Some((local, "edge", 500_000))),

@@ -1,5 +1,5 @@
 //! Events to the backend: each change of a write arrives, in order, signed, also when the receiver
-//! fails, the relay is killed, or another relay takes over.
+//! fails, the relay is killed, or another relay continues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Receiver {
         self.node.calls().iter().map(Event::of).collect()
     }
 
-    /// Waits for so many attempts.
+    /// Waits for this many attempts.
     fn wait(&self, count: usize) -> Vec<Event> {
         let deadline = Instant::now() + PATIENCE;
         while self.node.calls().len() < count {

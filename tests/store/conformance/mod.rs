@@ -201,7 +201,7 @@ async fn follow_all(
     ))
 }
 
-/// The orders of so many commands.
+/// The orders of this many commands.
 fn orders(number: usize) -> Vec<Vec<usize>> {
     let Some(last) = number.checked_sub(1) else {
         return vec![Vec::new()];

@@ -1,4 +1,4 @@
-//! What must hold, judged by the journal and what the receiver got.
+//! The promises about events, judged by the journal and by the deliveries.
 
 use super::world::{HOUR, World};
 use portcullis_filters::ledger::{IntentId, IntentState};

@@ -8,7 +8,8 @@ mod judge;
 mod outbox;
 mod world;
 
-use crate::toolkit::{Chance, Outcome, explore};
+use crate::planted::assert_found;
+use crate::toolkit::{Chance, explore};
 use std::env;
 use std::sync::Mutex;
 use world::World;
@@ -50,10 +51,5 @@ fn events_reach_the_backend_in_order() {
 
 #[test]
 fn every_planted_mistake_of_the_store_is_found() {
-    for bug in BUGS {
-        let run = |seed| -> Outcome { World::run(&mut Chance::of_seed(seed), bug, STEPS).0 };
-        let found = (0..256).find_map(|seed| Some((seed, run(seed).violation?)));
-        let (seed, violation) = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?}: seed {seed}: {violation}");
-    }
+    assert_found(BUGS, 0..256, |chance, bug| World::run(chance, bug, STEPS).0);
 }

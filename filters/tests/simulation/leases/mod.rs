@@ -7,6 +7,7 @@ mod messages;
 mod script;
 mod world;
 
+use crate::planted::assert_found;
 use crate::toolkit::{Chance, Outcome, explore};
 use world::World;
 
@@ -46,20 +47,17 @@ fn leases_keep_every_quota() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    for bug in [
-        Bug::EvictedApart,
-        Bug::NumberRestarts,
-        Bug::GrantNotRemembered,
-        Bug::HoldLostOnReport,
-        Bug::UseSentOnce,
-        Bug::RepeatCountsTwice,
-        Bug::RefusalForgotten,
-    ] {
-        let found = (0..SEEDS).find_map(|seed| {
-            let violation = run(&mut Chance::of_seed(seed), bug).violation?;
-            Some(format!("seed {seed}: {violation}"))
-        });
-        let found = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?}: {found}");
-    }
+    assert_found(
+        [
+            Bug::EvictedApart,
+            Bug::NumberRestarts,
+            Bug::GrantNotRemembered,
+            Bug::HoldLostOnReport,
+            Bug::UseSentOnce,
+            Bug::RepeatCountsTwice,
+            Bug::RefusalForgotten,
+        ],
+        0..SEEDS,
+        run,
+    );
 }

@@ -5,6 +5,7 @@
 mod judge;
 mod world;
 
+use crate::planted::assert_found;
 use crate::toolkit::{Chance, Outcome, explore};
 use world::{Flow, Noise, Scenario, World};
 
@@ -81,14 +82,7 @@ fn an_overloaded_node_serves_what_it_can() {
 
 #[test]
 fn every_planted_mistake_of_the_admission_is_found() {
-    for bug in BUGS {
-        let found = (0..SEEDS).find_map(|seed| {
-            let violation = run(&mut Chance::of_seed(seed), bug).violation?;
-            Some(format!("seed {seed}: {violation}"))
-        });
-        let found = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?}: {found}");
-    }
+    assert_found(BUGS, 0..SEEDS, run);
 }
 
 #[test]

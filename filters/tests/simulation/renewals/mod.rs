@@ -10,6 +10,7 @@ mod instance;
 mod judge;
 mod world;
 
+use crate::planted::assert_found;
 use crate::toolkit::{Chance, Outcome, explore};
 use std::env;
 use world::World;
@@ -85,12 +86,5 @@ fn a_week_costs_at_most_five_certificates() {
 
 #[test]
 fn every_planted_mistake_of_the_renewals_driver_is_found() {
-    for bug in BUGS {
-        let found = (0..256).find_map(|seed| {
-            let violation = run(&mut Chance::of_seed(seed), bug).violation?;
-            Some(format!("seed {seed}: {violation}"))
-        });
-        let found = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?}: {found}");
-    }
+    assert_found(BUGS, 0..256, run);
 }

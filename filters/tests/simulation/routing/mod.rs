@@ -7,6 +7,7 @@ mod edge;
 mod judge;
 mod world;
 
+use crate::planted::assert_found;
 use crate::toolkit::{Chance, Outcome, explore};
 use edge::Edge;
 use world::World;
@@ -84,12 +85,5 @@ fn no_read_fails_while_a_url_would_answer() {
 
 #[test]
 fn every_planted_mistake_of_the_routing_is_found() {
-    for bug in BUGS {
-        let found = (0..SEEDS).find_map(|seed| {
-            let violation = run(&mut Chance::of_seed(seed), bug).violation?;
-            Some(format!("seed {seed}: {violation}"))
-        });
-        let found = found.unwrap_or_else(|| panic!("{bug:?} is not found"));
-        println!("{bug:?}: {found}");
-    }
+    assert_found(BUGS, 0..SEEDS, run);
 }
