@@ -15,12 +15,12 @@ mod node;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use pingora::services::background::BackgroundService;
-use portcullis::config::Config;
-use portcullis::gateway::{Caller, Gateway, Lookup, ReadRequest, Settings};
-use portcullis::io::MemoryPool;
-use portcullis::io::gzip::GzipForm;
-use portcullis::node::{Credentials, Node, NodeClient};
-use portcullis::telemetry::{CacheUse, Metrics};
+use portcullis_base::config::Config;
+use portcullis_base::io::MemoryPool;
+use portcullis_base::io::gzip::GzipForm;
+use portcullis_base::telemetry::{CacheUse, Metrics};
+use portcullis_edge::gateway::{Caller, Gateway, Lookup, ReadRequest, Settings};
+use portcullis_edge::node::{Credentials, Node, NodeClient};
 use portcullis_filters::client::ClientKey;
 use std::hint::black_box;
 use std::net::Ipv4Addr;

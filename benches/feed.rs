@@ -5,9 +5,9 @@
 //! milliseconds: pages are bounded by bytes.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use portcullis::sidecar::podcast::{Feed, render};
-use portcullis::sidecar::seo_sitemap::Urlset;
-use portcullis::store::{Episode, Podcast, SitemapNumber, SitemapUrl};
+use portcullis_edge::sidecar::podcast::{Feed, render};
+use portcullis_edge::sidecar::seo_sitemap::Urlset;
+use portcullis_store::{Episode, Podcast, SitemapNumber, SitemapUrl};
 use std::hint::black_box;
 
 /// The program's own allocator.

@@ -1,37 +1,17 @@
 //! Portcullis, the edge in front of a private Starknet node.
 //!
-//! ```text
-//! listener ── http::Gate: connection caps, TLS handshake, each head whole and in time
-//!    └─ pingora_proxy::HttpProxy<Proxy>: HTTP/1 and HTTP/2, one run of the phases per request
-//!         new_ctx          Context: request id, start
-//!         request_filter   admit(head) ─▶ bounded body ─▶ inspect ─▶ Permit ─▶ answer ─▶ respond
-//!                               └──────── Refusal ───────────┴────────────────────────▶ respond
-//!         upstream_peer    Err: nothing reaches the node without a permit
-//!         fail_to_proxy    the surface's envelope for whatever Pingora refuses
-//!         logging          one log line, one set of counters
-//! ```
-//! Imports point downwards only; `tests/tidy/` lists the floors. The policy is a crate of its
-//! own, `portcullis_filters`, which can do no I/O.
+//! Each crate imports those below it, and its modules those below them:
 //!
-//! Reading order: [`proxy`], [`mod@http`], [`gateway`], [`relay`], [`sidecar`], [`node`],
-//! [`fleet`], [`store`], [`reply`], then [`config`], [`secrets`], [`io`], [`fetch`], [`acme`],
-//! [`process`], [`telemetry`], [`admin`], [`cli`].
+//! ```text
+//! portcullis            the command line
+//! portcullis_dev        the whole system on loopback
+//! portcullis_program    process: start, listeners, reload, stop; admin: the operator's listener
+//! portcullis_acme       certificates
+//! portcullis_edge       proxy; gateway, relay, sidecar; http; reply; node, fleet
+//! portcullis_store      tables, statements, the journal
+//! portcullis_base       config, secrets, io, fetch, telemetry
+//! portcullis_filters    everything that decides, without I/O
+//! ```
+//! Read `edge/src/proxy/mod.rs` first, then `filters/src/policy/gateway.rs`.
 
-pub mod acme;
-pub mod admin;
 pub mod cli;
-pub mod config;
-pub mod fetch;
-pub mod fleet;
-pub mod gateway;
-pub mod http;
-pub mod io;
-pub mod node;
-pub mod process;
-pub mod proxy;
-pub mod relay;
-pub mod reply;
-pub mod secrets;
-pub mod sidecar;
-pub mod store;
-pub mod telemetry;

@@ -32,7 +32,7 @@ def cargo(*arguments):
 def linked(target):
     """The root package, all packages in its binary by their id, and each one's dependencies."""
     # the metadata has the features of tests and build scripts as well, the tree has not
-    tree = ["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}", "--target"]
+    tree = ["tree", "--package=portcullis", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}", "--target"]
     lines = cargo(*tree, target).splitlines()
     in_binary = {tuple(line.replace(" v", " ", 1).split()[:2]) for line in lines}
     metadata = json.loads(cargo("metadata", "--format-version=1", "--filter-platform", target))

@@ -1,7 +1,8 @@
 //! `portcullis completions`: the script by which a shell completes this command line.
 
-use super::{Outcome, command, written};
+use super::command;
 use clap_complete::Shell;
+use portcullis_program::command::{Outcome, written};
 use std::io::{self, Write as _};
 
 pub(super) const HELP: &str = "\

@@ -3,9 +3,10 @@
 //!
 //! It reads the file and the variables, and no secret: these are shown as the paths of their files.
 
-use super::{ConfigArgument, Outcome, written};
-use crate::config::{Draft, LoadError, schema};
+use super::ConfigArgument;
 use clap::Subcommand;
+use portcullis_base::config::{Draft, LoadError, schema};
+use portcullis_program::command::{Outcome, written};
 use std::io::{self, Write as _};
 
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `--config`, for every command that reads the configuration.
 
-use super::output;
-use crate::config::{self, Config, LoadError};
+use portcullis_base::config::{self, Config, LoadError};
+use portcullis_program::command::output;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]

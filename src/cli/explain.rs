@@ -4,12 +4,12 @@
 //! that the node would get. Sends nothing, counts no limit and reads no secret; checks that need
 //! the chain are marked.
 
-use super::{CHECK_FAILED, ConfigArgument, Failure, Outcome, open, written};
-use crate::config::RelayConfig;
-use crate::gateway::Settings;
-use crate::io::clock;
-use crate::io::plain::is_plain;
-use crate::relay::settings::{Pinned, policy};
+use super::{ConfigArgument, open};
+use portcullis_base::config::RelayConfig;
+use portcullis_base::io::clock;
+use portcullis_base::io::plain::is_plain;
+use portcullis_edge::gateway::Settings;
+use portcullis_edge::relay::settings::{Pinned, policy};
 use portcullis_filters::bearer::Tokens;
 use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{
@@ -17,6 +17,7 @@ use portcullis_filters::policy::{
 };
 use portcullis_filters::tx::AllowedCall;
 use portcullis_filters::verdict::Refusal;
+use portcullis_program::command::{CHECK_FAILED, Failure, Outcome, written};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -3,13 +3,12 @@
 //! Only reads, and works while a relay runs. `list` and `show` are for people, `export` is one JSON
 //! object per line, `verify` recomputes the chain of hashes.
 
-use super::{
-    CHECK_FAILED, ConfigArgument, Failure, INTERNAL, Outcome, STORE_CODES, block_on, written,
-};
-use crate::io::clock;
-use crate::secrets;
-use crate::store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
+use super::{ConfigArgument, STORE_CODES};
 use clap::Subcommand;
+use portcullis_base::io::clock;
+use portcullis_base::secrets;
+use portcullis_program::command::{CHECK_FAILED, Failure, INTERNAL, Outcome, block_on, written};
+use portcullis_store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use thiserror::Error;

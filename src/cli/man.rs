@@ -2,11 +2,12 @@
 //!
 //! One page for the program, and one for each command: `portcullis-store-import(1)`.
 
-use super::{Outcome, help, written};
+use super::help;
 use clap::Command;
 use clap::builder::Resettable;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use portcullis_program::command::{Outcome, written};
 use std::io::{self, Write as _};
 use std::path::Path;
 

@@ -6,40 +6,31 @@ mod check;
 mod completions;
 mod config;
 mod config_file;
-mod dev;
 mod explain;
 mod help;
 mod journal;
 mod man;
-mod output;
 mod probe;
 mod serve;
 mod sign_webhook;
 mod store;
 mod token;
 
-use crate::config::LoadError;
-use crate::secrets::SecretError;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use config_file::ConfigArgument;
-use std::fmt::Display;
+use portcullis_dev as dev;
+use portcullis_program::VERSION;
+use portcullis_program::command::{Failure, INTERNAL, output};
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Exit code if a check failed.
-const CHECK_FAILED: u8 = 1;
-/// Exit code if the command line or the configuration is invalid.
-const USAGE: u8 = 2;
-/// Exit code of an internal error.
-const INTERNAL: u8 = 70;
-
 /// The edge in front of a private Starknet node.
 #[derive(Debug, Parser)]
-#[command(version = env!("PORTCULLIS_VERSION"), about, arg_required_else_help = true)]
+#[command(version = VERSION, about, arg_required_else_help = true)]
 #[command(after_help = "\
 Examples:
   # try it: the whole system on loopback, with a real node
@@ -110,52 +101,6 @@ Exit codes:
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version";
 
-/// Why a command cannot do its work: its exit code, and the text for standard error.
-struct Failure(u8, String);
-
-impl Failure {
-    fn usage(error: impl Display) -> Self {
-        Self(USAGE, error.to_string())
-    }
-
-    fn internal(error: impl Display) -> Self {
-        Self(INTERNAL, error.to_string())
-    }
-}
-
-impl From<LoadError> for Failure {
-    fn from(error: LoadError) -> Self {
-        Self::usage(error)
-    }
-}
-
-impl From<SecretError> for Failure {
-    fn from(error: SecretError) -> Self {
-        Self::usage(error)
-    }
-}
-
-/// The result of a command.
-type Outcome = Result<ExitCode, Failure>;
-
-/// The outcome of a command that writes to standard output. A closed pipe is no failure.
-fn written(command: &str, result: io::Result<()>) -> Outcome {
-    match result {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::internal(
-            format_args!("portcullis {command}: {error}"),
-        )),
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Runs a task on this thread.
-fn block_on<T>(task: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(task))
-}
-
 /// Opens the file at a path; `-` is standard input.
 fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if path == Path::new("-") {
@@ -168,7 +113,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
 /// Parses a duration in an argument.
 fn duration(text: &str) -> Result<Duration, String> {
     let expected = "expected a number and its unit, such as 3s, 12h or 90d";
-    crate::config::duration(text).ok_or_else(|| expected.to_owned())
+    portcullis_base::config::duration(text).ok_or_else(|| expected.to_owned())
 }
 
 /// The definition of the command line, with its help.

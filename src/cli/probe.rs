@@ -3,8 +3,9 @@
 //! In: a URL that the operator chose. Out: exit 0 if the status is 2xx, otherwise exit 1 and a line
 //! that names the failure. Redirects are not followed, proxies are not used.
 
-use super::{CHECK_FAILED, Failure, Outcome, duration};
-use crate::fetch::{self, Roots};
+use super::duration;
+use portcullis_base::fetch::{self, Roots};
+use portcullis_program::command::{CHECK_FAILED, Failure, Outcome};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,13 +1,14 @@
 //! `portcullis serve`: run the edge until a signal stops it.
 
-use super::{ConfigArgument, Failure, Outcome, USAGE};
-use crate::config::{Config, LogFormat};
-use crate::process::handover::Program;
-use crate::process::inherited::Inherited;
-use crate::process::lifecycle;
-use crate::process::server;
-use crate::telemetry::Log;
+use super::ConfigArgument;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use portcullis_base::config::{Config, LogFormat};
+use portcullis_base::telemetry::Log;
+use portcullis_program::command::{Failure, Outcome, USAGE};
+use portcullis_program::process::handover::Program;
+use portcullis_program::process::inherited::Inherited;
+use portcullis_program::process::lifecycle;
+use portcullis_program::process::server;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]

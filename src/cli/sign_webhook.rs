@@ -2,9 +2,10 @@
 //!
 //! Signs the raw bytes; a newline at the end of the file is part of them.
 
-use super::{Failure, Outcome, open, written};
-use crate::secrets;
+use super::open;
+use portcullis_base::secrets;
 use portcullis_filters::hmac;
+use portcullis_program::command::{Failure, Outcome, written};
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 

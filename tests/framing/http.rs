@@ -1,7 +1,7 @@
 //! The program's reading of a stream: its own parser of heads and bodies and its own policy,
 //! without a connection.
 
-#[path = "../../src/http/http1/message/mod.rs"]
+#[path = "../../edge/src/http/http1/message/mod.rs"]
 #[expect(dead_code, reason = "the program uses more of it")]
 mod message;
 

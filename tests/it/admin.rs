@@ -403,7 +403,7 @@ fn only_admin_serves_the_api_documents() {
         "it loads nothing: {policy}"
     );
     let openrpc = get("/docs/openrpc.json");
-    for document in portcullis::admin::documents::DOCUMENTS {
+    for document in portcullis_documents::DOCUMENTS.as_flattened() {
         let given = get(document.path);
         assert_eq!(
             (given.status, given.text()),

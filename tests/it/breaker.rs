@@ -1,7 +1,7 @@
 //! The circuit breaker of a URL by itself, at chosen times; `node_time` has it on the wire.
 
-use portcullis::node::NodeError;
-use portcullis::node::{BREAKER_PAUSE, Breaker, CallFailure};
+use portcullis_edge::node::NodeError;
+use portcullis_edge::node::{BREAKER_PAUSE, Breaker, CallFailure};
 use tokio::time::Instant;
 
 const DOWN: Option<CallFailure> = Some(CallFailure::Connect);

@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use portcullis::admin::documents::{DOCUMENTS, Documents};
-use portcullis::reply::Reply;
-use portcullis::telemetry::Surface;
+use portcullis_base::telemetry::Surface;
+use portcullis_documents::DOCUMENTS;
+use portcullis_edge::reply::Reply;
 use portcullis_filters::operations::OperationKind;
 use portcullis_filters::policy::{Endpoint, Function};
 use portcullis_filters::rpc::Method;
 use portcullis_filters::verdict::{Api, Reason};
+use portcullis_program::admin::documents::Documents;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 fn document(path: &str) -> Value {
-    let document = DOCUMENTS.iter().find(|document| document.path == path);
+    let document = DOCUMENTS
+        .as_flattened()
+        .iter()
+        .find(|document| document.path == path);
     let text = document.expect("a document of this path").text;
     serde_json::from_str(text).expect("the build script writes JSON")
 }
@@ -375,8 +379,9 @@ fn broken<'a>(root: &Value, node: &'a Value) -> Option<&'a str> {
 #[test]
 fn every_reference_in_a_document_leads_somewhere() {
     for path in DOCUMENTS
-        .map(|document| document.path)
+        .as_flattened()
         .iter()
+        .map(|document| document.path)
         .filter(|path| path.ends_with(".json"))
     {
         let root = document(path);

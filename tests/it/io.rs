@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use portcullis::io::shared::{Aborted, Shared};
-use portcullis::io::{Exhausted, LazyTimer, MemoryPermit, MemoryPool, lifetime};
+use portcullis_base::io::shared::{Aborted, Shared};
+use portcullis_base::io::{Exhausted, LazyTimer, MemoryPermit, MemoryPool, lifetime};
 use tokio::time::{Instant, advance, sleep};
 
 const TTL: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::iter;
 
-use portcullis::config::{Config, example};
+use portcullis_base::config::{Config, example};
 
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;

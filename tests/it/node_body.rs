@@ -3,7 +3,7 @@
 //! Rows as in `node_head`. Correct responses must pass as well: exactly 4 MiB, chunks with
 //! trailers, a body delimited by the connection's end, a JSON-RPC error.
 
-use portcullis::node::chain::short_reason;
+use portcullis_edge::node::chain::short_reason;
 
 use crate::node_head::{Fault, ask_about, assert_faults, row};
 use crate::support::check::{assert_error, assert_one_of, assert_result, each};

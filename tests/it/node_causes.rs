@@ -2,9 +2,9 @@
 
 use std::net::TcpStream;
 
-use portcullis::config::{Config, NodeConfig};
-use portcullis::io::MemoryPool;
-use portcullis::node::{
+use portcullis_base::config::{Config, NodeConfig};
+use portcullis_base::io::MemoryPool;
+use portcullis_edge::node::{
     Call as NodeCall, ConnectionChoice, Credentials, MAX_ANSWER, Node as SharedNode, NodeClient,
     NodeError,
 };

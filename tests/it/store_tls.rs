@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::store::{SessionLock, Store};
+use portcullis_base::config::{StoreConfig, StoreTls};
 use portcullis_filters::felt::Felt;
+use portcullis_store::{SessionLock, Store};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use crate::admin::eventually;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use portcullis::process::systemd::Runtimes;
+use portcullis_program::process::systemd::Runtimes;
 use tokio::runtime::Handle;
 
 use crate::manager::{Manager, listener, value};

@@ -5,7 +5,7 @@
 CARGO_MUTANTS_VERSION=27.1.0
 NODE_VERSION=22.23.3
 # The node that `portcullis dev` is made for.
-DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' src/cli/dev/install.rs)
+DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' dev/src/install.rs)
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
@@ -101,7 +101,7 @@ get_devnet() {
     echo "building starknet-devnet $DEVNET_VERSION into target/tools: once, 20 minutes on 2 cores"
     echo "faster: unpack it onto PATH from" \
       "https://github.com/starknet-io/starknet-devnet/releases/tag/v$DEVNET_VERSION"
-    # as src/cli/dev/install.rs does
+    # as dev/src/install.rs does
     env -u CARGO_TARGET_DIR MAKEFLAGS= CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
       CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 CARGO_PROFILE_RELEASE_DEBUG=false \
       CARGO_PROFILE_RELEASE_STRIP=true \

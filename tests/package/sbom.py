@@ -51,7 +51,7 @@ def main():
     for name in ["criterion", "minijinja", "clap_derive", "boon"]:
         assert name not in {known for known, _ in names}, f"{name} is not in the binary"
     unknown = [one["name"] for one in components if "licenses" not in one]
-    assert unknown == ["portcullis-filters"][:len(unknown)], f"without a licence: {unknown}"
+    assert all(name.startswith("portcullis-") for name in unknown), f"without a licence: {unknown}"
     references = {one["bom-ref"] for one in components}
     references.add(program["bom-ref"])
     graph = {one["ref"]: one["dependsOn"] for one in document["dependencies"]}

@@ -1,8 +1,6 @@
 //! Proofs of age: sessions have limits, an event counts once, and order of arrival does not count.
 
 use crate::world::{NOW, World};
-use portcullis::store::EventOutcome::{self, Applied, Conflict, Duplicate, Invalid, Stale};
-use portcullis::store::{Opening, Store};
 use portcullis_filters::hmac::{self, Secrets};
 use portcullis_filters::policy::MediaType;
 use portcullis_filters::secret::Secret;
@@ -10,6 +8,8 @@ use portcullis_filters::webhook::AgeStatus::{self, Expired, Pending, Rejected, R
 use portcullis_filters::webhook::{
     AgeClock, AgeRecord, AgeReport, Signature, SignedEvent, Verdict, WebhookPolicy, decide,
 };
+use portcullis_store::EventOutcome::{self, Applied, Conflict, Duplicate, Invalid, Stale};
+use portcullis_store::{Opening, Store};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::task::JoinSet;

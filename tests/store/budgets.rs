@@ -1,8 +1,8 @@
 //! Budgets: what counts in a day, from when, until when, and for whom.
 
 use crate::world::{EPOCH, NOW, World, advance, change, felt, intend, intent};
-use portcullis::store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
-use portcullis::store::{
+use portcullis_store::IntentState::{Accepted, Lost, Rejected, Reverted, Sent, Succeeded};
+use portcullis_store::{
     Budget, Budgets, Change, Intended, IntentId, IntentState, NewIntent, OverBudget, Store,
 };
 use std::sync::Arc;

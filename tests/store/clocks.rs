@@ -2,10 +2,10 @@
 //! count from when they are first seen, so that no wait is longer than the window of a limit.
 
 use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent};
-use portcullis::store::{
+use portcullis_filters::webhook::AgeStatus::Pending;
+use portcullis_store::{
     Binding, Budget, Budgets, Intended, IntentState, NewIntent, Opening, OverBudget, Store,
 };
-use portcullis_filters::webhook::AgeStatus::Pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! Suggestions, accounts, podcasts and the sitemap.
 
 use crate::world::{NOW, World};
-use portcullis::store::{
+use portcullis_store::{
     AccountStatus, FeedQuery, Funding, Person, SitemapFile, SitemapNumber, SitemapStamp,
     SitemapStep, SitemapUrl, Store, SuggestionQuery, Transcript, Txt,
 };

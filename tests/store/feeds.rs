@@ -1,7 +1,7 @@
 //! Feeds: what a page holds, and that pages hold while posts come and go.
 
 use crate::world::{Random, World};
-use portcullis::store::{FeedItem, FeedQuery, Store, StoreError};
+use portcullis_store::{FeedItem, FeedQuery, Store, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
 
 const FEED: &str = "showcase";

@@ -2,7 +2,7 @@
 
 use crate::transfer::{ANN, BOB};
 use crate::world::World;
-use portcullis::store::Forgotten;
+use portcullis_store::Forgotten;
 
 const ANN_ID: &str = "00000000-0000-4000-8000-000000000001";
 const BOB_ID: &str = "00000000-0000-4000-8000-000000000002";

@@ -1,13 +1,13 @@
 //! Intents: what is stored, which ones conflict, and how they move.
 
 use crate::world::{EPOCH, NOW, World, advance, change, felt, intend, intent};
-use portcullis::store::IntentState::{
+use portcullis_filters::window::Window;
+use portcullis_store::IntentState::{
     Accepted, Displaced, Lost, Rejected, Reverted, Sent, Succeeded,
 };
-use portcullis::store::{
+use portcullis_store::{
     EntryKind, Intended, IntentId, IntentState, NewIntent, Requested, Store, StoreError, Verified,
 };
-use portcullis_filters::window::Window;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
@@ -387,7 +387,7 @@ pub(crate) async fn unresolved_intents_are_sorted_oldest_first(world: World) {
     }
     assert!(advance(&store, ids[0], Accepted).await);
     assert!(advance(&store, ids[4], Rejected).await);
-    let of = |intents: Vec<portcullis::store::Intent>| -> Vec<IntentId> {
+    let of = |intents: Vec<portcullis_store::Intent>| -> Vec<IntentId> {
         intents.iter().map(|intent| intent.id).collect()
     };
     assert_eq!(

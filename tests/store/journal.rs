@@ -1,7 +1,7 @@
 //! The journal: what stands in it, who may read it, and that a whole chain is found whole.
 
 use crate::world::{NOW, World, advance, intend, intent};
-use portcullis::store::{
+use portcullis_store::{
     Entry, EntryKind, GENESIS, IntentId, IntentState, PAGE, Store, StoreError, Verified,
 };
 

@@ -1,8 +1,8 @@
 //! Idempotency keys and the faucet's bindings.
 
 use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, token};
-use portcullis::store::{Binding, Claim, Intended, IntentId, IntentState, NewIntent, Store};
 use portcullis_filters::felt::Felt;
+use portcullis_store::{Binding, Claim, Intended, IntentId, IntentState, NewIntent, Store};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;

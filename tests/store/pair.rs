@@ -2,7 +2,7 @@
 
 use crate::wire::{Cut, Moment, Request, Wire};
 use crate::world::World;
-use portcullis::store::{Store, StoreError};
+use portcullis_store::{Store, StoreError};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;

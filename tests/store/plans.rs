@@ -1,7 +1,7 @@
 //! Every lookup uses an index, however much is stored, as the databases themselves report.
 
 use crate::world::World;
-use portcullis::store::{FeedQuery, sql};
+use portcullis_store::{FeedQuery, sql};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqliteConnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

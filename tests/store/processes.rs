@@ -4,12 +4,12 @@ use crate::wire::{Cut, Moment, Request, Wire};
 use crate::world::{
     EPOCH, NOW, World, config, felt, intend, intent, on_postgres, on_sqlite, server, token,
 };
-use portcullis::config::StoreConfig;
-use portcullis::store::{
-    Chore, ChoreLock, Claim, Intended, Journal, NewIntent, SessionLock, Store, StoreError, Verified,
-};
+use portcullis_base::config::StoreConfig;
 use portcullis_filters::felt::Felt;
 use portcullis_filters::secret::Secret;
+use portcullis_store::{
+    Chore, ChoreLock, Claim, Intended, Journal, NewIntent, SessionLock, Store, StoreError, Verified,
+};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 use crate::transfer::{ANN, BOB};
 use crate::world::World;
-use portcullis::io::clock::now_us;
-use portcullis::store::{PruneBefore, Pruned, Retention};
+use portcullis_base::io::clock::now_us;
+use portcullis_store::{PruneBefore, Pruned, Retention};
 use std::time::Duration;
 
 /// Before this, everything is old.

@@ -2,7 +2,7 @@
 
 use crate::transfer::{AT, exported, imported, least, refused, with};
 use crate::world::World;
-use portcullis::store::Store;
+use portcullis_store::Store;
 use serde_json::json;
 
 /// Refuses these lines at the last one, with this message, and imports nothing of them.

@@ -1,8 +1,8 @@
 //! Looking for what was written: by each thing that an intent is found by, together and in pages.
 
 use crate::world::{NOW, World, advance, felt, intend, intent};
-use portcullis::store::{IntentId, IntentState, Search, Store};
 use portcullis_filters::felt::Felt;
+use portcullis_store::{IntentId, IntentState, Search, Store};
 
 async fn found(store: &Store, search: &Search, before: i64, limit: u32) -> Vec<IntentId> {
     let found = store.journal().search(search, before, limit).await.unwrap();

@@ -1,7 +1,7 @@
 //! A store that is opened while another process has it, and what a ping reports.
 
 use crate::world::{World, felt, intend, intent};
-use portcullis::store::{Binding, NewIntent, Store, StoreError};
+use portcullis_store::{Binding, NewIntent, Store, StoreError};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::task::JoinSet;

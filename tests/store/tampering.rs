@@ -1,7 +1,7 @@
 //! Somebody with all rights on the database changes the journal: verifying names the entry.
 
 use crate::world::{NOW, World};
-use portcullis::store::{Break, Entry, Store, Verified};
+use portcullis_store::{Break, Entry, Store, Verified};
 
 /// A journal of nine entries that nothing protects any more.
 async fn unprotected(world: &World) -> Store {

@@ -1,7 +1,7 @@
 //! Content as lines of JSON: in, out, and what is refused.
 
 use crate::world::World;
-use portcullis::store::{ImportError, ImportRules, Imported, Store, content_types};
+use portcullis_store::{ImportError, ImportRules, Imported, Store, content_types};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Cursor;

@@ -2,9 +2,9 @@
 
 use crate::age::clock;
 use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, token};
-use portcullis::store::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Succeeded};
-use portcullis::store::{Binding, Budgets, Change, Claim, Intent, NewIntent, Search, Verified};
 use portcullis_filters::webhook::AgeStatus;
+use portcullis_store::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Succeeded};
+use portcullis_store::{Binding, Budgets, Change, Claim, Intent, NewIntent, Search, Verified};
 
 const STRK: u128 = 1_000_000_000_000_000_000;
 
@@ -111,7 +111,7 @@ pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
         .record_refusal("faucet-drip", "why", None, "id", NOW)
         .await;
     refused.unwrap();
-    let all = async |store: &portcullis::store::Store| {
+    let all = async |store: &portcullis_store::Store| {
         store
             .journal()
             .search(&Search::default(), i64::MAX, 500)

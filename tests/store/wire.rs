@@ -8,7 +8,7 @@
 
 use crate::toolkit::Chance;
 use crate::world::{World, config};
-use portcullis::config::StoreConfig;
+use portcullis_base::config::StoreConfig;
 use sqlx::postgres::PgConnectOptions;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

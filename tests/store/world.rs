@@ -1,11 +1,11 @@
 //! One database of a test's own, and the values that tests write to it.
 
-use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::store::{
+use portcullis_base::config::{StoreConfig, StoreTls};
+use portcullis_filters::felt::Felt;
+use portcullis_store::{
     Budgets, Change, ClaimToken, Intended, IntentId, IntentState, Journal, NewIntent, Store,
     StoreError,
 };
-use portcullis_filters::felt::Felt;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
 use std::pin::pin;

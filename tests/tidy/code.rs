@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use proc_macro2::{Delimiter, Group, Spacing, Span, TokenStream, TokenTree};
 
-use crate::{read, shown, sources};
+use crate::{CRATES, read, shown, sources};
 
 /// Operators of several characters. `>>` is missing, because it mostly closes two lists of types.
 const OPERATORS: [&str; 22] = [
@@ -83,7 +83,8 @@ fn is_of_tests(name: &str) -> bool {
 impl Source {
     /// Whether it belongs to the program, with its tests.
     pub(crate) fn is_of_program(&self) -> bool {
-        self.name.starts_with("src/") || self.name.starts_with("filters/src/")
+        let is_of = |name: &str| self.name.starts_with(&format!("{name}/src/"));
+        self.name.starts_with("src/") || CRATES.into_iter().any(is_of)
     }
 }
 

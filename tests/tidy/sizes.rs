@@ -22,11 +22,11 @@ const MAX_COLUMNS: usize = 100;
 /// leaves the list.
 const LONG_FUNCTIONS: [(&str, &str, usize); 7] = [
     ("filters/src/ledger/change.rs", "change", 604),
-    ("src/cli/dev/mod.rs", "start", 544),
-    ("src/http/accept.rs", "process_new", 524),
-    ("src/http/http2/mod.rs", "start", 531),
-    ("src/process/server.rs", "build", 616),
-    ("src/proxy/gateway.rs", "answer", 646),
+    ("dev/src/lib.rs", "start", 544),
+    ("edge/src/http/accept.rs", "process_new", 524),
+    ("edge/src/http/http2/mod.rs", "start", 531),
+    ("program/src/process/server.rs", "build", 616),
+    ("edge/src/proxy/gateway.rs", "answer", 646),
     (
         "tests/store/upgrade.rs",
         "intents_of_older_versions_are_kept",

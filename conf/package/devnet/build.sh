@@ -3,7 +3,7 @@
 # for, compiled from the crates' registry. Sourced by conf/package/build.
 
 DEVNET_VERSION=$(sed -n 's/^pub(super) const VERSION: &str = "\(.*\)";$/\1/p' \
-  "$ROOT/src/cli/dev/install.rs")
+  "$ROOT/dev/src/install.rs")
 
 # Its sources as published, with their lock file. Cargo verifies them by the registry's checksum.
 devnet_sources() {
@@ -20,7 +20,7 @@ devnet_sources() {
   printf '\n[workspace]\n' >>"$1/Cargo.toml"
 }
 
-# As src/cli/dev/install.rs does.
+# As dev/src/install.rs does.
 compile_devnet() {
   set_flags
   (cd "$1" && MAKEFLAGS= CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \

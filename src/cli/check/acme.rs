@@ -3,12 +3,12 @@
 //! is right.
 
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{AcmeConfig, Config, Elapsed, Listen, TlsConfig};
-use crate::fetch::{self, Roots};
-use crate::http::tls;
-use crate::telemetry::Surface;
 use bytes::Bytes;
 use http::{Request, Response, header};
+use portcullis_base::config::{AcmeConfig, Config, Elapsed, Listen, TlsConfig};
+use portcullis_base::fetch::{self, Roots};
+use portcullis_base::telemetry::Surface;
+use portcullis_edge::http::tls;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

@@ -3,9 +3,9 @@
 
 use super::live;
 use super::report::{Finding, Kind, Report};
-use crate::config::{Config, NodeConfig, NodeUrl};
-use crate::node::chain::{Chain, RpcError, code};
-use crate::node::{Call, NodeClient};
+use portcullis_base::config::{Config, NodeConfig, NodeUrl};
+use portcullis_edge::node::chain::{Chain, RpcError, code};
+use portcullis_edge::node::{Call, NodeClient};
 use portcullis_filters::client::TrustedProxies;
 use portcullis_filters::networks::Networks;
 use portcullis_filters::policy::GatewayPolicy;

@@ -4,9 +4,8 @@
 //! put them there.
 
 use super::report::{Finding, Kind, Report, Status};
-use crate::acme;
-use crate::config::Config;
-use crate::secrets;
+use portcullis_base::config::Config;
+use portcullis_base::secrets;
 
 /// Adds a note for each file in such a folder, and a mistake if it is ACME's: nothing is ordered
 /// into it.
@@ -22,7 +21,10 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             report.add(Finding::new(Kind::File, file.key, Status::Note, message));
         }
     }
-    let folder = config.acme.as_ref().and_then(acme::folder_exposure);
+    let folder = config
+        .acme
+        .as_ref()
+        .and_then(portcullis_acme::folder_exposure);
     if let Some(message) = folder {
         report.add(Finding::failed(Kind::File, "tls.acme.folder", message));
     }

@@ -2,17 +2,17 @@
 
 use super::api;
 use super::report::{Finding, Kind, Report, Status};
-use crate::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
-use crate::http::clients::Running;
-use crate::io::MemoryPool;
-use crate::node::chain::{Chain, RpcError};
-use crate::node::{Credentials, MAX_ANSWER, Node, NodeClient, Poller};
-use crate::relay::pins::Prover;
-use crate::relay::settings::{Keys, LiveSecrets, Pinned, Pins, Settings};
-use crate::secrets::Secret;
-use crate::store::{Store, Topology};
-use crate::telemetry::Metrics;
+use portcullis_base::config::{Config, NodeConfig, NodeUrl, NonEmpty, StoreConfig};
+use portcullis_base::io::MemoryPool;
+use portcullis_base::secrets::Secret;
+use portcullis_base::telemetry::Metrics;
+use portcullis_edge::http::clients::Running;
+use portcullis_edge::node::chain::{Chain, RpcError};
+use portcullis_edge::node::{Credentials, MAX_ANSWER, Node, NodeClient, Poller};
+use portcullis_edge::relay::pins::Prover;
+use portcullis_edge::relay::settings::{Keys, LiveSecrets, Pinned, Pins, Settings};
 use portcullis_filters::chain::NodeMode;
+use portcullis_store::{Store, Topology};
 use serde_json::Value;
 use std::sync::Arc;
 

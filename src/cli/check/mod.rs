@@ -13,18 +13,19 @@ mod folders;
 mod live;
 mod report;
 
-use super::{ConfigArgument, Failure, Outcome, block_on};
-use crate::config::{
+use super::ConfigArgument;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use portcullis_base::config::{
     Config, Draft, Errors, FleetConfig, Listen, LoadError, SidecarConfig, StoreConfig,
 };
-use crate::fleet::{self, FleetError};
-use crate::process::listen;
-use crate::process::loaded::{Loaded, StartSecrets};
-use crate::process::port_owner::PortOwner;
-use crate::secrets::Secret;
-use crate::sidecar::{ROBOTS_KEY, seo_robots};
-use crate::store::{Examined, Store, Tables};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use portcullis_base::secrets::Secret;
+use portcullis_edge::fleet::{self, FleetError};
+use portcullis_edge::sidecar::{ROBOTS_KEY, seo_robots};
+use portcullis_program::command::{Failure, Outcome, block_on};
+use portcullis_program::process::listen;
+use portcullis_program::process::loaded::{Loaded, StartSecrets};
+use portcullis_program::process::port_owner::PortOwner;
+use portcullis_store::{Examined, Store, Tables};
 use report::{Finding, Format, Kind, Report, Status};
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -205,7 +206,7 @@ fn files(
 /// finding of its own.
 async fn robots(
     config: &SidecarConfig,
-    opened: Result<Store, crate::store::StoreError>,
+    opened: Result<Store, portcullis_store::StoreError>,
     report: &mut Report,
 ) {
     let Ok(store) = opened else { return };
@@ -260,7 +261,10 @@ fn fleet(
 const POOLER: &str = "unsupported startup parameter";
 const BEHIND_POOLER: &str = "; a pooler such as PgBouncer: connect to PostgreSQL itself";
 
-fn store(config: &StoreConfig, examined: Result<Examined, crate::store::StoreError>) -> Finding {
+fn store(
+    config: &StoreConfig,
+    examined: Result<Examined, portcullis_store::StoreError>,
+) -> Finding {
     const KEY: &str = "store.url";
     let url = &config.url;
     let examined = match examined {

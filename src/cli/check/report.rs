@@ -5,9 +5,9 @@
 //! terminals get colours, unless `NO_COLOR` is set.
 
 use super::Arguments;
-use crate::cli::{CHECK_FAILED, Outcome, written};
-use crate::config::{ConfigError, Origin};
 use clap::builder::styling::{AnsiColor, Style};
+use portcullis_base::config::{ConfigError, Origin};
+use portcullis_program::command::{CHECK_FAILED, Outcome, written};
 use serde::Serialize;
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! The arguments of `portcullis store`, and their help.
 
 use crate::cli::{ConfigArgument, STORE_CODES, duration};
-use crate::config::parse_origin;
-use crate::store::content_types;
-use crate::store::syntax::{is_did, is_uuid};
 use clap::Subcommand;
+use portcullis_base::config::parse_origin;
+use portcullis_store::content_types;
+use portcullis_store::syntax::{is_did, is_uuid};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! `portcullis store backup`: copies a SQLite store to one file, which is complete or absent.
 
 use super::Failed;
-use crate::config::{StoreConfig, StoreTls};
-use crate::secrets;
-use crate::store::Store;
+use portcullis_base::config::{StoreConfig, StoreTls};
+use portcullis_base::secrets;
+use portcullis_store::Store;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};

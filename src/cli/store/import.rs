@@ -1,9 +1,9 @@
 //! `portcullis store import`: files one after the other, with a progress bar on a terminal.
 
 use super::Failed;
-use crate::cli::token::random_digits;
-use crate::store::{ImportError, ImportRules, Stage, Store};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+use portcullis_base::secrets::fresh::random_digits;
+use portcullis_store::{ImportError, ImportRules, Stage, Store};
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, Write as _};

@@ -10,16 +10,18 @@ mod import;
 
 pub(super) use arguments::Arguments;
 
-use super::{CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, output, written};
-use crate::config::{Config, LoadError, StoreConfig};
-use crate::io::clock::now_us;
-use crate::process::signals::StopSignals;
-use crate::secrets::{self, Secret, SecretError};
-use crate::store::{
+use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
+use portcullis_base::config::{Config, LoadError, StoreConfig};
+use portcullis_base::io::clock::now_us;
+use portcullis_base::secrets::{self, Secret, SecretError};
+use portcullis_program::command::{
+    CHECK_FAILED, Failure, INTERNAL, Outcome, USAGE, block_on, output, written,
+};
+use portcullis_program::process::signals::StopSignals;
+use portcullis_store::{
     AGE_EVENTS_KEPT, Chore, ChoreLock, ExportError, Exported, ImportError, ImportRules, Retention,
     Store, StoreError,
 };
-use arguments::{ExportArguments, ForgetArguments, NOT_EXPORTED, PruneArguments, StoreCommand};
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;

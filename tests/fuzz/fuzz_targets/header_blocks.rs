@@ -4,14 +4,14 @@
 #![no_main]
 
 #[allow(dead_code, reason = "the blocks are whole here")]
-#[path = "../../../src/http/http2/frames.rs"]
+#[path = "../../../edge/src/http/http2/frames.rs"]
 mod frames;
-#[path = "../../../src/http/http2/heads.rs"]
+#[path = "../../../edge/src/http/http2/heads.rs"]
 mod heads;
-#[path = "../../../src/http/http2/hpack.rs"]
+#[path = "../../../edge/src/http/http2/hpack.rs"]
 mod hpack;
 #[allow(dead_code, reason = "the streams are followed elsewhere")]
-#[path = "../../../src/http/http2/open_streams.rs"]
+#[path = "../../../edge/src/http/http2/open_streams.rs"]
 mod open_streams;
 
 use bytes::BytesMut;

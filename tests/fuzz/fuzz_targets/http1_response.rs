@@ -2,12 +2,14 @@
 //! reads, and a body is the one that a plain reading of the whole answer finds.
 #![no_main]
 
-#[path = "../../../src/node/http1.rs"]
+#[path = "../../../edge/src/node/http1.rs"]
 #[expect(dead_code, reason = "the node uses more of it")]
 mod http1;
-#[path = "../../../src/io/mod.rs"]
-#[expect(dead_code, reason = "the program uses more of it")]
-mod io;
+#[path = "../../../base/src/io/mod.rs"]
+pub mod io;
+
+// for `http1`
+extern crate self as portcullis_base;
 
 use bytes::Bytes;
 use http1::{Connection, ExchangeError, NodeStream};

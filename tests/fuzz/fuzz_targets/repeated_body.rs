@@ -2,7 +2,7 @@
 //! and then under other ids. A hit is the read and the id that the policy finds in the same body.
 #![no_main]
 
-#[path = "../../../src/gateway/parsed_bodies.rs"]
+#[path = "../../../edge/src/gateway/parsed_bodies.rs"]
 mod parsed_bodies;
 
 // `ahash`, for the modules of this target

@@ -13,7 +13,7 @@ use std::time::Duration;
 use std::{fs, iter};
 
 use log::LevelFilter;
-use portcullis::config::{
+use portcullis_base::config::{
     Config, CorsOrigins, Errors, Listen, MAX_NODE_TIMEOUT, Size, TlsConfig, example,
 };
 use portcullis_filters::felt::Felt;
@@ -144,7 +144,7 @@ fn the_example_file_shows_every_default() {
     let committed = fs::read_to_string(path).unwrap();
     assert!(
         committed == example(),
-        "conf/portcullis.toml differs from the rows in src/config; run this test with \
+        "conf/portcullis.toml differs from the rows in base/src/config; run this test with \
          UPDATE_EXAMPLE=1 to write it again"
     );
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis::config::{Amount, CorsOrigins, Readable, Size};
+use portcullis_base::config::{Amount, CorsOrigins, Readable, Size};
 
 use super::{LEAST, messages, parse, whole, with, with_env};
 

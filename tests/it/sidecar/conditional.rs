@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use portcullis::sidecar::document;
+use portcullis_edge::sidecar::document;
 
 use crate::support::check::each;
 use crate::support::request::Request;

@@ -2,7 +2,7 @@
 
 use std::iter;
 
-use portcullis::config::{Config, Errors, SidecarLive};
+use portcullis_base::config::{Config, Errors, SidecarLive};
 
 use crate::support::check::each;
 

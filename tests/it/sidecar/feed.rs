@@ -1,8 +1,8 @@
 //! A podcast's feed, parsed like a podcast app does.
 
-use portcullis::sidecar::document::Document;
-use portcullis::sidecar::podcast::{Feed, clear_podcast, render};
-use portcullis::store::{Category, Episode, Funding, Person, Place, Podcast, Transcript, Txt};
+use portcullis_edge::sidecar::document::Document;
+use portcullis_edge::sidecar::podcast::{Feed, clear_podcast, render};
+use portcullis_store::{Category, Episode, Funding, Person, Place, Podcast, Transcript, Txt};
 
 use crate::support::sidecar::xml::{Node, read};
 

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use portcullis::fetch::address::is_public;
-use portcullis::fetch::{FetchError, Trust, document, status};
+use portcullis_base::fetch::address::is_public;
+use portcullis_base::fetch::{FetchError, Trust, document, status};
 
 use crate::support::sidecar::pieces;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use portcullis::config::{StoreConfig, StoreTls};
-use portcullis::io::{MemoryPermit, MemoryPool};
-use portcullis::sidecar::seo_sitemap::{Urlset, chunks, file_etag, fits_one_file, index};
-use portcullis::store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
+use portcullis_base::config::{StoreConfig, StoreTls};
+use portcullis_base::io::{MemoryPermit, MemoryPool};
+use portcullis_edge::sidecar::seo_sitemap::{Urlset, chunks, file_etag, fits_one_file, index};
+use portcullis_store::{SitemapFile, SitemapNumber, SitemapStamp, SitemapUrl, Store};
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use crate::support::folder::Folder;

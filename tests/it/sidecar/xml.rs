@@ -1,6 +1,6 @@
 //! The writer of feeds and sitemaps, and how it shortens and encodes text.
 
-use portcullis::sidecar::xml::{Xml, line, shortened, url};
+use portcullis_edge::sidecar::xml::{Xml, line, shortened, url};
 
 use crate::support::sidecar::xml::read;
 

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{LazyLock, Mutex};
 
 use boon::{Compiler, Draft, SchemaIndex, Schemas};
-use portcullis::admin::documents::DOCUMENTS;
+use portcullis_documents::DOCUMENTS;
 use serde_json::Value;
 
 use crate::support::response::{Framing, Response};
@@ -123,7 +123,10 @@ static ALL: LazyLock<[Document; 4]> =
 impl Document {
     fn read(surface: &'static str) -> Self {
         let path = format!("/docs/openapi/{surface}.json");
-        let document = DOCUMENTS.iter().find(|document| document.path == path);
+        let document = DOCUMENTS
+            .as_flattened()
+            .iter()
+            .find(|document| document.path == path);
         let root: Value = serde_json::from_str(document.expect("it is given out").text).unwrap();
         let mut reader = Reader::new(surface, &root);
         let mut operations = BTreeMap::new();

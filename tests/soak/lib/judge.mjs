@@ -17,7 +17,7 @@
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 
-/** How long the breaker leaves a failed node alone: `src/node/target.rs`. */
+/** How long the breaker leaves a failed node alone: `edge/src/node/target.rs`. */
 const BREAKER_PAUSE_MS = 1_000;
 /** How long the duration of a request is remembered. */
 const RECENT_MS = 5_000;

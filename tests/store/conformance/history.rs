@@ -6,7 +6,7 @@ use crate::tables::DRIP;
 use crate::toolkit::Chance;
 use crate::wire::Cut;
 use crate::world::{NOW, felt, token};
-use portcullis::store::{Budgets, Change, Inclusion, Intent, NewIntent};
+use portcullis_store::{Budgets, Change, Inclusion, Intent, NewIntent};
 use std::time::Duration;
 
 const STRK: u128 = 1_000_000_000_000_000_000;

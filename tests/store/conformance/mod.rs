@@ -17,7 +17,7 @@ use crate::world::{Kind, World, seeds, with_world};
 use futures_util::future::join_all;
 use history::{History, Step};
 use model::{Command, Model, ROWS, Reply};
-use portcullis::store::{Intended, IntentId, IntentState, Search, Store, StoreError, Verified};
+use portcullis_store::{Intended, IntentId, IntentState, Search, Store, StoreError, Verified};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tokio::runtime::Runtime;
@@ -216,7 +216,7 @@ fn orders(number: usize) -> Vec<Vec<usize>> {
     orders(last).into_iter().flat_map(insert).collect()
 }
 
-type Contents = (Vec<portcullis::store::Intent>, Vec<String>);
+type Contents = (Vec<portcullis_store::Intent>, Vec<String>);
 
 fn expected(model: &Model) -> Contents {
     (model.0.intents.values().cloned().collect(), model.rows())

@@ -1,8 +1,8 @@
 //! The model: the tables in maps, with the commands of a history and the rows to compare.
 
 use crate::tables::{DRIP, Named, RequestKey, Tables};
-use portcullis::store::{Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
 use portcullis_filters::ledger::{self, Key, Pair};
+use portcullis_store::{Change, Claim, ClaimToken, Intended, Intent, IntentId, NewIntent};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

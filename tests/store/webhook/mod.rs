@@ -18,7 +18,7 @@ use crate::world::{Kind, World, seeds, with_world};
 use history::{History, Mode, Step};
 use model::{Bug, Command, Model, ROWS, Reply};
 use oracle::Oracle;
-use portcullis::store::{Forgotten, PruneBefore, Store, StoreError};
+use portcullis_store::{Forgotten, PruneBefore, Store, StoreError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tokio::runtime::Runtime;

@@ -2,12 +2,12 @@
 //! does; what they decide is the code of the store.
 
 use crate::age::clock;
-use portcullis::store::{AgeUser, EventOutcome, Opening};
 use portcullis_filters::webhook::{
     AgeRecord, AgeReport, AgeSession, AgeStatus, EventFacts, Recording, SignedEvent, StoredEvent,
     Verdict, record,
 };
 use portcullis_filters::window::ahead_after_us;
+use portcullis_store::{AgeUser, EventOutcome, Opening};
 use std::collections::BTreeMap;
 
 /// A command of the store.

@@ -2,9 +2,9 @@
 //! the code that is tested. The oracle sees the commands in the order of their commits.
 
 use super::model::{Command, Model, Reply};
-use portcullis::store::{EventOutcome, Opening};
 use portcullis_filters::webhook::AgeStatus::{self, Expired, Pending, Rejected, Revoked, Verified};
 use portcullis_filters::webhook::{SignedEvent, Verdict};
+use portcullis_store::{EventOutcome, Opening};
 use std::collections::BTreeMap;
 
 const MINUTE_US: i64 = 60_000_000;

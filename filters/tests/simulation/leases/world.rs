@@ -1,7 +1,7 @@
 //! Instances that lease from one store, and all that can happen to them.
 //!
 //! The leases and the windows are those of the program; a store's step is [`Record::step`]. What is
-//! done here is what `src/fleet/limit.rs` does with tasks and a connection.
+//! done here is what `edge/src/fleet/limit.rs` does with tasks and a connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The driver: it performs what the pure steps ask for, as `src/node` does.
+//! The driver: it performs what the pure steps ask for, as `edge/src/node` does.
 
 use super::Bug;
 use super::judge::{Judge, Sent};

@@ -1,6 +1,6 @@
 //! Service tokens of AT Protocol.
 
-use portcullis::sidecar::auth::Viewer;
+use portcullis_edge::sidecar::auth::Viewer;
 
 use super::stub::Stub;
 use super::*;

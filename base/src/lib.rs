@@ -1,0 +1,9 @@
+//! What every part of the program uses.
+//!
+//! Reading order: [`config`], [`secrets`], [`io`], [`fetch`], [`telemetry`].
+
+pub mod config;
+pub mod fetch;
+pub mod io;
+pub mod secrets;
+pub mod telemetry;
