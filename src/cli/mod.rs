@@ -2,12 +2,14 @@
 //!
 //! Exit codes: 0 success, 1 a check failed, 2 usage or configuration, 70 internal error.
 
+mod archive;
 mod check;
 mod completions;
 mod config;
 mod config_file;
 mod dev;
 mod explain;
+mod filter;
 mod help;
 mod journal;
 mod man;

@@ -10,6 +10,7 @@ mod unsettled;
 
 mod arguments;
 mod bearer;
+mod archive;
 mod behind;
 mod budgets;
 mod commands;
