@@ -1,14 +1,18 @@
 //! `portcullis journal`: the relay's intents and their outcomes.
 //!
 //! Only reads, and works while a relay runs. `list` and `show` are for people, `export` is one JSON
-//! object per line, `verify` recomputes the chain of hashes.
+//! object per line, `verify` recomputes the chains of hashes, and compares them with an archive.
 
+use super::archive::Archive;
+use super::filter::FilterArguments;
 use super::{ConfigArgument, STORE_CODES};
 use clap::Subcommand;
 use portcullis_base::io::clock;
 use portcullis_base::secrets;
 use portcullis_program::command::{CHECK_FAILED, Failure, INTERNAL, Outcome, block_on, written};
-use portcullis_store::{Entry, IntentId, Journal, PAGE, Store, StoreError, Verified};
+use portcullis_store::{
+    Chain, Entry, EntryFilter, EntryKind, IntentId, Journal, Refused, Store, StoreError, Verified,
+};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -20,6 +24,8 @@ Examples:
   portcullis journal list --last 20
   # of another configuration: was anything changed afterwards?
   portcullis journal verify --config portcullis.toml
+
+Refusals are apart from the writes, with numbers of their own: --state refused.
 
 Exit codes:
   0   success
@@ -40,11 +46,15 @@ enum JournalCommand {
 Examples:
   # the newest twenty
   portcullis journal list --last 20
+  # what was refused in the last hour: equal refusals of a minute are one line
+  portcullis journal list --since 1h --state refused
 ".to_owned() + STORE_CODES)]
     List {
         /// How many entries.
         #[arg(long, default_value_t = 50, value_name = "COUNT")]
         last: u32,
+        #[command(flatten)]
+        filter: FilterArguments,
     },
     /// Show one intent and its entries.
     #[command(after_help = "\
@@ -61,25 +71,39 @@ Exit codes:
         /// The intent's number in the list.
         intent: i64,
     },
-    /// Recompute the chain of hashes: exit code 1 when an entry was changed or is missing.
+    /// Recompute the chains of hashes: exit code 1 when an entry was changed or is missing.
     #[command(after_help = "\
 Examples:
   # in a daily job: check the exit code
   portcullis journal verify
+  # does it still contain every entry of an export?
+  portcullis journal verify --contains journal.ndjson
 
 Exit codes:
   0   every entry is unchanged
   1   an entry was changed or is missing
   2   usage, or an unusable configuration or file
   70  the store is unavailable, or of another version")]
-    Verify,
+    Verify {
+        /// A hash that was the last one, or a file of `journal export`: exit code 1 unless the
+        /// journal contains it.
+        #[arg(long, value_name = "HASH|FILE")]
+        contains: Option<String>,
+    },
     /// Print every entry, one JSON object per line.
     #[command(after_help = "\
 Examples:
   # for an archive
   portcullis journal export > journal.ndjson
+  # what came since: 1234 is the last number in the archive
+  portcullis journal export --after 1234 >> journal.ndjson
+  # the refusals, except those of the last minute, which may still count more
+  portcullis journal export --state refused > refused.ndjson
 ".to_owned() + STORE_CODES)]
-    Export,
+    Export {
+        #[command(flatten)]
+        filter: FilterArguments,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -87,10 +111,16 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let (Some(_), Some(store)) = (&config.relay, &config.store) else {
         return Err(Failure::usage("the configuration has no [relay]"));
     };
+    let archive = match &arguments.command {
+        JournalCommand::Verify {
+            contains: Some(archive),
+        } => Archive::read(archive).map_err(Failure::usage)?,
+        _ => Archive::default(),
+    };
     let password = secrets::read_optional("store.password_file", store.password_file.as_deref())?;
     let done = block_on(async {
         let journal = Store::open_read_only(store, password.as_ref()).await?;
-        let done = answer(&journal, &arguments.command).await;
+        let done = answer(&journal, &arguments.command, archive).await;
         journal.close().await;
         done
     });
@@ -118,13 +148,16 @@ enum Failed {
     Out(#[from] io::Error),
 }
 
-async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode, Failed> {
+async fn answer(
+    journal: &Journal,
+    command: &JournalCommand,
+    archive: Archive,
+) -> Result<ExitCode, Failed> {
     let mut out = io::stdout().lock();
     match command {
-        JournalCommand::List { last } => {
-            for entry in journal.newest(*last).await? {
-                writeln!(out, "{}", line(&entry))?;
-            }
+        JournalCommand::List { last, filter } => {
+            let filter = filter.at(journal.now_us().await?);
+            list(journal, &filter, *last, &mut out).await?;
         }
         JournalCommand::Show { intent } => {
             let id = IntentId(*intent);
@@ -141,32 +174,125 @@ async fn answer(journal: &Journal, command: &JournalCommand) -> Result<ExitCode,
                 writeln!(out, "{}", line(&entry))?;
             }
         }
-        JournalCommand::Export => {
-            let mut next = 1;
-            loop {
-                let page = journal.entries(next, PAGE).await?;
-                let Some(last) = page.last() else { break };
-                next = last.seq + 1;
-                for entry in &page {
-                    writeln!(out, "{}", entry.to_json())?;
-                }
-            }
+        JournalCommand::Export { filter } => {
+            let filter = filter.at(journal.now_us().await?);
+            export(journal, &filter, &mut out).await?;
         }
-        JournalCommand::Verify => match journal.verify().await? {
-            Verified::Whole { entries, head } => {
-                writeln!(
-                    out,
-                    "{entries} entries, all unchanged; the last hash is {head}"
-                )?;
-            }
-            Verified::Broken { seq, why } => {
-                writeln!(out, "BROKEN at entry {seq}: {why}")?;
-                return Ok(ExitCode::from(CHECK_FAILED));
-            }
-        },
+        JournalCommand::Verify { .. } => {
+            let verified = verify(journal, archive, &mut out).await?;
+            out.flush()?;
+            return Ok(verified);
+        }
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the newest entries that the filter selects, oldest first.
+async fn list(
+    journal: &Journal,
+    filter: &EntryFilter,
+    last: u32,
+    out: &mut impl io::Write,
+) -> Result<(), Failed> {
+    if filter.kind != Some(EntryKind::Refused) {
+        for entry in journal.newest_matching(filter, last).await? {
+            writeln!(out, "{}", line(&entry))?;
+        }
+        return Ok(());
+    }
+    let mut found: Vec<Refused> = Vec::new();
+    while let Some(missing) = last.checked_sub(found.len() as u32).filter(|&n| n > 0) {
+        let before = found.last().map_or(i64::MAX, |row| row.seq);
+        let page = journal.refusals(filter, before, missing).await?;
+        if page.is_empty() {
+            break;
+        }
+        found.extend(page);
+    }
+    for row in found.iter().rev() {
+        writeln!(out, "{}", refused_line(row))?;
+    }
+    Ok(())
+}
+
+/// Prints all entries that the filter selects as JSON, oldest first.
+async fn export(
+    journal: &Journal,
+    filter: &EntryFilter,
+    out: &mut impl io::Write,
+) -> Result<(), Failed> {
+    let mut after = filter.after;
+    while let Some((page, next)) = journal.matching(filter, after).await? {
+        for entry in &page {
+            writeln!(out, "{}", entry.to_json())?;
+        }
+        after = next;
+    }
+    if filter.kind != Some(EntryKind::Refused) {
+        return Ok(());
+    }
+    let mut after = filter.after;
+    loop {
+        let page = journal.refused(filter, after).await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = last.seq;
+        for entry in &page {
+            writeln!(out, "{}", entry.to_json())?;
+        }
+    }
+}
+
+/// Verifies both chains, and that they contain the archive.
+async fn verify(
+    journal: &Journal,
+    mut archive: Archive,
+    out: &mut impl io::Write,
+) -> Result<ExitCode, Failed> {
+    let writes = journal.verify_each(Chain::Writes, |entry| archive.find(&entry.hash));
+    let whole = report(&writes.await?, ["entries", "entry"], out)?;
+    let refusals = journal.verify_each(Chain::Refusals, |entry| archive.find(&entry.hash));
+    let whole = report(&refusals.await?, ["entries of refusals", "refusal"], out)? && whole;
+    if !whole {
+        return Ok(ExitCode::from(CHECK_FAILED));
+    }
+    match archive.compared(&journal.pruned_refusals().await?) {
+        Ok(None) => Ok(ExitCode::SUCCESS),
+        Ok(Some(contained)) => {
+            writeln!(out, "{contained}")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(missing) => {
+            writeln!(out, "MISSING: {missing}")?;
+            Ok(ExitCode::from(CHECK_FAILED))
+        }
+    }
+}
+
+/// Prints the result for a chain, and returns whether it is whole.
+fn report(
+    verified: &Verified,
+    [entries, entry]: [&str; 2],
+    out: &mut impl io::Write,
+) -> Result<bool, Failed> {
+    match verified {
+        Verified::Whole {
+            entries: count,
+            head,
+        } => {
+            writeln!(
+                out,
+                "{count} {entries}, all unchanged; the last hash is {head}"
+            )?;
+            Ok(true)
+        }
+        Verified::Broken { seq, why } => {
+            writeln!(out, "BROKEN at {entry} {seq}: {why}")?;
+            Ok(false)
+        }
+    }
 }
 
 fn line(entry: &Entry) -> String {
@@ -181,4 +307,14 @@ fn line(entry: &Entry) -> String {
         &entry.detail,
     );
     format!("{seq:>6}  {at}  {intent:>6}  {kind:<9}  {operation:<19}  {detail}")
+}
+
+fn refused_line(row: &Refused) -> String {
+    let at = clock::rfc3339_millis(clock::at_us(row.last_us));
+    let kind = EntryKind::Refused.name();
+    let (seq, operation, detail) = (row.seq, &row.operation, &row.detail);
+    format!(
+        "{seq:>6}  {at}  {:>6}  {kind:<9}  {operation:<19}  {detail}",
+        "-"
+    )
 }

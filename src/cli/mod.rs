@@ -2,11 +2,13 @@
 //!
 //! Exit codes: 0 success, 1 a check failed, 2 usage or configuration, 70 internal error.
 
+mod archive;
 mod check;
 mod completions;
 mod config;
 mod config_file;
 mod explain;
+mod filter;
 mod help;
 mod journal;
 mod man;

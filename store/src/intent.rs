@@ -5,7 +5,7 @@
 //! lock on the journal's end with other commands ([`Appender`]), so that each call sees the changes
 //! of all earlier ones, across processes too; [`portcullis_filters::ledger`] decides.
 
-use super::append::{Appender, ChangeOf, Refused, stored};
+use super::append::{Appender, ChangeOf, stored};
 use super::db::Db;
 use super::row::{FromRow, Row};
 use super::{
@@ -14,6 +14,7 @@ use super::{
 };
 use hex::FromHex as _;
 use portcullis_filters::felt::Felt;
+use portcullis_filters::ledger::Refusal;
 use portcullis_filters::window::Window;
 
 impl FromRow for Intent {
@@ -86,25 +87,10 @@ impl Intents<'_> {
         self.appender.change(ChangeOf { id, change }, now_us).await
     }
 
-    /// Records in the journal that an authenticated request was refused.
-    pub async fn record_refusal(
-        &self,
-        operation: &str,
-        reason: &str,
-        digest: Option<[u8; 32]>,
-        request_id: &str,
-        now_us: i64,
-    ) -> Result<(), StoreError> {
-        let digest = digest.map(hex::encode);
-        let detail = journal::object(&[
-            ("digest", digest.as_deref()),
-            ("reason", Some(reason)),
-            ("request_id", Some(request_id)),
-        ]);
-        let operation = operation.to_owned();
-        self.appender
-            .record(Refused { operation, detail }, now_us)
-            .await
+    /// Records that an authenticated request was refused; equal refusals within a minute are one
+    /// row.
+    pub async fn record_refusal(&self, refusal: Refusal, now_us: i64) -> Result<(), StoreError> {
+        self.appender.record(refusal, now_us).await
     }
 
     /// The intent of this id.

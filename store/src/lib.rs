@@ -5,10 +5,11 @@
 //! have been done all the same. The decisions of the journal are in [`portcullis_filters::ledger`],
 //! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
-//! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `budget.rs`,
+//! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `refusals.rs`,
+//! `budget.rs`,
 //! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
-//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`,
+//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`, `size.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`,
 //! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
@@ -50,9 +51,11 @@ mod open;
 mod password;
 mod podcast;
 mod prune;
+mod refusals;
 mod replica;
 mod row;
 mod sitemap;
+mod size;
 pub mod sql;
 mod state;
 pub mod syntax;
@@ -90,16 +93,18 @@ pub use feed::{
 pub use forget::Forgotten;
 pub use idempotency::Keys;
 pub use intent::Intents;
-pub use journal::{Break, Journal, PAGE, Search, Verified};
+pub use journal::{Break, Chain, EntryFilter, Journal, PAGE, Search, Verified};
 pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{
     Category, Episode, Funding, Person, Place, Podcast, Podcasts, Published, Transcript, Txt,
 };
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
+pub use refusals::Refused;
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp};
 pub use sitemap::{SitemapStep, SitemapUrl};
+pub use size::Sizes;
 pub use state::EntryKind;
 pub use topology::Topology;
 pub use transfer::{
@@ -109,7 +114,7 @@ pub use transfer::{
 
 pub use portcullis_filters::ledger::{
     Binding, Budget, Budgets, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId,
-    IntentState, NewIntent, OverBudget, Requested,
+    IntentState, NewIntent, OverBudget, Refusal, Requested,
 };
 pub use portcullis_filters::webhook::{AgeUser, EventOutcome, Opening};
 
@@ -239,7 +244,7 @@ impl Store {
         }
     }
 
-    /// Intents, and the refusals that the journal records next to them.
+    /// Intents, and the refusals that are recorded next to them.
     pub fn intents(&self) -> Intents<'_> {
         Intents {
             db: &self.db,

@@ -27,7 +27,7 @@ macro_rules! version {
 pub(super) const NEWEST: i64 = VERSIONS[VERSIONS.len() - 1].number;
 
 /// All versions in order. A released version never changes.
-const VERSIONS: [Version; 20] = [
+const VERSIONS: [Version; 21] = [
     version!(1, "relay", "0001_relay.sql"),
     version!(2, "sidecar", "0002_sidecar.sql"),
     version!(3, "search", "0003_search.sql"),
@@ -48,6 +48,7 @@ const VERSIONS: [Version; 20] = [
     version!(18, "dates", "0018_dates.sql"),
     version!(19, "events", "0019_events.sql"),
     version!(20, "removed", "0020_removed.sql"),
+    version!(21, "refusals", "0021_refusals.sql"),
 ];
 
 /// Creates a migrator, to be run in one transaction: another process sees all versions or none,

@@ -1,50 +1,9 @@
 //! The journal: what stands in it, who may read it, and that a whole chain is found whole.
 
-use crate::world::{NOW, World, advance, intend, intent};
+use crate::world::{NOW, World, advance, append, intend, intent};
 use portcullis_store::{
     Entry, EntryKind, GENESIS, IntentId, IntentState, PAGE, Store, StoreError, Verified,
 };
-
-async fn refuse(store: &Store, count: u32) {
-    for at in 0..count {
-        store
-            .intents()
-            .record_refusal("rpc", "tip_not_zero", None, &format!("r{at}"), NOW)
-            .await
-            .unwrap();
-    }
-}
-
-pub(crate) async fn a_refusal_is_journaled(world: World) {
-    let store = world.open().await;
-    store
-        .intents()
-        .record_refusal("rpc", "tip_not_zero", Some([0xab; 32]), "r\"1", NOW)
-        .await
-        .unwrap();
-    refuse(&store, 1).await;
-    let entries = store.journal().newest(2).await.unwrap();
-    let first = &entries[0];
-    assert_eq!(
-        (first.seq, first.at_us, first.kind),
-        (1, NOW, EntryKind::Refused)
-    );
-    assert_eq!((first.intent, first.operation.as_str()), (None, "rpc"));
-    let digest = "ab".repeat(32);
-    let expected = format!(
-        "{{\"digest\":\"{digest}\",\"reason\":\"tip_not_zero\",\"request_id\":\"r\\\"1\"}}"
-    );
-    assert_eq!(first.detail, expected);
-    assert_eq!(
-        entries[1].detail,
-        "{\"reason\":\"tip_not_zero\",\"request_id\":\"r0\"}"
-    );
-    assert_eq!(first.prev_hash, GENESIS);
-    assert_eq!(entries[1].prev_hash, first.hash);
-    let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
-    assert_eq!(line["detail"]["request_id"], "r\"1");
-    assert_eq!(line["hash"], *first.hash);
-}
 
 fn numbers(entries: &[Entry]) -> Vec<i64> {
     entries.iter().map(|entry| entry.seq).collect()
@@ -54,9 +13,10 @@ pub(crate) async fn entries_come_in_pages_and_by_intent(world: World) {
     let store = world.open().await;
     let journal = store.journal();
     assert_eq!(journal.entries(1, 10).await.unwrap(), []);
-    refuse(&store, 3).await;
+    let other = intend(&store, &intent(0)).await;
+    append(&store, other, 1).await;
     let id = intend(&store, &intent(1)).await;
-    refuse(&store, 2).await;
+    append(&store, other, 2).await;
     assert!(advance(&store, id, IntentState::Accepted).await);
     assert_eq!(numbers(&journal.entries(1, 3).await.unwrap()), [1, 2, 3]);
     assert_eq!(numbers(&journal.entries(6, 3).await.unwrap()), [6, 7, 8]);
@@ -78,8 +38,9 @@ pub(crate) async fn a_chain_longer_than_a_page_verifies(world: World) {
         head: GENESIS.to_owned(),
     };
     assert_eq!(journal.verify().await.unwrap(), empty);
-    for more in [1, PAGE - 1, 1] {
-        refuse(&store, more).await;
+    let id = intend(&store, &intent(1)).await;
+    for more in [0, PAGE - 2, 1] {
+        append(&store, id, more).await;
         let last = journal.newest(1).await.unwrap().remove(0);
         let whole = Verified::Whole {
             entries: last.seq,
@@ -97,7 +58,7 @@ pub(crate) async fn a_chain_longer_than_a_page_verifies(world: World) {
 
 pub(crate) async fn the_database_itself_protects_the_journal(world: World) {
     let store = world.open().await;
-    refuse(&store, 1).await;
+    intend(&store, &intent(1)).await;
     for statement in ["UPDATE journal SET detail = '{}'", "DELETE FROM journal"] {
         let error = world.raw(statement).await.unwrap_err();
         assert!(
@@ -109,7 +70,7 @@ pub(crate) async fn the_database_itself_protects_the_journal(world: World) {
         let error = world.raw("TRUNCATE journal").await.unwrap_err();
         assert!(error.to_string().contains("append-only"), "{error}");
     }
-    assert_eq!(store.journal().newest(9).await.unwrap().len(), 1);
+    assert_eq!(store.journal().newest(9).await.unwrap().len(), 2);
 }
 
 pub(crate) async fn a_reader_verifies_while_a_relay_writes(world: World) {
@@ -117,7 +78,7 @@ pub(crate) async fn a_reader_verifies_while_a_relay_writes(world: World) {
     let id = intend(&store, &intent(1)).await;
     let reader = world.read_only().await.unwrap();
     assert_eq!(reader.intent(id).await.unwrap().unwrap().id, id);
-    let writing = refuse(&store, 200);
+    let writing = append(&store, id, 200);
     let reading = async {
         let mut seen = 0;
         while seen < 202 {

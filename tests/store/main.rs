@@ -19,6 +19,7 @@ mod conformance;
 mod content;
 mod feeds;
 mod forget;
+mod growth;
 mod intents;
 mod journal;
 mod keys;
@@ -26,6 +27,7 @@ mod pair;
 mod plans;
 mod processes;
 mod prune;
+mod refusals;
 mod rules;
 mod search;
 mod shared;
@@ -117,6 +119,16 @@ on_both! {
         a_forged_hash_shows_at_the_next_entry
         a_removed_entry_is_found
         an_entry_beyond_the_end_is_found;
+    refusals:
+        equal_refusals_of_a_minute_are_one_row
+        concurrent_refusals_are_all_counted
+        closed_refusals_are_chained_and_protected
+        refusals_of_earlier_versions_are_listed
+        old_refusals_leave_both_chains_whole
+        the_sizes_are_those_of_the_tables
+        a_reader_verifies_while_refusals_are_pruned
+        a_changed_refusal_is_found
+        entries_are_selected_by_a_filter;
     keys:
         a_key_identifies_one_request_across_restarts
         a_linked_key_cannot_be_released
@@ -222,6 +234,9 @@ on_both! {
         a_shared_store_refuses_another_version
         a_ping_reports_the_cause
         a_probe_that_writes_leaves_nothing;
+    growth:
+        a_thousand_refusals_take_five_kib
+        a_thousand_writes_take_six_mib;
     search:
         intents_are_found_by_their_attributes
         refusals_are_found_by_operation_and_in_pages;

@@ -12,6 +12,7 @@ const LIMIT: i64 = 1_000_000;
 fn everything_before(limit: i64) -> PruneBefore {
     PruneBefore {
         keys_us: limit,
+        refusals_us: limit,
         suggestions_us: limit,
         age_sessions_us: limit,
         age_events_us: limit,
@@ -62,6 +63,7 @@ pub(crate) async fn pruning_deletes_only_what_is_not_needed(world: World) {
     );
     let expected = Pruned {
         keys: 1,
+        refusals: 0,
         suggestions: 6,
         age_sessions: 1,
         age_events: 1,
@@ -146,6 +148,7 @@ pub(crate) async fn pruning_asks_the_store_for_the_time(world: World) {
     }
     let retention = Retention {
         keys: DAY,
+        refusals: DAY,
         suggestions: DAY,
         age_sessions: DAY,
         age_events: DAY,

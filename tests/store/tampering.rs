@@ -1,17 +1,14 @@
 //! Somebody with all rights on the database changes the journal: verifying names the entry.
 
-use crate::world::{NOW, World};
+use crate::world::{World, append, intend, intent};
 use portcullis_store::{Break, Entry, Store, Verified};
 
 /// A journal of nine entries that nothing protects any more.
 async fn unprotected(world: &World) -> Store {
     let store = world.open().await;
-    for at in 0..9 {
-        store
-            .intents()
-            .record_refusal("rpc", "tip_not_zero", None, &format!("r{at}"), NOW)
-            .await
-            .unwrap();
+    for number in 0..4 {
+        let id = intend(&store, &intent(number)).await;
+        append(&store, id, u32::from(number == 3)).await;
     }
     let drop = if world.is_sqlite() {
         "DROP TRIGGER journal_keeps_rows; DROP TRIGGER journal_keeps_values"
@@ -32,10 +29,14 @@ pub(crate) async fn a_changed_entry_is_found(world: World) {
     let before = store.journal().entries(4, 1).await.unwrap().remove(0);
     for (column, changed, original) in [
         ("at_us", "1".to_owned(), before.at_us.to_string()),
-        ("kind", "'sent'".to_owned(), "'refused'".to_owned()),
-        ("intent_id", "3".to_owned(), "NULL".to_owned()),
-        ("operation", "'register'".to_owned(), "'rpc'".to_owned()),
-        ("detail", "'{}'".to_owned(), format!("'{}'", before.detail)),
+        ("kind", "'lost'".to_owned(), "'sent'".to_owned()),
+        ("intent_id", "NULL".to_owned(), "3".to_owned()),
+        (
+            "operation",
+            "'register'".to_owned(),
+            format!("'{}'", before.operation),
+        ),
+        ("detail", "'{ }'".to_owned(), format!("'{}'", before.detail)),
         (
             "hash",
             format!("'{}'", before.prev_hash),
@@ -61,7 +62,7 @@ pub(crate) async fn a_changed_entry_is_found(world: World) {
 /// Replaces an entry by one whose hash is right.
 async fn forge(world: &World, store: &Store, seq: i64) -> Entry {
     let mut entry = store.journal().entries(seq, 1).await.unwrap().remove(0);
-    entry.detail = "{}".to_owned();
+    entry.detail = "{\"forged\":1}".to_owned();
     entry.hash = entry.computed_hash();
     let forged = format!("detail = '{}', hash = '{}'", entry.detail, entry.hash);
     world

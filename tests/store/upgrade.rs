@@ -1,7 +1,7 @@
 //! Tables of an earlier version, with rows of every kind.
 
 use crate::age::clock;
-use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, token};
+use crate::world::{EPOCH, NOW, World, advance, felt, intend, intent, refuse, token};
 use portcullis_filters::webhook::AgeStatus;
 use portcullis_store::IntentState::{Accepted, Displaced, Lost, Rejected, Reverted, Succeeded};
 use portcullis_store::{Binding, Budgets, Change, Claim, Intent, NewIntent, Search, Verified};
@@ -106,11 +106,7 @@ pub(crate) async fn intents_of_older_versions_are_kept(world: World) {
         .claim("bare", linked.operation, &linked.digest, &token(1), NOW)
         .await;
     assert_eq!(claim.unwrap(), Claim::New);
-    let refused = store
-        .intents()
-        .record_refusal("faucet-drip", "why", None, "id", NOW)
-        .await;
-    refused.unwrap();
+    refuse(&store, "faucet-drip", "why", NOW).await;
     let all = async |store: &portcullis_store::Store| {
         store
             .journal()

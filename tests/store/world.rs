@@ -3,8 +3,8 @@
 use portcullis_base::config::{StoreConfig, StoreTls};
 use portcullis_filters::felt::Felt;
 use portcullis_store::{
-    Budgets, Change, ClaimToken, Intended, IntentId, IntentState, Journal, NewIntent, Store,
-    StoreError,
+    Budgets, Change, ClaimToken, Intended, IntentId, IntentState, Journal, NewIntent, Refusal,
+    Store, StoreError,
 };
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection};
 use std::path::PathBuf;
@@ -256,6 +256,16 @@ impl World {
         .unwrap();
     }
 
+    /// Takes migration 21 back.
+    pub(crate) async fn undo_refusals(&self) {
+        let undo = "DROP TABLE refusal; DROP TABLE refusal_head; \
+             DELETE FROM _sqlx_migrations WHERE version = 21";
+        self.raw(undo).await.unwrap();
+        if !self.is_sqlite() {
+            self.raw("DROP FUNCTION refusal_is_pruned").await.unwrap();
+        }
+    }
+
     /// Takes migration 15 back.
     pub(crate) async fn undo_rules(&self) {
         let undo = if self.is_sqlite() {
@@ -354,6 +364,30 @@ pub(crate) async fn advance(store: &Store, id: IntentId, state: IntentState) -> 
         .apply(id, &change(state, "why"), NOW)
         .await
         .unwrap()
+}
+
+/// Records a refusal.
+pub(crate) async fn refuse(store: &Store, operation: &str, reason: &str, now_us: i64) {
+    let refusal = Refusal {
+        operation: operation.to_owned(),
+        reason: reason.to_owned(),
+        request_id: format!("r{now_us}"),
+    };
+    let intents = store.intents();
+    intents.record_refusal(refusal, now_us).await.unwrap();
+}
+
+/// Appends this many entries to the journal: an intent of which there is one entry more each time
+/// that its block is taken back, or returns.
+pub(crate) async fn append(store: &Store, id: IntentId, count: u32) {
+    for _ in 0..count {
+        let intent = store.journal().intent(id).await.unwrap().unwrap();
+        let next = match intent.state {
+            IntentState::Succeeded => IntentState::Displaced,
+            _ => IntentState::Succeeded,
+        };
+        assert!(advance(store, id, next).await);
+    }
 }
 
 /// The owner of a claim.

@@ -121,6 +121,8 @@ metrics! {
         pub store_pruned: IntGauge = gauge("portcullis_store_pruned_timestamp_seconds",
             "When `store prune` last ended, else when the store was made, in seconds since 1970; \
              0 without a store.");
+        pub store_bytes: IntGauge = gauge("portcullis_store_bytes",
+            "Bytes of the database, with SQLite's log; 0 without a store.");
         pub(super) spans: [IntCounter; SpanOutcome::ALL.len()] =
             counter_array("portcullis_trace_spans_total",
                 "Spans of traced requests, by outcome.",

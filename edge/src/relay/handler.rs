@@ -11,6 +11,7 @@ use super::settings::Settings;
 use super::trace::Trace;
 use crate::reply::{JSON, Reply};
 use bytes::Bytes;
+use portcullis_filters::ledger::Refusal as RecordedRefusal;
 use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPolicy, Unverified};
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::not_sent::NotSent;
@@ -170,11 +171,15 @@ impl Handler {
     }
 
     async fn record(&self, endpoint: &'static str, reason: Reason, request_id: &str) {
-        let intents = self.0.store.intents();
-        let now_us = self.0.store.now_us();
-        let recorded = intents.record_refusal(endpoint, reason.name(), None, request_id, now_us);
-        if let Err(error) = recorded.await {
-            self.0.store.failed(&error);
+        let store = &self.0.store;
+        let refusal = RecordedRefusal {
+            operation: endpoint.to_owned(),
+            reason: reason.name().to_owned(),
+            request_id: request_id.to_owned(),
+        };
+        let intents = store.intents();
+        if let Err(error) = intents.record_refusal(refusal, store.now_us()).await {
+            store.failed(&error);
         }
     }
 }

@@ -7,7 +7,8 @@
 //! A *slot* is a chain epoch, an account and a nonce: a chain has at most one transaction in it.
 //! Reading order: [`state`](IntentState), `intent.rs`, `intention.rs` (whether a transaction is
 //! stored), `change.rs` (what follows from a change of one), `binding.rs`, `budget.rs`,
-//! `double.rs`, `key.rs`, `epoch.rs`; `group.rs` (commands that share a transaction), `owned.rs`.
+//! `double.rs`, `key.rs`, `epoch.rs`; `group.rs` (commands that share a transaction), `owned.rs`;
+//! `refusal.rs`.
 
 mod binding;
 mod budget;
@@ -19,6 +20,7 @@ mod intent;
 mod intention;
 mod key;
 mod owned;
+mod refusal;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
 pub use intention::{Facts, Intended, Intention, ahead_after_us, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use owned::{OwnedChange, OwnedIntent};
+pub use refusal::{Folded, OpenRefusals, Refusal, Refusals};
 pub use state::IntentState;
 
 use crate::operations::OperationKind;

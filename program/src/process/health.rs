@@ -33,8 +33,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often everything is checked: an outage is in the log within two intervals.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often the time of the last pruning is read: its alert waits for days.
-const PRUNED_INTERVAL: Duration = Duration::from_secs(30);
+/// How often the time of the last pruning, and the sizes of the store, are read: alerts about them
+/// wait for days.
+const STORE_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a node may be silent while the watch of the chain gets no answers. A breaker would need
 /// several calls of 8 s each, and there may be none.
 const SILENCE: Duration = Duration::from_secs(4);
@@ -62,7 +63,7 @@ impl BackgroundService for Health {
             _ = async {
                 let requests = self.watch_requests();
                 let stores = async {
-                    tokio::join!(self.ask_store(), self.compare_replica(), self.read_pruned())
+                    tokio::join!(self.ask_store(), self.compare_replica(), self.measure_store())
                 };
                 tokio::join!(self.watch(), self.probe(), self.listen(), stores, requests)
             } => {}
@@ -193,16 +194,24 @@ impl Health {
         }
     }
 
-    /// Reads when old rows were last deleted. The metric keeps its value while that cannot be read.
-    async fn read_pruned(&self) {
+    /// Reads when old rows were last deleted, and how much the store holds. The metrics keep their
+    /// values while that cannot be read.
+    async fn measure_store(&self) {
         let Some(storage) = &self.storage else { return };
-        let mut ticks = tokio::time::interval(PRUNED_INTERVAL);
+        let mut ticks = tokio::time::interval(STORE_INTERVAL);
         loop {
             ticks.tick().await;
             let store = Arc::clone(&storage.store);
-            let read = storage.run(async move { store.pruned_us().await });
-            if let Some(Ok(pruned_us)) = read.await {
+            let read = storage.run(async move { (store.pruned_us().await, store.sizes().await) });
+            let Some((pruned_us, sizes)) = read.await else {
+                return;
+            };
+            if let Ok(pruned_us) = pruned_us {
                 self.metrics.store_pruned.set(pruned_us / 1_000_000);
+            }
+            if let Ok(sizes) = sizes {
+                self.metrics.store_bytes.set(sizes.bytes);
+                self.metrics.relay.entries(sizes.writes, sizes.refusals);
             }
         }
     }

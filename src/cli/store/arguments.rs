@@ -130,6 +130,9 @@ pub(in crate::cli) struct PruneArguments {
     /// Delete idempotency keys older than this.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
     pub(super) keys_older_than: Duration,
+    /// Delete refusals older than this.
+    #[arg(long, value_name = "TIME", default_value = "90d", value_parser = duration)]
+    pub(super) refusals_older_than: Duration,
     /// Delete suggestions of snapshots older than this, except the newest of each viewer.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
     pub(super) suggestions_older_than: Duration,

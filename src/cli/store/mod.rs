@@ -217,6 +217,7 @@ async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> 
     let pruned = store
         .prune_by(&Retention {
             keys: arguments.keys_older_than,
+            refusals: arguments.refusals_older_than,
             suggestions: arguments.suggestions_older_than,
             age_sessions: arguments.age_sessions_older_than,
             age_events: AGE_EVENTS_KEPT.saturating_add(MARGIN),
@@ -225,6 +226,7 @@ async fn prune(store: &Store, arguments: &PruneArguments) -> Result<(), Failed> 
         .await?;
     report([
         ("idempotency keys", pruned.keys),
+        ("refusals", pruned.refusals),
         ("suggestions", pruned.suggestions),
         ("age sessions", pruned.age_sessions),
         ("age events", pruned.age_events),
@@ -249,7 +251,7 @@ async fn forget(store: &Store, arguments: &ForgetArguments) -> Result<(), Failed
 }
 
 /// Prints how many rows were deleted.
-fn report(deleted: [(&str, u64); 5]) -> Result<(), Failed> {
+fn report<const TABLES: usize>(deleted: [(&str, u64); TABLES]) -> Result<(), Failed> {
     let mut out = io::stdout().lock();
     for (what, rows) in deleted {
         writeln!(out, "{what:<16} {rows:>9} deleted")?;

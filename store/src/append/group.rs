@@ -5,15 +5,13 @@
 use super::rows::{self, event};
 use super::{Jobs, facts};
 use crate::db::Db;
-use crate::entry::Event;
 use crate::error::StoreError;
 use crate::journal::{self, Appended};
 use crate::row::FromRow as _;
-use crate::state::EntryKind;
 use crate::tx::Tx;
-use crate::{Intended, Intent, IntentId, clock, faucet, sql};
+use crate::{Intended, Intent, IntentId, clock, faucet, refusals, sql};
 use portcullis_filters::ledger::group::{Changing, Decisions, Effect, Ended, NoReply, replied};
-use portcullis_filters::ledger::{self, Facts, Intention, NewIntent, Rebinding, Steps};
+use portcullis_filters::ledger::{self, Facts, Intention, NewIntent, Rebinding, Refusal, Steps};
 use tokio::time::Instant;
 
 /// A decision that its command is answered with once the transaction has ended.
@@ -146,15 +144,7 @@ impl Group {
     pub(super) async fn run(mut self, jobs: &Jobs) -> Result<Done, Failure> {
         let intended = self.intend(jobs).await?;
         let changed = self.change(jobs).await?;
-        for job in &jobs.refusals {
-            let event = Event {
-                kind: EntryKind::Refused,
-                intent: None,
-                operation: &job.command.operation,
-                detail: job.command.detail.clone(),
-            };
-            self.appended.push(event, job.now_us);
-        }
+        self.refuse(jobs).await?;
         Ok(Done {
             intended,
             changed,
@@ -319,6 +309,17 @@ impl Group {
                 let bound = faucet::bound(tx, &intent.epoch, &of, intent.signer, nonce).await?;
                 faucet::rebind(tx, &intent.epoch, &steps.rebind(&bound), *now_us).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Records refusals.
+    async fn refuse(&mut self, jobs: &Jobs) -> Result<(), StoreError> {
+        let of_jobs = jobs.refusals.iter().map(|job| (&job.command, job.now_us));
+        let refused: Vec<(&Refusal, i64)> = of_jobs.collect();
+        if let Some((_, now_us)) = refused.last() {
+            refusals::record(&mut self.tx, &refused, *now_us).await?;
+            self.has_changed = true;
         }
         Ok(())
     }

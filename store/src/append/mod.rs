@@ -18,7 +18,7 @@ use super::{Intended, IntentId};
 use group::{Failure, Group};
 use parking_lot::Mutex;
 use portcullis_filters::ledger::group::MAX_COMMANDS;
-use portcullis_filters::ledger::{OwnedChange, OwnedIntent};
+use portcullis_filters::ledger::{OwnedChange, OwnedIntent, Refusal};
 pub(super) use rows::stored;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,13 +30,6 @@ use tokio::time::Instant;
 pub(super) struct ChangeOf {
     pub(super) id: IntentId,
     pub(super) change: OwnedChange,
-}
-
-/// A refusal to record.
-#[derive(Debug)]
-pub(super) struct Refused {
-    pub(super) operation: String,
-    pub(super) detail: String,
 }
 
 /// A command that waits, and its caller.
@@ -65,7 +58,7 @@ impl<C, R> Job<C, R> {
 struct Jobs {
     intents: VecDeque<Job<OwnedIntent, Intended>>,
     changes: VecDeque<Job<ChangeOf, bool>>,
-    refusals: VecDeque<Job<Refused, ()>>,
+    refusals: VecDeque<Job<Refusal, ()>>,
 }
 
 impl Jobs {
@@ -184,8 +177,8 @@ impl Appender {
     }
 
     /// Records a refusal.
-    pub(super) async fn record(&self, refused: Refused, now_us: i64) -> Result<(), StoreError> {
-        let answer = self.wait(|jobs| &mut jobs.refusals, refused, now_us);
+    pub(super) async fn record(&self, refusal: Refusal, now_us: i64) -> Result<(), StoreError> {
+        let answer = self.wait(|jobs| &mut jobs.refusals, refusal, now_us);
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 

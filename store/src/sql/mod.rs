@@ -6,13 +6,16 @@
 //! `CAST($1 AS TEXT)` where a frequent statement compares an operation.
 //!
 //! Public, so that a test can check the query plans. This file has the statements of the relay and
-//! of pruning, `content` those of the service endpoints, `events` those of events.
+//! of pruning, `content` those of the service endpoints, `events` those of events, `refusals` those
+//! of refusals.
 
 mod content;
 mod events;
+mod refusals;
 
 pub use content::*;
 pub use events::*;
+pub use refusals::*;
 
 /// Copies a SQLite file, without free pages, to an empty file.
 pub const COPY: &str = "VACUUM INTO $1";
@@ -72,6 +75,16 @@ macro_rules! entry {
 
 /// Entries from a sequence number on.
 pub const ENTRIES: &str = entry!("WHERE seq >= $1 ORDER BY seq LIMIT $2");
+/// Entries after `$1`, up to `$2`, since `$4`, of a kind and an operation or of all.
+pub const ENTRIES_MATCHING: &str = entry!(
+    "WHERE seq > $1 AND seq <= $2 AND at_us >= $4 AND ($5 IS NULL OR kind = $5) \
+    AND ($6 IS NULL OR operation = $6) ORDER BY seq LIMIT $3"
+);
+/// [`ENTRIES_MATCHING`], newest first.
+pub const ENTRIES_MATCHING_NEWEST: &str = entry!(
+    "WHERE seq > $1 AND seq <= $2 AND at_us >= $4 AND ($5 IS NULL OR kind = $5) \
+    AND ($6 IS NULL OR operation = $6) ORDER BY seq DESC LIMIT $3"
+);
 /// The newest entries, newest first.
 pub const ENTRIES_NEWEST: &str = entry!("ORDER BY seq DESC LIMIT $1");
 /// The entries of one intent.
@@ -256,10 +269,11 @@ pub const SEARCH_BY_OPERATION: &str = intent!(
     "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
     AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
 );
-/// Refusals before an entry, newest first, of an operation or of all.
-pub const REFUSALS: &str = entry!(
-    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
-    ORDER BY seq DESC LIMIT $2"
+/// Refusals that earlier versions journaled among the writes: before an entry and after `$4`, newest
+/// first, of an operation or of all, since `$5`.
+pub const REFUSALS_JOURNALED: &str = entry!(
+    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) AND seq > $4 \
+    AND at_us >= $5 ORDER BY seq DESC LIMIT $2"
 );
 
 /// Binds an identity and a recipient.
@@ -367,6 +381,8 @@ pub const SNAPSHOT_BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONL
 /// PostgreSQL only: sets how long this transaction may idle, in milliseconds.
 pub const SNAPSHOT_IDLE: &str =
     "SELECT set_config('idle_in_transaction_session_timeout', $1, true)";
+/// PostgreSQL only: the size of the database.
+pub const BYTES: &str = "SELECT pg_database_size(current_database()) AS bytes";
 /// The version of the tables.
 pub const VERSION: &str = "SELECT max(version) AS version FROM _sqlx_migrations";
 

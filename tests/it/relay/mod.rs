@@ -8,6 +8,7 @@
 
 mod unsettled;
 
+mod archive;
 mod arguments;
 mod bearer;
 mod behind;

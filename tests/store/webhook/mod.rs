@@ -225,6 +225,7 @@ async fn execute(store: &Store, command: &Command) -> Result<Reply, StoreError> 
     let ages = store.ages();
     let nothing = PruneBefore {
         keys_us: i64::MIN,
+        refusals_us: i64::MIN,
         suggestions_us: i64::MIN,
         age_sessions_us: i64::MIN,
         age_events_us: i64::MIN,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod groups;
+mod refusals;
 
 use super::IntentState::{
     Accepted, Displaced, Intended as Unsent, Lost, Rejected, Reverted, Sent, Succeeded,
