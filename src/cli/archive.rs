@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
-use std::ops::RangeInclusive;
 use thiserror::Error;
 
 /// The hash of an entry.
@@ -31,11 +30,7 @@ enum Wanted {
     /// An entry of a hash alone.
     Hash,
     /// An entry in a line of a file.
-    Line {
-        line: usize,
-        seq: i64,
-        kind: EntryKind,
-    },
+    Line { line: usize, seq: i64 },
 }
 
 /// Why an archive is not usable.
@@ -119,7 +114,7 @@ impl Archive {
             Some(hash) => drop(archive.wanted.insert(hash, Wanted::Hash)),
             None => archive.read_file(name)?,
         }
-        // every chain begins after this hash
+        // the chain begins after this hash
         archive.find(GENESIS);
         Ok(archive)
     }
@@ -135,10 +130,15 @@ impl Archive {
             if entry.computed_hash() != entry.hash {
                 return Err(BadArchive::Changed(name.to_owned(), line));
             }
-            let Entry { seq, kind, .. } = entry;
             let hash = Hash::from_hex(&entry.hash);
             let hash = hash.map_err(|_| BadArchive::Line(name.to_owned(), line))?;
-            self.wanted.insert(hash, Wanted::Line { line, seq, kind });
+            self.wanted.insert(
+                hash,
+                Wanted::Line {
+                    line,
+                    seq: entry.seq,
+                },
+            );
         }
         if self.wanted.is_empty() {
             return Err(BadArchive::Empty(name.to_owned()));
@@ -155,45 +155,33 @@ impl Archive {
         }
     }
 
-    /// What to report once the whole journal was read, without these refusals, which were deleted;
-    /// `None` without an archive.
+    /// What to report once the whole journal was read; `None` without an archive.
     ///
     /// # Errors
     /// Something of the archive was not found.
-    pub(super) fn compared(
-        self,
-        pruned: &RangeInclusive<i64>,
-    ) -> Result<Option<String>, NotContained> {
+    pub(super) fn compared(self) -> Result<Option<String>, NotContained> {
         let Some(name) = self.name else {
             return Ok(None);
         };
-        let missing = |wanted: &Wanted| match wanted {
-            Wanted::Line { seq, kind, .. } => *kind != EntryKind::Refused || !pruned.contains(seq),
-            Wanted::Hash => true,
-        };
-        let all = self.wanted.len();
-        let mut missing: Vec<Wanted> = self.wanted.into_values().filter(missing).collect();
-        missing.sort_by_key(|wanted| match wanted {
+        let missing = self.wanted.len();
+        let first = self.wanted.into_values().min_by_key(|wanted| match wanted {
             Wanted::Line { line, .. } => *line,
             Wanted::Hash => 0,
         });
-        match missing.first() {
-            Some(Wanted::Line { line, seq, .. }) => Err(NotContained {
+        match first {
+            Some(Wanted::Line { line, seq }) => Err(NotContained {
                 what: format!("entry {seq} in line {line} of {name}"),
-                missing: missing.len(),
+                missing,
             }),
             Some(Wanted::Hash) => Err(NotContained {
                 what: format!("an entry with the hash {name}"),
-                missing: 1,
+                missing,
             }),
-            None if !self.is_file => Ok(Some(format!("the hash {name} is contained"))),
-            None => Ok(Some(match all {
-                0 => format!("all {} entries of {name} are contained", self.found),
-                _ => format!(
-                    "all {} entries of {name} are contained, except {all} refusals that were pruned",
-                    self.found
-                ),
-            })),
+            None if self.is_file => {
+                let found = self.found;
+                Ok(Some(format!("all {found} entries of {name} are contained")))
+            }
+            None => Ok(Some(format!("the hash {name} is contained"))),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `portcullis journal`: the relay's intents and their outcomes.
 //!
 //! Only reads, and works while a relay runs. `list` and `show` are for people, `export` is one JSON
-//! object per line, `verify` recomputes the chains of hashes, and compares them with an archive.
+//! object per line, `verify` recomputes the chain of hashes, and compares it with an archive.
 
 use super::archive::Archive;
 use super::filter::FilterArguments;
@@ -11,8 +11,9 @@ use portcullis_base::io::clock;
 use portcullis_base::secrets;
 use portcullis_program::command::{CHECK_FAILED, Failure, INTERNAL, Outcome, block_on, written};
 use portcullis_store::{
-    Chain, Entry, EntryFilter, EntryKind, IntentId, Journal, Refused, Store, StoreError, Verified,
+    Entry, EntryFilter, EntryKind, IntentId, Journal, Refusals, Store, StoreError, Verified,
 };
+use serde_json::json;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use thiserror::Error;
@@ -24,8 +25,6 @@ Examples:
   portcullis journal list --last 20
   # of another configuration: was anything changed afterwards?
   portcullis journal verify --config portcullis.toml
-
-Refusals are apart from the writes, with numbers of their own: --state refused.
 
 Exit codes:
   0   success
@@ -46,7 +45,8 @@ enum JournalCommand {
 Examples:
   # the newest twenty
   portcullis journal list --last 20
-  # what was refused in the last hour: equal refusals of a minute are one line
+  # what was refused in the last hour; of equal refusals of a minute the first eight are listed, and
+  # all are counted at the end
   portcullis journal list --since 1h --state refused
 ".to_owned() + STORE_CODES)]
     List {
@@ -71,7 +71,7 @@ Exit codes:
         /// The intent's number in the list.
         intent: i64,
     },
-    /// Recompute the chains of hashes: exit code 1 when an entry was changed or is missing.
+    /// Recompute the chain of hashes: exit code 1 when an entry was changed or is missing.
     #[command(after_help = "\
 Examples:
   # in a daily job: check the exit code
@@ -97,8 +97,6 @@ Examples:
   portcullis journal export > journal.ndjson
   # what came since: 1234 is the last number in the archive
   portcullis journal export --after 1234 >> journal.ndjson
-  # the refusals, except those of the last minute, which may still count more
-  portcullis journal export --state refused > refused.ndjson
 ".to_owned() + STORE_CODES)]
     Export {
         #[command(flatten)]
@@ -188,30 +186,23 @@ async fn answer(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the newest entries that the filter selects, oldest first.
+/// Prints the newest entries that the filter selects, oldest first; of refusals also how many there
+/// were, where not all are entries.
 async fn list(
     journal: &Journal,
     filter: &EntryFilter,
     last: u32,
     out: &mut impl io::Write,
 ) -> Result<(), Failed> {
+    for entry in journal.newest_matching(filter, last).await? {
+        writeln!(out, "{}", line(&entry))?;
+    }
     if filter.kind != Some(EntryKind::Refused) {
-        for entry in journal.newest_matching(filter, last).await? {
-            writeln!(out, "{}", line(&entry))?;
-        }
         return Ok(());
     }
-    let mut found: Vec<Refused> = Vec::new();
-    while let Some(missing) = last.checked_sub(found.len() as u32).filter(|&n| n > 0) {
-        let before = found.last().map_or(i64::MAX, |row| row.seq);
-        let page = journal.refusals(filter, before, missing).await?;
-        if page.is_empty() {
-            break;
-        }
-        found.extend(page);
-    }
-    for row in found.iter().rev() {
-        writeln!(out, "{}", refused_line(row))?;
+    let counted = journal.counted_refusals(filter.operation.as_deref(), filter.since_us);
+    for refusals in counted.await?.iter().rev() {
+        writeln!(out, "{}", counted_line(refusals))?;
     }
     Ok(())
 }
@@ -229,36 +220,29 @@ async fn export(
         }
         after = next;
     }
-    if filter.kind != Some(EntryKind::Refused) {
-        return Ok(());
-    }
-    let mut after = filter.after;
-    loop {
-        let page = journal.refused(filter, after).await?;
-        let Some(last) = page.last() else {
-            return Ok(());
-        };
-        after = last.seq;
-        for entry in &page {
-            writeln!(out, "{}", entry.to_json())?;
-        }
-    }
+    Ok(())
 }
 
-/// Verifies both chains, and that they contain the archive.
+/// Verifies the chain, and that it contains the archive.
 async fn verify(
     journal: &Journal,
     mut archive: Archive,
     out: &mut impl io::Write,
 ) -> Result<ExitCode, Failed> {
-    let writes = journal.verify_each(Chain::Writes, |entry| archive.find(&entry.hash));
-    let whole = report(&writes.await?, ["entries", "entry"], out)?;
-    let refusals = journal.verify_each(Chain::Refusals, |entry| archive.find(&entry.hash));
-    let whole = report(&refusals.await?, ["entries of refusals", "refusal"], out)? && whole;
-    if !whole {
-        return Ok(ExitCode::from(CHECK_FAILED));
+    let verified = journal.verify_each(|entry| archive.find(&entry.hash));
+    match verified.await? {
+        Verified::Whole { entries, head } => {
+            writeln!(
+                out,
+                "{entries} entries, all unchanged; the last hash is {head}"
+            )?;
+        }
+        Verified::Broken { seq, why } => {
+            writeln!(out, "BROKEN at entry {seq}: {why}")?;
+            return Ok(ExitCode::from(CHECK_FAILED));
+        }
     }
-    match archive.compared(&journal.pruned_refusals().await?) {
+    match archive.compared() {
         Ok(None) => Ok(ExitCode::SUCCESS),
         Ok(Some(contained)) => {
             writeln!(out, "{contained}")?;
@@ -267,30 +251,6 @@ async fn verify(
         Err(missing) => {
             writeln!(out, "MISSING: {missing}")?;
             Ok(ExitCode::from(CHECK_FAILED))
-        }
-    }
-}
-
-/// Prints the result for a chain, and returns whether it is whole.
-fn report(
-    verified: &Verified,
-    [entries, entry]: [&str; 2],
-    out: &mut impl io::Write,
-) -> Result<bool, Failed> {
-    match verified {
-        Verified::Whole {
-            entries: count,
-            head,
-        } => {
-            writeln!(
-                out,
-                "{count} {entries}, all unchanged; the last hash is {head}"
-            )?;
-            Ok(true)
-        }
-        Verified::Broken { seq, why } => {
-            writeln!(out, "BROKEN at {entry} {seq}: {why}")?;
-            Ok(false)
         }
     }
 }
@@ -309,12 +269,18 @@ fn line(entry: &Entry) -> String {
     format!("{seq:>6}  {at}  {intent:>6}  {kind:<9}  {operation:<19}  {detail}")
 }
 
-fn refused_line(row: &Refused) -> String {
-    let at = clock::rfc3339_millis(clock::at_us(row.last_us));
+/// Equal refusals of a minute, in the form of an entry.
+fn counted_line(refusals: &Refusals) -> String {
+    let at = clock::rfc3339_millis(clock::at_us(refusals.last_us));
     let kind = EntryKind::Refused.name();
-    let (seq, operation, detail) = (row.seq, &row.operation, &row.detail);
+    let operation = &refusals.operation;
+    let detail = json!({
+        "count": refusals.count,
+        "first": clock::rfc3339_millis(clock::at_us(refusals.first_us)),
+        "reason": refusals.reason,
+    });
     format!(
-        "{seq:>6}  {at}  {:>6}  {kind:<9}  {operation:<19}  {detail}",
+        "{0:>6}  {at}  {0:>6}  {kind:<9}  {operation:<19}  {detail}",
         "-"
     )
 }

@@ -1,5 +1,4 @@
-//! The journal: every state change of an intent, append-only and hash-chained. Refusals have a chain
-//! of their own (`refusals.rs`).
+//! The journal: every state change of an intent and every refusal, append-only and hash-chained.
 //!
 //! [`Journal`] reads, also while a relay writes. Only the store appends, and it locks the end of
 //! the chain first ([`begin`]), which serializes all writers across processes: the sequence has no
@@ -8,7 +7,6 @@
 use super::db::Db;
 use super::each;
 use super::entry::{Entry, Event, GENESIS};
-use super::refusals;
 use super::row::{Arg, FromRow as _, Row};
 use super::state::EntryKind;
 use super::timeout::TIMEOUT;
@@ -182,17 +180,6 @@ impl Default for EntryFilter {
 }
 
 impl EntryFilter {
-    /// The arguments of a statement that reads entries below `before`, newest first.
-    pub(super) fn below(&self, before: i64, limit: i64) -> [Arg<'_>; 5] {
-        [
-            before.into(),
-            limit.into(),
-            self.operation.as_deref().into(),
-            self.after.into(),
-            self.since_us.into(),
-        ]
-    }
-
     /// The arguments of a statement that reads entries of these numbers.
     fn between(&self, after: i64, until: i64, limit: u32) -> [Arg<'_>; 6] {
         [
@@ -204,15 +191,6 @@ impl EntryFilter {
             self.operation.as_deref().into(),
         ]
     }
-}
-
-/// A chain of entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Chain {
-    /// The state changes of intents.
-    Writes,
-    /// Refusals whose minute is over, from the oldest that was not deleted.
-    Refusals,
 }
 
 /// The result of verifying the chain.
@@ -295,6 +273,22 @@ impl Journal {
         self.db.all(search.statement(), &args).await
     }
 
+    /// Refusals with a sequence number below `before`, newest first, of one operation or all; at
+    /// most `limit`, and at most [`PAGE`].
+    pub async fn refusals(
+        &self,
+        operation: Option<&str>,
+        before: i64,
+        limit: u32,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let args = [
+            before.into(),
+            i64::from(limit.min(PAGE)).into(),
+            operation.into(),
+        ];
+        self.db.all(sql::REFUSALS, &args).await
+    }
+
     /// The entries that the filter selects after `after`, oldest first, and the number to continue
     /// after; `None` at the end of the journal. There may be none although there are later ones.
     pub async fn matching(
@@ -302,7 +296,7 @@ impl Journal {
         filter: &EntryFilter,
         after: i64,
     ) -> Result<Option<(Vec<Entry>, i64)>, StoreError> {
-        let end = self.end(Chain::Writes).await?;
+        let end = self.end().await?;
         let after = after.max(filter.after);
         if end.is_none_or(|end| end.seq <= after) {
             return Ok(None);
@@ -323,7 +317,7 @@ impl Journal {
         filter: &EntryFilter,
         limit: u32,
     ) -> Result<Vec<Entry>, StoreError> {
-        let end = self.end(Chain::Writes).await?;
+        let end = self.end().await?;
         let mut until = end.map_or(0, |end| end.seq);
         let mut found: Vec<Entry> = Vec::new();
         while until > filter.after && found.len() < limit as usize {
@@ -352,94 +346,52 @@ impl Journal {
         }
     }
 
-    /// Verifies the whole chain of writes, also while it grows. A broken chain is a result, not an
-    /// error.
-    pub async fn verify(&self) -> Result<Verified, StoreError> {
-        self.verify_each(Chain::Writes, |_| {}).await
-    }
-
-    /// Verifies a whole chain like [`Self::verify`], and passes its entries to `see`.
-    pub async fn verify_each(
-        &self,
-        chain: Chain,
-        mut see: impl FnMut(&Entry),
-    ) -> Result<Verified, StoreError> {
-        let mut at = self.start(chain).await?;
-        let mut verified = 0;
-        loop {
-            match self.verify_page(chain, &mut at).await? {
-                Step::Entries(entries) => {
-                    verified += entries.len() as i64;
-                    entries.iter().for_each(&mut see);
-                }
-                Step::Whole => {
-                    return Ok(Verified::Whole {
-                        entries: verified,
-                        head: at.hash,
-                    });
-                }
-                Step::Broken(seq, why) => {
-                    let start = self.start(chain).await?;
-                    if start.seq <= at.seq {
-                        return Ok(Verified::Broken { seq, why });
-                    }
-                    // the oldest entries were deleted meanwhile
-                    at = start;
-                }
-            }
-        }
-    }
-
-    /// Verifies the next entries of a chain.
-    async fn verify_page(&self, chain: Chain, at: &mut Verifier) -> Result<Step, StoreError> {
-        let args = [(at.seq + 1).into(), i64::from(PAGE).into()];
-        let rows = self.db.rows(chain.entries(), &args).await?;
-        let mut entries = Vec::with_capacity(rows.len());
-        for row in &rows {
-            match at.step(row, chain) {
-                Ok(entry) => entries.push(entry),
-                Err(why) => return Ok(Step::Broken(at.seq + 1, why)),
-            }
-        }
-        if !entries.is_empty() {
-            return Ok(Step::Entries(entries));
-        }
-        // read after the rows, so the end is never behind them
-        let Some(end) = self.end(chain).await? else {
-            return Ok(Step::Broken(at.seq, Break::End));
-        };
-        let next = [(at.seq + 1).into(), 1.into()];
-        if end.seq > at.seq && !self.db.rows(chain.entries(), &next).await?.is_empty() {
-            return Ok(Step::Entries(Vec::new()));
-        }
-        Ok(at.ends_at(&end))
-    }
-
-    /// The place before the first entry of a chain.
-    async fn start(&self, chain: Chain) -> Result<Verifier, StoreError> {
-        Ok(match chain {
-            Chain::Writes => Verifier {
-                seq: 0,
-                hash: GENESIS.to_owned(),
-            },
-            Chain::Refusals => {
-                let ends = self.ends_of_refusals().await?;
-                Verifier {
-                    seq: ends.pruned_seq,
-                    hash: ends.pruned_hash,
-                }
-            }
-        })
-    }
-
-    /// The end of a chain, as it is stored.
-    async fn end(&self, chain: Chain) -> Result<Option<End>, StoreError> {
-        let head = match chain {
-            Chain::Writes => sql::CHAIN_HEAD,
-            Chain::Refusals => sql::REFUSAL_HEAD,
-        };
-        let row = self.db.row(head, &[]).await?;
+    /// The end of the chain, as it is stored.
+    async fn end(&self) -> Result<Option<End>, StoreError> {
+        let row = self.db.row(sql::CHAIN_HEAD, &[]).await?;
         row.map(|row| End::read(&row)).transpose()
+    }
+
+    /// Verifies the whole chain, also while it grows. A broken chain is a result, not an error.
+    pub async fn verify(&self) -> Result<Verified, StoreError> {
+        self.verify_each(|_| {}).await
+    }
+
+    /// Verifies like [`Self::verify`], and passes each unchanged entry to `see`.
+    pub async fn verify_each(&self, mut see: impl FnMut(&Entry)) -> Result<Verified, StoreError> {
+        let mut at = Verifier {
+            seq: 0,
+            hash: GENESIS.to_owned(),
+        };
+        loop {
+            let args = [(at.seq + 1).into(), i64::from(PAGE).into()];
+            let rows = self.db.rows(sql::ENTRIES, &args).await?;
+            for row in &rows {
+                match at.step(row) {
+                    Ok(entry) => see(&entry),
+                    Err(why) => {
+                        return Ok(Verified::Broken {
+                            seq: at.seq + 1,
+                            why,
+                        });
+                    }
+                }
+            }
+            if !rows.is_empty() {
+                continue;
+            }
+            // read after the rows, so the head is never behind them
+            let Some(end) = self.end().await? else {
+                return Ok(Verified::Broken {
+                    seq: at.seq,
+                    why: Break::End,
+                });
+            };
+            if end.seq > at.seq && !self.entries(at.seq + 1, 1).await?.is_empty() {
+                continue;
+            }
+            return Ok(at.ends_at(end));
+        }
     }
 
     /// Closes the connections.
@@ -448,43 +400,19 @@ impl Journal {
     }
 }
 
-impl Chain {
-    /// The statement that reads entries of the chain.
-    fn entries(self) -> &'static str {
-        match self {
-            Self::Writes => sql::ENTRIES,
-            Self::Refusals => sql::REFUSED,
-        }
-    }
-}
-
-/// The result of verifying a part of a chain.
-enum Step {
-    /// These follow, unchanged; perhaps others follow.
-    Entries(Vec<Entry>),
-    /// The chain ends here.
-    Whole,
-    /// This entry is changed or missing.
-    Broken(i64, Break),
-}
-
-/// The verified part of a chain.
+/// The verified part of the chain.
 struct Verifier {
     seq: i64,
     hash: String,
 }
 
 impl Verifier {
-    fn step(&mut self, row: &Row, chain: Chain) -> Result<Entry, Break> {
+    fn step(&mut self, row: &Row) -> Result<Entry, Break> {
         // rows are sorted: any other number is a later one
         if row.get::<i64>("seq").ok() != Some(self.seq + 1) {
             return Err(Break::Missing);
         }
-        let entry = match chain {
-            Chain::Writes => Entry::read(row),
-            Chain::Refusals => refusals::chained(row),
-        };
-        let entry = entry.map_err(|_| Break::Hash)?;
+        let entry = Entry::read(row).map_err(|_| Break::Hash)?;
         if entry.prev_hash != self.hash {
             return Err(Break::Link);
         }
@@ -496,14 +424,23 @@ impl Verifier {
         Ok(entry)
     }
 
-    fn ends_at(&self, end: &End) -> Step {
+    fn ends_at(self, end: End) -> Verified {
         if end.seq > self.seq {
-            return Step::Broken(self.seq + 1, Break::Missing);
+            return Verified::Broken {
+                seq: self.seq + 1,
+                why: Break::Missing,
+            };
         }
         if end.seq < self.seq || end.hash != self.hash {
-            return Step::Broken(self.seq, Break::End);
+            return Verified::Broken {
+                seq: self.seq,
+                why: Break::End,
+            };
         }
-        Step::Whole
+        Verified::Whole {
+            entries: self.seq,
+            head: self.hash,
+        }
     }
 }
 

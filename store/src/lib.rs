@@ -6,8 +6,7 @@
 //! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
 //! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `refusals.rs`,
-//! `budget.rs`,
-//! `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
+//! `budget.rs`, `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
 //! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
 //! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`, `size.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`,
 //! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
@@ -93,14 +92,13 @@ pub use feed::{
 pub use forget::Forgotten;
 pub use idempotency::Keys;
 pub use intent::Intents;
-pub use journal::{Break, Chain, EntryFilter, Journal, PAGE, Search, Verified};
+pub use journal::{Break, EntryFilter, Journal, PAGE, Search, Verified};
 pub use late::Awaited;
 pub use locks::{Chore, ChoreLock, SessionLock};
 pub use podcast::{
     Category, Episode, Funding, Person, Place, Podcast, Podcasts, Published, Transcript, Txt,
 };
 pub use prune::{AGE_EVENTS_KEPT, PruneBefore, Pruned, Retention};
-pub use refusals::Refused;
 pub use replica::ReplicaStatus;
 pub use sitemap::{Sitemap, SitemapFile, SitemapNumber, SitemapReader, SitemapStamp};
 pub use sitemap::{SitemapStep, SitemapUrl};
@@ -114,7 +112,7 @@ pub use transfer::{
 
 pub use portcullis_filters::ledger::{
     Binding, Budget, Budgets, Change, Claim, ClaimToken, Inclusion, Intended, Intent, IntentId,
-    IntentState, NewIntent, OverBudget, Refusal, Requested,
+    IntentState, NewIntent, OverBudget, Refusal, Refusals, Requested,
 };
 pub use portcullis_filters::webhook::{AgeUser, EventOutcome, Opening};
 

@@ -1,8 +1,8 @@
 //! Deletes old rows that nothing needs any more, in bounded steps, each durable by itself.
 //!
-//! The journal of writes, intents, bindings and the age status of users are never deleted.
+//! The journal, intents, bindings and the age status of users are never deleted.
 
-use super::{Store, StoreError, journal, refusals, sql};
+use super::{Store, StoreError, sql};
 use portcullis_base::io::clock::micros;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const END: &str = "~";
 pub struct PruneBefore {
     /// Idempotency keys.
     pub keys_us: i64,
-    /// Refusals.
+    /// Counts of refusals.
     pub refusals_us: i64,
     /// Snapshots of suggestions, except the newest of each viewer.
     pub suggestions_us: i64,
@@ -37,7 +37,7 @@ pub struct PruneBefore {
 pub struct Retention {
     /// Idempotency keys.
     pub keys: Duration,
-    /// Refusals.
+    /// Counts of refusals.
     pub refusals: Duration,
     /// Snapshots of suggestions, except the newest of each viewer.
     pub suggestions: Duration,
@@ -70,7 +70,7 @@ impl Retention {
 pub struct Pruned {
     /// Idempotency keys.
     pub keys: u64,
-    /// Rows of refusals.
+    /// Counts of refusals, a row for equal ones of a minute.
     pub refusals: u64,
     /// Suggestions, one per account in a snapshot.
     pub suggestions: u64,
@@ -100,7 +100,9 @@ impl Store {
     pub async fn prune(&self, before: &PruneBefore) -> Result<Pruned, StoreError> {
         let pruned = Pruned {
             keys: self.prune_keys(before.keys_us).await?,
-            refusals: self.prune_refusals(before.refusals_us).await?,
+            refusals: self
+                .in_steps(sql::REFUSALS_PRUNE, before.refusals_us)
+                .await?,
             suggestions: self.prune_suggestions(before.suggestions_us).await?,
             age_sessions: self
                 .in_steps(sql::AGE_SESSIONS_PRUNE, before.age_sessions_us)
@@ -134,24 +136,6 @@ impl Store {
     /// returns their number.
     pub async fn prune_keys(&self, before_us: i64) -> Result<u64, StoreError> {
         self.db.run(sql::KEY_PRUNE, &[before_us.into()]).await
-    }
-
-    /// Closes the refusals whose minute is over, and deletes those from before an instant; returns
-    /// the number of their rows.
-    async fn prune_refusals(&self, before_us: i64) -> Result<u64, StoreError> {
-        let (mut tx, _) = journal::begin(&self.db).await?;
-        refusals::record(&mut tx, &[], self.now_us()).await?;
-        tx.commit().await?;
-        let mut deleted = 0;
-        loop {
-            let (mut tx, _) = journal::begin(&self.db).await?;
-            let rows = refusals::prune(&mut tx, before_us, STEP).await?;
-            if rows == 0 {
-                return Ok(deleted);
-            }
-            tx.commit().await?;
-            deleted += rows;
-        }
     }
 
     async fn in_steps(&self, sql: &'static str, before_us: i64) -> Result<u64, StoreError> {

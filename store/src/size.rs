@@ -10,10 +10,8 @@ use std::path::Path;
 pub struct Sizes {
     /// Bytes of the database on its disk, with SQLite's log and PostgreSQL's dead rows.
     pub bytes: i64,
-    /// Entries of the journal: state changes of writes.
-    pub writes: i64,
-    /// Rows of refusals.
-    pub refusals: i64,
+    /// Entries of the journal.
+    pub entries: i64,
 }
 
 impl Store {
@@ -22,12 +20,11 @@ impl Store {
     /// # Errors
     /// The database is unavailable, or the file cannot be read.
     pub async fn sizes(&self) -> Result<Sizes, StoreError> {
-        let entries = self.db.row(sql::ENTRIES_COUNT, &[]).await?;
-        let entries = entries.ok_or(StoreError::Corrupt("chain_head"))?;
+        let end = self.db.row(sql::CHAIN_HEAD, &[]).await?;
+        let end = end.ok_or(StoreError::Corrupt("chain_head"))?;
         Ok(Sizes {
             bytes: self.bytes().await?,
-            writes: entries.get("writes")?,
-            refusals: entries.get("refusals")?,
+            entries: end.get("seq")?,
         })
     }
 

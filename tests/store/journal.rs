@@ -1,9 +1,29 @@
 //! The journal: what stands in it, who may read it, and that a whole chain is found whole.
 
-use crate::world::{NOW, World, advance, append, intend, intent};
+use crate::world::{NOW, World, advance, append, intend, intent, refuse};
 use portcullis_store::{
     Entry, EntryKind, GENESIS, IntentId, IntentState, PAGE, Store, StoreError, Verified,
 };
+
+pub(crate) async fn a_refusal_is_journaled(world: World) {
+    let store = world.open().await;
+    refuse(&store, "rpc", "tip_not_zero", NOW).await;
+    refuse(&store, "rpc", "tip_not_zero", NOW + 1).await;
+    let entries = store.journal().newest(2).await.unwrap();
+    let first = &entries[0];
+    assert_eq!(
+        (first.seq, first.at_us, first.kind),
+        (1, NOW, EntryKind::Refused)
+    );
+    assert_eq!((first.intent, first.operation.as_str()), (None, "rpc"));
+    let expected = format!("{{\"reason\":\"tip_not_zero\",\"request_id\":\"r{NOW}\"}}");
+    assert_eq!(first.detail, expected);
+    assert_eq!(first.prev_hash, GENESIS);
+    assert_eq!(entries[1].prev_hash, first.hash);
+    let line: serde_json::Value = serde_json::from_str(&first.to_json()).unwrap();
+    assert_eq!(line["detail"]["request_id"], format!("r{NOW}"));
+    assert_eq!(line["hash"], *first.hash);
+}
 
 fn numbers(entries: &[Entry]) -> Vec<i64> {
     entries.iter().map(|entry| entry.seq).collect()

@@ -120,14 +120,11 @@ on_both! {
         a_removed_entry_is_found
         an_entry_beyond_the_end_is_found;
     refusals:
-        equal_refusals_of_a_minute_are_one_row
+        the_first_of_equal_refusals_are_journaled
         concurrent_refusals_are_all_counted
-        closed_refusals_are_chained_and_protected
-        refusals_of_earlier_versions_are_listed
-        old_refusals_leave_both_chains_whole
+        counts_outlive_a_restart
+        old_counts_are_deleted
         the_sizes_are_those_of_the_tables
-        a_reader_verifies_while_refusals_are_pruned
-        a_changed_refusal_is_found
         entries_are_selected_by_a_filter;
     keys:
         a_key_identifies_one_request_across_restarts

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Statement, its arguments, and the index; two where both hold nothing but what is unresolved.
-const LOOK_UPS: [(&str, &[&str], &str); 38] = [
+const LOOK_UPS: [(&str, &[&str], &str); 35] = [
     (sql::ENTRIES, &["900", "10"], "journal_pkey"),
     (sql::ENTRIES_NEWEST, &["10"], "journal_pkey"),
     (sql::ENTRIES_OF, &["900"], "journal_intent"),
@@ -104,20 +104,13 @@ const LOOK_UPS: [(&str, &[&str], &str); 38] = [
         &["900", "8000", "10", "5"],
         "journal_pkey",
     ),
+    (sql::REFUSALS, &["900", "25"], "journal_refused"),
+    (sql::REFUSALS_RECENT, &["900", "910"], "refusal_first"),
     (
-        sql::REFUSALS_JOURNALED,
-        &["900", "25", NULL, "0", "5"],
-        "journal_refused",
+        sql::REFUSALS_COUNTED,
+        &["8000", "8", NULL, "25"],
+        "refusal_first",
     ),
-    (sql::REFUSALS_OPEN, &[], "refusal_open"),
-    (sql::REFUSED, &["900", "25"], "refusal_pkey"),
-    (sql::REFUSED_MATCHING, &["900", "25", "5"], "refusal_pkey"),
-    (
-        sql::REFUSALS,
-        &["900", "25", NULL, "0", "5"],
-        "refusal_pkey",
-    ),
-    (sql::REFUSALS_CLOSE, &["900", "'h'", "'h'"], "refusal_pkey"),
 ];
 
 /// The facts of a decision, by several indexes.
@@ -291,8 +284,7 @@ const FILL: &str = "
       CASE WHEN i % 100 = 0 THEN 'sent' WHEN i % 100 = 1 THEN 'displaced' ELSE 'succeeded' END,
       NULL, i, i, 0, NULL, i, i, 'f' FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
-    INSERT INTO refusal SELECT i, 'drip', 'why', 'r', 9, i, i, 'h', 'h' FROM n;
-    INSERT INTO refusal VALUES (9001, 'drip', 'why', 'r', 9, 9, 9, NULL, NULL);
+    INSERT INTO refusal SELECT 'drip', 'why', i, i, 9 FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
     INSERT INTO fee_sum SELECT 'e', i, i FROM n;
     WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)

@@ -2,8 +2,7 @@
 
 use crate::world::{NOW, World, advance, felt, intend, intent, refuse};
 use portcullis_filters::felt::Felt;
-use portcullis_filters::ledger::MINUTE_US;
-use portcullis_store::{EntryFilter, IntentId, IntentState, Search, Store};
+use portcullis_store::{IntentId, IntentState, Search, Store};
 
 async fn found(store: &Store, search: &Search, before: i64, limit: u32) -> Vec<IntentId> {
     let found = store.journal().search(search, before, limit).await.unwrap();
@@ -135,20 +134,17 @@ pub(crate) async fn intents_are_found_by_their_attributes(world: World) {
 
 pub(crate) async fn refusals_are_found_by_operation_and_in_pages(world: World) {
     let store = world.open().await;
-    for (minute, operation) in (0..).zip(["rpc", "mint-card", "rpc", "rpc"]) {
-        refuse(&store, operation, "tip_not_zero", NOW + minute * MINUTE_US).await;
+    for (at, operation) in ["rpc", "mint-card", "rpc", "rpc"].into_iter().enumerate() {
+        refuse(&store, operation, "tip_not_zero", NOW).await;
+        intend(&store, &intent(at as u64)).await;
     }
     let journal = store.journal();
-    let seqs = async |operation: Option<&str>, before, limit| -> Vec<i64> {
-        let filter = EntryFilter {
-            operation: operation.map(str::to_owned),
-            ..EntryFilter::default()
-        };
-        let found = journal.refusals(&filter, before, limit).await.unwrap();
-        found.into_iter().map(|row| row.seq).collect()
+    let seqs = async |operation, before, limit| -> Vec<i64> {
+        let found = journal.refusals(operation, before, limit).await.unwrap();
+        found.into_iter().map(|entry| entry.seq).collect()
     };
-    assert_eq!(seqs(None, i64::MAX, 25).await, [4, 3, 2, 1]);
-    assert_eq!(seqs(Some("rpc"), i64::MAX, 2).await, [4, 3]);
-    assert_eq!(seqs(Some("rpc"), 3, 25).await, [1]);
+    assert_eq!(seqs(None, i64::MAX, 25).await, [10, 7, 4, 1]);
+    assert_eq!(seqs(Some("rpc"), i64::MAX, 2).await, [10, 7]);
+    assert_eq!(seqs(Some("rpc"), 7, 25).await, [1]);
     assert_eq!(seqs(Some("register"), i64::MAX, 25).await, [0_i64; 0]);
 }

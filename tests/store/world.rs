@@ -256,16 +256,6 @@ impl World {
         .unwrap();
     }
 
-    /// Takes migration 21 back.
-    pub(crate) async fn undo_refusals(&self) {
-        let undo = "DROP TABLE refusal; DROP TABLE refusal_head; \
-             DELETE FROM _sqlx_migrations WHERE version = 21";
-        self.raw(undo).await.unwrap();
-        if !self.is_sqlite() {
-            self.raw("DROP FUNCTION refusal_is_pruned").await.unwrap();
-        }
-    }
-
     /// Takes migration 15 back.
     pub(crate) async fn undo_rules(&self) {
         let undo = if self.is_sqlite() {

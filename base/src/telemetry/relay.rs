@@ -20,9 +20,6 @@ const OUTCOMES: [&str; 6] = [
     "failed",
 ];
 
-/// The chains of the journal.
-const CHAINS: [&str; 2] = ["writes", "refusals"];
-
 /// The label of intents in doubt or lost that were never in a block.
 pub const UNPLACED: &str = "unplaced";
 
@@ -48,9 +45,8 @@ metrics! {
         pub journal: IntGaugeVec = gauges("portcullis_relay_journal_intents",
             "Intents in the journal by state; unplaced are in doubt or lost, and were never in a \
              block.", "state", states);
-        entries: [IntGauge; CHAINS.len()] = gauge_array("portcullis_relay_journal_entries",
-            "Entries of the journal: of writes, and of refusals, of which equal ones within a \
-             minute are one.", "chain", CHAINS);
+        pub entries: IntGauge = gauge("portcullis_relay_journal_entries",
+            "Entries of the journal: state changes of writes, and refusals.");
         oldest_open: Gauge = float("portcullis_relay_oldest_open_intent_timestamp_seconds",
             "When the oldest unfinished intent was created, in seconds since 1970; 0 without one.");
         reconciled: Gauge = float("portcullis_relay_reconciled_timestamp_seconds",
@@ -149,13 +145,6 @@ impl RelayMetrics {
     /// Sets the number of intents in a state.
     pub fn journal(&self, state: &str, intents: i64) {
         self.journal.with_label_values(&[state]).set(intents);
-    }
-
-    /// Sets the number of entries of each chain of the journal.
-    pub fn entries(&self, writes: i64, refusals: i64) {
-        for (gauge, entries) in self.entries.iter().zip([writes, refusals]) {
-            gauge.set(entries);
-        }
     }
 
     /// Counts an attempt to send an event.

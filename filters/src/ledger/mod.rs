@@ -34,7 +34,7 @@ pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
 pub use intention::{Facts, Intended, Intention, ahead_after_us, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use owned::{OwnedChange, OwnedIntent};
-pub use refusal::{Folded, OpenRefusals, Refusal, Refusals};
+pub use refusal::{JOURNALED, RecentRefusals, Refusal, Refusals};
 pub use state::IntentState;
 
 use crate::operations::OperationKind;

@@ -1,13 +1,12 @@
-//! Refusals: equal ones within a minute count in one row, so a backend that repeats a refused
-//! request does not fill the store.
-//!
-//! A row is *open* for a minute after its first refusal. Then it is *closed*: chained to the row
-//! before it, after which it never changes. Rows are closed in the order of their numbers. There
-//! are never more open rows than operations with a reason, unless clocks are set back.
+//! Refusals: of equal ones within a minute the first [`JOURNALED`] are journaled and the others
+//! only counted, so a backend that repeats a refused request does not fill the store.
 
 use super::budget::MINUTE_US;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+/// How many equal refusals of a minute are journaled: 1,000 within a minute take less than 5 KiB.
+pub const JOURNALED: i64 = 8;
 
 /// An authenticated request that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,93 +22,81 @@ pub struct Refusal {
 /// Equal refusals within a minute: of one operation, for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusals {
-    /// The number of the row: each has the next one.
-    pub seq: i64,
-    /// The first refusal.
-    pub first: Refusal,
-    /// The number of refusals, from 1.
-    pub count: i64,
+    /// The operation.
+    pub operation: String,
+    /// The name of the reason.
+    pub reason: String,
     /// When the first one was, in microseconds since 1970.
     pub first_us: i64,
     /// When the last one was, in microseconds since 1970.
     pub last_us: i64,
+    /// How many there were, with those that are journaled; from 1.
+    pub count: i64,
 }
 
 impl Refusals {
-    /// Whether a refusal at this time may count in the row. A row that begins later was dated by a
-    /// clock that was ahead: by less than a minute it still counts.
-    fn is_open_at(&self, at_us: i64) -> bool {
-        at_us.abs_diff(self.first_us) < MINUTE_US.unsigned_abs()
-    }
-
+    /// Whether this refusal counts here. A first refusal that is dated later was dated by a clock
+    /// that was ahead: by less than a minute it still counts.
     fn counts(&self, refusal: &Refusal, at_us: i64) -> bool {
-        self.first.operation == refusal.operation
-            && self.first.reason == refusal.reason
-            && self.is_open_at(at_us)
-    }
-
-    fn count(&mut self, at_us: i64) {
-        self.count = self.count.saturating_add(1);
-        self.first_us = self.first_us.min(at_us);
-        self.last_us = self.last_us.max(at_us);
+        self.operation == refusal.operation
+            && self.reason == refusal.reason
+            && at_us.abs_diff(self.first_us) < MINUTE_US.unsigned_abs()
     }
 }
 
-/// The open rows.
+/// The refusals of about the last minute.
 #[derive(Debug)]
-pub struct OpenRefusals {
-    /// The last number that is taken.
-    last: i64,
+pub struct RecentRefusals {
     rows: Vec<Refusals>,
-    /// The rows from the first that changed.
+    /// The rows from the first that counted more.
     changed_from: usize,
 }
 
-/// The rows to write.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Folded {
-    /// Rows that are new or counted more, closed or not.
-    pub counted: Vec<Refusals>,
-    /// Rows to close, in this order.
-    pub closed: Vec<Refusals>,
-}
-
-impl OpenRefusals {
-    /// The open rows by number, and the number of the last closed one.
+impl RecentRefusals {
+    /// The times, in microseconds, between which the first refusal of a row is that may count
+    /// refusals at `at_us`.
     #[must_use]
-    pub fn after(closed: i64, open: Vec<Refusals>) -> Self {
+    pub fn span(at_us: i64) -> [i64; 2] {
+        [
+            at_us.saturating_sub(MINUTE_US),
+            at_us.saturating_add(MINUTE_US),
+        ]
+    }
+
+    /// As they are stored.
+    #[must_use]
+    pub fn of(rows: Vec<Refusals>) -> Self {
         Self {
-            last: open.last().map_or(closed, |row| row.seq),
-            changed_from: open.len(),
-            rows: open,
+            changed_from: rows.len(),
+            rows,
         }
     }
 
-    /// Counts a refusal.
-    pub fn count(&mut self, refusal: &Refusal, at_us: i64) {
-        let open = self.rows.iter().rposition(|row| row.counts(refusal, at_us));
-        if let Some((at, row)) = open.and_then(|at| Some((at, self.rows.get_mut(at)?))) {
-            row.count(at_us);
-            self.changed_from = self.changed_from.min(at);
-            return;
-        }
-        self.last = self.last.saturating_add(1);
-        self.rows.push(Refusals {
-            seq: self.last,
-            first: refusal.clone(),
-            count: 1,
-            first_us: at_us,
-            last_us: at_us,
+    /// Counts a refusal, and returns whether it is journaled.
+    pub fn count(&mut self, refusal: &Refusal, at_us: i64) -> bool {
+        let at = self.rows.iter().rposition(|row| row.counts(refusal, at_us));
+        let at = at.unwrap_or_else(|| {
+            self.rows.push(Refusals {
+                operation: refusal.operation.clone(),
+                reason: refusal.reason.clone(),
+                first_us: at_us,
+                last_us: at_us,
+                count: 0,
+            });
+            self.rows.len().saturating_sub(1)
         });
+        self.changed_from = self.changed_from.min(at);
+        let Some(row) = self.rows.get_mut(at) else {
+            return true;
+        };
+        row.count = row.count.saturating_add(1);
+        row.last_us = row.last_us.max(at_us);
+        row.count <= JOURNALED
     }
 
-    /// The rows to write at this time.
+    /// The rows to store.
     #[must_use]
-    pub fn fold(self, now_us: i64) -> Folded {
-        let is_over = |row: &&Refusals| !row.is_open_at(now_us);
-        Folded {
-            closed: self.rows.iter().take_while(is_over).cloned().collect(),
-            counted: self.rows.into_iter().skip(self.changed_from).collect(),
-        }
+    pub fn changed(&self) -> &[Refusals] {
+        self.rows.get(self.changed_from..).unwrap_or_default()
     }
 }

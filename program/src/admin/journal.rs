@@ -8,9 +8,7 @@ use super::snapshot::millis;
 use portcullis_base::io::clock;
 use portcullis_edge::reply::Reply;
 use portcullis_filters::felt::Felt;
-use portcullis_store::{
-    Entry, EntryFilter, Intent, IntentId, IntentState, Journal, Refused, Search, StoreError,
-};
+use portcullis_store::{Entry, Intent, IntentId, IntentState, Journal, Search, StoreError};
 use serde_json::{Value, json};
 
 /// Writes on a page.
@@ -27,8 +25,8 @@ pub(super) enum JournalQuery {
     Intent(IntentId),
     /// Intents that match a search.
     Intents(Search, Before),
-    /// Refusals that a filter selects.
-    Refusals(EntryFilter, Before),
+    /// Refusals of one operation, or of all.
+    Refusals(Option<String>, Before),
     /// The entries of an intent.
     Entries(IntentId),
 }
@@ -53,15 +51,15 @@ fn intent(intent: Intent) -> Value {
     })
 }
 
-/// Equal refusals of a minute as the page shows them.
-fn refusal(refused: Refused) -> Value {
+/// A refusal as the page shows it: an entry without an intent.
+fn refusal(entry: Entry) -> Value {
     json!({
-        "id": refused.seq,
-        "at_ms": of_micros(refused.first_us),
-        "updated_ms": of_micros(refused.last_us),
-        "operation": refused.operation,
+        "id": entry.seq,
+        "at_ms": of_micros(entry.at_us),
+        "updated_ms": of_micros(entry.at_us),
+        "operation": entry.operation,
         "state": REFUSED,
-        "detail": refused.detail,
+        "detail": entry.detail,
         "transaction_hash": null,
         "subject": null,
         "signer": null,
@@ -117,14 +115,7 @@ impl JournalQuery {
             Some(REFUSED) if search.hash.is_some() || search.subject.is_some() => {
                 Err("a refusal has no hash and no subject".to_owned())
             }
-            Some(REFUSED) => {
-                let operation = search.operation;
-                let filter = EntryFilter {
-                    operation,
-                    ..EntryFilter::default()
-                };
-                Ok(Self::Refusals(filter, before))
-            }
+            Some(REFUSED) => Ok(Self::Refusals(search.operation, before)),
             Some(state) => {
                 let state = IntentState::parse(state).ok_or_else(|| {
                     let states = IntentState::ALL.map(IntentState::name).join(", ");
@@ -171,8 +162,8 @@ impl JournalQuery {
             Self::Intents(search, before) => {
                 Ok(page(journal.search(&search, before, PAGE).await?, intent))
             }
-            Self::Refusals(filter, before) => Ok(page(
-                journal.refusals(&filter, before, PAGE).await?,
+            Self::Refusals(operation, before) => Ok(page(
+                journal.refusals(operation.as_deref(), before, PAGE).await?,
                 refusal,
             )),
             Self::Entries(id) => Ok(journal

@@ -211,7 +211,7 @@ impl Health {
             }
             if let Ok(sizes) = sizes {
                 self.metrics.store_bytes.set(sizes.bytes);
-                self.metrics.relay.entries(sizes.writes, sizes.refusals);
+                self.metrics.relay.entries.set(sizes.entries);
             }
         }
     }

@@ -5,9 +5,11 @@
 use super::rows::{self, event};
 use super::{Jobs, facts};
 use crate::db::Db;
+use crate::entry::Event;
 use crate::error::StoreError;
 use crate::journal::{self, Appended};
 use crate::row::FromRow as _;
+use crate::state::EntryKind;
 use crate::tx::Tx;
 use crate::{Intended, Intent, IntentId, clock, faucet, refusals, sql};
 use portcullis_filters::ledger::group::{Changing, Decisions, Effect, Ended, NoReply, replied};
@@ -317,9 +319,19 @@ impl Group {
     async fn refuse(&mut self, jobs: &Jobs) -> Result<(), StoreError> {
         let of_jobs = jobs.refusals.iter().map(|job| (&job.command, job.now_us));
         let refused: Vec<(&Refusal, i64)> = of_jobs.collect();
-        if let Some((_, now_us)) = refused.last() {
-            refusals::record(&mut self.tx, &refused, *now_us).await?;
-            self.has_changed = true;
+        self.has_changed |= !refused.is_empty();
+        for (refusal, at_us) in refusals::count(&mut self.tx, &refused).await? {
+            let detail = journal::object(&[
+                ("reason", Some(&refusal.reason)),
+                ("request_id", Some(&refusal.request_id)),
+            ]);
+            let event = Event {
+                kind: EntryKind::Refused,
+                intent: None,
+                operation: &refusal.operation,
+                detail,
+            };
+            self.appended.push(event, at_us);
         }
         Ok(())
     }

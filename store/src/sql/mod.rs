@@ -269,11 +269,10 @@ pub const SEARCH_BY_OPERATION: &str = intent!(
     "id < $1 AND ($3 IS NULL OR transaction_hash = $3) AND ($4 IS NULL OR subject = $4) \
     AND ($5 IS NULL OR state = $5) AND operation = $6 ORDER BY id DESC LIMIT $2"
 );
-/// Refusals that earlier versions journaled among the writes: before an entry and after `$4`, newest
-/// first, of an operation or of all, since `$5`.
-pub const REFUSALS_JOURNALED: &str = entry!(
-    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) AND seq > $4 \
-    AND at_us >= $5 ORDER BY seq DESC LIMIT $2"
+/// Refusals before an entry, newest first, of an operation or of all.
+pub const REFUSALS: &str = entry!(
+    "WHERE kind = 'refused' AND seq < $1 AND ($3 IS NULL OR operation = $3) \
+    ORDER BY seq DESC LIMIT $2"
 );
 
 /// Binds an identity and a recipient.

@@ -294,10 +294,9 @@ fn the_relays_own_accounts_may_not_send() {
         "nothing of what was refused reaches the node"
     );
     let found = ask(&stage.edge, &local("/journal?state=refused")).json();
-    let writes = found["writes"].as_array().expect("a list");
-    let detail = writes[0]["detail"].as_str().unwrap_or_default();
-    assert!(
-        writes.len() == 1 && detail.contains("\"count\":2"),
+    assert_eq!(
+        found["writes"].as_array().map(Vec::len),
+        Some(2),
         "both are journaled: {found}"
     );
 }

@@ -1,7 +1,7 @@
-//! The rules of rows that count refusals.
+//! The rules of refusals that are journaled, and of those that are only counted.
 
 use super::NOW;
-use crate::ledger::{MINUTE_US, OpenRefusals, Refusal, Refusals};
+use crate::ledger::{JOURNALED, MINUTE_US, RecentRefusals, Refusal, Refusals};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
@@ -15,37 +15,30 @@ fn refusal(operation: &str, reason: &str) -> Refusal {
     }
 }
 
-/// A store of rows: those that are open, and those that are closed.
+/// A store of rows, by what identifies them.
 #[derive(Default)]
-struct Rows {
-    open: Vec<Refusals>,
-    closed: Vec<Refusals>,
-}
+struct Rows(BTreeMap<(alloc::string::String, alloc::string::String, i64), Refusals>);
 
 impl Rows {
-    /// Records refusals as a transaction does.
-    fn record(&mut self, refusals: &[(Refusal, i64)], now_us: i64) {
-        let last = self.closed.last().map_or(0, |row| row.seq);
-        let mut open = OpenRefusals::after(last, self.open.clone());
-        for (refusal, at_us) in refusals {
-            open.count(refusal, *at_us);
+    /// Records refusals as a transaction does, and returns how many are journaled.
+    fn record(&mut self, refusals: &[(Refusal, i64)]) -> usize {
+        let [Some(first), Some(last)] = [refusals.first(), refusals.last()] else {
+            return 0;
+        };
+        let [after, _] = RecentRefusals::span(first.1);
+        let [_, before] = RecentRefusals::span(last.1);
+        let recent = self.0.values();
+        let recent = recent.filter(|row| after < row.first_us && row.first_us < before);
+        let mut recent = RecentRefusals::of(recent.cloned().collect());
+        let journaled = refusals
+            .iter()
+            .filter(|(refusal, at_us)| recent.count(refusal, *at_us))
+            .count();
+        for row in recent.changed() {
+            let key = (row.operation.clone(), row.reason.clone(), row.first_us);
+            self.0.insert(key, row.clone());
         }
-        let folded = open.fold(now_us);
-        for row in folded.counted {
-            match self.open.iter_mut().find(|it| it.seq == row.seq) {
-                Some(it) => *it = row,
-                None => self.open.push(row),
-            }
-        }
-        for row in folded.closed {
-            let at = self.open.iter().position(|it| *it == row);
-            assert_eq!(at, Some(0), "the oldest is closed, as it was written");
-            self.closed.push(self.open.remove(0));
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Refusals> {
-        self.closed.iter().chain(&self.open)
+        journaled
     }
 }
 
@@ -55,28 +48,40 @@ fn what_is_unequal_or_later_has_its_own_row() {
         ("rpc", "batch", 0, 1, "the same time"),
         ("rpc", "batch", MINUTE_US - 1, 1, "the last moment"),
         ("rpc", "batch", MINUTE_US, 2, "a minute later"),
-        ("rpc", "batch", 1 - MINUTE_US, 1, "the first one was dated ahead"),
+        (
+            "rpc",
+            "batch",
+            1 - MINUTE_US,
+            1,
+            "the first one was dated ahead",
+        ),
         ("rpc", "batch", -MINUTE_US, 2, "the clock was set back"),
         ("register", "batch", 0, 2, "another operation"),
         ("rpc", "parse_error", 0, 2, "another reason"),
     ] {
         let mut rows = Rows::default();
-        rows.record(&[(refusal("rpc", "batch"), NOW)], NOW);
-        let at_us = NOW + after_us;
-        rows.record(&[(refusal(operation, reason), at_us)], at_us);
-        assert_eq!(rows.all().count(), expected, "{why}");
+        rows.record(&[(refusal("rpc", "batch"), NOW)]);
+        rows.record(&[(refusal(operation, reason), NOW + after_us)]);
+        assert_eq!(rows.0.len(), expected, "{why}");
     }
 }
 
 #[test]
-fn a_row_closes_after_its_minute() {
+fn the_first_ones_of_a_minute_are_journaled() {
     let mut rows = Rows::default();
-    rows.record(&[(refusal("rpc", "batch"), NOW)], NOW);
-    rows.record(&[], NOW + MINUTE_US - 1);
-    assert_eq!(rows.closed, [], "it may still count");
-    rows.record(&[], NOW + MINUTE_US);
-    assert_eq!(rows.closed.len(), 1);
-    assert_eq!(rows.open, []);
+    for minute in 0..3 {
+        let at_us = NOW + minute * MINUTE_US;
+        let journaled = (0..1_000).map(|_| rows.record(&[(refusal("rpc", "batch"), at_us)]));
+        assert_eq!(
+            journaled.sum::<usize>() as i64,
+            JOURNALED,
+            "minute {minute}"
+        );
+    }
+    let in_one_group: Vec<_> = (0..100)
+        .map(|at| (refusal("rpc", "batch"), NOW + at))
+        .collect();
+    assert_eq!(Rows::default().record(&in_one_group) as i64, JOURNALED);
 }
 
 proptest! {
@@ -94,39 +99,19 @@ proptest! {
                 // clocks of several relays differ a little
                 now_us += passed;
                 let refusal = refusal(&format!("o{operation}"), &format!("r{reason}"));
-                *expected.entry((operation, reason)).or_default() += 1;
+                let kind = (refusal.operation.clone(), refusal.reason.clone());
+                *expected.entry(kind).or_default() += 1;
                 group.push((refusal, now_us));
             }
-            rows.record(&group, now_us);
-            let numbers = rows.all().map(|row| row.seq);
-            prop_assert!(numbers.eq(1..=rows.all().count() as i64), "no gap");
+            group.sort_by_key(|(_, at_us)| *at_us);
+            rows.record(&group);
         }
         let mut counted: BTreeMap<_, i64> = BTreeMap::new();
-        for row in rows.all() {
-            let first = &row.first;
-            *counted.entry((first.operation.clone(), first.reason.clone())).or_default() += row.count;
+        for row in rows.0.into_values() {
             prop_assert!(row.count > 0 && row.first_us <= row.last_us);
-            prop_assert!(row.last_us - row.first_us < 2 * MINUTE_US, "a minute, and a clock ahead");
+            prop_assert!(row.last_us - row.first_us < MINUTE_US, "of a minute");
+            *counted.entry((row.operation, row.reason)).or_default() += row.count;
         }
-        let expected: BTreeMap<_, _> = expected
-            .into_iter()
-            .map(|((operation, reason), count)| {
-                ((format!("o{operation}"), format!("r{reason}")), count)
-            })
-            .collect();
         prop_assert_eq!(counted, expected);
-    }
-
-    #[test]
-    fn a_minute_has_one_row_per_kind(gaps in prop::collection::vec(0..1_000_000_i64, 1..600)) {
-        let mut rows = Rows::default();
-        let mut at_us = NOW;
-        for gap in gaps {
-            at_us += gap;
-            rows.record(&[(refusal("rpc", "batch"), at_us)], at_us);
-        }
-        let minutes = (at_us - NOW) / MINUTE_US + 1;
-        prop_assert!(rows.all().count() as i64 <= minutes);
-        prop_assert!(rows.open.len() <= 2);
     }
 }
