@@ -42,7 +42,7 @@ pub struct Request {
 pub enum Observation<'a> {
     /// The request got a valid answer.
     Answered(Request),
-    /// It got none.
+    /// The request got no valid answer.
     Failed(Request, FailureClass),
     /// A connection to the URL leads to a node of this chain, with this newest block if it was
     /// polled.
