@@ -30,7 +30,7 @@ pub struct Node {
     state: Mutex<NodeState>,
     /// One more than [`GroupState::floor`], or 0 without a floor.
     floor: AtomicU64,
-    /// [`ServedChain::check`].
+    /// The current [`ServedChain::check`], to be read without the lock.
     check: AtomicU64,
     /// The rounds of polls that have ended.
     rounds: watch::Sender<u64>,

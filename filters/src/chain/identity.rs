@@ -94,7 +94,7 @@ impl UrlStatus {
 /// The change that a finding makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainChange {
-    /// Nothing.
+    /// No change.
     None,
     /// The URL serves again.
     Returned,

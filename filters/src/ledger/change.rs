@@ -42,7 +42,7 @@ pub enum Change<'a> {
         /// The block that it is gone from. If another one was seen to list it since, nothing is
         /// known against that.
         from: Option<Inclusion>,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
     /// A settled block has another transaction of its slot; which.

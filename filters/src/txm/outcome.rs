@@ -67,7 +67,7 @@ pub enum Details {
     },
     /// Whether V2 verification is permanent.
     V2 {
-        /// Whether it is.
+        /// Whether V2 verification is permanent.
         verification_v2_required: bool,
     },
 }
