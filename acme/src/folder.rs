@@ -46,7 +46,7 @@ impl Folder {
             .map_or(Ok(()), |why| Err(io::Error::other(why)))
     }
 
-    /// In words, that others can write to the folder; `None` if they cannot, or if it is missing.
+    /// A message that others can write to the folder; `None` if they cannot, or if it is missing.
     pub(super) fn exposure(&self) -> Option<String> {
         let mode = self.0.metadata().ok()?.permissions().mode() & 0o7777;
         if mode & 0o002 == 0 {

@@ -50,7 +50,7 @@ use thiserror::Error;
 /// shares the folder may have renewed.
 const INTERVAL: u64 = 30;
 
-/// In words, that others can write to the folder of certificates; `None` if they cannot.
+/// A message that others can write to the folder of certificates; `None` if they cannot.
 pub fn folder_exposure(config: &AcmeConfig) -> Option<String> {
     folder::Folder::new(config).exposure()
 }

@@ -42,7 +42,7 @@ pub struct Offered<'a> {
 /// Why a certificate may not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It does not have this domain.
+    /// It does not cover this domain.
     Name(String),
     /// It is not valid yet.
     NotYetValid,

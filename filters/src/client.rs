@@ -143,7 +143,7 @@ fn is_port(text: &str) -> bool {
 /// How much of a client's address the log shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// All of it.
+    /// The whole address.
     Full,
     /// The network: `192.0.2.0/24` for IPv4, `2001:db8::/48` for IPv6.
     Truncated,

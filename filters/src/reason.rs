@@ -457,42 +457,6 @@ mod tests {
         }
     }
 
-    /// The numbers and the names of a documented table, row by row.
-    fn rows(section: &str) -> impl Iterator<Item = (Vec<u16>, Vec<&str>)> {
-        let table = section.lines().filter(|line| line.starts_with("| "));
-        table.filter_map(|line| {
-            let (statuses, rest) = line.trim_start_matches("| ").split_once(" |")?;
-            let statuses = statuses.split(", ").map(str::parse);
-            let statuses = statuses.collect::<Result<Vec<u16>, _>>().ok()?;
-            Some((statuses, rest.split('`').skip(1).step_by(2).collect()))
-        })
-    }
-
-    #[test]
-    fn documented_tables_have_each_reason_with_status() {
-        let text = include_str!("../../conf/interfaces.md");
-        let (_, text) = text.split_once("## The gateway").expect("a section");
-        let (gateway, text) = text.split_once("## The relay").expect("a section");
-        let (relay, sidecar) = text.split_once("## The sidecar").expect("a section");
-        for (api, text, name) in [
-            (
-                Gateway,
-                gateway.to_owned(),
-                Reason::name as fn(Reason) -> &'static str,
-            ),
-            // its table is in addition to the gateway's
-            (Relay, format!("{gateway}{relay}"), Reason::name),
-            (Sidecar, sidecar.to_owned(), Reason::xrpc_name),
-        ] {
-            for reason in Reason::ALL.into_iter().filter(|reason| reason.is_of(api)) {
-                let (name, status) = (name(reason), reason.status());
-                let found = rows(&text)
-                    .any(|(statuses, names)| statuses.contains(&status) && names.contains(&name));
-                assert!(found, "{name} has no row with {status} for {api:?}");
-            }
-        }
-    }
-
     #[test]
     fn the_runbook_names_each_failure() {
         let text = include_str!("../../conf/prometheus/RUNBOOK.md");

@@ -251,7 +251,7 @@ async fn move_subject(tx: &mut Tx, event: &SignedEvent) -> Result<bool, StoreErr
     Ok(tx.run(sql::AGE_SESSION_MOVE, &args).await? == 1)
 }
 
-/// Updates the user.
+/// Updates the age status of the user.
 async fn move_user(tx: &mut Tx, report: &AgeReport, user_id: &str) -> Result<(), StoreError> {
     let args = [
         user_id.into(),

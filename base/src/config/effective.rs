@@ -13,7 +13,7 @@ pub(super) struct Setting {
     pub(super) section: &'static str,
     /// The key's name in its section.
     pub(super) name: &'static str,
-    /// The value as a TOML literal; of the URLs of a node and a collector without the path.
+    /// The value as a TOML literal. The URLs of a node or a collector are without their paths.
     pub(super) value: String,
     /// Where it is set.
     pub(super) origin: Origin,

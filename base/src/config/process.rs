@@ -26,7 +26,7 @@ use super::{DAY, HOUR, MAX_NODE_TIMEOUT, MIN_ANSWER_MEMORY, SECOND, SHORTEST, WH
 /// A local address has this many ports for connections to one peer.
 const PORTS: u64 = 65_535;
 const WHY_PORTS: &str = "zero cannot work, and one address has no more ports to one node";
-/// Three polls of the newest block.
+/// The lowest `node.max_block_age`: three polls of the newest block.
 const SHORTEST_AGE: Duration = Duration::from_secs(30);
 const WHY_DRAIN: &str = "a stop must end within an hour";
 const WHY_MEMORY: &str = "one answer of the node may take 4 MiB, and no machine has more to spare";

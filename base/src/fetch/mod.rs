@@ -69,7 +69,7 @@ pub enum FetchError {
     /// The name has no address, the connection failed, or the response is not HTTP.
     #[error("no connection, or no HTTP")]
     Unreachable,
-    /// The server's certificate is refused, or there is no TLS; why.
+    /// The server's certificate is refused, or there is no TLS, for this reason.
     #[error("{0}")]
     Tls(String),
     /// A stranger's URL is not https, or its address is not public.
@@ -204,7 +204,7 @@ fn get(
     agent(trust, timeout).get(url).call()
 }
 
-/// Sends a GET over a kept connection, and over a new one if that was closed meanwhile.
+/// Sends a GET over a pooled connection, and over a new one if that was closed meanwhile.
 fn get_over_kept(
     url: &str,
     timeout: Duration,

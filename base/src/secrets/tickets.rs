@@ -86,7 +86,7 @@ pub struct Tickets {
 }
 
 impl Tickets {
-    /// Seals for the listener of this name.
+    /// Creates the tickets of the listener with this name.
     pub fn new(listener: &'static str, shared: SharedTickets) -> Self {
         Self {
             listener,

@@ -140,7 +140,7 @@ pub struct ActiveCondition {
     pub condition: Condition,
     /// The most recent finding.
     pub finding: Finding,
-    /// Since when.
+    /// When it began.
     pub since: SystemTime,
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Repeated {
     pub(super) kind: Kind,
     /// The client, as its first refusal of the window identified it.
     pub(super) client: Option<Client>,
-    /// How many.
+    /// The number of further ones.
     pub(super) more: u64,
 }
 

@@ -20,7 +20,7 @@ named! {
         Fleet = "fleet",
         /// Fetches the fleet's key of TLS sessions.
         FleetTickets = "fleet_tickets",
-        /// Looks for conditions.
+        /// Checks for conditions.
         Health = "health",
         /// Samples the metrics for the operator's page.
         History = "history",

@@ -1,4 +1,4 @@
-//! The webhooks that were refused, by reason: how many, and when the last one came.
+//! The webhooks that were refused, by reason: how many, and when the last one arrived.
 //!
 //! For the operator's page, so that a verifier whose events do not arrive is understood. Nothing of
 //! a request is kept but the reason, which comes from a closed list.
@@ -12,9 +12,9 @@ use std::time::SystemTime;
 pub struct RefusedWebhooks {
     /// The reason.
     pub reason: Reason,
-    /// How many since the start.
+    /// The number since the start.
     pub total: u64,
-    /// When the last one came.
+    /// When the last one arrived.
     pub last: SystemTime,
 }
 

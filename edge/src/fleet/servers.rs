@@ -135,7 +135,7 @@ impl Servers {
             })
     }
 
-    /// Why some part of the keys is unavailable.
+    /// Why a part of the keys is unavailable.
     pub(super) fn failure(&self) -> Option<String> {
         let down = self
             .all

@@ -66,8 +66,8 @@ impl SlotRange {
     }
 }
 
-/// Reads the answer to `CLUSTER SLOTS`: the primary of each range. A server without a name is the
-/// one that was asked. `None` if it is no such answer.
+/// Reads the answer to `CLUSTER SLOTS`: the primary of each range. A server without a name is
+/// `asked`, the one that answered. `None` if it is not such an answer.
 pub(super) fn parse(answer: Value, asked: &FleetServer) -> Option<Vec<SlotRange>> {
     let rows = Vec::<Vec<Value>>::from_redis_value(answer).ok()?;
     rows.into_iter().map(|row| range(row, asked)).collect()

@@ -132,7 +132,7 @@ impl clients::Settings for Settings {
 
 /// How long a request waits for this instance's view to reach the required position.
 const CATCHING_UP: Duration = Duration::from_millis(100);
-/// Bytes of a version such as `0.10.4-rc.1`.
+/// The longest version, such as `0.10.4-rc.1`, in bytes.
 const MAX_VERSION: usize = 24;
 /// Timeout for the node to report its height.
 const HEIGHT_TIMEOUT: Duration = Duration::from_secs(1);

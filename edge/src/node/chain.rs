@@ -329,7 +329,7 @@ impl UrlOf<'_> {
     }
 
     /// The account and the nonce of a transaction, if the URL returns one that an account sent. The
-    /// address of an account that is deployed stands in the receipt only.
+    /// address of an account that is deployed is in the receipt only.
     pub async fn sender(self, hash: Felt) -> Result<Option<Sender>, RpcError> {
         let params = format!(r#"{{"transaction_hash":"{hash}"}}"#);
         let transaction = self.ask("starknet_getTransactionByHash", &params).await;

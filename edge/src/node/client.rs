@@ -57,7 +57,7 @@ pub(super) struct Progress<'a> {
     routing: Routing,
     /// The failure that says most.
     shown: Option<CallFailure>,
-    /// An error of a server, and where it is from.
+    /// The error of a server, and its origin.
     payload: Option<(Payload, Origin)>,
     is_behind: bool,
 }

@@ -1,4 +1,5 @@
-//! Asks a second URL while the first is slow, and takes the first answer that may be passed on.
+//! Sends a call to a second URL while the first is slow, and takes the first answer that may be
+//! passed on.
 
 use super::Call;
 use super::answer::Payload;

@@ -211,8 +211,7 @@ impl Poller {
 
     /// Whether the URL at `index` has the served chain.
     ///
-    /// # Errors
-    /// Returns in words why not; an unreachable URL is one of the reasons.
+    /// # Errors Returns the reason, for people, if it does not or is unreachable.
     pub async fn check(&self, index: usize, limit: Duration) -> Result<(), String> {
         let Some(target) = self.targets.get(index) else {
             return Ok(());
@@ -365,7 +364,8 @@ async fn within<T>(
     ended.unwrap_or_else(|_| Err(Stopped::Failed(NodeError::Timeout.into())))
 }
 
-/// Records how a poll, which began at `sent`, ended. Returns in words why it has no result.
+/// Records how a poll, which began at `sent`, ended. If it has no result, returns the reason for
+/// people.
 fn note<T>(target: &Target, sent: Instant, polled: Result<T, Stopped>) -> Result<T, String> {
     let record = &target.record;
     match polled {

@@ -30,7 +30,7 @@ pub struct Node {
     state: Mutex<NodeState>,
     /// One more than [`GroupState::floor`], or 0 without a floor.
     floor: AtomicU64,
-    /// [`ServedChain::check`].
+    /// The current [`ServedChain::check`], to be read without the lock.
     check: AtomicU64,
     /// The rounds of polls that have ended.
     rounds: watch::Sender<u64>,
@@ -43,7 +43,7 @@ pub struct Node {
     /// The progress of its start, as text for the operator; `None` once it runs.
     pub(super) start: ArcSwapOption<String>,
     pub(super) metrics: Arc<Metrics>,
-    /// A URL whose newest block is older stands still.
+    /// A URL whose newest block is older counts as stalled.
     pub(super) max_block_age: Option<Duration>,
 }
 
@@ -197,8 +197,7 @@ impl Node {
     /// Compares the chain of a connection to the URL with the served one; `head` is the newest
     /// block there, if it was polled.
     ///
-    /// # Errors
-    /// Returns in words how the chains differ.
+    /// # Errors Returns how the chains differ, for people.
     pub(super) fn judge_chain(
         &self,
         url: usize,

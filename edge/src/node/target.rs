@@ -364,9 +364,9 @@ impl Target {
         Ok(connection)
     }
 
-    /// Requests the identity of the chain, and compares it with the served one; returns in words
-    /// how they differ. `head` is the newest block there, if it was polled. Replaces the connection
-    /// if the node closes it.
+    /// Requests the identity of the chain, and compares it with the served one. Returns how they
+    /// differ, for people. `head` is the newest block there, if it was polled. Replaces the
+    /// connection if the node closes it.
     pub(super) async fn verify_chain(
         &self,
         connection: &mut Box<Connection>,

@@ -153,8 +153,8 @@ impl Poller {
         }
     }
 
-    /// Asks for a block with transaction hashes; `None` if there is none. The connection is kept
-    /// unless the answer, as `read` reads it, is behind what clients have seen.
+    /// Requests a block with transaction hashes; `None` if the URL does not have it. Keeps the
+    /// connection unless the answer, parsed by `read`, is behind what clients have seen.
     async fn ask_block(
         &self,
         target: &Target,

@@ -114,7 +114,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends what is due, unless another process does; whether more may be due.
+    /// Sends the due events, unless another process does. Returns whether more may be due.
     async fn round(&mut self, receiver: Arc<Receiver>) -> bool {
         let events = Arc::clone(&self.events);
         let Events { store, metrics, .. } = &*events;

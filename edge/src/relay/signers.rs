@@ -62,8 +62,8 @@ impl SignerGuard {
         self.queue.lock.check().await
     }
 
-    /// Lets the next operation write: one of this process, or of another once this one had its
-    /// share.
+    /// Passes the account to the next operation: of this process, or of another once this one has
+    /// had its share.
     pub(super) async fn release(mut self) {
         let now = self.queue.start.elapsed();
         self.is_passed_on = self.queue.share.goes_on(waiting(&self.waiting), now);

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Time between two looks at the store. Without a hub, apps poll every five minutes.
+/// Time between two queries of the store. Without a hub, apps poll every five minutes.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Timeout of a ping: hubs fetch the feed afterwards.
 const TIMEOUT: Duration = Duration::from_secs(5);

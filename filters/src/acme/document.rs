@@ -51,7 +51,7 @@ pub enum Document {
     Order {
         /// Its status.
         status: OrderStatus,
-        /// When the authority forgets it, in seconds since 1970.
+        /// When the order expires, in seconds since 1970.
         expires: Option<u64>,
     },
     /// An authorization of an order.

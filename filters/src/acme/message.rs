@@ -180,11 +180,11 @@ pub enum Report {
     Fine,
     /// The last attempt failed.
     Failing {
-        /// Why.
+        /// The reason for people.
         cause: String,
         /// The number of the next attempt.
         attempt: u32,
-        /// When it is, in seconds since 1970.
+        /// The time of that attempt, in seconds since 1970.
         at: u64,
     },
 }
@@ -196,7 +196,7 @@ pub enum Ended {
     Issued,
     /// It failed; [`Report::Failing`] says why.
     Failed {
-        /// How.
+        /// The kind of failure.
         class: Class,
         /// Whether its order is abandoned.
         is_abandoned: bool,

@@ -22,7 +22,7 @@ use core::mem;
 const INTERVAL: u64 = 30;
 /// Seconds to wait while another process orders.
 const OTHER_PROCESS: u64 = 5;
-/// Why a certificate that came in time is no success.
+/// Why a certificate that arrived in time is no success.
 pub(super) const DUE_AGAIN: &str = "the certificate is due for renewal although it is new: the \
                                     authority's clock or this one is wrong, or its renewal \
                                     information";

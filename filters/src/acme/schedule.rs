@@ -19,7 +19,7 @@ pub const LONGEST: u64 = 7 * 24 * 3_600;
 /// Shortest and longest rest between certificates that are due too early, otherwise a third of
 /// their lifetime: with it a week has at most five, which Let's Encrypt permits for a set of names.
 const EARLY: [u64; 2] = [300, 2 * 24 * 3_600];
-/// Attempts that may find an order as it was before another one is placed.
+/// Attempts that may find an order unchanged before another one is placed.
 const UNCHANGED: u32 = 2;
 
 /// The time within which the authority suggests a renewal: RFC 9773, section 4.2.
@@ -38,7 +38,7 @@ pub struct LastIssue {
     pub at: u64,
     /// Its lifetime in seconds.
     pub lifetime: u64,
-    /// The certificates in a row before it that had to be replaced early.
+    /// How many certificates in a row before it were replaced early.
     pub early: u32,
 }
 
@@ -183,9 +183,9 @@ pub(super) fn retry_at(
 /// An order after an attempt that failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stuck {
-    /// Whether its finalization, its download or its installation failed for good.
+    /// Whether finalizing, downloading or installing it failed for good.
     pub(super) is_final: bool,
-    /// Attempts in a row that found it as it was.
+    /// Consecutive attempts that found it unchanged.
     pub(super) unchanged: u32,
     /// When the authority forgets it.
     pub(super) expires: Option<u64>,

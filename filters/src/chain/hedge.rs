@@ -1,4 +1,4 @@
-//! When a second URL is asked because the first is slow.
+//! When a second URL is tried because the first is slow.
 //!
 //! The bound follows the recent latencies of the URL, as a retransmission timeout follows the round
 //! trips (RFC 6298), and a budget limits how many calls cost double.

@@ -79,9 +79,9 @@ impl ChainIdentity {
 enum UrlStatus {
     #[default]
     Unknown,
-    /// It has the served chain; its newest block when that was found out, if it was polled.
+    /// It has the served chain. The block is its newest one at that time, if it was polled.
     Serves(Option<BlockIdentity>),
-    /// Its chain is another one: how they differ, in words.
+    /// It has another chain; the text says how they differ.
     Excluded(String),
 }
 
@@ -94,7 +94,7 @@ impl UrlStatus {
 /// The change that a finding makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChainChange {
-    /// Nothing.
+    /// No change.
     None,
     /// The URL serves again.
     Returned,

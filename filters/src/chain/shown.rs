@@ -74,9 +74,9 @@ struct Inclusion {
     block: Option<u64>,
     /// The block that a receipt named before the chain went back to an earlier one.
     disproved: Option<u64>,
-    /// The connections over which it was not found since then, at least [`DOUBT`] apart; `doubted`
-    /// is the last time.
+    /// The connections over which it was not found since it was shown, at least [`DOUBT`] apart.
     witnesses: Witnesses,
+    /// When it was last not found over one of them.
     doubted: Option<Duration>,
 }
 

@@ -25,7 +25,7 @@ pub struct UrlView {
     /// Why the URL is left out because of its blocks or its answers, if it is; a single one never
     /// is.
     pub left_out: Option<LeftOut>,
-    /// Why it is not used, in words: also because of its chain.
+    /// Why it is not used, for people; another chain is a reason, too.
     pub cause: Option<String>,
     /// Why its answers are not valid, if it fails; also of a single URL.
     pub fault: Option<UrlFault>,

@@ -34,7 +34,7 @@ named! {
 /// Limits within 24 hours; `None` for no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Budgets {
-    /// Drips.
+    /// The number of drips.
     pub drips: Option<u32>,
     /// Fees in fri, rounded down to a multiple of 10^9.
     pub fees: Option<u128>,

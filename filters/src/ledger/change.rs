@@ -32,17 +32,17 @@ pub enum Change<'a> {
         /// The accepted block that lists it.
         block: Option<Inclusion>,
     },
-    /// Nothing was sent, and nothing will be; why.
+    /// Nothing was or will be sent, for this reason.
     Rejected(&'a str),
-    /// The node refused it after it was sent, or has not shown it for long; why. That is doubt, and
-    /// no proof: whatever is between here and the node may have delivered it twice.
+    /// The node refused it after it was sent, or has not shown it for long, for this reason. That
+    /// is doubt and no proof: it may have been delivered twice.
     Doubted(&'a str),
     /// The chain no longer shows it, or never did.
     Displaced {
         /// The block that it is gone from. If another one was seen to list it since, nothing is
         /// known against that.
         from: Option<Inclusion>,
-        /// Why.
+        /// The reason.
         why: &'a str,
     },
     /// A settled block has another transaction of its slot; which.

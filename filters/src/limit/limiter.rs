@@ -22,7 +22,7 @@ const FURTHER_SHARDS: usize = 15;
 /// Below this capacity there is one shard: several would differ too much in size.
 const SHARDED_FROM: u32 = 4096;
 
-/// Windows that each check trims after the quota was lowered, in less than a microsecond.
+/// How many windows a check trims after the quota was lowered, in less than a microsecond.
 const TRIMMED_AT_ONCE: u32 = 4;
 
 /// Clients that are read under one lock, within some microseconds.

@@ -30,7 +30,7 @@ pub struct GatewayPolicy {
     pub methods: MethodSet,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: TrustedProxies,
-    /// The clients that get no other answer than `blocked`.
+    /// The clients whose every request is refused as `blocked`.
     pub blocked: Networks,
     /// Whether the documents of the gateway are served.
     pub has_documents: bool,

@@ -37,7 +37,7 @@ use crate::tx::{AllowedCall, Transaction};
 pub enum Finding<'a> {
     /// The body is small enough; its length in bytes.
     Size(usize),
-    /// The body is one JSON-RPC request; the JSON text of its id.
+    /// The body is one JSON-RPC request, whose id has this JSON text.
     Envelope(&'a str),
     /// The method, with this name, is permitted.
     Method(&'a str),

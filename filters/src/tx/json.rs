@@ -52,7 +52,7 @@ pub(crate) enum TransactionError {
     Version,
     /// The transaction has a field for a proof.
     Proof,
-    /// A field that neither kind has; its name, for the refusal.
+    /// The name of a field that neither kind has.
     Unknown(String),
     /// A field is missing, appears twice, or is malformed.
     Field(ParamError),

@@ -102,7 +102,7 @@ enum Recheck {
     /// According to the node, the chain has the transaction, with the outcome that the response
     /// reports.
     True,
-    /// It does not, or the response reports no intent.
+    /// The chain does not have it, or the response reports no intent.
     Untrue,
     /// No URL shows the transaction, nor that it is gone.
     Unseen(Known),

@@ -36,7 +36,7 @@ pub enum Status {
     Written,
     /// The chain was already in the requested state.
     Already,
-    /// The node accepted the transaction; its receipt is not there yet.
+    /// The node accepted the transaction; there is no receipt yet.
     Pending,
     /// The transaction reverted.
     Reverted(Box<Refusal>),
@@ -67,7 +67,7 @@ pub enum Details {
     },
     /// Whether V2 verification is permanent.
     V2 {
-        /// Whether it is.
+        /// Whether V2 verification is permanent.
         verification_v2_required: bool,
     },
 }
@@ -85,11 +85,11 @@ pub(super) struct Known {
     pub(super) id: IntentId,
     /// Its transaction.
     pub(super) hash: Felt,
-    /// How far it came.
+    /// How far it got.
     pub(super) end: End,
 }
 
-/// How far a journaled write came. One that has no effect, or is in doubt, has none.
+/// How far a journaled write got. One without effect, or in doubt, has no such end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The chain has it, and it succeeded.

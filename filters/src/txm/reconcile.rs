@@ -96,7 +96,7 @@ fn is_caught_up(io: &impl Io, epoch: &str, role: Role) -> bool {
     io.memory(|memory| memory.caught_up.get(&account).map(String::as_str) == Some(epoch))
 }
 
-/// Remembers that nothing of earlier processes prevents writes of an account.
+/// Remembers that no intent of an earlier process prevents writes of an account.
 pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
     if !is_caught_up(io, epoch, role) {
         let account = *io.pins().accounts.of(role);
@@ -104,7 +104,7 @@ pub(super) fn caught_up(io: &impl Io, epoch: &str, role: Role) {
     }
 }
 
-/// How far a journaled intent came, which is not sent again; `None` if it has no effect, or is in
+/// How far a journaled intent got; it is not sent again. `None` if it has no effect, or is in
 /// doubt. Waits for a process that is writing it.
 ///
 /// # Errors

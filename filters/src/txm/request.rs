@@ -3,7 +3,7 @@
 use super::not_sent::NotSent;
 use crate::ledger::{Intent, IntentState, Requested};
 
-/// Since when an equal intent was written for a request that came in at `arrived_us`. Another
+/// Since when an equal intent was written for a request that arrived at `arrived_us`. Another
 /// process dates its intents by a clock that may be `error_us` behind, so the time is that much
 /// earlier. This errs to the side that never pays twice: an intent that is slightly older than the
 /// request answers it, and nothing is written. On the other side the request would be decided anew,

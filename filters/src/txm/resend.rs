@@ -62,7 +62,7 @@ impl Resent {
         })
     }
 
-    /// It was sent, or could not be.
+    /// Records an attempt to send it.
     pub(super) fn sent(&mut self, now: Duration) {
         debug_assert!(now >= self.at, "the clock is monotonic");
         self.at = now;

@@ -201,7 +201,7 @@ enum Place {
     Same,
     /// In another block: those below its former one may be gone, too.
     Moved,
-    /// In none.
+    /// The transaction is in no block.
     Gone,
 }
 

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 pub(super) enum Signing {
     /// The transaction is signed.
     Signed {
-        /// It.
+        /// The signed transaction.
         signed: SignedText,
         /// The highest fee by its bounds, in fri.
         max_fee: u128,

@@ -20,7 +20,7 @@ pub(super) enum Storing {
     NonceTaken,
     /// An equal intent is in doubt, and is sent again instead.
     Displaced(Box<Intent>),
-    /// The intent was stored and not sent, and is rejected; why.
+    /// The intent was stored but not sent, for this reason, and is rejected.
     Rejected(IntentId, NotSent),
     /// The intent was stored, and another relay has sent it.
     SentElsewhere(IntentId),

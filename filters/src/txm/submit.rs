@@ -23,14 +23,14 @@ const LAST_POLL: Duration = Duration::from_millis(250);
 /// The time between two polls for the fate of a refused transaction.
 const POLL: Duration = Duration::from_millis(500);
 
-/// How far a submission came.
+/// How far a submission got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Submitted {
     /// The node has the transaction: it accepted it, or shows it.
     Taken,
-    /// This attempt did not leave; why.
+    /// This attempt was not sent, for this reason.
     NotSent(NotSent),
-    /// The first attempt did not leave, so the journal has the intent as rejected; why.
+    /// The first attempt was not sent, for this reason: the journal has the intent as rejected.
     Rejected(NotSent),
     /// The node refused it, no URL shows it, and its nonce is free. The intent keeps what it holds.
     Refused(ErrorObject),

@@ -119,9 +119,9 @@ pub async fn submit<I: Io>(io: &Arc<I>, transaction: Approved<I::Trace>) -> Outc
     io.join(flight, write).await
 }
 
-/// How far a transaction came.
+/// How far a transaction got.
 enum Step {
-    /// An earlier request with this transaction came this far.
+    /// An earlier request with this transaction got this far.
     Known(Known),
     /// The node has it.
     Sent(IntentId),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Writes on a page.
 const PAGE: u32 = 25;
-/// Bytes of an operation's name.
+/// The longest name of an operation, in bytes.
 const MAX_NAME: usize = 64;
 /// The state shown for refusals, which are not intents.
 const REFUSED: &str = "refused";

@@ -73,7 +73,7 @@ pub struct Admin {
     pub started: SystemTime,
     /// The surfaces.
     pub surfaces: Surfaces,
-    /// Their listeners.
+    /// The listeners of the surfaces.
     pub listeners: Vec<Listener>,
     /// The node, over the connections of the gateway.
     pub node: NodeStatus,

@@ -161,7 +161,7 @@ fn open_store(
     StoreWorkers::open(config, password, awaited, &shared.runtimes).map(Some)
 }
 
-/// The tasks of the process itself: they prepare the store, look for conditions, and ping the
+/// The tasks of the process itself: they prepare the store, check for conditions, and ping the
 /// watchdog.
 fn own_tasks(shared: &Shared, surfaces: &Surfaces, workers: Option<&StoreWorkers>) -> Part {
     let metrics = &shared.process.metrics;

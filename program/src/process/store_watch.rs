@@ -29,7 +29,7 @@ pub(super) enum Probe {
 /// The failures and probes of the store so far.
 #[derive(Debug, Default)]
 pub(super) struct StoreWatch {
-    /// Requests that had failed at the last probe.
+    /// Requests that had failed by the last probe.
     failures: u64,
     /// When more failures were last seen.
     failed_at: Option<Instant>,

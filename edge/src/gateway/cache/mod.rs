@@ -35,7 +35,7 @@ const SHARD: usize = 16 << 20;
 /// The minimum number of entries in a shard: an entry that weighs as much as its shard is not
 /// inserted.
 const SHARD_ENTRIES: usize = 16;
-/// No more threads than this contend for the cache.
+/// The most shards: no more threads than this contend for the cache.
 const MAX_SHARDS: usize = 64;
 
 /// A permitted read, independent of the client and of the request's id.

@@ -264,7 +264,7 @@ impl Connection {
         }
     }
 
-    /// Parses the head that ends at `end`, and caches it if it came twice.
+    /// Parses the head that ends at `end`, and caches it if it was received twice.
     fn take_head(&mut self, end: usize) -> Result<Box<RequestHeader>, Reason> {
         let start = start_of_head(&self.buffer).unwrap_or(0).min(end);
         self.buffer.advance(start);

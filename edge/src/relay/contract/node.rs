@@ -30,7 +30,7 @@ const CARD: &str = "0x202";
 const USERSHIP: &str = "0x203";
 const BRIDGE: &str = "0x204";
 const L1_BRIDGE: &str = "0x1111";
-/// Added to the address of a contract that is not there: its class.
+/// The class of a contract that is not deployed is its address plus this.
 const CLASSES: u64 = 0x1000;
 
 /// A running devnet.
@@ -124,7 +124,7 @@ impl Network {
         ask(self.devnet().address, method, params).await
     }
 
-    /// The results of the views of contracts that are not there.
+    /// The results of the views of contracts that are not deployed.
     fn views(&self) -> HashMap<(Felt, Felt), Vec<Felt>> {
         let [owner, verifier] = self.both("address");
         let rows: &[(&str, &str, &[&str])] = &[
@@ -343,7 +343,7 @@ impl Way {
         forward(self.devnet, request.to_string().as_bytes()).await
     }
 
-    /// The answer for a contract that is not there.
+    /// The answer for a contract that is not deployed.
     fn pinned(&self, request: &Value) -> Option<Value> {
         let params = &request["params"];
         let stated = |value: &Value| value.as_str().and_then(Felt::parse);

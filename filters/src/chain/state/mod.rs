@@ -42,7 +42,7 @@ pub struct Request {
 pub enum Observation<'a> {
     /// The request got a valid answer.
     Answered(Request),
-    /// It got none.
+    /// The request got no valid answer.
     Failed(Request, FailureClass),
     /// A connection to the URL leads to a node of this chain, with this newest block if it was
     /// polled.
@@ -303,7 +303,7 @@ impl NodeState {
         self.urls.get(url)?.health.fault()
     }
 
-    /// Whether the URL has answered a call since then.
+    /// Whether the URL has answered a call after `since`.
     pub fn has_answered_since(&self, url: usize, since: Duration) -> bool {
         let state = self.urls.get(url);
         state.is_some_and(|state| state.health.has_answered_since(since))

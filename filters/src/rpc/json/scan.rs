@@ -219,7 +219,7 @@ fn space(text: &[u8], at: usize) -> usize {
     })
 }
 
-/// The position after all bytes for which `is_one` holds.
+/// The first position from `at` on for which `is_one` does not hold.
 #[inline]
 fn skip(text: &[u8], mut at: usize, is_one: impl Fn(&u8) -> bool) -> usize {
     while text.get(at).is_some_and(&is_one) {

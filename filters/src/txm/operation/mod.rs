@@ -92,7 +92,7 @@ pub async fn operate<I: Io>(io: &Arc<I>, task: &Arc<Task<I::Trace>>) -> Answer {
 }
 
 /// Carries an operation out once for all equal requests at the same time, in one epoch of the
-/// chain. The request came in at `since_us`. The request that it joined may have another key: a
+/// chain. The request arrived at `since_us`. The request that it joined may have another key: a
 /// refusal of that request, or an intent other than the one that this key names, is no answer to
 /// this request.
 async fn once<I: Io>(
@@ -165,7 +165,7 @@ async fn join_write<I: Io>(
     (outcome, by)
 }
 
-/// Carries an operation out, in the epoch of its flight. Its request came in at `since_us`.
+/// Carries an operation out, in the epoch of its flight. Its request arrived at `since_us`.
 async fn carry_out<I: Io>(
     io: &I,
     task: &Task<I::Trace>,

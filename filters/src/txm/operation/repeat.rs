@@ -1,5 +1,5 @@
 //! A request that is refused because an equal one has done what it asks for: an earlier one, of
-//! which it is a repeat without a key, or one that came in later, while it was under way.
+//! which it is a repeat without a key, or one that arrived later, while it was under way.
 
 use super::Task;
 use super::write::Step;
@@ -12,7 +12,7 @@ use crate::txm::{reconcile, request};
 use crate::window::Window;
 
 /// The outcome of the newest equal request, if that has done what this one is `refused` for. This
-/// one came in at `since_us`.
+/// one arrived at `since_us`.
 ///
 /// # Errors
 /// Returns the refusal if it has not, or if it is older than a request with a key; that it is in

@@ -1,7 +1,7 @@
 //! One write of an operation: decides by the chain's state, makes an intent durable as sent, and
 //! sends the transaction.
 //!
-//! Every function here says by its type how far it came: a [`NotSent`] means that nothing was sent
+//! Every function here says by its type how far it got: a [`NotSent`] means that nothing was sent
 //! now, and a [`Step`] has what was.
 
 use super::Task;
@@ -31,11 +31,11 @@ use futures_util::future::join;
 /// journal may turn out to be in doubt.
 const ATTEMPTS: usize = 3;
 
-/// How far a write came.
+/// How far a write got.
 pub(super) enum Step {
     /// The chain is in the requested state.
     Already(Details),
-    /// An equal write came this far.
+    /// An equal write got this far.
     Known(Known),
     /// The journal has an equal write, of another process or of an earlier request.
     Earlier(Box<Intent>),
@@ -92,7 +92,7 @@ enum Preparation {
     NonceMoved,
 }
 
-/// Writes an operation, in the epoch in which its flight has `begun`. Its request came in at
+/// Writes an operation, in the epoch in which its flight has `begun`. Its request arrived at
 /// `since_us`.
 ///
 /// # Errors
@@ -151,7 +151,7 @@ struct Writing<'a, I: Io> {
     task: &'a Task<I::Trace>,
     /// The chain's epoch.
     epoch: &'a str,
-    /// When the request came in, in microseconds since 1970.
+    /// When the request arrived, in microseconds since 1970.
     since_us: i64,
     /// When it is signed or refused at the latest.
     deadline: Duration,
@@ -248,7 +248,7 @@ impl<I: Io> Writing<'_, I> {
         self.send(&prepared).await
     }
 
-    /// Sends an earlier intent of the request again, which is in doubt. Returns how far that came;
+    /// Sends an earlier intent of the request again, which is in doubt. Returns how far that got;
     /// `None` if the request may be signed anew with the same nonce.
     async fn repeat(
         &self,

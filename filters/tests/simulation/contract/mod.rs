@@ -1,7 +1,7 @@
 //! The contract of `Io`, as a suite that every implementation passes: the relay's driver before a
 //! real node and both databases, and the simulated one in its world.
 //!
-//! A case is a promise of the table next to the trait (`filters/src/txm/contract.md`), as an async
+//! A case is a promise of the documentation of a method (`filters/src/txm/io.rs`), as an async
 //! function of a [`Stage`]: the implementation, and what happens around it. Cases assume nothing
 //! about a chain but that it continues. Reading order: `node`, `journal`, `keys`, `process`.
 
