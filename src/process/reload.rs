@@ -9,6 +9,7 @@ use crate::config::{
 };
 use crate::fleet::Fleet;
 use crate::gateway;
+use crate::http::context::ServerContext;
 use crate::http::tls::Identities;
 use crate::node::Node;
 use crate::process::loaded::{FileError, FileErrors, Loaded};
@@ -16,7 +17,6 @@ use crate::process::named_files::NamedFiles;
 use crate::proxy::Surfaces;
 use crate::secrets;
 use crate::store::Store;
-use crate::telemetry::Metrics;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct Reloadable {
     pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) node: Arc<Node>,
     pub(crate) in_force: Arc<AppliedConfig>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) process: ServerContext,
 }
 
 impl Reload {
@@ -73,7 +73,7 @@ impl Reload {
     /// Fails if a file is invalid; then nothing has changed. The error is logged.
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read().inspect_err(|error| {
-            self.parts.metrics.reloads.failed();
+            self.parts.process.metrics.reloads.failed();
             for line in error.to_string().lines() {
                 log::error!("reload failed, nothing changed: {line}");
             }
@@ -105,7 +105,7 @@ impl Reload {
         drop(changes);
         self.parts.in_force.record(Some(&new.values));
         self.measure();
-        self.parts.metrics.reloads.succeeded();
+        self.parts.process.metrics.reloads.succeeded();
         *current = new;
         Ok(count)
     }
@@ -127,13 +127,14 @@ impl Reload {
     /// Sets the metrics of the values in use, and of those that wait for a restart.
     fn measure(&self) {
         let Reloadable {
-            in_force, metrics, ..
+            in_force, process, ..
         } = &self.parts;
         let files = self.files.lock();
         let changed = self.started.changed(&files);
         let waiting = changed.filter(|file| file.effect == Effect::Restart);
         let pending = in_force.pending_restart() + waiting.count();
-        metrics.reloads.set_active(in_force.hash(), pending);
+        let reloads = &process.metrics.reloads;
+        reloads.set_active(in_force.hash(), pending);
     }
 
     /// Reads the passwords of the stores and the fleet's secret again.
@@ -174,7 +175,7 @@ impl Reload {
         self.renew_secrets();
         self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
-        log::set_max_level(live.log.level);
+        self.parts.process.log.change(live.log);
     }
 
     /// Applies the certificates, which may differ although their file names do not.

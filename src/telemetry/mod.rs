@@ -6,6 +6,7 @@
 mod acme;
 mod conditions;
 mod connection;
+mod draws;
 mod fleet;
 mod latency;
 pub mod log;

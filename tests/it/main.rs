@@ -66,6 +66,7 @@ mod reload;
 mod repeats;
 mod rotation;
 mod secret_modes;
+mod sampling;
 mod shown;
 mod sidecar;
 mod slow;
