@@ -17,6 +17,7 @@ pub mod listen;
 pub(crate) mod loaded;
 mod named_files;
 mod parts;
+mod peers;
 pub(crate) mod port_owner;
 pub mod reload;
 pub mod server;

@@ -14,6 +14,7 @@ use crate::http::tls::Identities;
 use crate::node::Node;
 use crate::process::loaded::{FileError, FileErrors, Loaded};
 use crate::process::named_files::NamedFiles;
+use crate::process::peers::PeerCertificates;
 use crate::proxy::Surfaces;
 use crate::secrets;
 use crate::store::Store;
@@ -47,6 +48,7 @@ pub(crate) struct Reloadable {
     pub(crate) node: Arc<Node>,
     pub(crate) in_force: Arc<AppliedConfig>,
     pub(crate) process: ServerContext,
+    pub(crate) peers: PeerCertificates,
 }
 
 impl Reload {
@@ -176,6 +178,7 @@ impl Reload {
         self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
         self.parts.process.log.change(live.log);
+        self.parts.peers.change(live);
     }
 
     /// Applies the certificates, which may differ although their file names do not.

@@ -105,6 +105,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         node,
         fleet,
         runtimes,
+        peers,
         ..
     } = shared;
     let lifecycle = Lifecycle {
@@ -133,6 +134,7 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         node,
         in_force,
         process,
+        peers,
     };
     Ok(Bound {
         server,

@@ -88,6 +88,7 @@ pub use feed::{
     SuggestionQuery,
 };
 pub use forget::Forgotten;
+pub use hosts::hosts_of;
 pub use idempotency::Keys;
 pub use intent::Intents;
 pub use journal::{Break, Journal, PAGE, Search, Verified};
