@@ -52,8 +52,8 @@ pub struct HttpLine<'a> {
 }
 
 impl RequestLine<'_> {
-    /// Whether the line is left out where successes are sampled. Those of writes, of the operator
-    /// and of ACME are few, and each is looked for.
+    /// Whether the line is left out where successes are sampled. Those of the relay are few, and
+    /// each is looked for.
     pub(super) fn may_be_left_out(&self) -> bool {
         let is_success = self.reason.is_none() && self.status < 400;
         is_success && matches!(self.surface, Surface::Gateway | Surface::Sidecar)
