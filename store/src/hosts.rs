@@ -60,6 +60,11 @@ pub(super) fn parse(url: &str) -> Result<Hosts, StoreError> {
     Ok(Hosts { options, all })
 }
 
+/// The hosts of a URL, with their ports; none of one that is no URL of PostgreSQL.
+pub fn hosts_of(url: &str) -> Vec<(String, u16)> {
+    parse(url).map(|hosts| hosts.all).unwrap_or_default()
+}
+
 /// The parameters without `target_session_attrs`, which our driver does not know.
 fn without_target(query: &str) -> Result<String, StoreError> {
     let mut kept = Vec::new();

@@ -90,6 +90,7 @@ pub use feed::{
     SuggestionQuery,
 };
 pub use forget::Forgotten;
+pub use hosts::hosts_of;
 pub use idempotency::Keys;
 pub use intent::Intents;
 pub use journal::{Break, EntryFilter, Journal, PAGE, Search, Verified};

@@ -402,6 +402,10 @@ fn only_admin_serves_the_api_documents() {
         !policy.contains("unsafe") && !policy.contains("http"),
         "it loads nothing: {policy}"
     );
+    assert!(
+        page.text().contains("id=\"openapi-relay-post-write\""),
+        "it shows what the relay sends, too"
+    );
     let openrpc = get("/docs/openrpc.json");
     for document in portcullis_documents::DOCUMENTS.as_flattened() {
         let given = get(document.path);

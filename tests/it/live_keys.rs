@@ -69,6 +69,7 @@ server.answer_memory = "300 MiB"
 log.level = "debug"
 log.format = "text"
 log.clients = "truncated"
+log.sample_rate = 10
 node.url = "http://127.0.0.1:2/"
 node.chain_id = "PORTCULLIS_DEV"
 node.anchor = 1

@@ -12,6 +12,7 @@ use portcullis_store::{SessionLock, Store};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use crate::admin::eventually;
+use crate::peer_certificates::lasts;
 use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::Setup;
 use crate::support::folder::Folder;
@@ -188,6 +189,7 @@ fn every_connection_to_postgresql_is_encrypted() {
         "a read over the pool: {}",
         response.text()
     );
+    lasts(&edge, "store", [1975, 4096]);
     let config = StoreConfig {
         url: server.url(),
         read_url: None,

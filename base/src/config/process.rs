@@ -1,6 +1,6 @@
 //! `[server]`, `[log]`, `[node]`, `[store]` and `[admin]`: the process and what it connects to.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,7 +83,19 @@ section! {
         /// The least severe level that is logged: error, warn, info or debug.
         /// Why: info has one line per request; debug is for finding a fault.
         level: LevelFilter = Default("info"), choice(LEVELS);
+        /// Of the requests that gateway and sidecar answered, one in this many has a line; 1 to
+        /// 1,000,000. All others have theirs: refusals, failures, writes.
+        /// Why: every request can be found by its id; 1,000 reads a second are 30 GB a day.
+        sample_rate: NonZeroU32 = Default(1), sample_rate;
     }
+}
+
+fn sample_rate(value: &Value<'_>) -> Converted<NonZeroU32> {
+    let number = integer(
+        1..=1_000_000,
+        "1 is every request, and fewer lines show nothing",
+    )(value)?;
+    Ok(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
 }
 
 const LEVELS: &[(&str, LevelFilter)] = &[

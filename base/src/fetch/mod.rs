@@ -10,8 +10,10 @@
 //! Authorities are those of the system, unless a file of the configuration names others.
 
 pub mod address;
+mod handshake;
 mod probe;
 
+pub use handshake::{Opening, Server};
 use probe::tls;
 pub use probe::{Roots, exchange, probe};
 

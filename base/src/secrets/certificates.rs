@@ -3,6 +3,7 @@
 //! validity.
 
 use super::{locate, searched};
+use portcullis_filters::certificate::Validity;
 use rustls::CertificateError;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -12,6 +13,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use thiserror::Error;
+use x509_cert::der::Decode as _;
 
 /// 1 MiB for the roots that a peer is verified by: a system has some 150 of them in 250 KiB.
 pub const MAX_ROOTS: u64 = 1 << 20;
@@ -111,6 +113,16 @@ pub fn read(path: &Path, max: u64) -> Result<Vec<CertificateDer<'static>>, Certi
 /// Returns why it has no certificates.
 pub fn read_roots_text(path: &Path) -> Result<Vec<u8>, CertificatesError> {
     read_with_text(path, MAX_ROOTS).map(|(_, text)| text)
+}
+
+/// When a certificate is valid, in seconds since 1970; `None` if it is not X.509.
+pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
+    let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
+    let validity = certificate.tbs_certificate.validity;
+    Some(Validity {
+        not_before: validity.not_before.to_unix_duration().as_secs(),
+        not_after: validity.not_after.to_unix_duration().as_secs(),
+    })
 }
 
 fn read_with_text(

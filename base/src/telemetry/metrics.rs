@@ -9,6 +9,7 @@ use super::conditions::Conditions;
 use super::connection::{ConnectionOutcome, Handshake, ProxyHeader};
 use super::fleet::FleetMetrics;
 use super::latency::Latency;
+use super::peers::PeerMetrics;
 use super::process;
 use super::registry::{Registry, SurfaceCounters, metrics};
 use super::relay::RelayMetrics;
@@ -159,6 +160,8 @@ metrics! {
         pub conditions: Conditions = Conditions::register(registry);
         /// Metrics of background tasks.
         pub tasks: TaskMetrics = TaskMetrics::register(registry);
+        /// The certificates of servers.
+        pub peers: PeerMetrics = PeerMetrics::register(registry);
         /// Metrics of the fleet.
         pub fleet: FleetMetrics = FleetMetrics::register(registry);
         /// Metrics of ACME orders.

@@ -4,21 +4,11 @@ use super::registry::{Registry, as_gauge, metrics};
 use super::requests::{Calls, Requests};
 use portcullis_filters::events::{Backlog, EventOutcome};
 use portcullis_filters::operations::OperationKind;
+use portcullis_filters::policy::TransactionKind;
+use portcullis_filters::txm::outcome::OutcomeKind;
 use portcullis_filters::verdict::Api;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::SystemTime;
-
-/// Users' transactions, which are counted together with the operations.
-const TRANSACTIONS: [&str; 2] = ["invoke", "deploy-account"];
-/// Outcomes of a write.
-const OUTCOMES: [&str; 6] = [
-    "written",
-    "idempotent",
-    "pending",
-    "reverted",
-    "refused",
-    "failed",
-];
 
 /// The label of intents in doubt or lost that were never in a block.
 pub const UNPLACED: &str = "unplaced";
@@ -99,9 +89,10 @@ pub struct PinState {
 }
 
 impl RelayMetrics {
-    /// Counts a write that passed the policy. Both names come from closed lists.
-    pub fn write(&self, operation: &str, outcome: &str) {
-        self.writes.with_label_values(&[operation, outcome]).inc();
+    /// Counts a write that passed the policy, of an operation or a kind of transaction.
+    pub fn write(&self, operation: &str, outcome: OutcomeKind) {
+        let labels = [operation, outcome.name()];
+        self.writes.with_label_values(&labels).inc();
     }
 
     /// Sets the result of a check of the pins.
@@ -172,7 +163,8 @@ impl RelayMetrics {
 /// The operations, and the transactions of users.
 fn operations() -> impl Iterator<Item = &'static str> {
     let operations = OperationKind::ALL.map(OperationKind::name);
-    operations.into_iter().chain(TRANSACTIONS)
+    let transactions = TransactionKind::ALL.map(TransactionKind::name);
+    operations.into_iter().chain(transactions)
 }
 
 /// A series for each operation and outcome.
@@ -183,8 +175,8 @@ fn writes(registry: &Registry) -> IntCounterVec {
         &["operation", "outcome"],
     );
     for operation in operations() {
-        for outcome in OUTCOMES {
-            writes.with_label_values(&[operation, outcome]);
+        for outcome in OutcomeKind::ALL {
+            writes.with_label_values(&[operation, outcome.name()]);
         }
     }
     writes

@@ -5,19 +5,10 @@ use super::requests::{Calls, Requests};
 use super::webhooks::WebhookRefusals;
 use portcullis_filters::policy::Function;
 use portcullis_filters::verdict::Api;
+use portcullis_filters::webhook::EventOutcomeKind;
 use portcullis_filters::websub::PingOutcome;
 use prometheus::{Gauge, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use std::time::Duration;
-
-/// Outcomes of a well-formed and signed webhook event.
-const OUTCOMES: [&str; 6] = [
-    "applied",
-    "duplicate",
-    "stale",
-    "invalid",
-    "conflict",
-    "unknown",
-];
 
 /// Functions that serve rows of the content tables.
 const OF_CONTENT: [Function; 3] = [
@@ -32,7 +23,8 @@ metrics! {
         pub calls: IntCounterVec = counters("portcullis_sidecar_calls_total",
             "Calls whose head passed the policy, by function.", &["function"]);
         pub events: IntCounterVec = series("portcullis_sidecar_age_events_total",
-            "Signed events of the age verifier by outcome.", "outcome", &OUTCOMES);
+            "Signed events of the age verifier by outcome.",
+            "outcome", &EventOutcomeKind::ALL.map(EventOutcomeKind::name));
         pub skipped: IntCounterVec = series("portcullis_sidecar_skipped_total",
             "Malformed rows and members of rows that a rendering left out, by function.",
             "function", &OF_CONTENT.map(Function::name));
@@ -80,9 +72,9 @@ impl SidecarMetrics {
         self.by_function[function as usize].inc();
     }
 
-    /// Counts an event. The outcome comes from a closed list.
-    pub fn event(&self, outcome: &'static str) {
-        self.events.with_label_values(&[outcome]).inc();
+    /// Counts an event of the age verifier.
+    pub fn event(&self, outcome: EventOutcomeKind) {
+        self.events.with_label_values(&[outcome.name()]).inc();
     }
 
     /// Counts a ping to the hub of podcasts.

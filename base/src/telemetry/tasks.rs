@@ -30,6 +30,8 @@ named! {
         Log = "log",
         /// Polls the URLs of the node.
         NodePoller = "node_poller",
+        /// Looks at the certificates of servers.
+        PeerCertificates = "peer_certificates",
         /// Resolves open intents of the relay.
         Reconciliation = "reconciliation",
         /// Prepares a store that could not be used at the start.

@@ -16,7 +16,7 @@ use portcullis_filters::policy::{Endpoint, Inspected, OperationPermit, RelayPoli
 use portcullis_filters::txm::io::Io as _;
 use portcullis_filters::txm::not_sent::NotSent;
 use portcullis_filters::txm::operation::{Answer, Task, operate};
-use portcullis_filters::txm::outcome::Outcome;
+use portcullis_filters::txm::outcome::{Outcome, OutcomeKind};
 use portcullis_filters::txm::reconcile;
 use portcullis_filters::txm::settings::Role;
 use portcullis_filters::txm::transaction::{self, Approved};
@@ -144,7 +144,7 @@ impl Handler {
         let kind = permit.operation().kind().name();
         match operate(&self.0, &task).await {
             Answer::First(status, body) => {
-                self.0.metrics.relay.write(kind, "idempotent");
+                self.0.metrics.relay.write(kind, OutcomeKind::Idempotent);
                 Reply::new(status, JSON, body)
             }
             Answer::Outcome(outcome) => {
@@ -162,7 +162,7 @@ impl Handler {
         outcome: &Outcome,
         request_id: &str,
     ) {
-        self.0.metrics.relay.write(operation, outcome.name());
+        self.0.metrics.relay.write(operation, outcome.kind());
         if let Some(reason) = outcome.reason()
             && outcome.is_recorded_as_refusal()
         {

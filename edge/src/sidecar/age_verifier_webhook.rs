@@ -11,7 +11,7 @@ use portcullis_base::telemetry::Metrics;
 use portcullis_filters::policy::RequestParts;
 use portcullis_filters::verdict::Reason;
 use portcullis_store::{AGE_EVENTS_KEPT, EventOutcome, Store};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -51,44 +51,34 @@ impl Recorder<'_> {
                 "the event was not recorded: send it again",
             )
         })??;
-        let (label, reply) = described(&outcome);
-        self.metrics.sidecar.event(label);
-        reply
+        self.metrics.sidecar.event(outcome.kind());
+        reply(&outcome)
     }
 }
 
-/// The outcome's label in metrics, and the response.
-fn described(outcome: &EventOutcome) -> (&'static str, Result<Reply, Refused>) {
-    let done = |body: &Value| Ok(Reply::serialize(200, body));
-    let refuse = |reason, message| Err(refused(reason, message));
-    match outcome {
-        EventOutcome::Applied(state) => (
-            "applied",
-            done(&json!({ "status": "applied", "state": state.name() })),
-        ),
+/// The response to an event.
+fn reply(outcome: &EventOutcome) -> Result<Reply, Refused> {
+    let status = outcome.kind().name();
+    let (reason, message) = match outcome {
+        EventOutcome::Applied(state) => {
+            let body = json!({ "status": status, "state": state.name() });
+            return Ok(Reply::serialize(200, &body));
+        }
         EventOutcome::Duplicate { outcome, state } => {
             let (outcome, state) = (outcome.name(), state.name());
-            let body = json!({ "status": "duplicate", "outcome": outcome, "state": state });
-            ("duplicate", done(&body))
+            let body = json!({ "status": status, "outcome": outcome, "state": state });
+            return Ok(Reply::serialize(200, &body));
         }
-        EventOutcome::Stale => (
-            "stale",
-            refuse(Reason::StaleTransition, "the subject has a newer event"),
+        EventOutcome::Stale => (Reason::StaleTransition, "the subject has a newer event"),
+        EventOutcome::Invalid => (
+            Reason::InvalidTransition,
+            "the subject cannot change to this status",
         ),
-        EventOutcome::Invalid => {
-            let message = "the subject cannot change to this status";
-            ("invalid", refuse(Reason::InvalidTransition, message))
-        }
         EventOutcome::Conflict => (
-            "conflict",
-            refuse(
-                Reason::EventConflict,
-                "the event's id was used for another event",
-            ),
+            Reason::EventConflict,
+            "the event's id was used for another event",
         ),
-        EventOutcome::UnknownSubject => (
-            "unknown",
-            refuse(Reason::UnknownSubject, "no session has this subject_ref"),
-        ),
-    }
+        EventOutcome::UnknownSubject => (Reason::UnknownSubject, "no session has this subject_ref"),
+    };
+    Err(refused(reason, message))
 }

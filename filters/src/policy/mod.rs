@@ -24,7 +24,7 @@ pub use hints::name_version;
 pub use relay::{Caps, Endpoint, Inspected, OperationPermit, RelayCall, RelayPolicy};
 pub use sidecar::{Authorization, Function, RequestParts, SidecarPolicy};
 pub use transactions::{
-    DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, TransactionPermit, Unverified, method_of,
+    DEPLOY_ACCOUNT_METHOD, INVOKE_METHOD, TransactionKind, TransactionPermit, Unverified, method_of,
 };
 pub use unread::add_id;
 

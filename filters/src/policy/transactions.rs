@@ -7,6 +7,7 @@
 
 use super::{Finding, RelayPolicy, hints};
 use crate::felt::Felt;
+use crate::named::named;
 use crate::rpc::json::{Json, MemberError};
 use crate::rpc::{Envelope, Id};
 use crate::stark::{is_public_key, verify};
@@ -18,12 +19,20 @@ use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-const DEPLOY_KIND: &str = "deploy-account";
+named! {
+    /// What a user's transaction does, as it is called in logs, metrics and the journal.
+    pub enum TransactionKind {
+        /// It calls contracts.
+        Invoke = "invoke",
+        /// It deploys its account.
+        DeployAccount = "deploy-account",
+    }
+}
 
 /// The node's method that submits a write with this name in the journal:
 /// [`TransactionPermit::kind`] or an operation's name.
 pub fn method_of(name: &str) -> &'static str {
-    if name == DEPLOY_KIND {
+    if name == TransactionKind::DeployAccount.name() {
         DEPLOY_ACCOUNT_METHOD
     } else {
         INVOKE_METHOD
@@ -153,9 +162,9 @@ impl<'a> TransactionPermit<'a> {
     /// The name of its kind in logs, metrics and the journal.
     pub fn kind(&self) -> &'static str {
         if self.is_deploy() {
-            DEPLOY_KIND
+            TransactionKind::DeployAccount.name()
         } else {
-            "invoke"
+            TransactionKind::Invoke.name()
         }
     }
 

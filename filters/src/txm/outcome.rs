@@ -3,6 +3,7 @@
 use super::node::{ErrorObject, code};
 use crate::felt::Felt;
 use crate::ledger::{Intent, IntentId, IntentState};
+use crate::named::named;
 use crate::verdict::{Reason, Refusal};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -13,6 +14,24 @@ use serde::Serialize;
 /// The seconds after which a repeat may show what became of a refused transaction: a request looks
 /// for it this long itself.
 const DOUBT_RETRY: u32 = 5;
+
+named! {
+    /// The `outcome` label in metrics.
+    pub enum OutcomeKind {
+        /// It is written.
+        Written = "written",
+        /// The chain was in the requested state, or an earlier response was repeated.
+        Idempotent = "idempotent",
+        /// The node has it; there is no receipt yet.
+        Pending = "pending",
+        /// The chain reverted it.
+        Reverted = "reverted",
+        /// It was refused.
+        Refused = "refused",
+        /// It failed.
+        Failed = "failed",
+    }
+}
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -355,18 +374,18 @@ impl Outcome {
         }
     }
 
-    /// The `outcome` label in metrics.
-    pub fn name(&self) -> &'static str {
+    /// What metrics say of it.
+    pub fn kind(&self) -> OutcomeKind {
         match &self.status {
-            Status::Already => "idempotent",
-            Status::Pending => "pending",
-            Status::Written => "written",
-            Status::Reverted(_) => "reverted",
+            Status::Already => OutcomeKind::Idempotent,
+            Status::Pending => OutcomeKind::Pending,
+            Status::Written => OutcomeKind::Written,
+            Status::Reverted(_) => OutcomeKind::Reverted,
             Status::Open(refusal) | Status::Refused(refusal) | Status::StoreFailed(refusal) => {
                 if refusal.reason.is_failure() {
-                    "failed"
+                    OutcomeKind::Failed
                 } else {
-                    "refused"
+                    OutcomeKind::Refused
                 }
             }
         }
@@ -456,7 +475,7 @@ mod tests {
             (refused(Reason::Rejected), "refused", false, false, true),
         ] {
             let found = (
-                outcome.name(),
+                outcome.kind().name(),
                 outcome.is_open(),
                 outcome.is_final(),
                 outcome.is_recorded_as_refusal(),
@@ -497,7 +516,7 @@ mod tests {
             (IntentState::Reverted, "reverted", Some(Reason::Reverted)),
         ] {
             let outcome = Outcome::from(Known::of(&intent(state)).expect("it has one"));
-            let found = (outcome.name(), outcome.reason(), outcome.intent);
+            let found = (outcome.kind().name(), outcome.reason(), outcome.intent);
             assert_eq!(found, (name, reason, Some(ID)), "{state:?}");
         }
         for state in [

@@ -16,7 +16,7 @@ mod tests;
 mod user;
 
 pub use event::SignedEvent;
-pub use record::{EventFacts, EventOutcome, Recording, StoredEvent, record};
+pub use record::{EventFacts, EventOutcome, EventOutcomeKind, Recording, StoredEvent, record};
 pub use session::{AgeSession, AgeUser, Opening};
 pub use signature::Signature;
 pub use state::{AgeRecord, AgeStatus, Verdict, decide};

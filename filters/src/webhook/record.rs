@@ -6,6 +6,7 @@
 use super::event::SignedEvent;
 use super::state::{AgeRecord, AgeStatus, Verdict, decide};
 use super::user::{AgeClock, AgeReport};
+use crate::named::named;
 use alloc::vec::Vec;
 
 /// The outcome of an event.
@@ -28,6 +29,39 @@ pub enum EventOutcome {
     Conflict,
     /// No session has this subject; the event is not stored.
     UnknownSubject,
+}
+
+named! {
+    /// The `outcome` label in metrics: an [`EventOutcome`] without its values.
+    pub enum EventOutcomeKind {
+        /// [`EventOutcome::Applied`].
+        Applied = "applied",
+        /// [`EventOutcome::Duplicate`].
+        Duplicate = "duplicate",
+        /// [`EventOutcome::Stale`].
+        Stale = "stale",
+        /// [`EventOutcome::Invalid`].
+        Invalid = "invalid",
+        /// [`EventOutcome::Conflict`].
+        Conflict = "conflict",
+        /// [`EventOutcome::UnknownSubject`].
+        Unknown = "unknown",
+    }
+}
+
+impl EventOutcome {
+    /// What metrics say of it.
+    #[must_use]
+    pub const fn kind(&self) -> EventOutcomeKind {
+        match self {
+            Self::Applied(_) => EventOutcomeKind::Applied,
+            Self::Stale => EventOutcomeKind::Stale,
+            Self::Invalid => EventOutcomeKind::Invalid,
+            Self::Duplicate { .. } => EventOutcomeKind::Duplicate,
+            Self::Conflict => EventOutcomeKind::Conflict,
+            Self::UnknownSubject => EventOutcomeKind::Unknown,
+        }
+    }
 }
 
 /// An event as it is stored.

@@ -17,6 +17,7 @@ pub mod listen;
 pub mod loaded;
 mod named_files;
 mod parts;
+mod peers;
 pub mod port_owner;
 pub mod reload;
 pub mod server;

@@ -6,14 +6,15 @@
 use crate::admin::Access;
 use crate::process::loaded::{FileError, FileErrors, Loaded};
 use crate::process::named_files::NamedFiles;
+use crate::process::peers::PeerCertificates;
 use parking_lot::Mutex;
 use portcullis_base::config::{
     AppliedConfig, Change, Config, Effect, Live, LoadError, NamedFile, NodeUrl, NonEmpty,
 };
 use portcullis_base::secrets;
-use portcullis_base::telemetry::Metrics;
 use portcullis_edge::fleet::Fleet;
 use portcullis_edge::gateway;
+use portcullis_edge::http::context::ServerContext;
 use portcullis_edge::http::tls::Identities;
 use portcullis_edge::node::Node;
 use portcullis_edge::proxy::Surfaces;
@@ -46,7 +47,8 @@ pub(crate) struct Reloadable {
     pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) node: Arc<Node>,
     pub(crate) in_force: Arc<AppliedConfig>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) process: ServerContext,
+    pub(crate) peers: PeerCertificates,
 }
 
 impl Reload {
@@ -73,7 +75,7 @@ impl Reload {
     /// Fails if a file is invalid; then nothing has changed. The error is logged.
     pub(crate) fn run(&self) -> Result<usize, ReloadError> {
         let read = self.read().inspect_err(|error| {
-            self.parts.metrics.reloads.failed();
+            self.parts.process.metrics.reloads.failed();
             for line in error.to_string().lines() {
                 log::error!("reload failed, nothing changed: {line}");
             }
@@ -105,7 +107,7 @@ impl Reload {
         drop(changes);
         self.parts.in_force.record(Some(&new.values));
         self.measure();
-        self.parts.metrics.reloads.succeeded();
+        self.parts.process.metrics.reloads.succeeded();
         *current = new;
         Ok(count)
     }
@@ -127,13 +129,14 @@ impl Reload {
     /// Sets the metrics of the values in use, and of those that wait for a restart.
     fn measure(&self) {
         let Reloadable {
-            in_force, metrics, ..
+            in_force, process, ..
         } = &self.parts;
         let files = self.files.lock();
         let changed = self.started.changed(&files);
         let waiting = changed.filter(|file| file.effect == Effect::Restart);
         let pending = in_force.pending_restart() + waiting.count();
-        metrics.reloads.set_active(in_force.hash(), pending);
+        let reloads = &process.metrics.reloads;
+        reloads.set_active(in_force.hash(), pending);
     }
 
     /// Reads the passwords of the stores and the fleet's secret again.
@@ -174,7 +177,8 @@ impl Reload {
         self.renew_secrets();
         self.parts.node.change(loaded.credentials);
         self.change_identities(&loaded.identities);
-        log::set_max_level(live.log.level);
+        self.parts.process.log.change(live.log);
+        self.parts.peers.change(live);
     }
 
     /// Applies the certificates, which may differ although their file names do not.

@@ -58,7 +58,6 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
 
     // the order is that of the log lines, and decides which error is reported
     let (shared, shared_part) = Shared::new(config, log, &identities, credentials, fleet)?;
-    let metrics = Arc::clone(&shared.process.metrics);
     let certificates_part = parts::certificates::build(config, acme, &shared, &mut inherited)?;
     let (gateway, gateway_part) = parts::gateway::build(config, &shared, &mut inherited)?;
     let store_workers = open_store(config, store_password.as_ref(), &inherited, &shared)?;
@@ -106,11 +105,12 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         node,
         fleet,
         runtimes,
+        peers,
         ..
     } = shared;
     let lifecycle = Lifecycle {
-        draining: metrics.draining.clone(),
-        drain: process.drain,
+        draining: process.metrics.draining.clone(),
+        drain: Arc::clone(&process.drain),
         config: config.server.clone(),
         runtimes,
         expected: listeners.len() + usize::from(store_workers.is_some()),
@@ -133,7 +133,8 @@ fn build(config: &Config, log: Log, mut inherited: Inherited) -> Result<Bound, S
         fleet,
         node,
         in_force,
-        metrics,
+        process,
+        peers,
     };
     Ok(Bound {
         server,

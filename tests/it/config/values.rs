@@ -18,6 +18,7 @@ fn values_at_the_edge_are_accepted() {
         ("log.level", "\"debug\""),
         ("log.format", "\"text\""),
         ("log.clients", "\"truncated\""),
+        ("log.sample_rate", "1000000"),
         ("node.chain_id", "\"SN_MAIN\""),
         ("node.anchor", "18446744073709551615"),
         ("node.timeout", "\"8s\""),
@@ -49,6 +50,7 @@ fn values_out_of_range_are_refused_with_the_range() {
     for (path, literal, expected) in [
         ("server.threads", "1025", "an integer from 0 to 1024 ("),
         ("server.threads", "-1", "found the integer -1"),
+        ("log.sample_rate", "0", "an integer from 1 to 1000000 ("),
         (
             "server.drain_delay",
             "\"61m\"",

@@ -9,6 +9,7 @@ use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// The log line of a request.
@@ -51,8 +52,20 @@ pub struct HttpLine<'a> {
 }
 
 impl RequestLine<'_> {
+    /// Whether the line is left out where successes are sampled. Those of the relay are few, and
+    /// each is looked for.
+    pub(super) fn may_be_left_out(&self) -> bool {
+        let is_success = self.reason.is_none() && self.status < 400;
+        is_success && matches!(self.surface, Surface::Gateway | Surface::Sidecar)
+    }
+
     /// Writes the line piece by piece, because `format!` would cost more than the rest of the line.
-    pub(super) fn write_json(&self, shown: Shown, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn write_json(
+        &self,
+        shown: Shown,
+        rate: NonZeroU32,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let mut put = |text: &str| out.extend_from_slice(text.as_bytes());
         put(r#"","level":"info","surface":""#);
         put(self.surface.name());
@@ -92,11 +105,20 @@ impl RequestLine<'_> {
         push_millis(self.record.upstream, out);
         out.extend_from_slice(br#","total_ms":"#);
         push_millis(self.total, out);
+        if rate > NonZeroU32::MIN {
+            out.extend_from_slice(br#","sample_rate":"#);
+            push_integer(rate.get().into(), out);
+        }
         out.extend_from_slice(b"}\n");
         Ok(())
     }
 
-    pub(super) fn write_text(&self, shown: Shown, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn write_text(
+        &self,
+        shown: Shown,
+        rate: NonZeroU32,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let Self {
             request_id,
             record,
@@ -129,7 +151,11 @@ impl RequestLine<'_> {
         {
             write!(out, " {word}")?;
         }
-        writeln!(out, " {bytes} B {total:.1?} {request_id}")
+        write!(out, " {bytes} B {total:.1?} {request_id}")?;
+        if rate > NonZeroU32::MIN {
+            write!(out, " 1/{rate}")?;
+        }
+        writeln!(out)
     }
 }
 

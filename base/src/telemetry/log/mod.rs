@@ -15,23 +15,26 @@ pub use line::{HttpLine, RequestLine};
 
 use self::output::{FLUSH, FlushWait, Gap, Output, Stderr};
 use super::conditions;
+use super::draws::Draws;
 use super::recent::Recent;
 use super::repeated::{Refusals, Repeated};
 use super::requests::verdict;
-use crate::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat, LogLive};
 use crate::io::clock;
 use ::log::{Level, LevelFilter, Metadata, Record};
 use fields::{Fields, json_string};
 use line::push_thousandths;
 use panics::Panics;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use portcullis_filters::chance::Chance;
 use portcullis_filters::client::{Client, Shown};
 use portcullis_filters::verdict::Reason;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::os::linux::fs::MetadataExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
@@ -77,6 +80,9 @@ struct Sink {
     dropped: AtomicU64,
     /// Lines that could not be written.
     lost: AtomicU64,
+    /// `log.sample_rate`.
+    sample_rate: AtomicU32,
+    draws: Draws,
     recent: Recent,
     panics: Panics,
     refusals: Refusals,
@@ -106,6 +112,8 @@ impl Log {
             progress: Condvar::new(),
             dropped: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            sample_rate: AtomicU32::new(config.live.sample_rate.get()),
+            draws: Draws::default(),
             recent: Recent::default(),
             panics: Panics::default(),
             refusals: Refusals::default(),
@@ -142,6 +150,13 @@ impl Log {
             }));
         }
         log
+    }
+
+    /// Applies what a reload changes.
+    pub fn change(&self, live: &LogLive) {
+        ::log::set_max_level(live.level);
+        let rate = live.sample_rate.get();
+        self.sink.sample_rate.store(rate, Ordering::Relaxed);
     }
 
     /// Lines that are missing in the log: the reader of stderr stalled, or they could not be
@@ -182,11 +197,29 @@ impl Log {
                 return;
             }
         }
+        let Some(rate) = self.sampled(line) else {
+            return;
+        };
         let Style { format, shown, .. } = self.style;
         self.append(self.sink.pending.lock(), Level::Info, |out| match format {
-            LogFormat::Json => line.write_json(shown, out),
-            LogFormat::Text => line.write_text(shown, out),
+            LogFormat::Json => line.write_json(shown, rate, out),
+            LogFormat::Text => line.write_text(shown, rate, out),
         });
+    }
+
+    /// How many requests the line of this one represents, if it is written: the rate at which its
+    /// kind is sampled.
+    fn sampled(&self, line: &RequestLine<'_>) -> Option<NonZeroU32> {
+        let rate = NonZeroU32::new(self.sink.sample_rate.load(Ordering::Relaxed))?;
+        if rate == NonZeroU32::MIN || !line.may_be_left_out() {
+            return Some(NonZeroU32::MIN);
+        }
+        let chance = Chance((self.sink.draws.draw() >> 32) as u32);
+        if chance.is_one_in(rate) {
+            Some(rate)
+        } else {
+            None
+        }
     }
 
     /// Appends a line: the time, and what `rest` writes.

@@ -11,15 +11,14 @@ mod span;
 
 pub use export::Exporter;
 
+use super::draws::Draws;
 use super::log::RequestLine;
 use super::metrics::{Metrics, SpanOutcome};
 use super::surface::BySurface;
 use crate::config::TraceConfig;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -33,8 +32,7 @@ pub struct Tracer {
     /// The scheme of each surface's listener.
     schemes: BySurface<&'static str>,
     /// The source of ids and of random decisions.
-    seed: RandomState,
-    next: AtomicU64,
+    draws: Draws,
     started: Instant,
     /// The current second, and how many requests tail sampling saw in it.
     tail: Mutex<(u64, u32)>,
@@ -69,8 +67,7 @@ impl Tracer {
         Arc::new(Self {
             config,
             schemes,
-            seed: RandomState::new(),
-            next: AtomicU64::new(0),
+            draws: Draws::default(),
             started: Instant::now(),
             tail: Mutex::default(),
             spans: Mutex::default(),
@@ -90,7 +87,7 @@ impl Tracer {
         let ratio = u64::from(self.config.ratio.millionths);
         let flags = match parent {
             Some((.., flags)) if is_trusted() => flags & SAMPLED,
-            _ if ratio > 0 && self.draw() % 1_000_000 < ratio => SAMPLED,
+            _ if ratio > 0 && self.draws.draw() % 1_000_000 < ratio => SAMPLED,
             _ => 0,
         };
         (flags == SAMPLED || parent.is_some()).then(|| self.context(parent, flags))
@@ -100,7 +97,7 @@ impl Tracer {
         let id = parent.map_or_else(|| self.draw_id(), |(id, ..)| id);
         let parent = parent.map(|(_, span, _)| span);
         // a span id of zero is invalid
-        let span = self.draw() << 8 | 1;
+        let span = self.draws.draw() << 8 | 1;
         let traceparent = format!("00-{id:032x}-{:016x}-{flags:02x}", span + 1);
         Box::new(TraceContext {
             id,
@@ -155,12 +152,7 @@ impl Tracer {
     }
 
     fn draw_id(&self) -> u128 {
-        u128::from(self.draw()) << 64 | u128::from(self.draw())
-    }
-
-    fn draw(&self) -> u64 {
-        self.seed
-            .hash_one(self.next.fetch_add(1, Ordering::Relaxed))
+        u128::from(self.draws.draw()) << 64 | u128::from(self.draws.draw())
     }
 }
 

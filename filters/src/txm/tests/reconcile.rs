@@ -29,7 +29,7 @@ fn outcome_of(script: &Script, intent: &Intent) -> Result<Option<&'static str>, 
     let known = run(known(script, intent))?;
     Ok(known.map(|known| match known.end {
         End::Unseen => "unseen",
-        _ => Outcome::from(known).name(),
+        _ => Outcome::from(known).kind().name(),
     }))
 }
 

@@ -16,7 +16,7 @@ fn stored(script: &Script, reply: Result<Intended, JournalError>) -> Result<Stri
         Ok(Storing::New(_)) => Ok("new".into()),
         Ok(Storing::NonceTaken) => Ok("nonce taken".into()),
         Ok(Storing::Displaced(earlier)) => Ok(format!("{} is displaced", earlier.id)),
-        Ok(Storing::Known(known)) => Ok(Outcome::from(known).name().into()),
+        Ok(Storing::Known(known)) => Ok(Outcome::from(known).kind().name().into()),
         Ok(Storing::Rejected(..)) => Ok("rejected".into()),
         Ok(Storing::SentElsewhere(_)) => Ok("sent elsewhere".into()),
         Ok(Storing::Unconfirmed) => Ok("unconfirmed".into()),

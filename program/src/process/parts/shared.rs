@@ -3,6 +3,7 @@
 
 use super::Part;
 use super::fleet::join;
+use crate::process::peers::PeerCertificates;
 use crate::process::start_error::StartError;
 use crate::process::systemd::Runtimes;
 use portcullis_base::config::{AppliedConfig, Config};
@@ -33,11 +34,12 @@ pub(crate) struct Shared {
     pub(crate) tls: Certificates,
     pub(crate) fleet: Option<Arc<Fleet>>,
     pub(crate) runtimes: Arc<Runtimes>,
+    pub(crate) peers: PeerCertificates,
 }
 
 impl Shared {
-    /// Builds the shared state. Its additions are the export of traces, the polls of the node, and
-    /// those of the fleet.
+    /// Builds the shared state. Its additions are the export of traces, the polls of the node,
+    /// those of the fleet, and the watch of the certificates of servers.
     pub(crate) fn new(
         config: &Config,
         log: Log,
@@ -68,6 +70,8 @@ impl Shared {
             .map(|exporter| Part::task(Task::Trace, exporter, metrics));
         let (fleet, fleet_part) = join(config, fleet, &tls, metrics)?;
         metrics.reloads.set_active(config.values.hash(), 0);
+        let peers = PeerCertificates::new(config, Arc::clone(metrics));
+        let peers_part = Part::task(Task::PeerCertificates, peers.clone(), metrics);
         let shared = Self {
             process,
             exporter,
@@ -78,13 +82,15 @@ impl Shared {
             tls,
             fleet,
             runtimes: Arc::default(),
+            peers,
         };
         Ok((
             shared,
             trace
                 .unwrap_or_default()
                 .and(poller.unwrap_or_default())
-                .and(fleet_part),
+                .and(fleet_part)
+                .and(peers_part),
         ))
     }
 }

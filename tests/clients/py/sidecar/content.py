@@ -114,6 +114,16 @@ UNLISTED_EPISODES = [
 ]
 
 
+def scheduled(owner):
+    """A podcast with an old episode and one that is due in some seconds; when that is."""
+    due = datetime.now(UTC) + timedelta(seconds=4)
+    return due, [
+        podcast(owner),
+        episode(owner, "old", due - timedelta(days=1)),
+        episode(owner, "new", due, updated_at=due.isoformat()),
+    ]
+
+
 def feed_item(feed, name, minutes, **changes):
     uri = f"at://{ADA}/app.bsky.feed.post/{name}"
     return {

@@ -11,7 +11,7 @@ from pathlib import Path
 import feedparser
 import pytest
 
-from content import ADA, BEA, VIEWER_USER, did, episode, podcast
+from content import ADA, BEA, VIEWER_USER, did, scheduled
 from server import eventually
 from tokens import bearer, mint
 
@@ -146,12 +146,7 @@ def test_nothing_of_a_user_is_cached(cache):
 def test_a_cache_shows_a_scheduled_episode_in_time(sidecar, cache):
     version = "new" if cache.streams_whole else "old"
     creator = did(f"cache{version}{sidecar.database.kind}")
-    due = datetime.now(UTC) + timedelta(seconds=4)
-    records = [
-        podcast(creator),
-        episode(creator, "old", due - timedelta(days=1)),
-        episode(creator, "new", due, updated_at=due.isoformat()),
-    ]
+    due, records = scheduled(creator)
     sidecar.take_in(records)
     path = f"/functions/podcast-rss-feed?did={creator}"
 

@@ -20,8 +20,7 @@ from content import (
     ODD_EPISODES,
     TITLES,
     did,
-    episode,
-    podcast,
+    scheduled,
 )
 from server import BASE_URL
 
@@ -176,12 +175,7 @@ def test_a_request_without_a_feed_is_refused(sidecar, query):
 
 def test_a_scheduled_episode_appears_in_time(sidecar):
     creator = did(f"sched{sidecar.database.kind}")
-    due = datetime.now(UTC) + timedelta(seconds=4)
-    records = [
-        podcast(creator),
-        episode(creator, "old", due - timedelta(days=1)),
-        episode(creator, "new", due, updated_at=due.isoformat()),
-    ]
+    due, records = scheduled(creator)
     sidecar.take_in(records)
     path = f"/functions/podcast-rss-feed?did={creator}"
 

@@ -92,7 +92,7 @@ fn registered(script: Script, key: Option<&str>) -> ((&'static str, Option<Reaso
     let Answer::Outcome(outcome) = answer else {
         panic!("{answer:?}")
     };
-    ((outcome.name(), outcome.reason()), done)
+    ((outcome.kind().name(), outcome.reason()), done)
 }
 
 /// The number of actions whose name begins with `what`.
@@ -272,7 +272,7 @@ fn active_v2_verification_is_answered_without_pins() {
     );
     let (answer, done) = answer_to(script(&[]), require, None);
     assert!(
-        matches!(&answer, Answer::Outcome(it) if it.name() == "written"),
+        matches!(&answer, Answer::Outcome(it) if it.kind().name() == "written"),
         "{answer:?}"
     );
     assert_eq!(count(&done, "forgets the proof"), 1, "it has changed a pin");
@@ -289,7 +289,7 @@ fn a_key_is_of_the_chain_on_which_it_was_claimed() {
     assert_eq!(count(&script.done(), "stores"), 0);
     let claimed = Some(EPOCH.to_owned());
     let outcome = run(carry_out(&script, &task(register(), None), claimed, 0));
-    assert_eq!(outcome.name(), "written");
+    assert_eq!(outcome.kind().name(), "written");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_key_is_answered_though_the_policy_refuses_now() {
         let Answer::Outcome(outcome) = answer else {
             panic!("{answer:?}")
         };
-        assert_eq!((outcome.name(), outcome.reason()), expected, "{why}");
+        assert_eq!((outcome.kind().name(), outcome.reason()), expected, "{why}");
         assert_eq!(script.done(), done_is, "{why}");
     }
     // its write had no effect, so that it would have to be written anew
@@ -63,7 +63,7 @@ fn a_key_is_answered_though_the_policy_refuses_now() {
     let Answer::Outcome(outcome) = answer else {
         panic!("{answer:?}")
     };
-    assert_eq!((outcome.name(), outcome.reason()), refused);
+    assert_eq!((outcome.kind().name(), outcome.reason()), refused);
     assert_eq!(count(&script.done(), "stores"), 0);
 }
 
@@ -101,7 +101,7 @@ fn a_repeat_without_a_key_gets_the_outcome_of_its_drip() {
             panic!("{answer:?}")
         };
         assert_eq!(
-            (outcome.name(), outcome.reason()),
+            (outcome.kind().name(), outcome.reason()),
             expected,
             "{why}: {done:?}"
         );
@@ -159,7 +159,7 @@ fn a_repeat_without_a_key_gets_the_outcome_of_its_recovery() {
         let Answer::Outcome(outcome) = answer else {
             panic!("{answer:?}")
         };
-        assert_eq!((outcome.name(), outcome.reason()), expected, "{why}");
+        assert_eq!((outcome.kind().name(), outcome.reason()), expected, "{why}");
         if expected == WRITTEN {
             let account = felt(ACCOUNT).to_string();
             assert_eq!(outcome.details, Details::Binding { account }, "{why}");
@@ -200,7 +200,7 @@ fn a_drip_that_the_chain_takes_back_answers_no_repeat() {
         let Answer::Outcome(outcome) = answer else {
             panic!("{answer:?}")
         };
-        let found = (outcome.name(), outcome.reason());
+        let found = (outcome.kind().name(), outcome.reason());
         assert_eq!(found, expected, "{why}: {done:?}");
         assert_eq!(count(&done, "stores"), 0, "{why}");
     }
