@@ -129,6 +129,11 @@ impl<T> Class<T> {
     /// The calls that hold a slot.
     fn holding(&mut self, now: Duration) -> u32 {
         let holding = self.in_flight.holding(now);
+        self.or_all(holding)
+    }
+
+    /// `holding`, or all calls if those that take long do not hang.
+    const fn or_all(&self, holding: u32) -> u32 {
         if self.limit.is_slow() {
             self.in_flight.all()
         } else {
@@ -146,8 +151,8 @@ impl<T> Class<T> {
     }
 
     fn start(&mut self, class: CostClass, now: Duration) -> Started {
-        self.in_flight.begin(now);
-        let in_flight = self.holding(now);
+        let holding = self.in_flight.begin(now);
+        let in_flight = self.or_all(holding);
         self.limit.start(class, in_flight, now)
     }
 
