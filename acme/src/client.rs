@@ -103,6 +103,9 @@ fn checked(
     body: Bytes,
     now: SystemTime,
 ) -> Result<(Parts, Bytes, Last), Unusable> {
+    if body.len() > fetch::MAX_DOCUMENT {
+        return Err(Unusable::OVERSIZED);
+    }
     let mut last = Last {
         is_refusal: parts.status.is_client_error() || parts.status.is_server_error(),
         ..Last::default()
@@ -132,6 +135,23 @@ fn checked(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_oversized_answer_is_unusable() {
+        for (bytes, expected) in [
+            (fetch::MAX_DOCUMENT, None),
+            (
+                fetch::MAX_DOCUMENT + 1,
+                Some("the authority's response has no usable size"),
+            ),
+        ] {
+            let answer = http::Response::new(Bytes::from(vec![b' '; bytes]));
+            let (parts, body) = answer.into_parts();
+            let found = checked(parts, body, SystemTime::UNIX_EPOCH).err();
+            let found = found.map(|why| why.to_string());
+            assert_eq!(found.as_deref(), expected, "{bytes} bytes");
+        }
+    }
 
     #[test]
     fn retry_after_is_bounded_before_it_is_added() {

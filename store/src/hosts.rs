@@ -1,10 +1,19 @@
 //! URLs of PostgreSQL with one host or several, as libpq reads them: of several servers, the one
-//! that accepts writes is used.
+//! that accepts writes is used, or one that follows it.
 
 use super::StoreError;
 use sqlx::postgres::PgConnectOptions;
 
 const TARGET: &str = "target_session_attrs=";
+
+/// The server that is used of several.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// The one that accepts writes.
+    Primary,
+    /// One that follows it.
+    Standby,
+}
 
 /// A URL, divided.
 pub(super) struct Hosts {
@@ -15,7 +24,7 @@ pub(super) struct Hosts {
 }
 
 /// Parses the URL.
-pub(super) fn parse(url: &str) -> Result<Hosts, StoreError> {
+pub(super) fn parse(url: &str, target: Target) -> Result<Hosts, StoreError> {
     let rest = ["postgres://", "postgresql://"]
         .into_iter()
         .find_map(|scheme| url.strip_prefix(scheme));
@@ -33,7 +42,7 @@ pub(super) fn parse(url: &str) -> Result<Hosts, StoreError> {
         ));
     }
     let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let query = without_target(query)?;
+    let query = without_target(query, target)?;
     let (authority, database) = address.split_once('/').unwrap_or((address, ""));
     let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     let at = if user.is_empty() { "" } else { "@" };
@@ -66,18 +75,24 @@ pub fn hosts_of(url: &str) -> Vec<(String, u16)> {
 }
 
 /// The parameters without `target_session_attrs`, which our driver does not know.
-fn without_target(query: &str) -> Result<String, StoreError> {
+fn without_target(query: &str, target: Target) -> Result<String, StoreError> {
+    let (accepted, message) = match target {
+        Target::Primary => (
+            ["read-write", "primary"],
+            "target_session_attrs must be read-write or primary",
+        ),
+        Target::Standby => (
+            ["standby", "read-only"],
+            "target_session_attrs must be standby or read-only",
+        ),
+    };
     let mut kept = Vec::new();
     for parameter in query.split('&') {
         match parameter.strip_prefix(TARGET) {
             None => kept.push(parameter),
             // what is used in any case
-            Some("read-write" | "primary") => {}
-            Some(_) => {
-                return Err(StoreError::Url(
-                    "target_session_attrs must be read-write or primary",
-                ));
-            }
+            Some(named) if accepted.contains(&named) => {}
+            Some(_) => return Err(StoreError::Url(message)),
         }
     }
     Ok(kept.join("&"))
@@ -101,7 +116,7 @@ mod tests {
                 vec![("a", 1), ("b", 2)],
             ),
         ] {
-            let found = parse(url).unwrap();
+            let found = parse(url, Target::Primary).unwrap();
             let all: Vec<_> = found
                 .all
                 .iter()
@@ -114,15 +129,21 @@ mod tests {
 
     #[test]
     fn a_url_without_a_primary_is_refused() {
-        for (url, why) in [
-            ("postgres://me:secret@a,b/db", "move the password"),
+        const ANY: &str = "postgres://a,b/db?target_session_attrs=any";
+        const STANDBY: &str = "postgres://a,b/db?target_session_attrs=standby";
+        assert!(parse(STANDBY, Target::Standby).is_ok());
+        for (url, target, why) in [
             (
-                "postgres://a,b/db?target_session_attrs=any",
-                "read-write or primary",
+                "postgres://me:secret@a,b/db",
+                Target::Primary,
+                "move the password",
             ),
-            ("mysql://a/db", "expected sqlite:FILE"),
+            (ANY, Target::Primary, "read-write or primary"),
+            (STANDBY, Target::Primary, "read-write or primary"),
+            (ANY, Target::Standby, "standby or read-only"),
+            ("mysql://a/db", Target::Primary, "expected sqlite:FILE"),
         ] {
-            let error = parse(url).err().map(|error| error.to_string());
+            let error = parse(url, target).err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.contains(why)), "{url}");
         }
     }

@@ -367,8 +367,8 @@ impl Store {
     /// Closes all connections once their statements are done. SQLite then moves its log into its
     /// file, and the file stays locked until the store is dropped.
     pub async fn close_connections(&self) {
-        if let Some(replica) = &self.replica {
-            replica.store.db.close().await;
+        for server in self.replica.iter().flat_map(Replica::servers) {
+            server.db.close().await;
         }
         self.db.close().await;
     }

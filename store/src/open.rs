@@ -7,7 +7,7 @@
 
 use super::db::Db;
 use super::error::StoreError;
-use super::hosts::{self, Hosts};
+use super::hosts::{self, Hosts, Target};
 use super::sql;
 use super::timeout::{TIMEOUT, bounded, within};
 use super::versions::{NEWEST, migrator};
@@ -78,7 +78,8 @@ impl Location {
             }
             return Ok(Self::Sqlite(resolve(Path::new(file))?));
         }
-        Server::parse(url, config, password).map(|server| Self::Postgres(Box::new(server)))
+        let server = Server::parse(url, Target::Primary, config, password)?;
+        Ok(Self::Postgres(Box::new(server)))
     }
 }
 
@@ -86,10 +87,11 @@ impl Server {
     /// Parses the URL of a server with the other settings of the store.
     pub(super) fn parse(
         url: &str,
+        target: Target,
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<Self, StoreError> {
-        let Hosts { options, all } = hosts::parse(url)?;
+        let Hosts { options, all } = hosts::parse(url, target)?;
         let mut options = with_tls(options, config)?;
         if let Some(password) = password {
             options = options.password(text_of(password)?);
@@ -443,7 +445,7 @@ impl Server {
         self.hosts.len() > 1
     }
 
-    /// The server of `store.read_url`.
+    /// The servers of `store.read_url`.
     pub(super) fn of_replica(
         config: &StoreConfig,
         password: Option<&Secret>,
@@ -451,8 +453,21 @@ impl Server {
         let parsed = config
             .read_url
             .as_deref()
-            .map(|url| Self::parse(url, config, password));
+            .map(|url| Self::parse(url, Target::Standby, config, password));
         parsed.transpose().map_err(StoreError::of_replica)
+    }
+
+    /// Each host for reading, with this many connections.
+    pub(super) fn each_to_read(self, connections: u32) -> impl Iterator<Item = Self> {
+        let hosts = self.hosts.clone().into_iter();
+        hosts.map(move |(host, port)| {
+            let one = self.to_read(connections);
+            let options = one.options.into_inner().host(&host).port(port);
+            Self {
+                options: RwLock::new(options),
+                ..one
+            }
+        })
     }
 
     /// This server for reading, with this many connections.

@@ -5,6 +5,7 @@
 
 use super::db::Db;
 use super::open::{Location, Server, text_of};
+use super::replica::Replica;
 use super::timeout::bounded;
 use super::{Store, StoreError};
 use parking_lot::Mutex;
@@ -48,9 +49,8 @@ impl Store {
         }
         self.set_password(&password)
             .map_err(|_| SecretError::not(file, "a password in UTF-8"))?;
-        if let Some(replica) = &self.replica {
-            replica
-                .store
+        for server in self.replica.iter().flat_map(Replica::servers) {
+            server
                 .set_password(&password)
                 .map_err(|_| SecretError::not(file, "a password in UTF-8"))?;
         }

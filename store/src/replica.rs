@@ -1,12 +1,14 @@
 //! A replica of PostgreSQL from which documents are read, while it is known to be recent. So feeds,
-//! podcasts and sitemaps, which read the most rows, do not slow down writes.
+//! podcasts and sitemaps, which read the most rows, do not slow down writes, and are served while
+//! the primary is away.
 //!
 //! Clocks are not compared, and an idle primary is no lag: the replay position of the replica is
 //! compared with the positions of the primary's log at known times. A replica that has replayed the
 //! log up to one of these positions is as recent as its time, and is used until that is [`MAX_LAG`]
-//! ago.
+//! ago, or that long before the primary was last seen while it does not answer.
 
 use super::db::Db;
+use super::hosts::Target;
 use super::open::{Location, Server};
 use super::row::{FromRow, Row};
 use super::{Store, StoreError, sql};
@@ -15,6 +17,7 @@ use portcullis_base::config::StoreConfig;
 use portcullis_base::secrets::Secret;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum lag: a document may lack the writes of the last 5 s.
@@ -23,7 +26,9 @@ const MAX_LAG: Duration = Duration::from_secs(5);
 const POSITIONS: usize = 60;
 
 pub(super) struct Replica {
-    pub(super) store: Arc<Store>,
+    /// The servers of `store.read_url`, of which one is used.
+    servers: Vec<Arc<Store>>,
+    used: AtomicUsize,
     progress: Mutex<Progress>,
 }
 
@@ -36,6 +41,10 @@ struct Progress {
     recent_at: Option<Instant>,
     /// Whether a read failed since the last check.
     is_suspended: bool,
+    /// Whether the primary did not answer the last check.
+    is_primary_away: bool,
+    /// The database of the primary, as it was last seen.
+    database: Option<String>,
 }
 
 /// The replica at a check.
@@ -73,14 +82,21 @@ impl Progress {
     }
 
     fn written(&mut self, at: Instant, bytes: i64) {
+        self.is_primary_away = false;
         if self.primary.len() == POSITIONS {
             self.primary.pop_front();
         }
         self.primary.push_back((at, bytes));
     }
 
+    /// Upper bound of the replica's lag; behind a primary that is away, its lag when that was last
+    /// seen: what was written later can be read nowhere.
     fn lag(&self, now: Instant) -> Option<Duration> {
-        self.recent_at.map(|at| now.saturating_duration_since(at))
+        let until = match self.primary.back() {
+            Some((seen, _)) if self.is_primary_away => *seen,
+            _ => now,
+        };
+        self.recent_at.map(|at| until.saturating_duration_since(at))
     }
 
     fn serves(&self, now: Instant) -> bool {
@@ -100,16 +116,17 @@ impl Replica {
 
     /// The replica of `store.read_url`; connects when it is used.
     fn new(server: Server, config: &StoreConfig) -> Self {
-        let db = server.to_read(config.max_connections).db();
-        let location = Location::Postgres(Box::new(server));
-        let store = Arc::new(Store {
-            is_replica: true,
-            ..Store::on(db, location, config)
-        });
+        let servers = server.each_to_read(config.max_connections);
         Self {
-            store,
+            servers: servers.map(|one| Arc::new(to_read(one, config))).collect(),
+            used: AtomicUsize::new(0),
             progress: Mutex::default(),
         }
+    }
+
+    /// All its servers.
+    pub(super) fn servers(&self) -> &[Arc<Store>] {
+        &self.servers
     }
 
     /// Compares the position of the replica with those of the primary.
@@ -118,11 +135,9 @@ impl Replica {
     /// Returns why the replica cannot be compared.
     async fn compare(&self, primary: &Db) -> Result<(), String> {
         let at = Instant::now();
-        let written = primary_position(primary).await?;
-        self.progress
-            .lock()
-            .written(at, written.bytes.unwrap_or(i64::MAX));
-        let replayed = self.replayed(&written.database).await;
+        let written = primary_position(primary).await;
+        let database = self.see_primary(at, written)?;
+        let replayed = self.replayed(&database).await;
         let mut progress = self.progress.lock();
         match replayed {
             Ok(bytes) => progress.replayed(bytes),
@@ -134,15 +149,61 @@ impl Replica {
         Ok(())
     }
 
-    async fn replayed(&self, database: &str) -> Result<i64, String> {
-        let replayed = position(&self.store.db, sql::REPLICA_POSITION).await?;
-        if replayed.database != database {
-            return Err("store.read_url is another database than store.url".to_owned());
+    /// Records the position of the primary, if it answered; returns its database.
+    fn see_primary(
+        &self,
+        at: Instant,
+        written: Result<Position, String>,
+    ) -> Result<String, String> {
+        let mut progress = self.progress.lock();
+        match written {
+            Ok(Position { database, bytes }) => {
+                progress.written(at, bytes.unwrap_or(i64::MAX));
+                progress.database = Some(database.clone());
+                Ok(database)
+            }
+            Err(cause) => {
+                progress.is_primary_away = true;
+                progress.database.clone().ok_or(cause)
+            }
         }
-        replayed
-            .bytes
-            .ok_or_else(|| "store.read_url is not a replica, or was promoted".to_owned())
     }
+
+    /// How much the replica has replayed: the server in use, or the first other one that can be
+    /// used instead.
+    async fn replayed(&self, database: &str) -> Result<i64, String> {
+        let first = self.used.load(Ordering::Relaxed);
+        let mut failure = None;
+        for at in (first..self.servers.len()).chain(0..first) {
+            match replayed(&self.servers[at], database).await {
+                Ok(bytes) => {
+                    self.used.store(at, Ordering::Relaxed);
+                    return Ok(bytes);
+                }
+                Err(cause) => failure = failure.or(Some(cause)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| "it has no server".to_owned()))
+    }
+}
+
+/// A server of the replica.
+fn to_read(server: Server, config: &StoreConfig) -> Store {
+    let db = server.db();
+    Store {
+        is_replica: true,
+        ..Store::on(db, Location::Postgres(Box::new(server)), config)
+    }
+}
+
+async fn replayed(server: &Store, database: &str) -> Result<i64, String> {
+    let replayed = position(&server.db, sql::REPLICA_POSITION).await?;
+    if replayed.database != database {
+        return Err("store.read_url is another database than store.url".to_owned());
+    }
+    replayed
+        .bytes
+        .ok_or_else(|| "store.read_url is not a replica, or was promoted".to_owned())
 }
 
 async fn primary_position(primary: &Db) -> Result<Position, String> {
@@ -164,10 +225,17 @@ impl Store {
         config: &StoreConfig,
         password: Option<&Secret>,
     ) -> Result<String, String> {
-        let url = config.read_url.as_deref().unwrap_or_default();
-        let server = |url| Server::parse(url, config, password).map_err(|error| error.to_string());
-        let replica = Replica::new(server(url)?, config);
-        let primary = server(&config.url)?.to_read(1).db();
+        let text = |error: StoreError| error.to_string();
+        let server = Server::of_replica(config, password).map_err(text)?;
+        let Some(server) = server else {
+            return Err("there is none".to_owned());
+        };
+        let replica = Replica::new(server, config);
+        let primary =
+            Server::parse(&config.url, Target::Primary, config, password).map_err(text)?;
+        // of several hosts, this finds the primary
+        drop(primary.connect().await.map_err(text)?);
+        let primary = primary.to_read(1).db();
         let written = primary_position(&primary).await?;
         let replayed = replica.replayed(&written.database).await?;
         let behind = written
@@ -179,14 +247,13 @@ impl Store {
     }
 
     /// The replica to read documents from, while it is known to have all writes that are older than
-    /// 5 s.
+    /// 5 s, or that the primary had 5 s before it was last seen.
     pub fn replica(&self) -> Option<&Arc<Store>> {
         let replica = self.replica.as_ref()?;
-        replica
-            .progress
-            .lock()
-            .serves(Instant::now())
-            .then_some(&replica.store)
+        if !replica.progress.lock().serves(Instant::now()) {
+            return None;
+        }
+        replica.servers.get(replica.used.load(Ordering::Relaxed))
     }
 
     /// Whether this is a replica.
@@ -223,6 +290,34 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_primary_that_is_away_writes_nothing() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let away = |seconds, replayed| {
+            let mut progress = Progress::default();
+            for second in 0..=10 {
+                progress.written(at(second), 100 + i64::try_from(second).unwrap());
+            }
+            progress.is_primary_away = true;
+            progress.replayed(replayed);
+            progress.serves(at(seconds))
+        };
+        assert!(away(11, 110) && away(3_600, 110), "nothing newer exists");
+        assert!(away(3_600, 106) && !away(3_600, 105), "it was 5 s behind");
+        let mut progress = Progress {
+            is_primary_away: true,
+            ..Progress::default()
+        };
+        assert!(!progress.serves(at(0)), "the primary was never seen");
+        progress.written(at(10), 110);
+        progress.replayed(110);
+        assert!(
+            progress.serves(at(14)) && !progress.serves(at(15)),
+            "it is back"
+        );
+    }
 
     #[test]
     fn a_replica_is_as_recent_as_what_it_replayed() {

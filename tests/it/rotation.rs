@@ -2,9 +2,10 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Instant;
 
 use crate::admin::{eventually, metrics};
-use crate::support::client::Client;
+use crate::support::client::{Client, PATIENCE};
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::load::lost_during;
@@ -12,6 +13,11 @@ use crate::support::node::Node;
 use crate::support::postgres::Database;
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::good;
+use crate::support::secure::{ANY, Pair, handshake, secured};
+use crate::support::sidecar::content::ALICE;
+use crate::support::sidecar::event::{Event, NOBODY, SESSION, SIGNATURE, WEBHOOK, sign};
+use crate::support::sidecar::stage::{Stage, post};
+use crate::support::sidecar::token::Token;
 
 const OLD: &str = "old-0123456789abcdef0123456789abcdef";
 const NEW: &str = "new-0123456789abcdef0123456789abcdef";
@@ -202,6 +208,142 @@ fn a_token_and_its_successor_are_both_accepted() {
         },
     );
     assert_eq!(lost, 0, "of {all}");
+}
+
+/// Reloads, and waits for another line with this text.
+fn reload_with(edge: &Edge, text: &str) {
+    let lines = || {
+        edge.lines()
+            .iter()
+            .filter(|line| line.contains(text))
+            .count()
+    };
+    let before = lines();
+    edge.signal("HUP");
+    let deadline = Instant::now() + PATIENCE;
+    while lines() == before {
+        assert!(Instant::now() < deadline, "{text}: not reloaded");
+    }
+}
+
+/// Accepts the old secret and the new one, then the new one alone, as the runbook says. `ask` sends
+/// a request with a secret, and is answered 200 or 401.
+fn rotated(ask: impl Fn(&str) -> u16 + Sync, both: impl FnOnce(), new: impl FnOnce()) {
+    assert_eq!([ask(OLD), ask(NEW)], [200, 401]);
+    let (lost, all) = lost_during(|| ask(OLD), both);
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!([ask(OLD), ask(NEW)], [200, 200], "while both are in use");
+    let (lost, all) = lost_during(|| ask(NEW), new);
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!([ask(OLD), ask(NEW)], [401, 200]);
+}
+
+#[test]
+fn secrets_of_the_sidecar_need_no_restart() {
+    const OPERATOR: &str = "sidecar.operator_token_file";
+    const SESSIONS: &str = "sidecar.session.hs256_secret_files";
+    const VERIFIER: &str = "sidecar.age.webhook_secret_files";
+    let folder = Folder::new();
+    let token = folder.secret("operator.token", OLD);
+    let (old, new) = (folder.secret("old", OLD), folder.secret("new", NEW));
+    let (old_only, new_only) = (format!("[{old:?}]"), format!("[{new:?}]"));
+    let both = format!("[{old:?}, {new:?}]");
+    let stage = Stage::with(&[
+        (OPERATOR, &format!("{token:?}")),
+        (SESSIONS, &old_only),
+        (VERIFIER, &old_only),
+        ("sidecar.requests_per_minute", "1000000"),
+    ]);
+    let edge = &stage.edge;
+    let name = |key: &str, files: &str| {
+        edge.rewrite(&stage.setup.clone().set(key, files));
+        reload_with(edge, key);
+    };
+    rotated(
+        |secret| {
+            let field = format!("Bearer {secret}");
+            let shown = stage.get_with("/functions/health-check", "Authorization", &field);
+            if shown.text().contains("latency_ms") {
+                200
+            } else {
+                401
+            }
+        },
+        || {
+            folder.secret("operator.token", &format!("{NEW}\n{OLD}\n"));
+            reload_with(edge, OPERATOR);
+        },
+        || {
+            folder.secret("operator.token", NEW);
+            reload_with(edge, OPERATOR);
+        },
+    );
+    rotated(
+        |secret| {
+            let token = Token::of(ALICE).signed_with(secret);
+            stage.ask(&token.get(SESSION)).status
+        },
+        || name(SESSIONS, &both),
+        || name(SESSIONS, &new_only),
+    );
+    rotated(
+        |secret| {
+            let body = Event::new("rotated", NOBODY, "verified", 0).body();
+            let signature = sign(secret, &body);
+            // its subject is looked up once the signature is valid
+            match stage
+                .ask(&post(WEBHOOK, &body).with(SIGNATURE, &signature))
+                .status
+            {
+                404 => 200,
+                status => status,
+            }
+        },
+        || name(VERIFIER, &both),
+        || name(VERIFIER, &new_only),
+    );
+}
+
+#[test]
+fn a_new_key_of_the_node_loses_no_read() {
+    // an account has both keys for a while
+    let node = Node::start(|call| match call.head.contains("first-key") {
+        false if !call.head.contains("second-key") => Vec::new(),
+        _ => good(call),
+    });
+    let folder = Folder::new();
+    let header = folder.secret("node.header", "X-Api-Key: first-key");
+    let edge = Setup::before(node.address())
+        .set("node.header_file", &format!("{header:?}"))
+        .set("gateway.requests_per_minute", "1000000")
+        .start();
+    let ask = || edge.ask(&Request::post(QUESTION)).status;
+    assert_eq!(ask(), 200);
+    let (lost, all) = lost_during(ask, || {
+        folder.secret("node.header", "X-Api-Key: second-key");
+        reload(&edge, "node.header_file", "now");
+    });
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!(ask(), 200);
+    let last = node.calls().pop().expect("there are calls");
+    assert!(last.head.contains("second-key"), "{}", last.head);
+}
+
+#[test]
+fn a_new_certificate_loses_no_connection() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let (old, new) = (Pair::new(), Pair::until(3000));
+    old.write(&folder);
+    let edge = secured(Setup::before(node.address()), "gateway", &folder).start();
+    let trusts = |pair: &Pair| handshake(edge.gateway(), pair.config(ANY, &[])).is_ok();
+    assert!(trusts(&old) && !trusts(&new));
+    let ask = || if trusts(&old) || trusts(&new) { 200 } else { 0 };
+    let (lost, all) = lost_during(ask, || {
+        new.write(&folder);
+        reload_with(&edge, "the certificate was reloaded");
+    });
+    assert_eq!(lost, 0, "of {all}");
+    assert!(!trusts(&old) && trusts(&new));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
@@ -16,6 +17,9 @@ use crate::support::node::Node;
 use crate::support::relay::stage;
 use crate::support::request::{QUESTION, Request};
 use crate::support::script::good;
+
+/// How far behind a replica may be.
+const MAX_LAG: Duration = Duration::from_secs(5);
 
 struct Cluster {
     shell: Child,
@@ -334,6 +338,44 @@ fn of_several_hosts_the_primary_is_used() {
         });
     });
     assert_eq!(lost, 0, "of {all} reads of the gateway");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn documents_are_served_while_the_primary_is_away() {
+    let mut cluster = Cluster::start();
+    let (user, host) = cluster.url.rsplit_once('@').expect("a user");
+    let both = format!("{user}@{host}:5432,{host}:5433/postgres");
+    let edge = cluster
+        .sidecar()
+        .set("store.url", &format!("{both:?}"))
+        .set(
+            "store.read_url",
+            &format!("\"{both}?target_session_attrs=standby\""),
+        )
+        .start();
+    sql(&cluster.primary(), &page(1));
+    is_used(&edge, 1.0);
+    eventually(&edge, "the replica has the page", |_| {
+        sitemap(&edge).contains("page-1")
+    });
+    cluster.order("die");
+    let died = Instant::now();
+    eventually(&edge, "longer than a replica may be behind", |_| {
+        assert!(sitemap(&edge).contains("page-1"));
+        died.elapsed() > 2 * MAX_LAG
+    });
+    is_used(&edge, 1.0);
+    assert_eq!(
+        metrics(&edge)["portcullis_condition{condition=\"store\"}"],
+        1.0
+    );
+    cluster.order("promote");
+    is_used(&edge, 0.0);
+    eventually(&edge, "the new primary serves", |_| {
+        let request = Request::new("GET", "/functions/seo-sitemap");
+        Client::connect(edge.sidecar()).ask(&request).status == 200
+    });
 }
 
 #[test]

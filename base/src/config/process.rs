@@ -253,8 +253,8 @@ section! {
         /// HOST:PORT,HOST:PORT, the one that accepts writes is used.
         /// Why: a file needs no server; two processes on one store need PostgreSQL.
         url: String = Default("sqlite:portcullis.db"), store_url;
-        /// postgres://… of a replica. Feeds, podcasts and the sitemap are read from it while it is
-        /// less than 5 s behind; "" for none.
+        /// postgres://… of a replica, or of several hosts. Feeds, podcasts and the sitemap are read
+        /// from one that is less than 5 s behind, also while the primary is away; "" for none.
         /// Why: one server is enough for most; users read their own writes where they were written.
         read_url: Option<String> = Default(""), replica_url;
         /// The file with PostgreSQL's password; "" for none.

@@ -5,7 +5,7 @@ use crate::secrets::certificates::{self, Remedies};
 use crate::secrets::trust;
 use bytes::Bytes;
 use rustls::crypto::{CryptoProvider, ring};
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use ureq::Error;
@@ -76,8 +76,8 @@ pub async fn probe(url: &str, roots: Roots, timeout: Duration) -> Result<u16, St
         .unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Sends a request to an ACME authority over https, and returns the response, whose body has at
-/// most `MAX_DOCUMENT` bytes.
+/// Sends a request to an ACME authority over https, and returns the response. A body that is longer
+/// than [`MAX_DOCUMENT`] is cut off one byte later.
 ///
 /// # Errors
 /// Returns why there is no such response within `timeout`, with a remedy where there is one.
@@ -96,12 +96,10 @@ pub async fn exchange(
                 true => agent.run(request.map(|_| ()))?,
                 false => agent.run(request.map(|body| body.to_vec()))?,
             };
-            let (head, mut body) = response.into_parts();
-            // reading fails at the limit, one byte above the bound
-            let body = body
-                .with_config()
-                .limit(MAX_DOCUMENT as u64 + 1)
-                .read_to_vec()?;
+            let (head, mut answer) = response.into_parts();
+            let mut body = Vec::new();
+            let mut bounded = answer.as_reader().take(MAX_DOCUMENT as u64 + 1);
+            bounded.read_to_end(&mut body)?;
             Ok(Response::from_parts(head, Bytes::from(body)))
         };
         Ok(run().map_err(|error| cause(&error, &OF_ACME)))

@@ -33,6 +33,11 @@ const OPTIONAL: [&str; 4] = ["newAuthz", "revokeCert", "keyChange", "renewalInfo
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unusable(&'static str, &'static str);
 
+impl Unusable {
+    /// A response with more bytes than any of them needs.
+    pub const OVERSIZED: Self = Self("response", "size");
+}
+
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(document, field) = self;
