@@ -45,7 +45,7 @@ enum JournalCommand {
 Examples:
   # the newest twenty
   portcullis journal list --last 20
-  # what was refused in the last hour; of equal refusals of a minute the first eight are listed, and
+  # what was refused in the last hour; of equal refusals of a minute the first four are listed, and
   # all are counted at the end
   portcullis journal list --since 1h --state refused
 ".to_owned() + STORE_CODES)]

@@ -71,7 +71,8 @@ pub(super) fn parse(url: &str, target: Target) -> Result<Hosts, StoreError> {
 
 /// The hosts of a URL, with their ports; none of one that is no URL of PostgreSQL.
 pub fn hosts_of(url: &str) -> Vec<(String, u16)> {
-    parse(url).map(|hosts| hosts.all).unwrap_or_default()
+    let parsed = parse(url, Target::Primary).or_else(|_| parse(url, Target::Standby));
+    parsed.map(|hosts| hosts.all).unwrap_or_default()
 }
 
 /// The parameters without `target_session_attrs`, which our driver does not know.

@@ -232,8 +232,7 @@ on_both! {
         a_ping_reports_the_cause
         a_probe_that_writes_leaves_nothing;
     growth:
-        a_thousand_refusals_take_five_kib
-        a_thousand_writes_take_six_mib;
+        a_thousand_refusals_take_five_kib;
     search:
         intents_are_found_by_their_attributes
         refusals_are_found_by_operation_and_in_pages;

@@ -37,7 +37,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout, time};
 /// Timeout of a document, short because a client waits for it.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// 64 KiB: key sets and DID documents have a few hundred to a few thousand bytes.
-pub(crate) const MAX_DOCUMENT: usize = 64 << 10;
+pub const MAX_DOCUMENT: usize = 64 << 10;
 /// 16 KiB: the head of a response.
 const MAX_HEAD: usize = 16 << 10;
 

@@ -5,8 +5,8 @@ use super::budget::MINUTE_US;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How many equal refusals of a minute are journaled: 1,000 within a minute take less than 5 KiB.
-pub const JOURNALED: i64 = 8;
+/// How many equal refusals of a minute are journaled: at 600 a minute, 1,000 take less than 5 KiB.
+pub const JOURNALED: i64 = 4;
 
 /// An authenticated request that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]

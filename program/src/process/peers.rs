@@ -17,7 +17,7 @@ use portcullis_base::fetch::Server;
 use portcullis_base::io::clock;
 use portcullis_base::telemetry::{Metrics, Peer};
 use portcullis_filters::certificate::Validity;
-use portcullis_store;
+use portcullis_store::hosts_of;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -134,10 +134,10 @@ impl Servers {
             && store.tls == StoreTls::VerifyFull
         {
             let ca = store.ca_file.as_deref();
-            for (host, port) in store::hosts_of(&store.url) {
+            for (host, port) in hosts_of(&store.url) {
                 all.add(Peer::Store, Server::postgres(host, port, ca));
             }
-            for (host, port) in store.read_url.iter().flat_map(|url| store::hosts_of(url)) {
+            for (host, port) in store.read_url.iter().flat_map(|url| hosts_of(url)) {
                 all.add(Peer::Replica, Server::postgres(host, port, ca));
             }
         }
