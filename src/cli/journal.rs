@@ -45,8 +45,7 @@ enum JournalCommand {
 Examples:
   # the newest twenty
   portcullis journal list --last 20
-  # what was refused in the last hour; of equal refusals of a minute the first four are listed, and
-  # all are counted at the end
+  # what was refused in the last hour: four of equal ones within a minute, and how many there were
   portcullis journal list --since 1h --state refused
 ".to_owned() + STORE_CODES)]
     List {
@@ -96,7 +95,7 @@ Examples:
   # for an archive
   portcullis journal export > journal.ndjson
   # what came since: 1234 is the last number in the archive
-  portcullis journal export --after 1234 >> journal.ndjson
+  portcullis journal export --after 1234 > later.ndjson
 ".to_owned() + STORE_CODES)]
     Export {
         #[command(flatten)]

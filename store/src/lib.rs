@@ -5,11 +5,12 @@
 //! have been done all the same. The decisions of the journal are in [`portcullis_filters::ledger`],
 //! those about events of the age verifier in [`portcullis_filters::webhook`].
 //!
-//! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`, `refusals.rs`,
-//! `budget.rs`, `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`, `locks.rs`, `events.rs`; `feed.rs`,
-//! `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`; `replica.rs`, `topology.rs`; `transfer` with
-//! `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`, `size.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`,
-//! `row.rs`, `connection.rs`, `open.rs`, `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
+//! Reading order: `intent.rs`, `append`, `journal.rs` with `entry.rs` and `state.rs`,
+//! `refusals.rs`, `budget.rs`, `idempotency.rs`, `chain_epoch.rs`, `clock.rs`, `faucet.rs`,
+//! `locks.rs`, `events.rs`; `feed.rs`, `account.rs`, `podcast.rs`, `sitemap.rs`, `age.rs`;
+//! `replica.rs`, `topology.rs`; `transfer` with `syntax.rs`; `prune.rs`, `forget.rs`, `backup.rs`,
+//! `size.rs`; below: `sql`, `db.rs`, `tx.rs`, `each.rs`, `row.rs`, `connection.rs`, `open.rs`,
+//! `password.rs`, `versions.rs`, `examine.rs`, `error.rs`.
 
 /// Builds a struct from a row: `get: a b; flag: c;` reads each field from the column of its name
 /// with this method of [`row::Row`]; the braces hold the other fields.

@@ -26,6 +26,8 @@ use tokio::sync::Notify;
 
 /// The default of `sidecar.session.plc_url`.
 const PUBLIC_DIRECTORY: &str = "https://plc.directory";
+/// A start has other things to do first.
+const START: Duration = Duration::from_secs(10);
 /// An alert waits for an hour, too.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The time until the next attempt, if a server showed no certificate.
@@ -75,7 +77,12 @@ impl PeerCertificates {
 
     async fn watch(&self) {
         let mut seen = HashMap::new();
+        let mut pause = START;
         loop {
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.0.changed.notified() => {}
+            }
             let servers = self.0.servers.lock().clone();
             let is_complete = look(&servers.0, &mut seen).await;
             for peer in Peer::ALL {
@@ -84,11 +91,7 @@ impl PeerCertificates {
                 let first = known.min_by_key(|validity: &Validity| validity.not_after);
                 self.0.metrics.peers.set(peer, first);
             }
-            let pause = if is_complete { INTERVAL } else { RETRY };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.0.changed.notified() => {}
-            }
+            pause = if is_complete { INTERVAL } else { RETRY };
         }
     }
 }
