@@ -46,6 +46,10 @@ pub(crate) enum Bug {
     BindingKept,
     /// All requests join one write.
     JoinedByNothing,
+    /// The cursor of events moves before they are kept, in a commit of its own.
+    CursorApart,
+    /// Every event is due, also after one of its write that waits.
+    OutOfOrder,
 }
 
 impl Bug {
@@ -71,6 +75,8 @@ impl Bug {
         Self::LockLeaked,
         Self::BindingKept,
         Self::JoinedByNothing,
+        Self::CursorApart,
+        Self::OutOfOrder,
     ];
 
     /// The planted bug of this name.

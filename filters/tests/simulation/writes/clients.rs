@@ -5,6 +5,7 @@ use super::io::SimIo;
 use super::machine::{CLIENTS, HasAgenda as _, Shared};
 use super::node::Fate;
 use super::requests::{CATALOG, FRESH, PINS, RIVALS, Reply, ReplyKind, Request, Wanted};
+use super::store::Chore;
 use super::world::World;
 use portcullis_filters::ledger::IntentState;
 use portcullis_filters::txm::io::{Io as _, JournalIo as _};
@@ -31,11 +32,11 @@ pub(super) async fn background(io: Arc<SimIo>) {
         io.world.lock().journal.date_anew(now_us);
         let permitted = reconcile::permit(&*io, Required::AllButV2).await;
         let Ok(epoch) = permitted else {
-            io.world.lock().release_chore(io.relay);
+            io.world.lock().release_chore(io.relay, Chore::Rounds);
             continue;
         };
         // the store decides who has it, for as long as that one is heard of
-        if io.world.lock().try_chore(io.relay) {
+        if io.world.lock().try_chore(io.relay, Chore::Rounds) {
             let begun = io.world.lock().begin_round(io.relay);
             if round::pass_all(&io, &epoch).await.is_ok() {
                 io.world.lock().end_round(begun, &epoch);

@@ -68,6 +68,12 @@ pub(super) fn settings(chance: &mut Chance, regime: Regime) -> Settings {
     } else {
         [12, 3, 40]
     };
+    // a write takes about a two-hundredth
+    let fees = if regime.has_few_fees {
+        [Some(MAX_FEE / 50), Some(MAX_FEE / 100), Some(MAX_FEE / 75)]
+    } else {
+        [None, Some(MAX_FEE / 10), Some(MAX_FEE / 2)]
+    };
     Settings {
         faucet_amount: chance.pick(&[5, 6]),
         faucet_cooldown: Duration::from_secs(HOUR * chance.pick(&[20, 1, 30])),
@@ -78,7 +84,7 @@ pub(super) fn settings(chance: &mut Chance, regime: Regime) -> Settings {
         confirmations: CONFIRMATIONS as u64 + u64::from(chance.choose(3)),
         budgets: Budgets {
             drips: Some(chance.pick(&drips)),
-            fees: chance.pick(&[None, Some(MAX_FEE / 10), Some(MAX_FEE / 2)]),
+            fees: chance.pick(&fees),
         },
     }
 }

@@ -14,6 +14,7 @@ const LEAST: &[(&str, u64)] = &[
     ("V2 later", 5),
     ("commits are lost", 7),
     ("few drips", 9),
+    ("few fees", 5),
 ];
 
 /// The steps, faults, replies, transitions and cases of the runs.

@@ -93,7 +93,12 @@ impl World {
             return;
         }
         let is_held = self.fires(Fault::JournalHeld, 4);
-        let took = self.millis(0, if is_held { 200 } else { 4 });
+        let longest = if is_held {
+            self.chance.pick(&[200, 1_500])
+        } else {
+            4
+        };
+        let took = self.millis(0, longest);
         self.agenda()
             .after(took, move |world: &mut Self| world.run_group(relay));
     }

@@ -187,6 +187,17 @@ impl SimIo {
         statement: Statement,
         carry_out: impl FnOnce(&mut World) -> T + Send + 'static,
     ) -> Stored<T> {
+        let stored = self.perform(statement, carry_out).await;
+        self.world.lock().record_query(self.relay, &stored);
+        stored
+    }
+
+    /// [`SimIo::query`], of which no write learns.
+    pub(super) async fn perform<T: Clone + Send + 'static>(
+        &self,
+        statement: Statement,
+        carry_out: impl FnOnce(&mut World) -> T + Send + 'static,
+    ) -> Stored<T> {
         let (slot, relay) = (Slot::new(), self.relay);
         {
             let writes = statement != Statement::Read;
@@ -229,9 +240,7 @@ impl SimIo {
                 }
             });
         }
-        let stored = slot.wait().await;
-        self.world.lock().record_query(relay, &stored);
-        stored
+        slot.wait().await
     }
 
     /// Reads the journal.

@@ -1,6 +1,7 @@
 //! The journal of the simulation: the tables, with the planted bugs of what reaches them.
 
 use super::Bug;
+use super::outbox::Outgoing;
 use crate::tables::{Named, RequestKey, Tables, pays};
 use portcullis_filters::felt::Felt;
 use portcullis_filters::ledger::{
@@ -30,6 +31,7 @@ pub(super) struct Journal {
     pub(super) written_with: BTreeMap<IntentId, Option<String>>,
     /// When each key was claimed.
     claimed_us: BTreeMap<Named, i64>,
+    pub(super) outgoing: Outgoing,
     /// The intents that were dated anew.
     pub(super) dated: BTreeSet<IntentId>,
 }
@@ -41,6 +43,7 @@ impl Journal {
             tables: Tables::default(),
             written_with: BTreeMap::new(),
             claimed_us: BTreeMap::new(),
+            outgoing: Outgoing::default(),
             dated: BTreeSet::new(),
         }
     }

@@ -6,6 +6,7 @@ use super::config;
 use super::floor::Floor;
 use super::io::SimIo;
 use super::machine::{Process, fill};
+use super::outbox::send_events;
 use super::urls::Mode;
 use super::world::{Fault, SKEW_US, World};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ impl World {
             self.note(|| format!("relay {relay} takes the store's clock for {skew} ms ahead"));
         }
         self.disturb_store();
+        self.disturb_receiver();
         if self.fires(Fault::Reload, 60) {
             self.reload(relay);
         }
@@ -63,30 +65,39 @@ impl World {
         }
         if self.fires(Fault::StoreClock, 300) {
             let minutes = i64::from(self.chance.choose(60));
-            self.store_clock_us += minutes * 60_000_000;
-            self.oracle.notes.clock_set = Some(self.now());
+            self.set_clock(minutes * 60_000_000);
             self.note(|| format!("the store's clock is set forward by {minutes} minutes"));
         }
         if self.fires(Fault::StoreClockBack, 300) {
             let seconds = i64::from(self.chance.choose(3_600));
-            self.store_clock_us -= seconds * 1_000_000;
-            self.oracle.notes.clock_set = Some(self.now());
+            self.set_clock(-seconds * 1_000_000);
             self.note(|| format!("the store's clock is set back by {seconds} seconds"));
         }
         if self.fires(Fault::HoursPass, 200) {
-            let hours = 1 + u64::from(self.chance.choose(30));
-            self.agenda.skip(Duration::from_secs(hours * 3_600));
-            // what was under way may be for a former chain
-            self.oracle.former_shown = Some(self.now());
-            self.oracle.leapt = Some(self.now());
+            let hours = 1 + u64::from(self.chance.choose(30)) + self.chance.pick(&[0, 0, 80]);
+            self.pass(Duration::from_secs(hours * 3_600));
             self.note(|| format!("{hours} hours pass"));
         }
+    }
+
+    /// Time passes in which nothing happens.
+    pub(super) fn pass(&mut self, time: Duration) {
+        self.agenda.skip(time);
+        // what was under way may be for a former chain
+        self.oracle.former_shown = Some(self.now());
+        self.oracle.leapt = Some(self.now());
+    }
+
+    /// The store's clock is set.
+    pub(super) fn set_clock(&mut self, by_us: i64) {
+        self.store_clock_us += by_us;
+        self.oracle.notes.clock_set = Some(self.now());
     }
 
     /// The store restarts.
     pub(super) fn lose_locks(&mut self) {
         self.locks.clear();
-        self.chore = None;
+        self.chores.clear();
         self.oracle.locks_lost = Some(self.now());
         self.note(|| "the store restarts: all locks are lost".to_owned());
     }
@@ -107,7 +118,7 @@ impl World {
         let now = self.now();
         self.oracle.crashed(relay, now);
         self.agenda.kill(relay);
-        self.release_chore(relay);
+        self.chores.retain(|_, (owner, _)| *owner != relay);
         self.relays[relay].paused_until = Duration::ZERO;
         for request in std::mem::take(&mut self.relays[relay].requests) {
             fill(&mut self.agenda, &request, None);
@@ -126,13 +137,13 @@ impl World {
         let io = Arc::new(SimIo::new(relay, me, config::pins(self.variant)));
         self.relays[relay].io = Some(Arc::clone(&io));
         self.relays[relay].floor = Floor::default();
+        self.agenda.start(relay, send_events(Arc::clone(&io)));
         self.agenda.start(relay, super::clients::background(io));
     }
 
     /// A day passes for the store.
     pub(super) fn pass_a_day(&mut self) {
-        self.store_clock_us += 25 * 3_600_000_000;
-        self.oracle.notes.clock_set = Some(self.now());
+        self.set_clock(25 * 3_600_000_000);
         self.note(|| "a day passes".to_owned());
     }
 

@@ -4,8 +4,9 @@
 //!
 //! Reading order: `requests` and `clients`; `world`, `blocks`, `machines`, `urls`, `provoke`,
 //! `regime`, `gap` and `ending` (what goes wrong); `oracle`, `fates`, `steady`, `sends`, `nonces`,
-//! `money`, `replies`, `repeated` and `healed` (what must hold); `driver`, `io` and `groups` (how
-//! a relay reaches the world); `node` and `reads` (what the node answers); `journal`, `chain`, `machine`.
+//! `money`, `replies`, `repeated` and `healed` (what must hold); `receiver` (of events, and whether it
+//! gets them); `driver`, `io`, `groups` and `outbox` (how a relay reaches the world); `node` and
+//! `reads` (what the node answers); `journal`, `chain`, `machine`.
 
 mod blocks;
 mod bug;
@@ -36,9 +37,11 @@ mod nonces;
 mod notes;
 mod options;
 mod oracle;
+mod outbox;
 mod pins;
 mod provoke;
 mod reads;
+mod receiver;
 mod refusals;
 mod regime;
 mod repeated;
@@ -150,8 +153,12 @@ fn settle(world: &Shared<World>, machine: &mut Machine<World>) {
     if world.lock().oracle.violation.is_none() {
         gap::leave(world, machine);
     }
+    world.lock().fail_receiver();
     if world.lock().oracle.violation.is_none() {
         ending::lose_blocks(world, machine);
+    }
+    if world.lock().oracle.violation.is_none() {
+        receiver::receive_all(world, machine);
     }
 }
 

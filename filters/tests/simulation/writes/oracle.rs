@@ -47,6 +47,19 @@ pub(super) const RECENT: Duration = Duration::from_secs(15);
 /// The journal's name for a transaction that only uses a nonce.
 const FILL: &str = "fill-nonce";
 
+/// Whether the journal may record a state after another one: what is known to be on the chain, in
+/// doubt or lost is never merely sent, and what was never sent is never anything else.
+fn follows(before: IntentState, state: IntentState) -> bool {
+    use IntentState::{Accepted, Intended, Lost, Rejected, Reverted, Sent, Succeeded};
+    match before {
+        Rejected => false,
+        Succeeded | Reverted => !matches!(state, Accepted | Intended | Lost | Rejected | Sent),
+        Lost => !matches!(state, Accepted | Intended | Rejected | Sent),
+        Intended | Sent => state != Intended,
+        _ => !matches!(state, Intended | Rejected | Sent),
+    }
+}
+
 /// The observations so far.
 #[derive(Default)]
 pub(super) struct Oracle {
@@ -299,6 +312,12 @@ impl World {
         for at in first..self.oracle.entries {
             let (id, state) = self.journal.tables.entries[at];
             let before = self.oracle.states.insert(id, state);
+            self.receiver.expect(at + 1, id, before, state);
+            if before.is_some_and(|before| !follows(before, state)) {
+                let before = before.map_or("", IntentState::name);
+                let broken = format!("states: intent {id} is {} after {before}", state.name());
+                self.oracle.report(Err(broken));
+            }
             self.oracle.notes.moved(id, before, state, now);
             // it is stored as intended and as sent at once
             let Some(before) = before.filter(|it| *it != IntentState::Intended) else {

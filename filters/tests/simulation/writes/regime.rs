@@ -17,6 +17,8 @@ pub(super) struct Regime {
     pub(super) loses_tail: bool,
     /// The faucet may pay few drips a day.
     pub(super) has_few_drips: bool,
+    /// A day's fees are those of few writes.
+    pub(super) has_few_fees: bool,
 }
 
 /// How many of the actions that clients ended were written.
@@ -41,6 +43,7 @@ impl Regime {
             is_v2_later: chance.choose(4) == 3 && enabled.contains(&Fault::V2Later),
             loses_tail: chance.choose(12) == 11 && enabled.contains(&Fault::LostTail),
             has_few_drips: chance.choose(4) == 3 && enabled.contains(&Fault::FewDrips),
+            has_few_fees: chance.choose(4) == 3 && enabled.contains(&Fault::FewFees),
         }
     }
 
@@ -51,6 +54,7 @@ impl Regime {
         self.is_v2_later &= enabled.contains(&Fault::V2Later);
         self.loses_tail &= enabled.contains(&Fault::LostTail);
         self.has_few_drips &= enabled.contains(&Fault::FewDrips);
+        self.has_few_fees &= enabled.contains(&Fault::FewFees);
     }
 
     /// Its names: a world may be several.
@@ -61,6 +65,7 @@ impl Regime {
             (self.is_v2_later, "V2 later"),
             (self.loses_tail, "commits are lost"),
             (self.has_few_drips, "few drips"),
+            (self.has_few_fees, "few fees"),
         ];
         let mut names: Vec<_> = named.iter().filter(|it| it.0).map(|it| it.1).collect();
         if names.is_empty() {

@@ -47,6 +47,8 @@ cases! {
     "keys", OtherBody: "a key is used with another body";
     "keys", SecondKey: "a second key joins a write";
     "keys", FormerEpoch: "a key of a former epoch is used again";
+    "events", EventTaken: "the receiver takes an event";
+    "events", EventTakenAgain: "the receiver takes an event again";
 }
 
 /// Transitions that a run of 256 seeds need not take, and why.

@@ -14,6 +14,15 @@ const SUSPENDED: Duration = Duration::from_secs(30);
 /// How many seconds a standby may be behind.
 const BEHIND: usize = 5;
 
+/// What one of the processes does for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Chore {
+    /// The rounds over what is open or in doubt.
+    Rounds,
+    /// The events.
+    Events,
+}
+
 /// Whether two rows have one value of a unique index.
 fn has_twice<K: Ord>(keys: impl Iterator<Item = K>) -> bool {
     let mut seen = BTreeSet::new();
@@ -95,23 +104,22 @@ impl World {
         self.note(|| format!("{number} keys are pruned"));
     }
 
-    /// Whether a process has the chore now: it is free, its own, or its owner was silent for long.
-    pub(super) fn try_chore(&mut self, relay: Process) -> bool {
+    /// Whether a process has a chore now: it is free, its own, or its owner was silent for long.
+    pub(super) fn try_chore(&mut self, relay: Process, chore: Chore) -> bool {
         let now = self.now();
-        let is_free = match self.chore {
-            Some((owner, last)) => owner == relay || last + SUSPENDED < now,
+        let is_free = match self.chores.get(&chore) {
+            Some((owner, last)) => *owner == relay || *last + SUSPENDED < now,
             None => true,
         };
         if is_free {
-            self.chore = Some((relay, now));
+            self.chores.insert(chore, (relay, now));
         }
         is_free
     }
 
-    /// A process gives the chore up, or lost its session.
-    pub(super) fn release_chore(&mut self, relay: Process) {
-        if self.chore.is_some_and(|(owner, _)| owner == relay) {
-            self.chore = None;
-        }
+    /// A process gives a chore up.
+    pub(super) fn release_chore(&mut self, relay: Process, chore: Chore) {
+        self.chores
+            .retain(|it, (owner, _)| *it != chore || *owner != relay);
     }
 }

@@ -14,8 +14,10 @@ use super::machine::{Agenda, HasAgenda, Process, Shared, Slot};
 use super::node::{Dialect, Fate};
 use super::oracle::Oracle;
 use super::reads::TooLarge;
+use super::receiver::Receiver;
 use super::regime::{Regime, Share};
 use super::requests::{Reply, initial};
+use super::store::Chore;
 use super::urls::Url;
 use crate::toolkit::Chance;
 use portcullis_filters::felt::Felt;
@@ -58,8 +60,9 @@ faults! {
     NonceAhead, Replaced, OtherHash, BadAnswer, BareReceipt, FreeReceipt, OtherBlock, TooLarge, ReadRefused,
     ReadMalformed, ContractError, OtherClass, Overtaken, DeepRollback, OftenRollback, SameGenesis, Unreverts, TwoChains, StoreClockBack,
     V2Later, Reload, Repinned, PinsFail, FaucetEmpty, Prune,
-    LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, NonceTaken, NeverRead,
+    LostTail, NoRandom, Aborted, OverFull, BelowFloor, HeadOnly, FewDrips, FewFees, NonceTaken, NeverRead,
     GoneAtOnce, Rivalled, JournalHeld, Grouped, GroupUnknown, OneFails, Postponed,
+    ReceiverDead, ReceiverSlow, ReceiverErrs, ReceiverRefuses,
 }
 
 /// The fate of the next commit, which has no confirmation.
@@ -121,8 +124,9 @@ pub(super) struct World {
     pub(super) journal: Journal,
     /// What a standby has, of each of the last seconds.
     pub(super) standby: VecDeque<Journal>,
-    /// The process that does the chores of all, and when it was last heard of.
-    pub(super) chore: Option<(Process, Duration)>,
+    /// The process that does each chore, and when it was last heard of.
+    pub(super) chores: BTreeMap<Chore, (Process, Duration)>,
+    pub(super) receiver: Receiver,
     /// The entries of the journal whose indexes were checked.
     pub(super) checked_entries: usize,
     /// The journal as it was some seconds ago.
@@ -241,7 +245,8 @@ impl World {
             relays: (0..relays).map(|_| relay()).collect(),
             journal: Journal::new(bug),
             standby: VecDeque::new(),
-            chore: None,
+            chores: BTreeMap::new(),
+            receiver: Receiver::default(),
             checked_entries: 0,
             stale: None,
             texts: BTreeMap::new(),
@@ -382,6 +387,9 @@ impl World {
         self.limits = Limits::of(&settings);
         if regime.has_few_drips {
             self.count(Fault::FewDrips);
+        }
+        if regime.has_few_fees {
+            self.count(Fault::FewFees);
         }
     }
 
