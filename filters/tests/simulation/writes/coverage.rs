@@ -11,7 +11,7 @@ const LEAST: &[(&str, u64)] = &[
     ("plain", 12),
     ("deep rollbacks", 7),
     ("frequent rollbacks", 9),
-    ("V2 later", 5),
+    ("V2 later", 4),
     ("commits are lost", 7),
     ("few drips", 9),
     ("few fees", 5),
