@@ -129,11 +129,6 @@ impl<T> Class<T> {
     /// The calls that hold a slot.
     fn holding(&mut self, now: Duration) -> u32 {
         let holding = self.in_flight.holding(now);
-        self.or_all(holding)
-    }
-
-    /// `holding`, or all calls if those that take long do not hang.
-    const fn or_all(&self, holding: u32) -> u32 {
         if self.limit.is_slow() {
             self.in_flight.all()
         } else {
@@ -151,8 +146,8 @@ impl<T> Class<T> {
     }
 
     fn start(&mut self, class: CostClass, now: Duration) -> Started {
-        let holding = self.in_flight.begin(now);
-        let in_flight = self.or_all(holding);
+        self.in_flight.begin(now);
+        let in_flight = self.holding(now);
         self.limit.start(class, in_flight, now)
     }
 
@@ -332,6 +327,24 @@ impl<T> Admission<T> {
         let waits = self.all().map(|class| class.limit.usual_wait(now));
         for class in self.all() {
             class.limit.share_wait(&waits);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::IpAddr;
+
+    #[test]
+    fn a_burst_at_an_unknown_node_starts_at_once() {
+        let mut admission = Admission::new(1_024);
+        for at in 0..512_u32 {
+            let [.., net, host] = at.to_be_bytes();
+            let client = ClientKey::of(IpAddr::from([10, 0, net, host]));
+            let now = Duration::from_micros(at.into());
+            let entry = admission.enter(CostClass::Lookup, client, now, || ());
+            assert!(matches!(entry, Entry::Starts(_)), "call {at}: {entry:?}");
         }
     }
 }

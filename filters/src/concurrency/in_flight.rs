@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 /// The cells by which the age of a call is known.
-const CELL_MILLIS: u32 = 500;
+const CELL_MILLIS: u64 = 500;
 const CELLS: usize = 4;
 
 /// The calls in flight.
@@ -16,40 +16,31 @@ pub(super) struct InFlight {
     newest: u64,
     /// The calls that began in each of the latest cells, at the cell's number modulo [`CELLS`].
     cells: [u32; CELLS],
-    /// The sum of the cells.
-    holding: u32,
     /// All calls, including those that hang.
     all: u32,
 }
 
 /// The number of the cell in which a call begins.
 fn cell(at: Duration) -> u64 {
-    let seconds = at.as_secs().saturating_mul(u64::from(1_000 / CELL_MILLIS));
-    seconds.saturating_add(u64::from(at.subsec_millis() / CELL_MILLIS))
+    let millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+    millis / CELL_MILLIS
 }
 
 impl InFlight {
     /// The calls that hold a slot: those that began within the last 1.5 to 2 seconds.
     pub(super) fn holding(&mut self, now: Duration) -> u32 {
         let now = cell(now);
-        if self.newest < now {
-            self.advance(now);
-        }
-        self.holding
-    }
-
-    fn advance(&mut self, now: u64) {
         for _ in 0..CELLS {
             if self.newest >= now {
                 break;
             }
             self.newest = self.newest.saturating_add(1);
             if let Some(calls) = self.calls_of(self.newest) {
-                let hanging = core::mem::take(calls);
-                self.holding = self.holding.saturating_sub(hanging);
+                *calls = 0;
             }
         }
         self.newest = self.newest.max(now);
+        self.cells.iter().sum()
     }
 
     /// All calls, including those that hang.
@@ -57,15 +48,13 @@ impl InFlight {
         self.all
     }
 
-    /// Counts a call that begins. Returns the calls that hold a slot.
-    pub(super) fn begin(&mut self, now: Duration) -> u32 {
+    /// Counts a call that begins.
+    pub(super) fn begin(&mut self, now: Duration) {
         self.holding(now);
         if let Some(calls) = self.calls_of(cell(now)) {
             *calls = calls.saturating_add(1);
-            self.holding = self.holding.saturating_add(1);
         }
         self.all = self.all.saturating_add(1);
-        self.holding
     }
 
     /// Counts the end of a call that began at `at`.
@@ -74,14 +63,8 @@ impl InFlight {
         if let Some(calls) = self.calls_of(cell(at)) {
             debug_assert!(*calls > 0, "a call ends once");
             *calls = calls.saturating_sub(1);
-            self.holding = self.holding.saturating_sub(1);
         }
         self.all = self.all.saturating_sub(1);
-        debug_assert_eq!(
-            self.holding,
-            self.cells.iter().sum::<u32>(),
-            "the sum of the cells"
-        );
     }
 
     /// The calls that began in this cell; `None` if it is too old.

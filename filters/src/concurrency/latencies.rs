@@ -106,14 +106,6 @@ impl Latencies {
         }
     }
 
-    /// The time since the first call started.
-    pub(super) fn age(&self, now: Duration) -> Duration {
-        if self.started == 0 {
-            return Duration::ZERO;
-        }
-        now.saturating_sub(self.since)
-    }
-
     /// Whether the sample is complete, or as complete as it is going to be.
     pub(super) fn is_full(&self, now: Duration) -> bool {
         if self.started < self.wanted {

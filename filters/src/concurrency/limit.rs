@@ -15,8 +15,6 @@ use core::time::Duration;
 
 /// The limit before anything is known, up to which the demand needs no answer.
 const FIRST: u32 = 32;
-/// Before the first answers, one more call is admitted in each of these steps, in microseconds.
-const UNKNOWN_STEP: u64 = 10_000;
 /// The fewest calls of a sample.
 const SAMPLE: u32 = 32;
 /// Those of a sample that measures the base. It is small: while a node becomes overloaded, later
@@ -73,9 +71,6 @@ pub(super) struct ConcurrencyLimit {
     samples: u64,
     /// The last result of `busy`, and its time.
     measured: Option<(Mean, Duration)>,
-    /// How far the limit may follow the demand: by one call for each answer in time, so that it
-    /// doubles within a latency at most.
-    room: u32,
     /// When congestion was found last.
     congested: Option<Duration>,
     probe: Probe,
@@ -129,7 +124,6 @@ impl ConcurrencyLimit {
             calmed: None,
             samples: 0,
             measured: None,
-            room: 0,
             congested: None,
             probe: Probe::Ended(Duration::ZERO, FIRST),
             wants_probe: false,
@@ -151,9 +145,8 @@ impl ConcurrencyLimit {
         if self.is_probing() {
             return in_flight < self.half();
         }
-        if in_flight >= self.limit && self.follows_demand(in_flight, now) {
-            self.limit = self.limit.saturating_add(1).min(self.most);
-            self.room = self.room.saturating_sub(1);
+        if in_flight >= self.limit && self.follows_demand(now) {
+            self.limit = in_flight.saturating_add(1).min(self.most);
         }
         if in_flight >= self.limit {
             self.is_reached = true;
@@ -172,7 +165,7 @@ impl ConcurrencyLimit {
     }
 
     /// Whether calls take long, so that a call that takes long does not hang.
-    pub(super) const fn is_slow(&self) -> bool {
+    pub(super) fn is_slow(&self) -> bool {
         self.recent >= SLOW
     }
 
@@ -210,9 +203,6 @@ impl ConcurrencyLimit {
         self.recent = average(self.recent, 7, took);
         self.latest = average(self.latest, 1, took);
         self.answered = self.answered.saturating_add(1);
-        if self.base.is_some_and(|base| took <= soon(base)) {
-            self.room = self.room.saturating_add(1).min(self.limit);
-        }
         match started.sample {
             Some(Sample::Calm(id)) => self.calm.end(id, started.at, took),
             Some(Sample::Busy(id)) => self.busy.end(id, started.at, took),
@@ -272,16 +262,14 @@ impl ConcurrencyLimit {
     }
 
     /// Whether nothing shows that more calls would be too many.
-    fn follows_demand(&self, in_flight: u32, now: Duration) -> bool {
+    fn follows_demand(&self, now: Duration) -> bool {
         if self.congested.is_some_and(|at| is_recent(at, now)) {
             return false;
         }
         let Some(base) = self.base else {
-            // no answers yet: of a slow node, or of one that many calls already wait for
-            let more = micros(self.calm.age(now)) / UNKNOWN_STEP;
-            return u64::from(in_flight) < u64::from(FIRST).saturating_add(more);
+            return true;
         };
-        self.room > 0 && self.latest <= soon(base)
+        self.latest <= tolerated(base).saturating_mul(5) / 4
     }
 
     fn conclude(&mut self, now: Duration) {
@@ -378,7 +366,6 @@ impl ConcurrencyLimit {
     fn begin_era(&mut self) {
         self.era = self.era.wrapping_add(1);
         self.is_reached = false;
-        self.room = 0;
         self.busy.clear();
         self.answered = 0;
         self.refused = 0;
@@ -420,7 +407,6 @@ impl ConcurrencyLimit {
     /// Ends the measurement, and restores the limit, unless half of it is enough.
     pub(super) fn end_probe(&mut self, now: Duration) {
         let base = self.base;
-        let mut is_settled = true;
         if self.calm.is_usable() {
             let half = self.learn_base(now);
             if let Some((full, _)) = self.measured
@@ -429,18 +415,15 @@ impl ConcurrencyLimit {
                 self.base = self.base.map(|base| base.min(half.latency));
                 let calls = half.in_flight.saturating_add(half.in_flight.isqrt());
                 self.limit = self.limit.min(u32::try_from(calls).unwrap_or(u32::MAX));
-                // half of this may be enough, too
-                is_settled = false;
             }
         }
         self.calm.clear();
-        // it is measured again soon, also if the limit fell because of a wrong base
-        let limit = if is_settled && self.base <= base {
-            self.limit
+        self.probe = if self.base > base {
+            // the limit fell because of a wrong base, which is measured again soon
+            Probe::Ended(now, self.most)
         } else {
-            self.most
+            Probe::Ended(now, self.limit)
         };
-        self.probe = Probe::Ended(now, limit);
         self.begin_era();
     }
 
@@ -482,11 +465,6 @@ fn tolerated(base: u64) -> u64 {
     base.saturating_add(UNNOTICED.max(base / 4))
 }
 
-/// The latest that an answer counts as in time, for this base.
-fn soon(base: u64) -> u64 {
-    tolerated(base).saturating_mul(5) / 4
-}
-
 /// Whether nothing shows that the latency depends on the calls in flight: that it grows by more
 /// than a sixth of what they do.
 fn is_independent(calm: Mean, busy: Mean) -> bool {
@@ -495,8 +473,7 @@ fn is_independent(calm: Mean, busy: Mean) -> bool {
     let slower = least.saturating_sub(most);
     let more = busy.in_flight.saturating_sub(calm.in_flight);
     let slower = slower.saturating_mul(6).saturating_mul(calm.in_flight);
-    // about as many calls show nothing, as when the limit grew since
-    more.saturating_mul(4) >= calm.in_flight && slower <= more.saturating_mul(calm.latency)
+    slower <= more.saturating_mul(calm.latency)
 }
 
 /// Whether the node answers at least nine tenths as many calls with half of the limit as with all

@@ -42,12 +42,10 @@ fn run(chance: &mut Chance, bug: Bug) -> Outcome {
     scenario.workers = chance.pick(&[8, 4, 16, 32]);
     let service = chance.pick(&[80_000, 40_000, 20_000]);
     scenario.flows[0].service = service;
-    scenario.noise = chance.pick(&[
-        Noise::None,
-        Noise::Uniform,
-        Noise::Exponential,
-        Noise::Bimodal,
-    ]);
+    scenario.noise = chance.pick(&[Noise::None, Noise::Uniform, Noise::Exponential]);
+    if scenario.load <= 50 && chance.choose(2) == 1 {
+        scenario.noise = Noise::Bimodal;
+    }
     scenario.clients = chance.pick(&[600, 300, 2_000]);
     if chance.choose(3) == 1 {
         scenario.workers = scenario.workers.max(8);
@@ -64,14 +62,6 @@ fn run(chance: &mut Chance, bug: Bug) -> Outcome {
     }
     scenario.failing = chance.pick(&[0, 50]);
     scenario.hanging = chance.pick(&[0, 0, 2]);
-    scenario.repeat = chance.pick(&[None, Some(1_000_000), Some(50_000)]);
-    if scenario.change.is_none() && chance.choose(3) == 1 {
-        scenario.restart = Some(20);
-    }
-    if scenario.flows.len() > 1 {
-        // classes with one queue learn each other's limits too slowly for more than a change
-        (scenario.repeat, scenario.restart) = (None, None);
-    }
     if scenario.change.is_some() {
         // half load before the change may be all load after it
         scenario.load = scenario.load.max(200);

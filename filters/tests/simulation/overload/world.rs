@@ -20,7 +20,7 @@ const MAX_CONNECTIONS: u32 = 1_024;
 /// The class of each flow.
 const CLASSES: [CostClass; 2] = [CostClass::Execution, CostClass::Class];
 /// The first clients make ten calls a minute each.
-pub(super) const MODEST: u32 = 40;
+pub(super) const MODEST: u32 = 10;
 const MODEST_INTERVAL: u64 = 6_000_000;
 
 /// How service times vary around their mean.
@@ -35,14 +35,6 @@ pub(super) enum Noise {
 }
 
 impl Noise {
-    /// The part of the capacity that is used at least.
-    pub(super) const fn least(self) -> f64 {
-        match self {
-            Self::None | Self::Uniform | Self::Exponential => 0.9,
-            Self::Bimodal => 0.85,
-        }
-    }
-
     /// How much longer than the mean the slowest call in a hundred takes.
     pub(super) const fn tail(self) -> u64 {
         match self {
@@ -62,9 +54,6 @@ pub(super) struct Flow {
     pub(super) percent: u32,
 }
 
-/// How often a refused call is repeated.
-const MAX_REPEATS: u32 = 3;
-
 /// A node, and what is asked of it.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -81,10 +70,6 @@ pub(super) struct Scenario {
     pub(super) failing: u32,
     /// How many of a thousand calls hang.
     pub(super) hanging: u32,
-    /// After how many microseconds a client repeats a refused call, if it does.
-    pub(super) repeat: Option<u64>,
-    /// The second of a restart, which forgets what was learned; the node works on.
-    pub(super) restart: Option<u64>,
 }
 
 impl Scenario {
@@ -103,8 +88,6 @@ impl Scenario {
             change: None,
             failing: 0,
             hanging: 0,
-            repeat: None,
-            restart: None,
         }
     }
 
@@ -148,8 +131,6 @@ impl Dice {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Arrives(u32),
-    /// A client makes a call for the nth time.
-    Repeats(u32, u32),
     /// The node finishes a call.
     Finishes(u32),
     /// A waiting call waited long enough.
@@ -157,7 +138,6 @@ enum Event {
     /// The deadline of a started call.
     Expires(u32),
     Changes,
-    Restarts,
 }
 
 #[derive(Clone, Copy)]
@@ -165,8 +145,6 @@ struct Call {
     client: u32,
     flow: usize,
     arrived: u64,
-    /// How often it was refused before.
-    repeated: u32,
     state: State,
 }
 
@@ -237,9 +215,6 @@ impl<'a> World<'a> {
         if let Some((second, ..)) = scenario.change {
             world.after(second * 1_000_000, Event::Changes);
         }
-        if let Some(second) = scenario.restart {
-            world.after(second * 1_000_000, Event::Restarts);
-        }
         world
     }
 
@@ -271,16 +246,15 @@ impl<'a> World<'a> {
         match event {
             Event::Arrives(client) if client < MODEST => {
                 self.after(MODEST_INTERVAL, event);
-                self.arrive(client, 0);
+                self.arrive(client);
             }
             Event::Arrives(_) => {
                 let rate = self.scenario.capacity() * self.scenario.load as f64 / 100.0;
                 let gap = self.dice.exponential(1e6 / rate);
                 self.after(gap as u64, event);
                 let client = MODEST + self.dice.below(self.scenario.clients);
-                self.arrive(client, 0);
+                self.arrive(client);
             }
-            Event::Repeats(client, repeated) => self.arrive(client, repeated),
             Event::Finishes(number) => {
                 self.working -= 1;
                 self.work();
@@ -294,20 +268,10 @@ impl<'a> World<'a> {
                     self.work();
                 }
             }
-            Event::Restarts => self.restart(),
         }
     }
 
-    /// Starts the gateway anew. All connections end.
-    fn restart(&mut self) {
-        for call in self.calls.values_mut() {
-            call.state = State::Over;
-        }
-        self.admission = Admission::new(MAX_CONNECTIONS);
-        self.dropped.borrow_mut().clear();
-    }
-
-    fn arrive(&mut self, client: u32, repeated: u32) {
+    fn arrive(&mut self, client: u32) {
         let mut dice = self.dice.below(100);
         let mut flow = 0;
         while dice >= self.scenario.flows[flow].percent {
@@ -322,7 +286,6 @@ impl<'a> World<'a> {
             client,
             flow,
             arrived,
-            repeated,
             state,
         };
         self.calls.insert(number, call);
@@ -341,7 +304,7 @@ impl<'a> World<'a> {
                 };
                 self.after(wait.as_micros() as u64, Event::GivesUp(number));
             }
-            Entry::Refused => self.refuse(call),
+            Entry::Refused => self.judge.refused(client, 0, arrived),
         }
         self.start_next();
         self.refuse_dropped();
@@ -369,20 +332,9 @@ impl<'a> World<'a> {
                 && matches!(call.state, State::Waits(_))
             {
                 self.set(number, State::Over);
-                self.refuse(call);
+                let waited = self.now - call.arrived;
+                self.judge.refused(call.client, waited, self.now);
             }
-        }
-    }
-
-    fn refuse(&mut self, call: Call) {
-        let waited = self.now - call.arrived;
-        self.judge.refused(call.client, waited, self.now);
-        let repeated = call.repeated + 1;
-        if let Some(delay) = self.scenario.repeat
-            && call.client >= MODEST
-            && repeated <= MAX_REPEATS
-        {
-            self.after(delay, Event::Repeats(call.client, repeated));
         }
     }
 
@@ -460,6 +412,7 @@ impl<'a> World<'a> {
         self.set(number, State::Over);
         let now = self.time();
         self.admission.leave(CLASSES[call.flow], place, now);
-        self.refuse(call);
+        let waited = self.now - call.arrived;
+        self.judge.refused(call.client, waited, self.now);
     }
 }
