@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -108,6 +109,11 @@ class Portcullis:
         env["PORTCULLIS__RELAY__TLS__CERTIFICATE_FILE"] = str(certificate)
         env["PORTCULLIS__RELAY__TLS__KEY_FILE"] = str(key)
         env["PORTCULLIS__SIDECAR__PROXY_PROTOCOL"] = "true"
+        # a server with a certificate, which nothing asks
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            relay = f"127.0.0.1:{free.getsockname()[1]}"
+        env["PORTCULLIS__RELAY__LISTEN"] = relay
+        env["PORTCULLIS__SIDECAR__SESSION__PLC_URL"] = f"https://{relay}"
         self.child = Child(
             folder / "portcullis.log", PORTCULLIS, "dev", "--state", str(self.state), env=env
         )
@@ -122,6 +128,8 @@ class Portcullis:
         self.reads()
         self.writes()
         self.events()
+        expiry = "portcullis_peer_certificate_expiry_timestamp_seconds"
+        eventually("a server's certificate", lambda: expiry in self.families())
 
     def rpc(self, method, params):
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
