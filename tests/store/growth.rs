@@ -26,12 +26,11 @@ async fn size(world: &World) -> i64 {
 async fn refuse_each(store: &Store, numbers: Range<i64>) {
     let numbers: Vec<i64> = numbers.collect();
     for some in numbers.chunks(64) {
-        let at = |number: &i64| NOW + number * INTERVAL_US;
-        join_all(
-            some.iter()
-                .map(|it| refuse(store, "mint-card", "not_verified", at(it))),
-        )
-        .await;
+        let refused = some.iter().map(|number| {
+            let now_us = NOW + number * INTERVAL_US;
+            refuse(store, "mint-card", "not_verified", now_us)
+        });
+        join_all(refused).await;
     }
 }
 
