@@ -7,7 +7,7 @@ use minijinja::{Environment, UndefinedBehavior, Value, context};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 use std::error::Error;
 use std::path::Path;
-use std::{env, fs};
+use std::{env, fs, io};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// The documents, in the order of the page.
@@ -61,14 +61,18 @@ fn value(node: &Yaml) -> Value {
     }
 }
 
+/// The text of a template.
+fn template(name: &str) -> io::Result<String> {
+    fs::read_to_string(Path::new(TEMPLATES).join(name))
+}
+
 /// Renders documents as one page without scripts and external resources. `readers` is `operator` or
 /// `public`.
 fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
-    let file = |name| fs::read_to_string(Path::new(TEMPLATES).join(name));
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Chainable);
     for name in ["page.html", "document.html"] {
-        templates.add_template_owned(name, file(name)?)?;
+        templates.add_template_owned(name, template(name)?)?;
     }
     templates.add_filter("json", json);
     templates.add_filter("pretty", |node: &Value| pretty(node, 0));
@@ -92,7 +96,7 @@ fn page(documents: &[Value], readers: &str) -> Result<String, Box<dyn Error>> {
     });
     templates.add_function("anchor", anchor);
     templates.add_function("pad", |indent: usize| " ".repeat(indent));
-    let style = file("palette.css")? + &file("style.css")?;
+    let style = template("palette.css")? + &template("style.css")?;
     let page = templates
         .get_template("page.html")?
         .render(context! { documents, readers, style })?;
@@ -133,9 +137,8 @@ fn runbook() -> Result<String, Box<dyn Error>> {
     });
     let mut body = String::new();
     html::push_html(&mut body, events);
-    let file = |name| fs::read_to_string(Path::new(TEMPLATES).join(name));
-    let style = file("palette.css")? + &file("style.css")?;
-    Ok(file("runbook.html")?
+    let style = template("palette.css")? + &template("style.css")?;
+    Ok(template("runbook.html")?
         .replace("{{ style }}", &style)
         .replace("{{ body }}", &body))
 }

@@ -1,4 +1,4 @@
-//! What every part of the program uses.
+//! The parts below all others.
 //!
 //! Reading order: [`config`], [`secrets`], [`io`], [`fetch`], [`telemetry`].
 

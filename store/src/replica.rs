@@ -183,7 +183,7 @@ impl Replica {
                 Err(cause) => failure = failure.or(Some(cause)),
             }
         }
-        Err(failure.unwrap_or_else(|| "it has no server".to_owned()))
+        Err(failure.unwrap_or_else(|| "store.read_url names no server".to_owned()))
     }
 }
 
@@ -228,7 +228,7 @@ impl Store {
         let text = |error: StoreError| error.to_string();
         let server = Server::of_replica(config, password).map_err(text)?;
         let Some(server) = server else {
-            return Err("there is none".to_owned());
+            return Err("store.read_url is not set".to_owned());
         };
         let replica = Replica::new(server, config);
         let primary =

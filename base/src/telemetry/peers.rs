@@ -6,7 +6,7 @@ use portcullis_filters::named;
 use prometheus::IntGaugeVec;
 
 named! {
-    /// What a server is to this process.
+    /// The role of a server that this process calls.
     pub enum Peer {
         /// A URL of the node.
         Node = "node",

@@ -20,7 +20,7 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 named! {
-    /// What a user's transaction does, as it is called in logs, metrics and the journal.
+    /// The kind of a user's transaction, by its name in logs, metrics and the journal.
     pub enum TransactionKind {
         /// It calls contracts.
         Invoke = "invoke",

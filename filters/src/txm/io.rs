@@ -267,7 +267,7 @@ pub trait JournalIo: Send + Sync {
         outcome: &Outcome,
         request_id: &str,
     ) -> impl Future<Output = Stored<bool>> + Send;
-    /// Releases a bare claim with this token; `false` if there is none.
+    /// Releases a bare claim with this token, and returns whether there was one.
     fn release_claim(
         &self,
         key: &KeyOf<'_>,

@@ -374,7 +374,7 @@ impl Outcome {
         }
     }
 
-    /// What metrics say of it.
+    /// Its outcome in the metrics.
     pub fn kind(&self) -> OutcomeKind {
         match &self.status {
             Status::Already => OutcomeKind::Idempotent,

@@ -50,7 +50,7 @@ named! {
 }
 
 impl EventOutcome {
-    /// What metrics say of it.
+    /// Its outcome in the metrics.
     #[must_use]
     pub const fn kind(&self) -> EventOutcomeKind {
         match self {

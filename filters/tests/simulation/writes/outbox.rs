@@ -94,7 +94,7 @@ impl SimIo {
 }
 
 impl Outbox for SimIo {
-    /// What the backend is sent of it.
+    /// The event that is sent to the backend.
     type Event = Option<EventKind>;
 
     fn now_us(&self) -> i64 {

@@ -23,7 +23,8 @@ const HASTENED: Duration = Duration::from_secs(25);
 /// How long the receiver is looked at in the end, and how much time passes in between.
 const LOOK: Duration = Duration::from_secs(4);
 const BETWEEN: Duration = Duration::from_secs(300);
-/// All is due after so many looks: the longest delay is that after 410, an hour and a quarter.
+/// Every event is due after this many looks: the longest delay is that after 410, an hour and a
+/// quarter.
 const LOOKS: u32 = 16;
 /// By how much the store's clock is ahead while everything fails in the end, in microseconds.
 const AHEAD_US: i64 = 30 * 24 * 3_600_000_000;
@@ -104,7 +105,9 @@ impl Receiver {
     /// An event is sent, whether it arrives or not.
     fn attempted(&mut self, seq: i64, kind: &str, now: Duration) -> Result<(), String> {
         let Some(expected) = self.expected.get_mut(&seq) else {
-            return Err(format!("events: {seq} is none, and is sent as {kind}"));
+            return Err(format!(
+                "events: entry {seq} has no event, but {kind} is sent"
+            ));
         };
         if expected.kind != kind {
             let right = expected.kind;
