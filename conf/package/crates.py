@@ -31,11 +31,12 @@ def cargo(*arguments):
 
 def linked(target):
     """The root package, all packages in its binary by their id, and each one's dependencies."""
-    # the metadata has the features of tests and build scripts as well, the tree has not
-    tree = ["tree", "--package=portcullis", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}", "--target"]
-    lines = cargo(*tree, target).splitlines()
-    in_binary = {tuple(line.replace(" v", " ", 1).split()[:2]) for line in lines}
     metadata = json.loads(cargo("metadata", "--format-version=1", "--filter-platform", target))
+    root = metadata["resolve"]["root"]
+    # the metadata has the features of tests and build scripts as well, the tree has not
+    tree = ["tree", "--edges=normal,no-proc-macro", "--prefix=none", "--format={p}"]
+    lines = cargo(*tree, "--target", target, "--package", root).splitlines()
+    in_binary = {tuple(line.replace(" v", " ", 1).split()[:2]) for line in lines}
     packages = {
         package["id"]: package
         for package in metadata["packages"]
@@ -51,7 +52,7 @@ def linked(target):
         for node in metadata["resolve"]["nodes"]
         if node["id"] in packages
     }
-    return metadata["resolve"]["root"], packages, needed
+    return root, packages, needed
 
 
 def by_name(packages):
