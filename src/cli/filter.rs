@@ -3,15 +3,12 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use portcullis_base::config;
 use portcullis_base::io::clock::micros;
+use portcullis_filters::ledger::FILL_NONCE;
 use portcullis_filters::operations::OperationKind;
-use portcullis_filters::policy::TransactionKind;
+use portcullis_filters::policy::{Endpoint, TransactionKind};
 use portcullis_store::{EntryFilter, EntryKind, IntentState};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-/// The journal's names beside those of operations and of users' transactions: of a transaction that
-/// only uses a nonce, and of the path whose refusals have no kind yet.
-const OTHERS: [&str; 2] = ["fill-nonce", "rpc"];
 
 /// Selects entries.
 #[derive(Debug, clap::Args)]
@@ -78,7 +75,9 @@ fn state() -> impl TypedValueParser<Value = EntryKind> {
 fn operation() -> impl TypedValueParser<Value = String> {
     let names = OperationKind::ALL.map(OperationKind::name);
     let users = TransactionKind::ALL.map(TransactionKind::name);
-    PossibleValuesParser::new(names.into_iter().chain(users).chain(OTHERS))
+    // a transaction that is refused before it is decoded has the name of its path
+    let others = [FILL_NONCE, Endpoint::Rpc.name()];
+    PossibleValuesParser::new(names.into_iter().chain(users).chain(others))
 }
 
 #[cfg(test)]

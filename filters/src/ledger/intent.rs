@@ -8,6 +8,9 @@ use core::fmt;
 use core::time::Duration;
 use serde::Serialize;
 
+/// The name, among those of operations, of a transaction without calls that only uses a nonce.
+pub const FILL_NONCE: &str = "fill-nonce";
+
 /// The id of an intent: the sequence number of its first journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct IntentId(pub i64);

@@ -30,7 +30,7 @@ pub use budget::{Budget, Budgets, DAY_US, MINUTE_US, OverBudget, gfri, minutes};
 pub use change::{Change, ChangedIntent, Steps, change};
 pub use double::Returning;
 pub use epoch::Agreement;
-pub use intent::{Inclusion, Intent, IntentId, NewIntent, Requested};
+pub use intent::{FILL_NONCE, Inclusion, Intent, IntentId, NewIntent, Requested};
 pub use intention::{Facts, Intended, Intention, ahead_after_us, intention};
 pub use key::{Claim, ClaimToken, Key};
 pub use owned::{OwnedChange, OwnedIntent};

@@ -14,12 +14,10 @@ use super::settings::Role;
 use super::sign::{Signing, sign};
 use super::store_intent::{Storing, store_intent};
 use super::submit::{self, Submitted, submit};
-use crate::ledger::{Intent, IntentState, NewIntent};
+use crate::ledger::{FILL_NONCE, Intent, IntentState, NewIntent};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The journal's name for a transaction without calls that uses a nonce.
-const FILL: &str = "fill-nonce";
 /// Lower nonces that one repeat fills at most.
 const GAP: usize = 16;
 
@@ -142,7 +140,7 @@ async fn fill(io: &impl Io, intent: &Intent, role: Role, nonce: u64, in_doubt: u
         return Submitted::NotSent(NotSent::Restarted);
     };
     let new = NewIntent {
-        operation: FILL,
+        operation: FILL_NONCE,
         digest: signed.hash.to_bytes_be(),
         subject: None,
         identity: None,
