@@ -83,7 +83,6 @@ def over_http1(attacker):
 ATTACK = Attack(
     title="closed windows",
     published="CVE-2019-9517",
-    does="requests large answers and reads none of them",
     cases=(
         Case("of streams", HTTP2, of_streams, {"requests": 1_000}, node=answers),
         Case("of the connection", HTTP2, of_the_connection, {"requests": 1_000}, node=answers),

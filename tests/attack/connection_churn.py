@@ -68,7 +68,6 @@ def too_many(attacker):
 ATTACK = Attack(
     title="connection churn",
     published="CAPEC-125",
-    does="opens and closes connections as fast as it can",
     cases=(
         Case("without a byte", HTTP1, closed, {"connections": 3_000}, is_long=True),
         Case("reset after a request", HTTP1, aborted, {"connections": 3_000}),

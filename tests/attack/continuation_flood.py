@@ -52,7 +52,6 @@ def unfinished(attacker):
 ATTACK = Attack(
     title="CONTINUATION flood",
     published="CVE-2024-27316",
-    does="continues a head without an end",
     cases=(
         Case("large frames", HTTP2, large, {"frames": 2_000}),
         Case("empty frames", HTTP2, empty, {"frames": 100_000}),

@@ -41,7 +41,6 @@ def dribble(attacker):
 ATTACK = Attack(
     title="data dribble",
     published="CVE-2019-9511",
-    does="takes large answers in many streams, byte by byte",
     cases=(
         Case("windows of one byte", HTTP2, dribble, {"frames": 20_000}, node=answers),
     ),

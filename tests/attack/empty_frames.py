@@ -32,7 +32,6 @@ def updates(attacker):
 ATTACK = Attack(
     title="empty frames",
     published="CVE-2019-9518",
-    does="sends frames without content",
     cases=(
         Case("DATA", HTTP2, data, {"frames": 100_000}),
         Case("padding only", HTTP2, padding, {"frames": 5_000}, is_long=True),

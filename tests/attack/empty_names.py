@@ -22,6 +22,5 @@ def flood(attacker):
 ATTACK = Attack(
     title="empty names",
     published="CVE-2019-9516",
-    does="sends fields with empty names and values",
     cases=(Case("a hundred of each head", HTTP2, flood, {"requests": 5_000}),),
 )

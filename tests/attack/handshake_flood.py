@@ -81,7 +81,6 @@ def noise(attacker):
 ATTACK = Attack(
     title="handshake flood",
     published="CVE-2011-1473",
-    does="handshakes as fast as it can, or leaves the other half of each to the program",
     cases=(
         Case("whole", TLS1, whole, {"handshakes": 500}),
         Case("halves at full speed", TLS1, at_full_speed, {"halves": 1_000}),

@@ -58,7 +58,6 @@ def refusals_are_ignored():
 ATTACK = Attack(
     title="ignored refusals",
     published="RFC 6585, section 4",
-    does="goes on sending reads although each is refused",
     over=(HTTP1,),
     checks=(refusals_are_ignored,),
     also="180 reads pass, one line in ten refusals",

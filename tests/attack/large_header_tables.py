@@ -63,7 +63,6 @@ def sizes(attacker):
 ATTACK = Attack(
     title="large header tables",
     published="RFC 7541, section 7.3",
-    does="declares a huge table, fills the program's, or resizes it without end",
     cases=(
         Case("of responses", HTTP2, of_responses, {"requests": 3_000}, is_long=True),
         Case("of requests", HTTP2, of_requests, {"tables": HELD}),

@@ -66,7 +66,6 @@ def few_at_the_node(world, _):
 ATTACK = Attack(
     title="MadeYouReset",
     published="CVE-2025-8671",
-    does="violates the protocol right after each request, so that the program resets it",
     cases=(
         Case("six violations", HTTP2, flood, {"requests": 3_000}, node=slow_receipts,
              gateway="requests_per_minute = 1_000_000", check=few_at_the_node),

@@ -70,7 +70,6 @@ def addresses_of_a_prefix():
 ATTACK = Attack(
     title="addresses without number",
     published="RFC 6177",
-    does="connects from hundreds of addresses of its IPv6 /64",
     over=(HTTP1,),
     checks=(addresses_of_a_prefix,),
     also="the connections of one client for all of a /64",

@@ -41,7 +41,6 @@ def files_run_out():
 ATTACK = Attack(
     title="open files",
     published="RFC 4732",
-    does="opens more connections than the process may have files",
     over=(HTTP1,),
     checks=(files_run_out,),
     also="open connections and the operator's probes are served",

@@ -19,7 +19,6 @@ def unread(attacker):
 ATTACK = Attack(
     title="PING flood",
     published="CVE-2019-9512",
-    does="sends PING without end, and may not read the answers",
     cases=(
         Case("read", HTTP2, read, {"frames": 100_000}),
         Case("unread", HTTP2, unread, {"frames": 100_000}),

@@ -42,7 +42,6 @@ def over_http2(attacker):
 ATTACK = Attack(
     title="pipelining flood",
     published="RFC 9112, section 9.3.2",
-    does="sends requests behind each other and waits for no response",
     cases=(
         Case("of small ones", HTTP1, small, {"frames": 20_000}),
         Case("of reads", HTTP1, reads, {"frames": 20_000}, is_long=True),

@@ -19,6 +19,5 @@ def flood(attacker):
 ATTACK = Attack(
     title="priority loop",
     published="CVE-2019-9513",
-    does="changes the priorities of its streams without end",
     cases=(Case("a circle of streams", HTTP2, flood, {"frames": 200_000}),),
 )

@@ -127,7 +127,6 @@ def fetches():
 ATTACK = Attack(
     title="rapid reset",
     published="CVE-2023-44487",
-    does="resets each request right after it has sent it",
     cases=(
         Case("of a client", HTTP2, of_a_client, {"resets": 5_000}),
         Case("behind a proxy", HTTP2, behind_a_proxy, {"resets": 5_000}, is_proxied=True,

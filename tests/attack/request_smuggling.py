@@ -133,7 +133,6 @@ def requests_are_refused(world):
 ATTACK = Attack(
     title="request smuggling",
     published="CVE-2005-2088, RFC 9112, section 11.2",
-    does="sends requests that two readers may frame or route differently",
     over=(HTTP1, HTTP2),
     checks=(over_http1, over_http2),
     also="refused, and the bytes behind them are never answered",

@@ -48,7 +48,6 @@ def closed(attacker):
 ATTACK = Attack(
     title="reset flood",
     published="CVE-2019-9514",
-    does="sends requests that the program has to reset, and may not read the resets",
     cases=(
         Case("read", HTTP2, read, {"requests": 5_000}, is_long=True),
         Case("unread", HTTP2, unread, {"requests": 1_000}),

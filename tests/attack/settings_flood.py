@@ -28,7 +28,6 @@ def unread(attacker):
 ATTACK = Attack(
     title="SETTINGS flood",
     published="CVE-2019-9515",
-    does="sends SETTINGS without end, and may not read the acknowledgements",
     cases=(
         Case("empty ones", HTTP2, empty, {"frames": 100_000}),
         Case("windows that change", HTTP2, windows, {"frames": 50_000}, is_long=True),

@@ -138,7 +138,6 @@ def outcomes(attacker):
 ATTACK = Attack(
     title="slow bodies",
     published="R-U-Dead-Yet",
-    does="sends bodies byte by byte, on all its connections",
     cases=(
         Case("byte by byte", HTTP1, over_http1, {"ended": CONNECTIONS}, connections=TIMES),
         Case("chunks of one byte", HTTP1, in_chunks, {"ended": CONNECTIONS}, connections=TIMES,

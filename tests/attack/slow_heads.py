@@ -43,7 +43,6 @@ def over_http2(attacker):
 ATTACK = Attack(
     title="slow heads",
     published="CVE-2007-6750",
-    does="sends a head byte by byte, on all its connections",
     cases=(
         Case("byte by byte", HTTP1, over_http1, {"ended": CONNECTIONS}, connections=TIMES),
         Case("byte by byte", TLS1, over_http1, {"ended": CONNECTIONS}, connections=TIMES),

@@ -93,7 +93,6 @@ def while_they_are_fetched():
 ATTACK = Attack(
     title="slow readers",
     published="slow read",
-    does="requests many answers of 4 MiB and reads none, also while the node sends them",
     over=(HTTP1, HTTP2),
     checks=(over_http1, over_http2, while_they_are_fetched),
     also="a quarter of the memory for answers, and 10 s without progress",

@@ -61,8 +61,6 @@ class Attack:
 
     title: str
     published: str
-    # The client's part, with the client as the subject.
-    does: str
     cases: tuple[Case, ...] = ()
     # Functions without arguments, and their bounds in words.
     checks: tuple[Callable, ...] = ()
