@@ -28,14 +28,14 @@ async function relay(path, body) {
 }
 
 /**
- * Submits a signed transaction. 504 means that it may have been sent, 502 and 503 that it was not: the
- * same signed transaction again is safe after each, since the relay sends it once at most.
+ * Submits a signed transaction, and the same again where an answer says when. That is safe: the relay
+ * sends it once at most.
  */
 async function submit(call) {
   for (let attempt = 1; ; attempt += 1) {
     const answer = await relay('/rpc', call);
-    if (![502, 503, 504].includes(answer.status) || attempt === 5) return answer;
-    const seconds = Number(answer.headers.get('retry-after') ?? 1);
+    const seconds = answer.headers.get('retry-after');
+    if (seconds === null || attempt === 5) return answer;
     await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
   }
 }

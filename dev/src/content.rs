@@ -1,6 +1,8 @@
 //! The store of the development network, and sample content for every service endpoint.
 
-use portcullis_base::config::{StoreConfig, StoreTls};
+use super::is_of;
+use portcullis_base::config::{Config, Errors, StoreConfig};
+use portcullis_base::secrets::{self, SecretError};
 use portcullis_store::{ImportError, ImportRules, Store, StoreError};
 use std::io::Cursor;
 use std::path::Path;
@@ -20,10 +22,12 @@ const FILES: [&str; 6] = [
 /// The origin in the ids of the podcasts, fixed so that they do not depend on the port.
 const BASE_URL: &str = "http://127.0.0.1:8082";
 
-/// Imports the sample content into the store of `state`, unless it is there. A new chain is in
+/// Imports the sample content into the store that is served, unless it is there. A new chain is in
 /// force at once: the chain of an earlier start ended with its node.
 pub(super) async fn fill(state: &Path, new_chain: Option<&str>) -> Result<(), ContentError> {
-    let store = Store::open_shared(&store(state), None).await?;
+    let config = store(state)?;
+    let password = secrets::read_optional("store.password_file", config.password_file.as_deref())?;
+    let store = Store::open_shared(&config, password.as_ref()).await?;
     if let Some(epoch) = new_chain {
         store.agree(epoch, Duration::ZERO).await?;
     }
@@ -43,23 +47,27 @@ pub(super) async fn fill(state: &Path, new_chain: Option<&str>) -> Result<(), Co
     Ok(())
 }
 
-/// The store of a folder.
-pub(super) fn store(state: &Path) -> StoreConfig {
-    let url = format!("sqlite:{}", state.join("portcullis.db").display());
-    StoreConfig {
-        url,
-        read_url: None,
-        password_file: None,
-        max_connections: 2,
-        connection_lifetime: Duration::MAX,
-        tls: StoreTls::Off,
-        ca_file: None,
-    }
+/// The store in the folder, or the one that the environment names instead.
+pub(super) fn store(state: &Path) -> Result<StoreConfig, Errors> {
+    let file = state.join("portcullis.db");
+    let text = format!(
+        "[node]\nurl = \"http://127.0.0.1:1\"\n[sidecar]\nbase_url = \"{BASE_URL}\"\n\
+         [store]\nurl = \"sqlite:{}\"\n",
+        file.display()
+    );
+    let env = std::env::vars_os().filter(|(name, _)| is_of(name, "STORE"));
+    Ok(Config::parse(&text, env)?
+        .store
+        .expect("a sidecar has a store"))
 }
 
 /// Why the sample content was not imported.
 #[derive(Debug, Error)]
 pub(super) enum ContentError {
+    #[error("{0}")]
+    Config(#[from] Errors),
+    #[error("{0}")]
+    Secret(#[from] SecretError),
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{0}")]

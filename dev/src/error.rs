@@ -31,7 +31,7 @@ pub(super) enum DevError {
     Unreachable(String, String),
     #[error("cannot start a thread: {0}")]
     Runtime(io::Error),
-    #[error("cannot use the folder {0}: {1}")]
+    #[error("cannot use the folder {0}: {1}; name another one with --state")]
     State(PathBuf, io::Error),
     #[error(
         "the folder {0} is in use by process {1}, another `portcullis dev`; stop that, or name \
@@ -44,10 +44,13 @@ pub(super) enum DevError {
     Keys(#[from] KeyError),
     #[error("cannot set up the network: {0}")]
     Network(#[from] NetworkError),
-    #[error("cannot import the sample content: {0}")]
-    Content(#[from] ContentError),
+    #[error("cannot import the sample content of the folder {0}: {1}")]
+    Content(PathBuf, ContentError),
     #[error("{0}")]
     Config(#[from] config::Errors),
+    /// Addresses that cannot be bound, one per line.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Addresses(Vec<server::StartError>),
     #[error("{0}")]
     Bind(server::StartError),
 }
@@ -58,6 +61,7 @@ impl DevError {
             Self::NodeUrl(_)
             | Self::NoDevnet(_)
             | Self::Config(_)
+            | Self::Addresses(_)
             | Self::Bind(_)
             | Self::Held(..) => USAGE,
             Self::Node(_)
@@ -67,7 +71,7 @@ impl DevError {
             | Self::Store(_)
             | Self::Keys(_)
             | Self::Network(_)
-            | Self::Content(_) => INTERNAL,
+            | Self::Content(..) => INTERNAL,
         }
     }
 }

@@ -72,8 +72,7 @@ pub(super) fn lock(state: &Path) -> Result<Held, DevError> {
     let path = state.join(LOCK);
     let was_used = path.exists();
     if !was_used && state.join(CONFIG_FILE).exists() {
-        let why = "its portcullis.toml was not written by `portcullis dev`: name another folder \
-                   with --state";
+        let why = "its portcullis.toml was not written by `portcullis dev`";
         return Err(failed(io::Error::other(why)));
     }
     let options = OpenOptions::new()
@@ -110,10 +109,7 @@ fn refuse_links(state: &Path) -> io::Result<()> {
     let store = OWN.iter().filter(|name| name.starts_with("portcullis.db"));
     for path in store.map(|name| state.join(name)).chain([state.clone()]) {
         if path.is_symlink() {
-            let why = format!(
-                "{} is a link: remove it, or name another folder with --state",
-                path.display()
-            );
+            let why = format!("{} is a link", path.display());
             return Err(io::Error::other(why));
         }
     }
@@ -141,9 +137,9 @@ pub(super) fn write_config(state: &Path, text: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Fails while another process serves with the folder's store.
+/// Fails while another process serves with the SQLite store.
 pub(super) async fn store_is_free(state: &Path) -> Result<(), DevError> {
-    match Store::examine(&content::store(state), None)
+    match Store::examine(&content::store(state)?, None)
         .await
         .ok()
         .and_then(|found| found.in_use)
@@ -211,16 +207,25 @@ impl Addresses {
     }
 
     /// Binds every address, and replaces it with the actual one.
+    ///
+    /// # Errors
+    /// Names each address that cannot be bound.
     pub(super) fn bind(&mut self) -> Result<Inherited, DevError> {
-        let mut bound = Vec::new();
+        let (mut bound, mut refused) = (Vec::new(), Vec::new());
         for (surface, listen) in &mut self.surfaces {
-            let socket = listen::bind(*surface, listen, &mut Inherited::default())
-                .map_err(|error| StartError::Bind(*surface, listen.clone(), error))
-                .map_err(DevError::Bind)?;
-            *listen = socket.listen.clone();
-            bound.push((surface.name().to_owned(), socket));
+            match listen::bind(*surface, listen, &mut Inherited::default()) {
+                Ok(socket) => {
+                    *listen = socket.listen.clone();
+                    bound.push((surface.name().to_owned(), socket));
+                }
+                Err(error) => refused.push(StartError::Bind(*surface, listen.clone(), error)),
+            }
         }
-        Ok(Inherited::bound(bound))
+        if refused.is_empty() {
+            Ok(Inherited::bound(bound))
+        } else {
+            Err(DevError::Addresses(refused))
+        }
     }
 
     /// Where a surface listens.

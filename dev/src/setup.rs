@@ -56,7 +56,9 @@ impl Setup {
             OwnNode::Running { epoch, .. } => Some(&**epoch),
             OwnNode::None | OwnNode::Missing(_) => None,
         };
-        content::fill(state, new_chain).await?;
+        content::fill(state, new_chain)
+            .await
+            .map_err(|error| DevError::Content(state.to_owned(), error))?;
         Ok(setup)
     }
 

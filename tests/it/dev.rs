@@ -122,20 +122,26 @@ fn dev_starts_again_after_a_prune() {
 }
 
 #[test]
-fn a_port_in_use_stops_dev_before_it_starts_anything() {
-    let (folder, taken) = (Folder::new(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let address = taken.local_addr().unwrap().to_string();
+fn ports_in_use_stop_dev_before_it_starts_anything() {
+    let folder = Folder::new();
     let mut command = dev(folder.path(), &["--fresh"]);
-    let output = command
-        .env("PORTCULLIS__SIDECAR__LISTEN", &address)
-        .output()
-        .unwrap();
+    let mut named = Vec::new();
+    let taken = ["relay", "sidecar"].map(|surface| {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let variable = format!("PORTCULLIS__{}__LISTEN", surface.to_uppercase());
+        command.env(&variable, &address);
+        // what another test is about to start has the sockets of this process, too
+        named.push(format!("{surface}.listen: {address} is in use by process "));
+        named.push(variable);
+        taken
+    });
+    let output = command.output().unwrap();
+    drop(taken);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    // what another test is about to start has the sockets of this process, too
-    let holder = format!("sidecar.listen: {address} is in use by process ");
-    for named in [&*holder, "PORTCULLIS__SIDECAR__LISTEN"] {
+    for named in named {
         assert!(
-            said(&output).contains(named),
+            said(&output).contains(&named),
             "{named} in {}",
             said(&output)
         );

@@ -306,6 +306,24 @@ fn dev_reads_from_any_node() {
 }
 
 #[test]
+fn the_sample_content_is_in_the_configured_store() {
+    let (state, other, node) = (Folder::new(), Folder::new(), Node::start(foreign));
+    let url = format!("http://{}/rpc", node.address());
+    let mut command = dev(state.path(), &["--node", &url]);
+    let file = other.path().join("other.db");
+    command.env(
+        "PORTCULLIS__STORE__URL",
+        format!("sqlite:{}", file.display()),
+    );
+    let mut dev = Dev::spawn(command, state.path());
+    dev.wait_for_all(&["Log lines follow", " serving"]);
+    let podcast = "/functions/podcast-rss-feed?handle=ember.cards.example";
+    assert_eq!(dev.get("sidecar", podcast).status, 200);
+    assert!(!state.path().join("portcullis.db").exists());
+    dev.stop();
+}
+
+#[test]
 fn contracts_are_prepared_on_a_devnet_only() {
     let (folder, state) = (Folder::new(), Folder::new());
     for option in ["--prepare", "--deploy"] {

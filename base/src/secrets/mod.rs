@@ -232,8 +232,8 @@ pub fn tokens(key: &'static str, files: &[PathBuf]) -> Result<Tokens, SecretErro
                 .and_then(|found| match Tokens::new(&found) {
                     Some(_) => Ok(found),
                     None => {
-                        let what =
-                            "a token of at least 32 visible ASCII characters on one line, or two";
+                        let what = "a token of at least 32 visible ASCII characters on one line, \
+                                    without quotation marks around it, or two";
                         Err(SecretError::not(file, what))
                     }
                 });
