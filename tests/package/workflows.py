@@ -75,7 +75,7 @@ def a_forged_installer_does_not_run():
             "PATH": f"{folder}:{os.environ['PATH']}", "GITHUB_PATH": str(paths), "HOME": folder
         }
         done = subprocess.run(
-            [GITHUB / "install-rust"], env=environment, capture_output=True, check=False
+            [GITHUB / "install-rust", "1.95.0"], env=environment, capture_output=True, check=False
         )
         output = done.stdout.decode() + done.stderr.decode()
         assert done.returncode != 0 and "computed checksum" in output, output
