@@ -48,8 +48,8 @@ pub(super) enum DevError {
     Content(#[from] ContentError),
     #[error("{0}")]
     Config(#[from] config::Errors),
-    #[error("{0}")]
-    Bind(server::StartError),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Bind(Vec<server::StartError>),
 }
 
 impl DevError {

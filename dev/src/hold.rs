@@ -211,16 +211,25 @@ impl Addresses {
     }
 
     /// Binds every address, and replaces it with the actual one.
+    ///
+    /// # Errors
+    /// Returns all that cannot be bound.
     pub(super) fn bind(&mut self) -> Result<Inherited, DevError> {
         let mut bound = Vec::new();
+        let mut failed = Vec::new();
         for (surface, listen) in &mut self.surfaces {
-            let socket = listen::bind(*surface, listen, &mut Inherited::default())
-                .map_err(|error| StartError::Bind(*surface, listen.clone(), error))
-                .map_err(DevError::Bind)?;
-            *listen = socket.listen.clone();
-            bound.push((surface.name().to_owned(), socket));
+            match listen::bind(*surface, listen, &mut Inherited::default()) {
+                Ok(socket) => {
+                    *listen = socket.listen.clone();
+                    bound.push((surface.name().to_owned(), socket));
+                }
+                Err(error) => failed.push(StartError::Bind(*surface, listen.clone(), error)),
+            }
         }
-        Ok(Inherited::bound(bound))
+        if failed.is_empty() {
+            return Ok(Inherited::bound(bound));
+        }
+        Err(DevError::Bind(failed))
     }
 
     /// Where a surface listens.

@@ -122,23 +122,29 @@ fn dev_starts_again_after_a_prune() {
 }
 
 #[test]
-fn a_port_in_use_stops_dev_before_it_starts_anything() {
-    let (folder, taken) = (Folder::new(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let address = taken.local_addr().unwrap().to_string();
+fn ports_in_use_stop_dev_before_it_starts_anything() {
+    let folder = Folder::new();
+    let taken =
+        ["gateway", "sidecar"].map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap()));
     let mut command = dev(folder.path(), &["--fresh"]);
-    let output = command
-        .env("PORTCULLIS__SIDECAR__LISTEN", &address)
-        .output()
-        .unwrap();
+    for (name, listener) in &taken {
+        let variable = format!("PORTCULLIS__{}__LISTEN", name.to_uppercase());
+        command.env(variable, listener.local_addr().unwrap().to_string());
+    }
+    let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    // what another test is about to start has the sockets of this process, too
-    let holder = format!("sidecar.listen: {address} is in use by process ");
-    for named in [&*holder, "PORTCULLIS__SIDECAR__LISTEN"] {
-        assert!(
-            said(&output).contains(named),
-            "{named} in {}",
-            said(&output)
-        );
+    for (name, listener) in &taken {
+        let address = listener.local_addr().unwrap();
+        // what another test is about to start has the sockets of this process, too
+        let holder = format!("{name}.listen: {address} is in use by process ");
+        let variable = format!("PORTCULLIS__{}__LISTEN", name.to_uppercase());
+        for named in [holder, variable] {
+            assert!(
+                said(&output).contains(&named),
+                "{named} in {}",
+                said(&output)
+            );
+        }
     }
     let left: Vec<_> = files(folder.path()).into_keys().collect();
     assert_eq!(left, ["dev.lock"], "nothing was created");
