@@ -52,6 +52,12 @@ pub(super) enum DevError {
     Bind(Vec<server::StartError>),
 }
 
+impl From<server::StartError> for DevError {
+    fn from(error: server::StartError) -> Self {
+        Self::Bind(vec![error])
+    }
+}
+
 impl DevError {
     pub(super) fn code(&self) -> u8 {
         match self {
