@@ -12,6 +12,7 @@ use crate::support::folder::Folder;
 /// Every file of a folder with its content, except those of a database that is in use.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let entries = entries.filter(|entry| entry.path().is_file());
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     let names = names.filter(|name| !name.contains(".db-") && name != "node.log");
     names
@@ -160,12 +161,18 @@ fn a_fresh_start_deletes_only_what_dev_wrote() {
         std::fs::write(file, text).unwrap();
     }
     Dev::start(folder.path()).stop();
-    let key = || std::fs::read_to_string(folder.path().join("owner.key")).unwrap();
-    let before = key();
+    let before = files(folder.path());
     let mut fresh = Dev::spawn(dev(folder.path(), &["--fresh"]), folder.path());
     fresh.wait_for_all(&["Log lines follow", " serving"]);
     fresh.stop();
-    assert_ne!(key(), before, "it has started over");
+    let after = files(folder.path());
+    for end in [".key", ".token", ".secret", ".session"] {
+        let secrets = before.iter().filter(|(name, _)| name.ends_with(end));
+        let kept: Vec<_> = secrets
+            .filter(|(name, text)| after[*name] == **text)
+            .collect();
+        assert!(kept.is_empty(), "it has started over: {kept:?}");
+    }
     for name in ["thesis.txt", "src/main.c"] {
         assert!(folder.path().join(name).exists(), "{name}");
     }

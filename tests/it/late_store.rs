@@ -204,6 +204,25 @@ fn a_postgresql_that_says_nothing_closes_no_other_surface() {
     });
 }
 
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn a_corrected_password_file_is_read_while_the_store_is_awaited() {
+    let (folder, database) = (Folder::new(), Database::new());
+    let name = database.name();
+    database.run(&format!(
+        "CREATE ROLE mistyped LOGIN PASSWORD 'right'; ALTER DATABASE {name} OWNER TO mistyped"
+    ));
+    let url = database.url().replace("portcullis@", "mistyped@");
+    let setup = beside(Node::nowhere(), &url, &folder);
+    folder.secret("password", "wrong\n");
+    let edge = setup.start();
+    assert_eq!(sitemap(&edge).status, 503);
+    folder.secret("password", "right\n");
+    eventually(&edge, "no reload is needed", |_| {
+        sitemap(&edge).status == 200
+    });
+}
+
 /// A gateway and a sidecar with this store.
 fn beside(node: SocketAddr, url: &str, folder: &Folder) -> Setup {
     let password = folder.secret("password", "right\n");

@@ -416,10 +416,14 @@ fn a_new_certificate_loses_no_connection() {
 #[test]
 fn a_reload_names_only_changed_files() {
     let (node, folder) = (Node::start(good), Folder::new());
-    let header = folder.secret("node.header", "X-Api-Key: first");
+    folder.secret("node.header", "X-Api-Key: first");
     let token = folder.secret("admin.token", OLD);
     let edge = Setup::before(node.address())
-        .set("node.header_file", &format!("{header:?}"))
+        .environment(
+            "CREDENTIALS_DIRECTORY",
+            &folder.path().display().to_string(),
+        )
+        .set("node.header_file", "\"node.header\"")
         .set("admin.token_file", &format!("{token:?}"))
         .start();
     folder.secret("node.header", "X-Api-Key: second");
