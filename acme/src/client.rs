@@ -176,6 +176,11 @@ mod tests {
             let found = found.map(|value| value.to_str().expect("text"));
             assert_eq!(found, expected, "{text}");
             assert_eq!(last.retry_after.is_some(), expected.is_some(), "{text}");
+            let client = Client::new(Roots::default());
+            *client.last.lock() = last;
+            assert_eq!(client.retry_after(), None, "it refused nothing");
+            client.last.lock().is_refusal = true;
+            assert_eq!(client.retry_after().is_some(), expected.is_some(), "{text}");
         }
     }
 }

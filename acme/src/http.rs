@@ -59,6 +59,8 @@ impl ChallengeServer {
     fn location(&self, target: &[u8], headers: &HeaderMap) -> Option<Vec<u8>> {
         let host = headers.get(header::HOST)?.to_str().ok()?;
         let name = host.split_once(':').map_or(host, |(name, _)| name);
+        // the root of the DNS may be written
+        let name = name.strip_suffix('.').unwrap_or(name);
         let ordered = self.certificates.ordered();
         let mut domains = ordered.iter().flat_map(|(_, tls)| &tls.domains);
         let domain = domains.find(|domain| domain.eq_ignore_ascii_case(name))?;

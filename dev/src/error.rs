@@ -48,11 +48,14 @@ pub(super) enum DevError {
     Content(PathBuf, ContentError),
     #[error("{0}")]
     Config(#[from] config::Errors),
-    /// Addresses that cannot be bound, one per line.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Addresses(Vec<server::StartError>),
-    #[error("{0}")]
-    Bind(server::StartError),
+    Bind(Vec<server::StartError>),
+}
+
+impl From<server::StartError> for DevError {
+    fn from(error: server::StartError) -> Self {
+        Self::Bind(vec![error])
+    }
 }
 
 impl DevError {

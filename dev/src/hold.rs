@@ -209,23 +209,23 @@ impl Addresses {
     /// Binds every address, and replaces it with the actual one.
     ///
     /// # Errors
-    /// Names each address that cannot be bound.
+    /// Returns all that cannot be bound.
     pub(super) fn bind(&mut self) -> Result<Inherited, DevError> {
-        let (mut bound, mut refused) = (Vec::new(), Vec::new());
+        let mut bound = Vec::new();
+        let mut failed = Vec::new();
         for (surface, listen) in &mut self.surfaces {
             match listen::bind(*surface, listen, &mut Inherited::default()) {
                 Ok(socket) => {
                     *listen = socket.listen.clone();
                     bound.push((surface.name().to_owned(), socket));
                 }
-                Err(error) => refused.push(StartError::Bind(*surface, listen.clone(), error)),
+                Err(error) => failed.push(StartError::Bind(*surface, listen.clone(), error)),
             }
         }
-        if refused.is_empty() {
-            Ok(Inherited::bound(bound))
-        } else {
-            Err(DevError::Addresses(refused))
+        if failed.is_empty() {
+            return Ok(Inherited::bound(bound));
         }
+        Err(DevError::Bind(failed))
     }
 
     /// Where a surface listens.

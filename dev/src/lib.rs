@@ -129,7 +129,7 @@ fn start(arguments: &Arguments) -> Result<(), DevError> {
     let env = std::env::vars_os().filter(|(name, _)| has_relay || !is_of(name, "RELAY"));
     let config = Config::parse(&text, env)?;
     let log = Log::install(&config.log);
-    let bound = server::bind(&config, log, inherited).map_err(DevError::Bind)?;
+    let bound = server::bind(&config, log, inherited)?;
     let publisher = config
         .sidecar
         .as_ref()

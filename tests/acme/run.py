@@ -63,10 +63,11 @@ def first(stack, folder):
     root = world.authority.issuer()
     edge.handshake(root, ("h2",))
     try:
-        edge.handshake(root, ("acme-tls/1",))
-        raise AssertionError("nothing is pending")
+        edge.handshake(None, ("acme-tls/1",))
     except OSError:
         pass
+    else:
+        raise AssertionError("nothing is pending")
     edge.end()
     edge.start().serves()
     edge.waits_for_certificate()
@@ -135,32 +136,71 @@ def external_account(stack, folder):
     assert world.authority.orders() == 1
 
 
+def another_customer(stack, folder):
+    """The authority forgets its accounts, and knows the customer by another key: the file that has it
+    is read for the next account, without a restart and without a lost handshake."""
+    keys = [base64.urlsafe_b64encode(f"the {which} key of the customer.".encode()).decode()
+            for which in ("first", "other")]
+    file = folder / "eab.key"
+    file.touch(mode=0o600)
+    file.write_text(keys[0])
+    world = World(stack, folder, lifetime=30, customers={"customer-7": keys[0]})
+    edge, authority = world.edge, world.authority
+    edge.acme |= {"eab_key_id": "customer-7", "eab_key_file": str(file)}
+    edge.start().serves()
+    first = edge.waits_for_certificate()
+    root = authority.issuer()
+    with Handshakes(edge, root) as handshakes:
+        authority.stop()
+        authority.customers = {"customer-7": keys[1]}
+        authority.start()
+        file.write_text(keys[1])
+        edge.reload()
+        edge.child.says('"key":"tls.acme.eab_key_file",.*"effective":"with the next connection"')
+        handshakes.roots += authority.issuer()
+        eventually("another certificate", lambda: edge.handshake(handshakes.roots) != first, 40)
+    assert len(edge.events("ACME account created")) == 2
+    return f"{len(handshakes.serials)} handshakes, none lost"
+
+
+class Handshakes:
+    """Clients that connect again and again."""
+
+    def __init__(self, edge, roots):
+        self.edge, self.roots, self.serials, self.failures = edge, roots, [], []
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.connect)
+
+    def connect(self):
+        while not self.over.wait(0.02):
+            try:
+                self.serials.append(self.edge.handshake(self.roots))
+            except (OSError, AssertionError) as error:
+                self.failures.append(error)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+        assert not self.failures, self.failures[:3]
+
+
 def renewal(stack, folder):
     """A renewal under load: no request is lost, and new handshakes get the new certificate."""
     world = World(stack, folder, lifetime=18)
     edge = world.edge
     edge.start().serves()
     edge.waits_for_certificate()
-    root, serials, failures = world.authority.issuer(), [], []
-    over = threading.Event()
-
-    def connect():
-        while not over.wait(0.02):
-            try:
-                serials.append(edge.handshake(root))
-            except (OSError, AssertionError) as error:
-                failures.append(error)
-
-    clients = threading.Thread(target=connect)
-    clients.start()
-    load = subprocess.run(
-        ["h2load", f"-c{CLIENTS}", "-m1", "-D20", f"--rps={RATE}",
-         f"https://127.0.0.1:{edge.port}/healthz"],
-        capture_output=True, text=True, check=True,
-    ).stdout
-    over.set()
-    clients.join()
-    assert not failures, failures[:3]
+    with Handshakes(edge, world.authority.issuer()) as handshakes:
+        load = subprocess.run(
+            ["h2load", f"-c{CLIENTS}", "-m1", "-D20", f"--rps={RATE}",
+             f"https://127.0.0.1:{edge.port}/healthz"],
+            capture_output=True, text=True, check=True,
+        ).stdout
+    serials = handshakes.serials
     found = list(dict.fromkeys(serials))
     assert len(found) == 2, f"{len(found)} certificates"
     assert serials == sorted(serials, key=found.index), "the old one never returns"
@@ -375,7 +415,8 @@ def fleet_away(stack, folder):
 
 SCENARIOS = {
     scenario.__name__: scenario
-    for scenario in (first, over_http, refused, external_account, renewal, renewal_info, away,
+    for scenario in (first, over_http, refused, external_account, another_customer, renewal, renewal_info,
+                     away,
                      crashes, fleet, fleet_crashes, fleet_away)
 }
 

@@ -250,7 +250,7 @@ fn port_80_redirects_to_the_domains_only() {
         assert_eq!(absolute.0, status, "an absolute target");
         let there = format!("https://{NAME}/a?b=c");
         let there = Some(there).filter(|_| status == 308);
-        for host in [NAME, "EDGE.test:8080"] {
+        for host in [NAME, "EDGE.test:8080", "edge.test."] {
             let found = ask(&format!("GET /a?b=c HTTP/1.1\r\nHost: {host}\r\n\r\n"));
             assert_eq!(found, (status, there.clone()), "{host}");
         }

@@ -12,6 +12,7 @@ use crate::support::folder::Folder;
 /// Every file of a folder with its content, except those of a database that is in use.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
+    let entries = entries.filter(|entry| entry.path().is_file());
     let names = entries.map(|entry| entry.file_name().into_string().unwrap());
     let names = names.filter(|name| !name.contains(".db-") && name != "node.log");
     names
@@ -124,27 +125,27 @@ fn dev_starts_again_after_a_prune() {
 #[test]
 fn ports_in_use_stop_dev_before_it_starts_anything() {
     let folder = Folder::new();
+    let taken =
+        ["gateway", "sidecar"].map(|name| (name, TcpListener::bind("127.0.0.1:0").unwrap()));
     let mut command = dev(folder.path(), &["--fresh"]);
-    let mut named = Vec::new();
-    let taken = ["relay", "sidecar"].map(|surface| {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = taken.local_addr().unwrap().to_string();
-        let variable = format!("PORTCULLIS__{}__LISTEN", surface.to_uppercase());
-        command.env(&variable, &address);
-        // what another test is about to start has the sockets of this process, too
-        named.push(format!("{surface}.listen: {address} is in use by process "));
-        named.push(variable);
-        taken
-    });
+    for (name, listener) in &taken {
+        let variable = format!("PORTCULLIS__{}__LISTEN", name.to_uppercase());
+        command.env(variable, listener.local_addr().unwrap().to_string());
+    }
     let output = command.output().unwrap();
-    drop(taken);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    for named in named {
-        assert!(
-            said(&output).contains(&named),
-            "{named} in {}",
-            said(&output)
-        );
+    for (name, listener) in &taken {
+        let address = listener.local_addr().unwrap();
+        // what another test is about to start has the sockets of this process, too
+        let holder = format!("{name}.listen: {address} is in use by process ");
+        let variable = format!("PORTCULLIS__{}__LISTEN", name.to_uppercase());
+        for named in [holder, variable] {
+            assert!(
+                said(&output).contains(&named),
+                "{named} in {}",
+                said(&output)
+            );
+        }
     }
     let left: Vec<_> = files(folder.path()).into_keys().collect();
     assert_eq!(left, ["dev.lock"], "nothing was created");
@@ -160,12 +161,18 @@ fn a_fresh_start_deletes_only_what_dev_wrote() {
         std::fs::write(file, text).unwrap();
     }
     Dev::start(folder.path()).stop();
-    let key = || std::fs::read_to_string(folder.path().join("owner.key")).unwrap();
-    let before = key();
+    let before = files(folder.path());
     let mut fresh = Dev::spawn(dev(folder.path(), &["--fresh"]), folder.path());
     fresh.wait_for_all(&["Log lines follow", " serving"]);
     fresh.stop();
-    assert_ne!(key(), before, "it has started over");
+    let after = files(folder.path());
+    for end in [".key", ".token", ".secret", ".session"] {
+        let secrets = before.iter().filter(|(name, _)| name.ends_with(end));
+        let kept: Vec<_> = secrets
+            .filter(|(name, text)| after[*name] == **text)
+            .collect();
+        assert!(kept.is_empty(), "it has started over: {kept:?}");
+    }
     for name in ["thesis.txt", "src/main.c"] {
         assert!(folder.path().join(name).exists(), "{name}");
     }

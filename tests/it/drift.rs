@@ -41,11 +41,23 @@ fn reload(edge: &Edge) -> (f64, f64) {
 #[test]
 fn changes_that_wait_for_a_restart_are_counted() {
     let (node, folder) = (Node::start(honest), Folder::new());
-    let setup = relay::setup(node.address(), &folder, &[]);
+    let [first, other] = ["first", "other"].map(|name| {
+        let file = folder.secret(name, "X-Key: a");
+        format!("{file:?}")
+    });
+    let setup = relay::setup(node.address(), &folder, &[])
+        .set("trace.endpoint", "\"http://127.0.0.1:1\"")
+        .set("trace.header_file", &first);
     let edge = setup.start();
     let start = (shown_hash(&setup), 0.0);
     assert_eq!((metrics(&edge)[HASH], metrics(&edge)[PENDING]), start);
 
+    edge.rewrite(&setup.clone().set("trace.header_file", &other));
+    assert_eq!(
+        reload(&edge),
+        (start.0, 1.0),
+        "another file, not its content"
+    );
     edge.rewrite(&setup.clone().set("node.max_idle", "3"));
     assert_eq!(reload(&edge), (start.0, 1.0), "a key that needs a restart");
     let live = setup.clone().set("relay.requests_per_minute", "7000");

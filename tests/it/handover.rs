@@ -15,11 +15,11 @@ use crate::support::request::{QUESTION, Request};
 use crate::support::script::{echo, good};
 
 /// A successor process; killed on drop.
-struct Successor(u32);
+pub(crate) struct Successor(u32);
 
 impl Successor {
     /// Triggers the handover, and waits until the service manager is notified.
-    fn of(edge: &Edge, manager: &Manager) -> Self {
+    pub(crate) fn of(edge: &Edge, manager: &Manager) -> Self {
         edge.signal("USR2");
         let stated = manager.hear_of("MAINPID=");
         let process = value(&stated, "MAINPID").parse().expect("a process id");

@@ -145,6 +145,32 @@ fn states(folder: &Folder) -> Vec<State> {
         |_| "ALTER ROLE late PASSWORD 'right'".to_owned(),
     );
     locked.url = locked.url.replace("portcullis@", "late@");
+    let mut busy = state(
+        "without a connection for the role",
+        "too many connections",
+        |name| {
+            format!(
+                "CREATE ROLE busy_{name} LOGIN CONNECTION LIMIT 0; \
+                 ALTER DATABASE {name} OWNER TO busy_{name}"
+            )
+        },
+        |name| format!("ALTER ROLE busy_{name} CONNECTION LIMIT -1"),
+    );
+    let role = format!("busy_{}@", busy.database.name());
+    busy.url = busy.url.replace("portcullis@", &role);
+    // no disk of the tests' own is full, so a trigger says what PostgreSQL says then
+    let full = state(
+        "on a full disk",
+        "No space left on device",
+        |_| {
+            "CREATE FUNCTION full_disk() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+             RAISE 'could not extend file: No space left on device' USING ERRCODE = '53100'; \
+             END $$; \
+             CREATE EVENT TRIGGER full_disk ON ddl_command_start EXECUTE FUNCTION full_disk()"
+                .to_owned()
+        },
+        |_| "DROP EVENT TRIGGER full_disk".to_owned(),
+    );
     let newer = state(
         "with tables of a later version",
         "the tables belong to another version",
@@ -156,7 +182,45 @@ fn states(folder: &Folder) -> Vec<State> {
         "INSERT INTO _sqlx_migrations SELECT 99, 'later', installed_on, success, checksum, \
          execution_time FROM _sqlx_migrations WHERE version = 1",
     );
-    vec![read_only, missing, locked, newer]
+    vec![read_only, missing, locked, busy, full, newer]
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn a_postgresql_that_says_nothing_closes_no_other_surface() {
+    let (node, folder, mut way) = (Node::start(good), Folder::new(), Way::closed());
+    let silent = way.silent();
+    let edge = beside(node.address(), &way.url(), &folder).start();
+    assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200);
+    assert_eq!(sitemap(&edge).status, 503);
+    eventually(&edge, "the cause is named", |_| {
+        let shown = edge.admin_get("/readyz?verbose").text().to_owned();
+        shown.contains("store unreachable") && shown.contains("timeout")
+    });
+    drop(silent);
+    way.open();
+    eventually(&edge, "the sidecar serves", |_| {
+        sitemap(&edge).status == 200
+    });
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn a_corrected_password_file_is_read_while_the_store_is_awaited() {
+    let (folder, database) = (Folder::new(), Database::new());
+    let name = database.name();
+    database.run(&format!(
+        "CREATE ROLE mistyped LOGIN PASSWORD 'right'; ALTER DATABASE {name} OWNER TO mistyped"
+    ));
+    let url = database.url().replace("portcullis@", "mistyped@");
+    let setup = beside(Node::nowhere(), &url, &folder);
+    folder.secret("password", "wrong\n");
+    let edge = setup.start();
+    assert_eq!(sitemap(&edge).status, 503);
+    folder.secret("password", "right\n");
+    eventually(&edge, "no reload is needed", |_| {
+        sitemap(&edge).status == 200
+    });
 }
 
 /// A gateway and a sidecar with this store.
@@ -180,7 +244,9 @@ fn no_state_of_postgresql_closes_other_surfaces() {
     for state in states(&folder) {
         let what = state.what;
         let setup = beside(node.address(), &state.url, &folder);
-        assert_eq!(setup.run("check").status.code(), Some(1), "{what}");
+        // a check writes nothing
+        let code = i32::from(what != "on a full disk");
+        assert_eq!(setup.run("check").status.code(), Some(code), "{what}");
         let edge = setup.start();
         assert_eq!(edge.ask(&Request::post(QUESTION)).status, 200, "{what}");
         assert_eq!(sitemap(&edge).status, 503, "{what}");

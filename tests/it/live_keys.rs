@@ -257,7 +257,7 @@ fn keys(text: &str) -> Keys {
 }
 
 /// Each key of the example file with its value, and whether the file says that SIGHUP applies it.
-fn documented() -> BTreeMap<String, (String, bool)> {
+pub(crate) fn documented() -> BTreeMap<String, (String, bool)> {
     let text = example().replace("[\n    ", "[").replace(",\n]", "]");
     let text = text.replace(",\n    ", ", ").replace(",\n", ", ");
     let (mut found, mut section, mut live) = (BTreeMap::new(), "", false);

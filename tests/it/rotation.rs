@@ -1,18 +1,27 @@
 //! Secrets that are replaced while requests come in: no restart, no lost request.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::admin::{eventually, metrics};
+use crate::admin::{eventually, metrics, series};
+use crate::handover::Successor;
+use crate::live_keys::documented;
+use crate::manager::Manager;
 use crate::support::client::{Client, PATIENCE};
+use crate::support::collector::Collector;
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
 use crate::support::load::lost_during;
-use crate::support::node::Node;
+use crate::support::node::{Call, Node};
 use crate::support::postgres::Database;
+use crate::support::relay::chain::{USER_KEY, honest, is_view, key, result};
+use crate::support::relay::stage::{authorised, setup};
 use crate::support::request::{QUESTION, Request};
-use crate::support::script::good;
+use crate::support::script::{good, json, send, sized};
 use crate::support::secure::{ANY, Pair, handshake, secured};
 use crate::support::sidecar::content::ALICE;
 use crate::support::sidecar::event::{Event, NOBODY, SESSION, SIGNATURE, WEBHOOK, sign};
@@ -22,8 +31,66 @@ use crate::support::sidecar::token::Token;
 const OLD: &str = "old-0123456789abcdef0123456789abcdef";
 const NEW: &str = "new-0123456789abcdef0123456789abcdef";
 
+/// Each secret as the runbook names it, with the test that replaces it: its file and name.
+const REPLACED: &str = "
+relay.token_files it/relay/bearer.rs tokens_are_changed_without_a_request_being_refused
+admin.token_file it/rotation.rs a_token_and_its_successor_are_both_accepted
+sidecar.operator_token_file it/rotation.rs secrets_of_the_sidecar_need_no_restart
+sidecar.age.webhook_secret_files it/rotation.rs secrets_of_the_sidecar_need_no_restart
+sidecar.session.hs256_secret_files it/rotation.rs secrets_of_the_sidecar_need_no_restart
+relay.events.secret_file it/relay/events.rs a_new_secret_loses_no_event
+node.header_file it/rotation.rs a_new_key_of_the_node_loses_no_read
+trace.header_file it/rotation.rs a_new_key_of_the_collector_loses_no_span
+*.tls.certificate_file it/rotation.rs a_new_certificate_loses_no_connection
+*.tls.key_file it/rotation.rs a_new_certificate_loses_no_connection
+store.password_file it/rotation.rs a_new_password_of_postgresql_needs_no_restart
+fleet.password_file it/rotation.rs secrets_of_a_fleet_need_no_restart
+fleet.secret_file it/rotation.rs secrets_of_a_fleet_need_no_restart
+relay.keys.* it/rotation.rs a_hand_over_applies_new_keys_of_accounts
+tls.acme.eab_key_file acme/run.py another_customer
+";
+
+/// Whether a name of the runbook, perhaps with one star, is that of a key.
+fn is_of(name: &str, key: &str) -> bool {
+    match name.split_once('*') {
+        Some((begin, end)) => key.starts_with(begin) && key.ends_with(end),
+        None => name == key,
+    }
+}
+
+#[test]
+fn each_secret_has_a_row_in_the_runbook_and_a_test() {
+    let runbook = std::fs::read_to_string("conf/prometheus/RUNBOOK.md").unwrap();
+    let (_, section) = runbook.split_once("\n### Replace a secret\n").unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let cells = rows.filter_map(|row| row.split_once("` | "));
+    let rows: BTreeSet<_> = cells.flat_map(|(cell, _)| cell.split("`, `")).collect();
+    let mut tested = BTreeSet::new();
+    for line in REPLACED.trim().lines() {
+        let mut words = line.split_whitespace();
+        let [name, file, test] = [(); 3].map(|()| words.next().unwrap());
+        let is_known = documented().keys().any(|key| is_of(name, key));
+        assert!(is_known, "{name} is a key");
+        let text = std::fs::read_to_string(format!("tests/{file}")).unwrap();
+        assert!(text.contains(&format!(" {test}(")), "{name}: {file} {test}");
+        tested.insert(name);
+    }
+    assert_eq!(rows, tested);
+    let mut secrets: Vec<_> = documented().into_keys().collect();
+    secrets.retain(|key| {
+        let is_file = key.ends_with("_file") || key.ends_with("_files");
+        // certificates of authorities are public
+        is_file && !key.ends_with("ca_file")
+    });
+    for secret in &secrets {
+        let named = rows.iter().filter(|name| is_of(name, secret));
+        assert_eq!(named.count(), 1, "{secret} has a row");
+    }
+}
+
 /// Reloads, and waits for the line about the file of a key.
-fn reload(edge: &Edge, key: &str, effective: &str) {
+pub(crate) fn reload(edge: &Edge, key: &str, effective: &str) {
     edge.signal("HUP");
     let line = edge.line(key, |line| {
         line["message"] == "content of a file changed" && line["key"] == key
@@ -349,10 +416,14 @@ fn a_new_certificate_loses_no_connection() {
 #[test]
 fn a_reload_names_only_changed_files() {
     let (node, folder) = (Node::start(good), Folder::new());
-    let header = folder.secret("node.header", "X-Api-Key: first");
+    folder.secret("node.header", "X-Api-Key: first");
     let token = folder.secret("admin.token", OLD);
     let edge = Setup::before(node.address())
-        .set("node.header_file", &format!("{header:?}"))
+        .environment(
+            "CREDENTIALS_DIRECTORY",
+            &folder.path().display().to_string(),
+        )
+        .set("node.header_file", "\"node.header\"")
         .set("admin.token_file", &format!("{token:?}"))
         .start();
     folder.secret("node.header", "X-Api-Key: second");
@@ -370,4 +441,108 @@ fn a_reload_names_only_changed_files() {
         line["message"] == "configuration reloaded: nothing changed"
     });
     assert_eq!(named("node.header_file"), 1, "it is the same");
+}
+
+#[test]
+fn a_new_key_of_the_collector_loses_no_span() {
+    // a collector that knows both keys for a while
+    let collector = Collector::with(|call| {
+        let head = &call.head;
+        if head.contains("first-key") || head.contains("second-key") {
+            send(json("{}"))
+        } else {
+            send(sized("401 Unauthorized", &[], ""))
+        }
+    });
+    let (node, folder) = (Node::start(good), Folder::new());
+    let header = folder.secret("collector.header", "X-Api-Key: first-key");
+    let edge = Setup::before(node.address())
+        .set("trace.endpoint", &collector.url())
+        .set("trace.ratio", "1.0")
+        .set("trace.header_file", &format!("{header:?}"))
+        .set("gateway.requests_per_minute", "1000000")
+        .start();
+    let ask = || edge.ask(&Request::post(QUESTION)).status;
+    let (lost, all) = lost_during(ask, || {
+        collector.0.wait_for_calls(1);
+        folder.secret("collector.header", "X-Api-Key: second-key");
+        reload(&edge, "trace.header_file", "with the next connection");
+        eventually(&edge, "an export has the new key", |_| {
+            let calls = collector.0.calls();
+            calls
+                .last()
+                .is_some_and(|last| last.head.contains("second-key"))
+        });
+    });
+    assert_eq!(lost, 0, "of {all}");
+    let now = metrics(&edge);
+    assert_eq!(
+        series(&now, "portcullis_trace_spans_total", &["rejected"]),
+        0.0
+    );
+}
+
+/// The accounts of owner, verifier and faucet, with their next keys.
+const ACCOUNTS: [(&str, &str, &str); 3] = [
+    ("owner", "0x100", "0xbee1"),
+    ("verifier", "0x101", "0xbee2"),
+    ("faucet", "0x102", "0xbee3"),
+];
+
+/// The public key of a call's account, once it has its next key.
+fn next_key(call: &Call) -> Option<String> {
+    let asked = call.json();
+    let address = &asked["params"]["request"]["contract_address"];
+    let account = ACCOUNTS.iter().find(|(_, of, _)| address == of);
+    let (.., next) = account.filter(|_| is_view(call, "get_public_key"))?;
+    Some(format!("[\"{}\"]", key(next).public_key()))
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn a_hand_over_applies_new_keys_of_accounts() {
+    let (database, folder, manager) = (Database::new(), Folder::new(), Manager::new());
+    let is_changed = Arc::new(AtomicBool::new(false));
+    let shown = Arc::clone(&is_changed);
+    let node = Node::start(move |call| match next_key(call) {
+        Some(next) if shown.load(Ordering::Relaxed) => result(call, &next),
+        _ => honest(call),
+    });
+    let faucet = folder.secret("faucet.key", USER_KEY);
+    let setup = setup(
+        node.address(),
+        &folder,
+        &[
+            ("gateway.listen", "\"127.0.0.1:0\""),
+            ("gateway.requests_per_minute", "1000000"),
+            ("relay.pins.faucet", "\"0x102\""),
+            ("relay.keys.faucet_file", &format!("{faucet:?}")),
+            ("store.url", &database.url()),
+        ],
+    );
+    let mut edge = manager.of(setup).start();
+    let ready = authorised(Request::new("GET", "/readyz"));
+    let is_ready = |edge: &Edge| Client::connect(edge.relay()).ask(&ready).status == 200;
+    assert!(is_ready(&edge));
+    let mut successor = None;
+    let (lost, all) = lost_during(
+        || edge.ask(&Request::post(QUESTION)).status,
+        || {
+            is_changed.store(true, Ordering::Relaxed);
+            for (role, _, next) in ACCOUNTS {
+                folder.secret(&format!("{role}.key"), next);
+                reload(&edge, &format!("relay.keys.{role}_file"), "after a restart");
+            }
+            eventually(&edge, "a restart is pending", |now| {
+                now["portcullis_config_pending_restart"] == 3.0
+            });
+            successor = Some(Successor::of(&edge, &manager));
+        },
+    );
+    assert_eq!(lost, 0, "of {all}");
+    assert_eq!(edge.wait_alone().code(), Some(0));
+    eventually(&edge, "the successor has the new keys", |now| {
+        now["portcullis_relay_pins_ready"] == 1.0
+    });
+    assert!(is_ready(&edge));
 }

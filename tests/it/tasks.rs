@@ -1,5 +1,7 @@
 //! Background tasks: each of them panics once, and is started again.
 
+use portcullis_base::telemetry::Task;
+
 use crate::admin::eventually;
 use crate::support::away::Way;
 use crate::support::client::Client;
@@ -51,8 +53,9 @@ fn each_background_task_survives_a_panic() {
         .start();
     let failures = "portcullis_task_failures_total{";
     eventually(&edge, "each task has panicked", |now| {
-        let mut tasks = now.iter().filter(|(name, _)| name.starts_with(failures));
-        tasks.all(|(_, panics)| *panics == 1.0)
+        let tasks = now.iter().filter(|(name, _)| name.starts_with(failures));
+        let panicked = tasks.filter(|(_, panics)| **panics == 1.0);
+        panicked.count() == Task::ALL.len()
     });
     let shown = edge.admin_get("/readyz?verbose").text().to_owned();
     assert!(

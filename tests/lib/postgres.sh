@@ -51,7 +51,7 @@ start_postgres() {
     as_postgres "$bin/initdb" -D data -U portcullis -A trust -E UTF8 --locale=C --no-sync \
       >initdb.log 2>&1 &&
       # These roles require their passwords.
-      as_postgres sed -i '1i local all protected,late,rotated scram-sha-256' data/pg_hba.conf &&
+      as_postgres sed -i '1i local all protected,late,mistyped,rotated scram-sha-256' data/pg_hba.conf &&
       as_postgres "$bin/pg_ctl" -D data -l server.log -o "$options" -w -s start \
         >pg_ctl.log 2>&1
   ) || {

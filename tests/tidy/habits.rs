@@ -1,6 +1,8 @@
 //! Habits that hinder reading, counted in the program outside its tests. Each count may only fall;
 //! lower its limit with it.
 
+use std::collections::BTreeSet;
+
 use crate::assert_none;
 use crate::code::{SOURCES, Token, bracketed, items, starts_with, until};
 
@@ -75,6 +77,28 @@ fn habits_that_hinder_reading_only_decline() {
         }
     }
     assert_none("write if, match, return or a function", &wrong);
+}
+
+/// `tests/it/tasks.rs` lets each name panic once.
+#[test]
+fn each_background_task_has_a_name_and_survives_a_panic() {
+    let places = places(|code| starts_with(code, &["background_service", "("]));
+    assert_eq!(places.len(), 1, "`Part::task` starts them: {places:?}");
+    let (mut tasks, mut names) = (0, BTreeSet::new());
+    for source in SOURCES.iter() {
+        for at in 0..source.program.len() {
+            let code = &source.program[at..];
+            if starts_with(code, &["BackgroundService", "for"]) {
+                tasks += 1;
+            }
+            if starts_with(code, &["Part", "::", "task", "("]) {
+                assert!(starts_with(&code[4..], &["Task", "::"]), "{}", source.name);
+                assert!(names.insert(&code[6].text), "{} twice", code[6].text);
+            }
+        }
+    }
+    // one restarts the others
+    assert_eq!(tasks, names.len() + 1, "{names:?}");
 }
 
 /// The places of the program where a habit begins.

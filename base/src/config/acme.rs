@@ -38,7 +38,7 @@ section! {
         eab_key_id: Option<String> = Default(""), text("a key id", optional_key_id);
         /// The file with its HMAC key in base64url, as the authority shows it; "" for none.
         /// Why: secrets live in files; configurations are shown and shared.
-        eab_key_file: Option<PathBuf> = Default(""), text("a path", optional_path);
+        eab_key_file: Option<PathBuf> = Default(""), text("a path", optional_path), reconnect;
         /// The file of certificates (PEM) that verify the directory; "" for the public ones.
         /// Why: a private authority is not among those that programs trust.
         ca_file: Option<PathBuf> = Default(""), text("a path", optional_path);

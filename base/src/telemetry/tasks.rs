@@ -47,6 +47,11 @@ named! {
 const REHEARSAL: &str = "PORTCULLIS_TEST_PANICS";
 
 impl Task {
+    /// Whether the task is over some day, while the process runs.
+    pub fn ends(self) -> bool {
+        self == Self::StorePreparation
+    }
+
     /// Whether a test wants this task to panic once, to see that it is started again.
     pub fn rehearses_panic(self) -> bool {
         cfg!(debug_assertions) && std::env::var_os(REHEARSAL).is_some()

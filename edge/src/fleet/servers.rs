@@ -280,3 +280,22 @@ async fn ranges(
         .filter(|ranges| !ranges.is_empty())
         .ok_or(FleetError::Slots)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_without_a_server_are_a_failure() {
+        let address = FleetServer::Tcp("a.test".to_owned(), 1);
+        for (last, expected) in [(16_383, None), (16_382, Some(FleetError::NoServer))] {
+            let primary = Value::Array(vec![Value::Nil, Value::Int(1)]);
+            let row = Value::Array(vec![Value::Int(0), Value::Int(last), primary]);
+            let ranges = slots::parse(Value::Array(vec![row]), &address).expect("a range");
+            let servers = Servers::of_cluster(ranges, None);
+            servers.all[0].mark_up();
+            let expected = expected.map(|error| error.to_string());
+            assert_eq!(servers.failure(), expected, "up to {last}");
+        }
+    }
+}

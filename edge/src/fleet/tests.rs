@@ -74,6 +74,27 @@ async fn instance(name: &str, terms: Terms) -> Arc<Fleet> {
     fleet
 }
 
+/// As a server whose memory is full for some keys does, or one that forbids them.
+#[tokio::test]
+#[ignore = "needs Redis: run tests/run"]
+async fn a_server_that_answers_with_errors_is_down() {
+    let fleet = instance(&name(), terms()).await;
+    let store = &fleet.store;
+    let key = store.key(Surface::Gateway, Counted::Requests, client());
+    let set = redis::cmd("SET").arg(&key).arg("no record").to_owned();
+    store.call::<()>(&key, &set).await.unwrap();
+    let mut lease = Lease::default();
+    for failed in 0..3 {
+        assert!(!store.needs_connections(), "after {failed} errors");
+        let message = lease.message(millis(0), &fleet.terms, || 0);
+        let sent = store.send(&key, 0, &message, &fleet.terms, 20, Purpose::Lease);
+        sent.await.expect_err("it is no record");
+    }
+    assert!(store.needs_connections(), "it is down");
+    let cause = store.failure().expect("it is down for a cause");
+    assert!(cause.contains("WRONGTYPE"), "{cause}");
+}
+
 #[tokio::test]
 #[ignore = "needs Redis: run tests/run"]
 async fn instances_share_values_and_one_holds_at_a_time() {

@@ -13,6 +13,8 @@ mod message;
 mod progress;
 mod renewal;
 pub mod schedule;
+#[cfg(test)]
+mod tests;
 mod window;
 
 pub use failure::{Class, Failure};

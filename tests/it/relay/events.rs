@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,12 @@ use portcullis_filters::hmac;
 use serde_json::Value;
 
 use super::rollbacks::{roll_back, written};
-use crate::admin::{eventually, series};
+use crate::admin::{eventually, metrics, series};
+use crate::rotation::reload;
 use crate::support::client::Client;
 use crate::support::edge::{Edge, Setup};
 use crate::support::folder::Folder;
+use crate::support::load::lost_during;
 use crate::support::node::{Act, Call, Node};
 use crate::support::postgres::Database;
 use crate::support::relay::chain::{error, honest, is_add, is_view, method, receipt, result};
@@ -228,6 +230,74 @@ fn an_event_outlives_its_receiver_and_relay() {
         receiver.answer(200);
         eventually(&stage.edge, "it is delivered", |now| now[WAITING] == 0.0);
     }
+}
+
+/// Whether a call has this many signatures, one of them with this key.
+fn is_signed(call: &Call, count: usize, key: &[u8]) -> bool {
+    let headers: BTreeMap<_, _> = call.headers().into_iter().collect();
+    let [id, time] = ["webhook-id", "webhook-timestamp"].map(|name| &headers[name]);
+    let body = str::from_utf8(&call.body).expect("a body is text");
+    let tag = hmac::sign_with(key, format!("{id}.{time}.{body}").as_bytes());
+    let signatures: Vec<_> = headers["webhook-signature"].split(' ').collect();
+    let own = format!("v1,{}", BASE64_STANDARD.encode(tag));
+    signatures.len() == count && signatures.contains(&own.as_str())
+}
+
+#[test]
+fn a_new_secret_loses_no_event() {
+    // the receiver knows one key at a time, and refuses what is not signed with it
+    let is_new = Arc::new(AtomicBool::new(false));
+    let shown = Arc::clone(&is_new);
+    let receiver = Node::start(move |call| {
+        let key = if shown.load(Ordering::Relaxed) {
+            &NEXT_KEY[..]
+        } else {
+            &KEY
+        };
+        let is_known = [1, 2].iter().any(|count| is_signed(call, *count, key));
+        let status = if is_known { "200 OK" } else { "401 No" };
+        send(sized(status, &[], ""))
+    });
+    let folder = Folder::new();
+    let [old, new] = [&KEY[..], &NEXT_KEY].map(|key| BASE64_STANDARD.encode(key));
+    let file = folder.secret("secret", &format!("whsec_{old}\n"));
+    let url = format!("\"http://{}/events\"", receiver.address());
+    let stage = Stage::with_script(
+        including(),
+        &[
+            ("relay.events.url", &url),
+            ("relay.events.secret_file", &format!("{file:?}")),
+        ],
+    );
+    let edge = &stage.edge;
+    edge.line("the first round", is_sender);
+    let arrives = |what: &str, count, key: &[u8]| {
+        eventually(edge, what, |_| {
+            let calls = receiver.calls();
+            calls.last().is_some_and(|last| is_signed(last, count, key))
+        });
+    };
+    let cards = AtomicU32::new(1);
+    let (lost, all) = lost_during(
+        || {
+            mint(edge, cards.fetch_add(1, Ordering::Relaxed));
+            stage.ready().status
+        },
+        || {
+            arrives("the old key alone", 1, &KEY);
+            folder.secret("secret", &format!("whsec_{old}\nwhsec_{new}\n"));
+            reload(edge, "relay.events.secret_file", "now");
+            arrives("both keys", 2, &KEY);
+            is_new.store(true, Ordering::Relaxed);
+            folder.secret("secret", &format!("whsec_{new}\n"));
+            edge.signal("HUP");
+            arrives("the new key alone", 1, &NEXT_KEY);
+        },
+    );
+    assert_eq!(lost, 0, "of {all}");
+    eventually(edge, "all are delivered", |now| now[WAITING] == 0.0);
+    let now = metrics(edge);
+    assert_eq!(series(&now, SENT, &["refused"]), 0.0, "{now:?}");
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl Way {
         )
     }
 
+    /// Accepts connections there until it is dropped, and says nothing.
+    pub(crate) fn silent(&self) -> TcpListener {
+        TcpListener::bind(self.address).expect("nobody else has it")
+    }
+
     pub(crate) fn open(&mut self) {
         let listener = TcpListener::bind(self.address).expect("nobody else has it");
         let (is_closing, streams) = (

@@ -14,6 +14,7 @@ use std::panic;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinHandle;
 
 /// Threads for work that outlives its request: mostly waits for the node and the store, and some
 /// hashing.
@@ -39,18 +40,23 @@ impl Storage {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        match self.runtime.spawn(work).await {
-            Ok(done) => Some(done),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => panic::resume_unwind(panic),
-                Err(_) => None,
-            },
-        }
+        outcome(self.runtime.spawn(work)).await
     }
 
     /// The journal, and the runtime that reads it.
     pub(crate) fn journal(&self) -> (Journal, Handle) {
         (self.store.journal(), self.runtime.clone())
+    }
+}
+
+/// What work on other threads returns; its panic is one of the caller. `None` if it was stopped.
+async fn outcome<T>(work: JoinHandle<T>) -> Option<T> {
+    match work.await {
+        Ok(done) => Some(done),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            Err(_) => None,
+        },
     }
 }
 
@@ -125,5 +131,23 @@ impl StoreWorkers {
             tokio::time::timeout(STORE_CLOSING, store.close_connections()).await
         });
         runtime.shutdown_timeout(LAST_WORK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use std::panic::AssertUnwindSafe;
+
+    #[tokio::test]
+    async fn a_panic_of_work_on_the_store_is_the_callers() {
+        assert_eq!(outcome(tokio::spawn(async { 7 })).await, Some(7));
+        let work = tokio::spawn(async { panic!("a defect") });
+        let caught = AssertUnwindSafe(outcome::<()>(work)).catch_unwind().await;
+        caught.expect_err("it reaches the task, which starts again");
+        let stopped = tokio::spawn(std::future::pending::<()>());
+        stopped.abort();
+        assert_eq!(outcome(stopped).await, None);
     }
 }

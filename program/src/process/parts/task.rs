@@ -1,7 +1,8 @@
 //! A background task that no panic ends.
 //!
-//! In: a task. Out: a service that runs it until the process stops. A panic is a failed round: it
-//! is counted, a condition names the task, and the task starts again after a delay.
+//! In: a task. Out: a service that runs it until the process stops. A panic is a failed round, and
+//! so is an early end: it is counted, a condition names the task, and the task starts again after a
+//! delay.
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -49,8 +50,11 @@ where
                     run.await
                 }
             };
-            if ended.is_ok() || *shutdown.borrow() {
+            if *shutdown.borrow() || ended.is_ok() && self.name.ends() {
                 return;
+            }
+            if ended.is_ok() {
+                log::error!(task = self.name.name(); "a background task has ended by itself");
             }
             failed += 1;
             tasks.failed(self.name, conditions, SystemTime::now());
@@ -93,18 +97,20 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tokio::sync::watch;
 
-    /// Panics at its first starts, then runs.
-    struct Fragile {
-        started: Arc<AtomicU32>,
-        panics: u32,
-    }
+    /// Panics at its first two starts, ends by itself at the third, panics again two minutes after
+    /// the fourth, then runs.
+    struct Fragile(Arc<AtomicU32>);
 
     #[async_trait]
     impl BackgroundService for Fragile {
         async fn start(&self, mut shutdown: ShutdownWatch) {
-            let before = self.started.fetch_add(1, Ordering::Relaxed);
-            assert!(before >= self.panics, "a defect");
-            let _stop = shutdown.changed().await;
+            match self.0.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => panic!("a defect"),
+                2 => return,
+                3 => sleep(2 * STEADY).await,
+                _ => return shutdown.changed().await.expect("it is told to stop"),
+            }
+            panic!("another defect");
         }
     }
 
@@ -115,10 +121,7 @@ mod tests {
         let (stop, shutdown) = watch::channel(false);
         let task = Restarting {
             name: Task::Acme,
-            task: Fragile {
-                started: Arc::clone(&started),
-                panics: 3,
-            },
+            task: Fragile(Arc::clone(&started)),
             metrics: Arc::clone(&metrics),
         };
         let running = tokio::spawn(async move { task.start(shutdown).await });
@@ -129,6 +132,8 @@ mod tests {
             (4.0, 4, true),
             (59.0, 4, true),
             (2.0, 4, false),
+            (59.0, 4, true),
+            (1.0, 5, true),
         ] {
             sleep(Duration::from_secs_f64(seconds)).await;
             assert_eq!(started.load(Ordering::Relaxed), starts);
