@@ -9,6 +9,7 @@ use super::request::Request;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
+use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use parking_lot::{Mutex, MutexGuard};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -19,7 +20,9 @@ use pingora::protocols::http::custom::CustomMessageWrite;
 use pingora::protocols::http::custom::server::Session;
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::{Error, ErrorType, Result};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 type MessageReader = Box<dyn Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;
@@ -105,9 +108,13 @@ impl Session for LentSession {
             .expect("the head is there until the session is finished")
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    // as `async_trait` would write it; a box of a future without fields needs no allocation
+    fn finish<'s, 'f>(&'s mut self) -> BoxFuture<'f, Result<()>>
+    where
+        's: 'f,
+    {
         self.handoff.passed().header = self.header.take();
-        Ok(())
+        Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
     }
 
     async fn shutdown(&mut self, _: u32, _: &str) {

@@ -13,6 +13,7 @@ use portcullis_filters::chain::{End, Repeat, Routing, Standing, Step, Turn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a call waits for a URL that is a few blocks behind: long enough for the three rounds of
 /// polls that detect a rollback.
@@ -223,8 +224,11 @@ impl NodeClient {
                 }
                 break answered.or_else(|failed| failed.payload.ok_or(failed.error));
             };
-            let error = answered.as_ref().err().map(|error| error.name());
-            self.node.metrics.node_call(error, call.start.elapsed());
+            let (error, end) = match &answered {
+                Ok((_, origin)) => (None, origin.at),
+                Err(error) => (Some(error.name()), Instant::now()),
+            };
+            self.node.metrics.node_call(error, end - call.start);
             let ((member, payload), origin) = answered?;
             let gzip = GzipForm::of(payload.len());
             Ok(Answer {
@@ -304,6 +308,7 @@ impl NodeClient {
                 let origin = Origin {
                     url: index,
                     connection: answered.connection(),
+                    at: answered.at,
                 };
                 match self.accept(call, answered, origin, &progress.choice) {
                     Ok(payload) => Ok((payload, origin)),

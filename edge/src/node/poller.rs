@@ -371,7 +371,7 @@ fn note<T>(target: &Target, sent: Instant, polled: Result<T, Stopped>) -> Result
     match polled {
         Ok(polled) => {
             let request = target.request_of(Asked::Poll, sent);
-            target.node.note_end(request, None);
+            target.node.note_end(request, None, Instant::now());
             Ok(polled)
         }
         Err(Stopped::Excluded(why)) => Err(why),

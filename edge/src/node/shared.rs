@@ -131,8 +131,8 @@ impl Node {
         }
     }
 
-    /// Records a verified answer.
-    pub(super) fn note_answer(&self, request: Request, payload: &Payload) {
+    /// Records an answer that was verified at `at`.
+    pub(super) fn note_answer(&self, request: Request, payload: &Payload, at: Instant) {
         let class = failure_class(payload);
         // the watch reads more of the chain than some nodes have
         if class.is_some() && request.asked == Asked::Poll {
@@ -142,17 +142,18 @@ impl Node {
             && let Some(record) = self.records.get(request.url)
         {
             let code = error_code(payload);
-            record.failures().note_error(code, Instant::now());
+            record.failures().note_error(code, at);
         }
-        self.note_end(request, class);
+        self.note_end(request, class, at);
     }
 
-    /// Records the end of a request: valid, or this failure.
-    pub(super) fn note_end(&self, request: Request, failure: Option<FailureClass>) {
-        self.observe(match failure {
+    /// Records the end of a request at `at`: valid, or this failure.
+    pub(super) fn note_end(&self, request: Request, failure: Option<FailureClass>, at: Instant) {
+        let observation = match failure {
             None => Observation::Answered(request),
             Some(class) => Observation::Failed(request, class),
-        });
+        };
+        self.observe_at(monotonic::of(at), observation);
     }
 
     /// Whether there are several URLs.
@@ -177,7 +178,10 @@ impl Node {
 
     /// Changes the state at the current time; `change` must be quick.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut NodeState, Duration) -> T) -> T {
-        let now = monotonic::now();
+        self.update_at(monotonic::now(), change)
+    }
+
+    fn update_at<T>(&self, now: Duration, change: impl FnOnce(&mut NodeState, Duration) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state, now);
         let floor = state.group.floor();
@@ -189,7 +193,11 @@ impl Node {
 
     /// Concludes from an observation, and logs the change that it makes.
     pub(crate) fn observe(&self, observation: Observation<'_>) -> Change {
-        let change = self.update(|state, now| state.observe(observation, now));
+        self.observe_at(monotonic::now(), observation)
+    }
+
+    fn observe_at(&self, now: Duration, observation: Observation<'_>) -> Change {
+        let change = self.update_at(now, |state, now| state.observe(observation, now));
         self.log(&change);
         change
     }

@@ -37,7 +37,8 @@ pub(super) struct Slots(Mutex<Admission<Sender<Started>>>);
 pub(super) struct Slot<'a> {
     slots: &'a Slots,
     started: Started,
-    ended: Ended,
+    /// How and when the call ended.
+    ended: Option<(Ended, Instant)>,
 }
 
 /// A call that waits for a slot.
@@ -101,13 +102,13 @@ impl Slots {
         Slot {
             slots: self,
             started,
-            ended: Ended::Abandoned,
+            ended: None,
         }
     }
 
-    fn release(&self, started: Started, ended: Ended) {
+    fn release(&self, started: Started, ended: Ended, at: Instant) {
+        let now = monotonic::of(at);
         let mut admission = self.0.lock();
-        let now = monotonic::now();
         admission.end(started, ended, now);
         start_waiting(&mut admission, now);
     }
@@ -142,7 +143,7 @@ impl Drop for Waiting<'_> {
         self.slot.close();
         // a slot that arrived at the last moment
         if let Ok(started) = self.slot.try_recv() {
-            self.slots.release(started, Ended::Failed);
+            self.slots.release(started, Ended::Failed, Instant::now());
         }
     }
 }
@@ -150,7 +151,7 @@ impl Drop for Waiting<'_> {
 impl Slot<'_> {
     /// Releases the slot after a call that ended like this.
     pub(super) fn end(mut self, result: &Result<Answered, CallFailure>) {
-        self.ended = match result {
+        let ended = match result {
             Ok(answered) => match failure_class(&answered.payload) {
                 None => Ended::Timed,
                 Some(FailureClass::Limited) => Ended::Refused,
@@ -160,11 +161,20 @@ impl Slot<'_> {
             Err(failure) if failure.error() == NodeError::Timeout => Ended::Timed,
             Err(_) => Ended::Failed,
         };
+        let at = match result {
+            Ok(answered) => answered.at,
+            Err(_) => Instant::now(),
+        };
+        self.ended = Some((ended, at));
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.slots.release(self.started, self.ended);
+        let (ended, at) = match self.ended {
+            Some(ended) => ended,
+            None => (Ended::Abandoned, Instant::now()),
+        };
+        self.slots.release(self.started, ended, at);
     }
 }

@@ -25,9 +25,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
@@ -95,8 +95,8 @@ pub(super) struct Target {
     head: Vec<u8>,
     pub(super) breaker: Breaker,
     idle: Mutex<VecDeque<Idle>>,
-    /// One permit for each additional concurrent call.
-    free: Semaphore,
+    /// Concurrent calls.
+    busy: AtomicUsize,
     /// The slots of clients' reads; other calls take none.
     pub(super) slots: Slots,
     connect_timeout: Duration,
@@ -109,6 +109,8 @@ pub(super) struct Target {
 /// A verified answer, and the connection that it arrived over.
 pub(super) struct Answered {
     pub(super) payload: Payload,
+    /// When it was verified.
+    pub(super) at: Instant,
     connection: Box<Connection>,
 }
 
@@ -118,12 +120,23 @@ pub(super) struct Origin {
     /// The index of the URL in the configuration.
     pub(super) url: usize,
     pub(super) connection: ConnectionId,
+    /// When the answer was verified.
+    pub(super) at: Instant,
 }
 
 impl Answered {
     /// The connection that the answer arrived over.
     pub(super) fn connection(&self) -> ConnectionId {
         self.connection.id
+    }
+}
+
+/// A concurrent call.
+struct Busy<'a>(&'a AtomicUsize);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -155,7 +168,7 @@ impl Target {
             head: head.into_bytes(),
             breaker: Breaker::default(),
             idle: Mutex::default(),
-            free: Semaphore::new(config.max_connections),
+            busy: AtomicUsize::new(0),
             slots: Slots::new(config.max_connections),
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
@@ -235,7 +248,7 @@ impl Target {
     /// Keeps the connection of an answer for later calls. That of an answer which is behind is
     /// closed instead: a balancer may have tied it to a node that is behind.
     pub(super) fn keep(&self, answered: Answered) -> Payload {
-        self.put_idle(answered.connection, Instant::now());
+        self.put_idle(answered.connection, answered.at);
         answered.payload
     }
 
@@ -253,13 +266,15 @@ impl Target {
             let payload = verify(&body, call.id)?;
             Ok(Answered {
                 payload,
+                at: Instant::now(),
                 connection,
             })
         });
         match &verified {
             Ok(answered) => {
                 let request = self.request_of(call.asked, sent);
-                self.node.note_answer(request, &answered.payload);
+                self.node
+                    .note_answer(request, &answered.payload, answered.at);
             }
             Err(failed) => self.note_failure(call.asked, failed.class(), sent),
         }
@@ -284,7 +299,8 @@ impl Target {
     /// URL.
     pub(super) fn note_failure(&self, asked: Asked, class: Option<FailureClass>, sent: Instant) {
         if class.is_some() {
-            self.node.note_end(self.request_of(asked, sent), class);
+            self.node
+                .note_end(self.request_of(asked, sent), class, Instant::now());
         }
     }
 
@@ -305,7 +321,7 @@ impl Target {
         permit: &mut MemoryPermit,
         line: &mut AttemptLine,
     ) -> Result<(Box<Connection>, Bytes), FailedAttempt> {
-        let _permit = self.free.try_acquire().map_err(|_| NodeError::Overloaded)?;
+        let _busy = self.enter().ok_or(NodeError::Overloaded)?;
         let mut may_be_received = false;
         if call.connection == ConnectionChoice::Pooled
             && let Some(mut connection) = self.take_idle(call.start)
@@ -499,7 +515,15 @@ impl Target {
     }
 
     pub(super) fn busy(&self) -> usize {
-        self.max_connections - self.free.available_permits()
+        self.busy.load(Ordering::Relaxed).min(self.max_connections)
+    }
+
+    /// Counts a call as concurrent until the guard is dropped; `None` if there are as many as
+    /// allowed.
+    fn enter(&self) -> Option<Busy<'_>> {
+        let others = self.busy.fetch_add(1, Ordering::Relaxed);
+        let busy = Busy(&self.busy);
+        (others < self.max_connections).then_some(busy)
     }
 }
 

@@ -48,8 +48,10 @@ use portcullis_filters::limit::RateLimitStatus;
 use portcullis_filters::policy::Admission;
 use portcullis_filters::position::{ChainPosition, MalformedPosition};
 use portcullis_filters::verdict::Reason;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -232,6 +234,20 @@ impl ProxyHttp for Proxy {
     /// Adds no modules: `reply` compresses, once for all requests with the same payload.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
+    // as `async_trait` would write it; a box of a future without fields needs no allocation
+    fn early_request_filter<'s, 'e, 'c, 'f>(
+        &'s self,
+        _: &'e mut Session,
+        _: &'c mut Self::CTX,
+    ) -> BoxFuture<'f, Result<()>>
+    where
+        's: 'f,
+        'e: 'f,
+        'c: 'f,
+    {
+        Box::pin(poll_fn(|_| Poll::Ready(Ok(()))))
+    }
+
     // as `async_trait` would write it, without a second box
     fn request_filter<'s, 'e, 'c, 'f>(
         &'s self,
@@ -275,8 +291,21 @@ impl ProxyHttp for Proxy {
         }
     }
 
-    async fn logging(&self, session: &mut Session, _: Option<&Error>, ctx: &mut Self::CTX) {
+    // without an allocation, too
+    fn logging<'s, 'e, 'r, 'c, 'f>(
+        &'s self,
+        session: &'e mut Session,
+        _: Option<&'r Error>,
+        ctx: &'c mut Self::CTX,
+    ) -> BoxFuture<'f, ()>
+    where
+        's: 'f,
+        'e: 'f,
+        'r: 'f,
+        'c: 'f,
+    {
         self.server.log(session.req_header(), ctx);
+        Box::pin(poll_fn(|_| Poll::Ready(())))
     }
 }
 

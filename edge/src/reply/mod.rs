@@ -125,7 +125,11 @@ impl Reply {
             ..
         } = answer;
         // of its exact size, because `Bytes` allocates again to share a vector with spare capacity
-        let start = [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"].concat();
+        let pieces = [r#"{"jsonrpc":"2.0","id":"#, id, ",\"", member, "\":"];
+        let mut start = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+        for piece in pieces {
+            start.extend_from_slice(piece.as_bytes());
+        }
         let body = Body::framed(start, payload, b"}");
         Self {
             memory: Some(memory),

@@ -198,3 +198,26 @@ fn depth_is_bounded_and_every_bracket_counts() {
         assert_eq!(scanned(&text[1..], 64), None);
     }
 }
+
+#[test]
+fn brackets_close_in_the_order_of_their_kinds() {
+    for levels in [1, 2, 63, 64, 65, 128, 129, 192, 193, 255] {
+        let is_object = |level: &usize| level % 3 == 1;
+        let opened: String = (0..levels)
+            .map(|level| if is_object(&level) { "{\"\":" } else { "[" })
+            .collect();
+        let closed: Vec<_> = (0..levels)
+            .rev()
+            .map(|level| if is_object(&level) { '}' } else { ']' })
+            .collect();
+        let with = |closed: &[char]| {
+            assert_same(format!("{opened}0{}", closed.iter().collect::<String>()).as_bytes());
+        };
+        with(&closed);
+        for at in 0..levels {
+            let mut other = closed.clone();
+            other[at] = if closed[at] == '}' { ']' } else { '}' };
+            with(&other);
+        }
+    }
+}
