@@ -64,7 +64,6 @@ impl DevError {
             Self::NodeUrl(_)
             | Self::NoDevnet(_)
             | Self::Config(_)
-            | Self::Addresses(_)
             | Self::Bind(_)
             | Self::Held(..) => USAGE,
             Self::Node(_)
