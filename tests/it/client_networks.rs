@@ -1,5 +1,6 @@
 //! Clients by network: those with limits of their own, and those that are blocked.
 
+use crate::admin::eventually;
 use crate::support::check::{
     assert_common_with_quota, assert_error, assert_quota, assert_result, each, rate_limit,
 };
@@ -17,6 +18,7 @@ const NETWORKS: &str = r#"[
     { networks = ["203.0.113.0/24", "2001:db8:1::/48"], requests_per_minute = 5 },
     { networks = "203.0.113.64/26", requests_per_minute = 1 },
     { networks = "198.51.100.0/24", max_in_flight = 1 },
+    { networks = "198.51.101.0/24", requests_per_minute = 9, max_in_flight = 3 },
 ]"#;
 
 /// An edge whose clients have two requests a minute, except for those of some networks.
@@ -74,24 +76,27 @@ fn a_network_has_its_own_bound_in_flight() {
         acts.extend(echo(call));
         acts
     });
-    let edge = with_networks(&node, &[]);
-    let mut held: Vec<_> = ["198.51.100.1", "192.0.2.1"]
+    let edge = with_networks(&node, &[("gateway.max_in_flight_per_client", "2")]);
+    let bounds = [("198.51.100.1", 1), ("192.0.2.1", 2), ("198.51.101.1", 3)];
+    let clients = bounds.map(|(client, bound)| vec![client; bound]);
+    let clients = clients.concat();
+    let held: Vec<_> = clients
+        .iter()
         .map(|client| {
             let mut connection = edge.client();
             connection.send(forwarded(client).bytes());
             connection
         })
-        .into();
-    node.wait_for_calls(1);
+        .collect();
+    eventually(&edge, "each has a place", |now| {
+        now["portcullis_requests_in_flight"] == 6.0
+    });
     let refused = edge.ask(&forwarded("198.51.100.1"));
     assert_eq!(refused.status, 429, "one at a time");
     assert_eq!(
         refused.json()["error"]["data"]["reason"],
         "too_many_in_flight"
     );
-    let mut second = edge.client();
-    second.send(forwarded("192.0.2.1").bytes());
-    held.push(second);
     latch.open();
     for mut connection in held {
         assert_eq!(connection.response().status, 200, "within its bound");

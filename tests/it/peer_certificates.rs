@@ -46,6 +46,28 @@ fn a_certificate_is_shown_even_if_it_is_refused() {
 }
 
 #[test]
+fn of_several_servers_the_first_to_expire_counts() {
+    let (node, folder) = (Node::start(good), Folder::new());
+    let pairs = [4096, 3000, 3500].map(|year| {
+        Pair::with(HOST, move |params| {
+            params.not_after = date_time_ymd(year, 1, 1)
+        })
+    });
+    let ports = pairs
+        .each_ref()
+        .map(|pair| secured_node(node.address(), pair).port());
+    let urls = ports.map(|port| format!("\"https://{HOST}:{port}/rpc\""));
+    let ca = pairs.map(|pair| pair.certificate).concat();
+    let setup = Setup::before(Node::nowhere())
+        .set("node.url", &format!("[{}]", urls.join(", ")))
+        .set(
+            "node.ca_file",
+            &format!("\"{}\"", folder.secret("ca.pem", &ca)),
+        );
+    lasts(&setup.start(), "node", [1975, 3000]);
+}
+
+#[test]
 fn a_reload_changes_which_certificates_are_seen() {
     let (node, folder, pair) = (Node::start(good), Folder::new(), Pair::with(HOST, |_| {}));
     let port = secured_node(node.address(), &pair).port();

@@ -7,6 +7,7 @@ use crate::support::edge::{Edge, Setup};
 use crate::support::node::{Act, Call, Node};
 use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::{good, send};
+use crate::support::{relay, sidecar};
 
 /// The largest rate: a line for one of a few answers would be a rare accident.
 const RAREST: &str = "1000000";
@@ -78,6 +79,30 @@ fn only_answers_are_left_out() {
     eventually(&edge, "each answer is counted", |now| {
         now.get(counted) == Some(&10.0)
     });
+}
+
+#[test]
+fn writes_have_their_lines_and_documents_do_not() {
+    let sampled = [(KEY, RAREST)];
+    let relay = relay::stage::Stage::scripted_with(&sampled);
+    let ready = relay::stage::authorised(Request::new("GET", "/readyz"));
+    assert_eq!(
+        relay
+            .ask(&ready.with("X-Request-Id", "of-the-relay"))
+            .status,
+        200
+    );
+    relay.edge.request_line("of-the-relay");
+    let sidecar = sidecar::stage::Stage::with(&sampled);
+    let get = |path: &str, id: &str| {
+        let request = Request::new("GET", path).with("X-Request-Id", id);
+        sidecar.ask(&request).status
+    };
+    assert_eq!(get("/functions/describeFeedGenerator", "is-served"), 200);
+    assert_eq!(get("/functions/nothing", "is-refused"), 404);
+    sidecar.edge.request_line("is-refused");
+    let lines = sidecar.edge.lines().concat();
+    assert!(!lines.contains("is-served"), "{lines}");
 }
 
 #[test]

@@ -323,8 +323,8 @@ async fn older_tables_must_be_migrated_first() {
     }
 }
 
-#[test]
-fn the_tables_are_made_and_tidied_up() {
+#[tokio::test]
+async fn the_tables_are_made_and_tidied_up() {
     let folder = Folder::new();
     let setup = setup(&folder);
     for _ in 0..2 {
@@ -334,6 +334,18 @@ fn the_tables_are_made_and_tidied_up() {
     assert!(folder.path().join("content.db").exists());
     let old = r#"{"type":"feed_item","feed":"showcase","author_did":"did:web:a.example","post_uri":"at://did:web:a.example/a.b.c/1","sort_at":"2020-01-01T00:00:00Z"}"#;
     assert!(store(&setup, "import", &["-"], old).status.success());
+    let url = format!("sqlite:{}", folder.file("content.db"));
+    let mut tables = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let days = "INSERT INTO refusal SELECT 'rpc', 'batch', at, at, 9 FROM (SELECT \
+                1000000 * (unixepoch() - 86400 * column1) AS at FROM (VALUES (89), (91)))";
+    sqlx::raw_sql(days).execute(&mut tables).await.unwrap();
+    tables.close().await.unwrap();
+    let output = store(&setup, "prune", &[], "");
+    let text = printed(&output);
+    assert!(
+        text.contains("refusals                 1 deleted"),
+        "{text}"
+    );
     for (more, forgotten) in [
         (&[][..], 0),
         (&["--feed-items-older-than", "90d"], 1),

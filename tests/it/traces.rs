@@ -10,6 +10,7 @@ use crate::support::relay::chain::{error, honest, is_add, is_view, method, recei
 use crate::support::relay::stage::{Stage, post};
 use crate::support::request::{QUESTION, Request, rpc};
 use crate::support::script::{good, http, json, send, sized};
+use crate::support::secure::{Pair, secured};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -296,6 +297,11 @@ fn failed_requests_are_recorded() {
         Some("502"),
         "{spans:?}"
     );
+    assert_eq!(
+        spans[0].attribute("rpc.response.status_code"),
+        Some("-32603"),
+        "{spans:?}"
+    );
     spans[1].assert_part_of(&spans[0]);
 }
 
@@ -315,6 +321,19 @@ fn the_error_of_a_call_is_recorded() {
         .map(|span| (span.kind, span.attribute("rpc.response.status_code")));
     let codes: Vec<_> = codes.collect();
     assert_eq!(codes, [(2, Some("20")), (3, Some("20"))], "{spans:?}");
+}
+
+#[test]
+fn the_scheme_of_a_secured_listener_is_https() {
+    let (node, collector) = (Node::start(good), Collector::start());
+    let (pair, folder) = (Pair::new(), Folder::new());
+    pair.write(&folder);
+    let edge = secured(setup(&node, &collector), "gateway", &folder).set("trace.ratio", "1.0");
+    let edge = edge.start();
+    let mut client = pair.client(edge.gateway());
+    assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
+    let spans = collector.wait_for(2);
+    assert_eq!(spans[0].attribute("url.scheme"), Some("https"), "{spans:?}");
 }
 
 #[test]

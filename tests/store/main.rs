@@ -17,6 +17,7 @@ mod budgets;
 mod clocks;
 mod conformance;
 mod content;
+mod events;
 mod feeds;
 mod forget;
 mod growth;
@@ -119,6 +120,10 @@ on_both! {
         a_forged_hash_shows_at_the_next_entry
         a_removed_entry_is_found
         an_entry_beyond_the_end_is_found;
+    events:
+        an_event_waits_for_those_of_its_write
+        a_receiver_that_is_back_gets_all_soon
+        what_was_not_read_is_in_the_backlog;
     refusals:
         the_first_of_equal_refusals_are_journaled
         concurrent_refusals_are_all_counted

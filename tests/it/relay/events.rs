@@ -218,6 +218,16 @@ fn an_event_outlives_its_receiver_and_relay() {
     assert_eq!(ids.len(), 2, "an event keeps its id");
     let mut attempts = events.iter().filter(|event| event.id == events[0].id);
     assert!(attempts.all(|event| *event == events[0]), "and its body");
+    for (card, status) in [(3, 500), (4, 503)] {
+        receiver.answer(status);
+        mint(&stage.edge, card);
+        let cause = format!("status {status}");
+        stage.edge.line("each outage has a warning", |line| {
+            line["level"] == "warn" && line["cause"] == *cause
+        });
+        receiver.answer(200);
+        eventually(&stage.edge, "it is delivered", |now| now[WAITING] == 0.0);
+    }
 }
 
 #[test]
@@ -280,6 +290,24 @@ fn a_rolled_back_write_announces_its_fate() {
     }
     assert_eq!(events[1].data["previous_state"], "succeeded");
     assert!(events[0].data["block"].is_u64(), "{events:?}");
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: run tests/run"]
+fn a_relay_without_a_receiver_leaves_events_to_others() {
+    let (database, folder) = (Database::new(), Folder::new());
+    let receiver = Receiver::start(204);
+    let node = Node::start(including());
+    let without = setup(node.address(), &folder, &[]).set("store.url", &database.url());
+    let with = receiver.set(without.clone(), &folder);
+    let one = with.start();
+    one.line("the first round", is_sender);
+    let two = with.start();
+    one.rewrite(&without);
+    one.signal("HUP");
+    two.line("it continues", is_sender);
+    mint(&one, 1);
+    assert_eq!(kinds(&receiver.wait(1)), ["write.succeeded"]);
 }
 
 #[test]
