@@ -332,7 +332,7 @@ fn the_scheme_of_a_secured_listener_is_https() {
     let edge = edge.start();
     let mut client = pair.client(edge.gateway());
     assert_eq!(client.ask(&Request::post(QUESTION)).status, 200);
-    let spans = spans_at_the_end(edge, &collector);
+    let spans = collector.wait_for(2);
     assert_eq!(spans[0].attribute("url.scheme"), Some("https"), "{spans:?}");
 }
 
