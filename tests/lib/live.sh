@@ -337,6 +337,7 @@ follow() {
     # in a did:web within a URI, the colon is encoded twice
     sed -i "s/127\.0\.0\.1%253A${surface#*:}/${address/:/%253A}/g" "$blocks"/*.sh
   done
+  sed -i 's/target\/release\/portcullis/portcullis/' "$blocks"/*.sh
   files=$(ls -A "$WORK/dev")
   for block in "$blocks"/*.sh; do
     expected=$(grep -oE '\b[1-5][0-9]{2}\b' "${block%.sh}.says" | xargs) || true
