@@ -22,9 +22,8 @@ const MAX_TOKENS: usize = 2;
 pub struct Tokens(Vec<[u8; 32]>);
 
 impl Tokens {
-    /// One or two different tokens, each at least 32 visible ASCII characters, which do not begin
-    /// with a quotation mark; white space around a token is not part of it. `None` for anything
-    /// else.
+    /// One or two different tokens, each at least 32 visible ASCII characters and not in quotation
+    /// marks; white space around a token is not part of it. `None` for anything else.
     pub fn new(tokens: &[Secret]) -> Option<Self> {
         if tokens.is_empty() || tokens.len() > MAX_TOKENS {
             return None;
@@ -32,7 +31,7 @@ impl Tokens {
         let mut digests: Vec<[u8; 32]> = Vec::with_capacity(MAX_TOKENS);
         for token in tokens.iter().map(Secret::trimmed) {
             let is_visible = token.iter().all(u8::is_ascii_graphic);
-            let is_quoted = matches!(token, [b'"' | b'\'', ..]);
+            let is_quoted = matches!(token, [b'"', .., b'"'] | [b'\'', .., b'\'']);
             let digest = digest(token);
             if token.len() < MIN_LENGTH || !is_visible || is_quoted || digests.contains(&digest) {
                 return None;
@@ -115,6 +114,7 @@ mod tests {
             (&["two words-0123456789abcdef0123456"], false),
             (&["\"quoted-0123456789abcdef0123456\""], false),
             (&["'quoted-0123456789abcdef0123456'"], false),
+            (&["'quoted-0123456789abcdef01234567"], true),
             (&["ünseen-0123456789abcdef0123456789"], false),
         ] {
             assert_eq!(tokens(texts).is_some(), ok, "{texts:?}");
