@@ -295,7 +295,7 @@ impl Read {
     }
 }
 
-/// Bytes that a method with these parameters seldom exceeds.
+/// Bytes that a method with these parameters seldom exceeds, at most 4 KiB: felts may be short.
 fn room(params: &Params) -> usize {
     // a method, two hashes and all names
     let mut room = 320_usize;
@@ -306,7 +306,7 @@ fn room(params: &Params) -> usize {
             _ => 0,
         });
     }
-    room
+    room.min(4 << 10)
 }
 
 /// The method and parameters of a permitted read in canonical form: equal reads are equal bytes.
