@@ -62,7 +62,7 @@ metrics! {
     /// Counts failures of background tasks, and keeps which tasks have failed.
     pub struct TaskMetrics(registry) {
         failures: [IntCounter; Task::ALL.len()] = counter_array("portcullis_task_failures_total",
-            "Panics of background tasks, each of which is started again.",
+            "Panics and early ends of background tasks, each of which is started again.",
             "task", Task::ALL.map(Task::name));
     }
     with {
