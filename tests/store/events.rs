@@ -45,7 +45,7 @@ async fn numbers(store: &Store, at_us: i64) -> Vec<i64> {
     due(store, at_us).await.iter().map(|one| one.seq).collect()
 }
 
-/// What follows from an attempt.
+/// The settlement of an attempt.
 fn settled(sent: &Waiting<Event>, due_us: Option<i64>) -> Settlement<Event> {
     let attempts = Attempts {
         failed: sent.attempts.failed + 1,

@@ -309,10 +309,9 @@ impl RequestIds {
 }
 
 fn push_hex(id: &mut ArrayString<MAX>, number: u64) {
-    let digit = |half: u8| b"0123456789abcdef"[usize::from(half)];
-    let digits = number.to_be_bytes();
-    let digits = digits.map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
-    id.push_str(str::from_utf8(digits.as_flattened()).expect("digits are ASCII"));
+    let mut digits = [0; 2 * size_of::<u64>()];
+    hex::encode_to_slice(number.to_be_bytes(), &mut digits).expect("two digits per byte");
+    id.push_str(str::from_utf8(&digits).expect("digits are ASCII"));
 }
 
 #[cfg(test)]

@@ -515,15 +515,23 @@ impl Target {
     }
 
     pub(super) fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed).min(self.max_connections)
+        self.busy.load(Ordering::Relaxed)
     }
 
     /// Counts a call as concurrent until the guard is dropped; `None` if there are as many as
     /// allowed.
     fn enter(&self) -> Option<Busy<'_>> {
-        let others = self.busy.fetch_add(1, Ordering::Relaxed);
-        let busy = Busy(&self.busy);
-        (others < self.max_connections).then_some(busy)
+        let entered = self
+            .busy
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |busy| {
+                if busy < self.max_connections {
+                    Some(busy + 1)
+                } else {
+                    None
+                }
+            });
+        entered.ok()?;
+        Some(Busy(&self.busy))
     }
 }
 

@@ -15,7 +15,7 @@ use crate::limit::{Limiter, Millis, RateCheck};
 use crate::named::named;
 use crate::networks::Networks;
 use crate::rpc::json::write_integer;
-use crate::rpc::{Argument, BlockId, Envelope, Id, Method, MethodSet, Params};
+use crate::rpc::{BlockId, Envelope, Id, Method, MethodSet, Params};
 use crate::verdict::{Reason, Refusal};
 use alloc::vec::Vec;
 use http::header;
@@ -295,27 +295,14 @@ impl Read {
     }
 }
 
-/// Bytes that a method with these parameters seldom exceeds, at most 4 KiB: felts may be short.
-fn room(params: &Params) -> usize {
-    // a method, two hashes and all names
-    let mut room = 320_usize;
-    for (_, argument) in params.arguments() {
-        room = room.saturating_add(match argument {
-            Argument::Call(call) => call.calldata.len().saturating_mul(69),
-            Argument::Transactions(transactions) => transactions.len().saturating_mul(1_536),
-            _ => 0,
-        });
-    }
-    room.min(4 << 10)
-}
-
 /// The method and parameters of a permitted read in canonical form: equal reads are equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReadCall(Vec<u8>);
 
 impl ReadCall {
     fn new(method: Method, params: &Params) -> Self {
-        let mut bytes = Vec::with_capacity(room(params));
+        // fits a method, two hashes and their names
+        let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(br#""method":""#);
         bytes.extend_from_slice(method.name().as_bytes());
         bytes.extend_from_slice(br#"","params":"#);

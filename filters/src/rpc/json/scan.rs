@@ -70,7 +70,7 @@ pub fn string_in(text: &[u8]) -> Option<Cow<'_, str>> {
         .ok()
 }
 
-/// What an opening bracket begins.
+/// An array or an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Array,

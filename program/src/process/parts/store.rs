@@ -49,7 +49,7 @@ impl Storage {
     }
 }
 
-/// What work on other threads returns; its panic is one of the caller. `None` if it was stopped.
+/// The result of work on other threads; its panic is one of the caller. `None` if it was stopped.
 async fn outcome<T>(work: JoinHandle<T>) -> Option<T> {
     match work.await {
         Ok(done) => Some(done),

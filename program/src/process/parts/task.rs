@@ -108,7 +108,7 @@ mod tests {
                 0 | 1 => panic!("a defect"),
                 2 => return,
                 3 => sleep(2 * STEADY).await,
-                _ => return shutdown.changed().await.expect("it is told to stop"),
+                _ => return shutdown.changed().await.expect("the process stops"),
             }
             panic!("another defect");
         }
